@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ouro.frontends import vim_edits as edits
 from ouro.frontends import vim_motions as motions
@@ -20,7 +20,10 @@ from ouro.frontends.vim_motions import Target, TextSpan
 VimMode = Literal["insert", "normal", "visual", "visual line"]
 _OPERATORS = ("d", "c", "y", "<", ">", "g~", "gu", "gU")
 _SHORT = {"D": "d$", "C": "c$", "Y": "yy", "x": "dl", "X": "dh", "s": "cl", "S": "cc"}
-_FINDS = "fFtT"
+_FINDS = frozenset("fFtT")
+_INSERT_KEYS = frozenset("iaIAoO")
+_LINEWISE_VISUAL_KEYS = frozenset("DXYSCR")
+"""Keys that extend the selection of a visual mode to whole lines."""
 _CLIPBOARD = "+*"
 _SAME_MOTIONS = {
     "<Left>": "h",
@@ -31,8 +34,25 @@ _SAME_MOTIONS = {
     "_": "^",
     "<End>": "$",
 }
+_OPPOSITE_FIND = {"f": "F", "F": "f", "t": "T", "T": "t"}
+_WORD_STEPS = {
+    "b": motions.previous_word,
+    "B": motions.previous_word,
+    "e": motions.word_end,
+    "E": motions.word_end,
+    "ge": motions.previous_end,
+    "gE": motions.previous_end,
+}
 _TO_LINE_END = 1_000_000
 """The column of `$`: `j` and `k` stay at the ends of lines."""
+
+
+class CharacterFind(NamedTuple):
+    """What `;` and `,` repeat."""
+
+    key: str
+    """`f`, `F`, `t` or `T`."""
+    character: str
 
 
 class VimEditor:
@@ -59,13 +79,17 @@ class VimEditor:
         """The column that `j` and `k` aim at; -1: that of the cursor."""
         self._undo: list[tuple[str, int]] = []
         self._redo: list[tuple[str, int]] = []
-        self._last: RepeatedCommand | None = None
+        self._last_change: RepeatedCommand | None = None
+        """What `.` repeats."""
         self._inserting: RepeatedCommand | None = None
+        """The command whose text is typed now, in the insert mode."""
         self._insert_count = 1
         self._before_insert = "", 0
-        self._found = "", ""
+        self._last_find: CharacterFind | None = None
         self._register = ""
+        """The register that the command names; "": the unnamed one."""
         self._repeats = False
+        """Whether `.` runs a command now."""
 
     @property
     def pending(self) -> str:
@@ -92,7 +116,7 @@ class VimEditor:
         self._keys.append(key)
         keys = CommandKeys(self._keys)
         try:
-            self._run(keys)
+            self._run_command(keys)
         except IncompleteCommand:
             return
         except InvalidCommand:
@@ -105,6 +129,7 @@ class VimEditor:
     # Insert mode, whose keys the prompt handles
 
     def begin_insert(self) -> None:
+        """Enter the insert mode. The prompt handles its keys, and calls `end_insert` after them."""
         self.mode = "insert"
         self._before_insert = self.text, self.cursor
 
@@ -120,7 +145,7 @@ class VimEditor:
         if self._inserting is not None:
             self._inserting.typed = typed
         elif before != text:
-            self._remember(before, at)
+            self._save_for_undo(before, at)
         self._inserting, self._insert_count = None, 1
         self.mode = "normal"
         if self.cursor > motions.line_start(self.text, self.cursor):
@@ -130,7 +155,7 @@ class VimEditor:
     def replace_text(self, text: str, cursor: int) -> None:
         """Use a text that was changed from outside, such as from the history."""
         if text != self.text:
-            self._remember(self.text, self.cursor)
+            self._save_for_undo(self.text, self.cursor)
             self.text = text
         self.cursor = cursor
         if self.mode != "insert":
@@ -138,7 +163,8 @@ class VimEditor:
 
     # Commands
 
-    def _run(self, keys: CommandKeys) -> None:
+    def _run_command(self, keys: CommandKeys) -> None:
+        """Carry out the command of these keys. Raises IncompleteCommand to wait for more keys."""
         count = keys.count()
         key = keys.next()
         while key == '"':
@@ -155,20 +181,21 @@ class VimEditor:
                 self._run_operator(name, count, keys, keys.keys)
             else:
                 self._move(self._motion(name, count, keys))
-        elif (action := self._simple(key)) is not None:
+        elif (action := self._simple_command(key)) is not None:
             action(count, keys)
         else:
             self._move(self._motion(key, count, keys), keeps_column=key in ("j", "k", "$"))
 
-    def _simple(self, key: str) -> Callable[[int, CommandKeys], None] | None:
-        if key in "iaIAoO" and len(key) == 1:
+    def _simple_command(self, key: str) -> Callable[[int, CommandKeys], None] | None:
+        """The command of a key that is neither a motion nor an operator; None for other keys."""
+        if key in _INSERT_KEYS:
             return lambda count, keys: self._insert(key, count or 1, list(keys.keys))
         actions: dict[str, Callable[[int, CommandKeys], None]] = {
             "r": self._replace_character,
             "~": self._switch_case,
             "J": self._join,
-            "p": lambda count, keys: self._put(count or 1, keys, after=True),
-            "P": lambda count, keys: self._put(count or 1, keys, after=False),
+            "p": lambda count, keys: self._put_register(count or 1, keys, after=True),
+            "P": lambda count, keys: self._put_register(count or 1, keys, after=False),
             "u": lambda count, _keys: self._travel(self._undo, self._redo, count or 1),
             "<C-r>": lambda count, _keys: self._travel(self._redo, self._undo, count or 1),
             ".": self._repeat,
@@ -178,73 +205,94 @@ class VimEditor:
         return actions.get(key)
 
     def _move(self, target: Target, keeps_column: bool = False) -> None:
-        self.cursor = target.place
+        """Put the cursor where a motion leads. Without `keeps_column`, `j` and `k` aim at the new
+        column.
+        """
+        self.cursor = target.offset
         if not keeps_column:
             self._column = -1
         if self.mode == "normal":
             self._clamp()
 
     def _clamp(self) -> None:
+        """Keep the cursor on a character of its line, as the normal mode does."""
         last = motions.last_in_line(self.text, min(self.cursor, len(self.text)))
         self.cursor = max(0, min(self.cursor, last))
 
     def _motion(self, key: str, count: int, keys: CommandKeys, operator: str = "") -> Target:
-        """Where a motion leads. Raises InvalidCommand: nowhere."""
+        """Where a motion leads. Raises InvalidCommand if it leads nowhere, or is no motion."""
         times = count or 1
-        if key in _FINDS and len(key) == 1:
-            character = keys.next()
-            self._found = key, "\n" if character == "<CR>" else character
-            return self._find(*self._found, times, again=False)
+        if key in _FINDS:
+            return self._new_find(key, keys.next(), times)
         if key in (";", ","):
-            how, character = self._found
-            how = how if key == ";" else how.swapcase()
-            return self._find(how, character, times, again=True)
+            return self._repeat_find(times, reverse=key == ",")
         if key in ("j", "k", "<Down>", "<Up>", "+", "-", "<CR>"):
             return self._vertical(key, times)
         if (word := self._word_motion(key, times, operator)) is not None:
             return word
         return self._other_motion(key, count)
 
-    def _find(self, how: str, character: str, times: int, again: bool) -> Target:
-        if not how:
-            raise InvalidCommand
-        start = self._start_of_repeat(how, character) if again and times == 1 else self.cursor
-        place = motions.find_character(self.text, start, how, character, times)
-        if place is None:
-            raise InvalidCommand
-        return Target(place, "inclusive" if how in "ft" else "exclusive")
+    def _new_find(self, key: str, typed: str, times: int) -> Target:
+        """Search for a character in the line, and store the search for `;` and `,`."""
+        find = CharacterFind(key, "\n" if typed == "<CR>" else typed)
+        self._last_find = find
+        return self._find(find, self.cursor, times)
 
-    def _start_of_repeat(self, how: str, character: str) -> int:
-        """`;` after `t` continues behind the character, else it would stay."""
-        step = {"t": 1, "T": -1}.get(how, 0)
+    def _repeat_find(self, times: int, *, reverse: bool) -> Target:
+        """Repeat the last `f`, `F`, `t` or `T`. Raises InvalidCommand if there is none."""
+        find = self._last_find
+        if find is None:
+            raise InvalidCommand
+        if reverse:
+            find = CharacterFind(_OPPOSITE_FIND[find.key], find.character)
+        start = self._start_of_repeat(find) if times == 1 else self.cursor
+        return self._find(find, start, times)
+
+    def _find(self, find: CharacterFind, start: int, times: int) -> Target:
+        """Where a search from `start` leads. Raises InvalidCommand if the line has too few."""
+        offset = motions.find_character(self.text, start, find.key, find.character, times)
+        if offset is None:
+            raise InvalidCommand
+        return Target(offset, "inclusive" if find.key in "ft" else "exclusive")
+
+    def _start_of_repeat(self, find: CharacterFind) -> int:
+        """Where `;` starts to search. After `t` this is behind the character, else the cursor would
+        stay before it.
+        """
+        step = {"t": 1, "T": -1}.get(find.key, 0)
         at = self.cursor + step
-        return at if step and self.text[max(0, at) : at + 1] == character else self.cursor
+        is_beside = step != 0 and self.text[max(0, at) : at + 1] == find.character
+        return at if is_beside else self.cursor
 
     def _vertical(self, key: str, times: int) -> Target:
+        """The line `times` lines away, at the column that `j` and `k` aim at. Raises InvalidCommand
+        beyond the text.
+        """
         start = motions.line_start(self.text, self.cursor)
         if self._column < 0:
             self._column = self.cursor - start
         down = key in ("j", "<Down>", "+", "<CR>")
-        place = motions.vertical(self.text, self.cursor, times if down else -times, self._column)
-        if place is None:
+        offset = motions.vertical(self.text, self.cursor, times if down else -times, self._column)
+        if offset is None:
             raise InvalidCommand
         if key in ("+", "-", "<CR>"):
-            place = motions.first_word(self.text, place)
-        return Target(place, "linewise")
+            offset = motions.first_word(self.text, offset)
+        return Target(offset, "linewise")
 
     def _word_motion(self, key: str, times: int, operator: str) -> Target | None:
-        text, at, big = self.text, self.cursor, key in ("W", "B", "E", "gE")
+        """Where `w`, `b`, `e`, `ge` or their WORD forms lead; None for another key."""
+        at, big = self.cursor, key in ("W", "B", "E", "gE")
         if key in ("w", "W"):
             return self._next_word(times, operator, big)
-        steps = {"b": motions.previous_word, "e": motions.word_end, "ge": motions.previous_end}
-        step = steps.get(key.lower())
-        if step is None or key == "Ge":
+        step = _WORD_STEPS.get(key)
+        if step is None:
             return None
         for _ in range(times):
-            at = step(text, at, big)
+            at = step(self.text, at, big)
         return Target(at, "exclusive" if key in ("b", "B") else "inclusive")
 
     def _next_word(self, times: int, operator: str, big: bool) -> Target:
+        """Where `w` leads. For an operator, the last word ends at the end of its line."""
         text, at = self.text, self.cursor
         if operator == "c" and at < len(text) and not text[at].isspace():
             return self._change_word(times, big)
@@ -253,28 +301,35 @@ class VimEditor:
         return Target(at if operator else min(at, max(0, len(text) - 1)), "exclusive")
 
     def _change_word(self, times: int, big: bool) -> Target:
-        """`cw` on a word is `ce`, but the end of the word under the cursor counts."""
+        """The end of the word under the cursor, then of the next `times - 1`. Unlike `ce`, it does
+        not skip to the next word when the cursor is at an end. Not for blanks.
+        """
         at, text = self.cursor, self.text
-        own = motions.word_class(text, at, big)
-        while at + 1 < len(text) and motions.word_class(text, at + 1, big) == own:
+        start_class = motions.word_class(text, at, big)
+        while at + 1 < len(text) and motions.word_class(text, at + 1, big) == start_class:
             at += 1
         for _ in range(times - 1):
             at = motions.word_end(text, at, big)
         return Target(at, "inclusive")
 
     def _other_motion(self, key: str, count: int) -> Target:
+        """Where a motion of lines, columns, paragraphs or brackets leads. Raises InvalidCommand if
+        there is none.
+        """
         text, at, times = self.text, self.cursor, count or 1
         start, end = motions.line_start(text, at), motions.line_end(text, at)
-        places: dict[str, Callable[[], int]] = {
-            "h": lambda: self._demand(max(start, at - times), at != start),
+        offsets: dict[str, Callable[[], int]] = {
+            "h": lambda: max(start, at - times),
             "l": lambda: min(end, at + times),
             "0": lambda: start,
             "^": lambda: motions.first_word(text, at),
             "|": lambda: min(start + times - 1, motions.last_in_line(text, at)),
         }
         key = _SAME_MOTIONS.get(key, key)
-        if (place := places.get(key)) is not None:
-            return Target(place(), "exclusive")
+        if key == "h" and at == start:
+            raise InvalidCommand
+        if (offset := offsets.get(key)) is not None:
+            return Target(offset(), "exclusive")
         match key:
             case "$":
                 return self._line_end(times)
@@ -284,9 +339,9 @@ class VimEditor:
                 return self._paragraphs(times, key == "}")
             case "%":
                 matching = motions.matching_bracket(text, at)
-                return Target(self._demand(matching or 0, matching is not None), "inclusive")
-            case _:
-                raise InvalidCommand
+                if matching is not None:
+                    return Target(matching, "inclusive")
+        raise InvalidCommand
 
     def _paragraphs(self, times: int, forward: bool) -> Target:
         at = self.cursor
@@ -295,12 +350,8 @@ class VimEditor:
         is_last = at == len(self.text) - 1 and not motions.is_empty_line(self.text, at)
         return Target(at, "inclusive" if is_last else "exclusive")
 
-    def _demand(self, place: int, is_possible: bool) -> int:
-        if not is_possible:
-            raise InvalidCommand
-        return place
-
     def _line_end(self, times: int) -> Target:
+        """The end of the line `times - 1` lines below (`$`). `j` and `k` then stay at line ends."""
         line = motions.vertical(self.text, self.cursor, times - 1, 0)
         if line is None:
             raise InvalidCommand
@@ -308,22 +359,29 @@ class VimEditor:
         return Target(motions.last_in_line(self.text, line), "inclusive")
 
     def _line(self, number: int) -> Target:
+        """The first word of a line, counted from 1; of the last line if there are fewer."""
         last = self.text.count("\n")
-        place = motions.vertical(self.text, 0, min(number - 1, last), 0) or 0
-        return Target(motions.first_word(self.text, place), "linewise")
+        offset = motions.vertical(self.text, 0, min(number - 1, last), 0) or 0
+        return Target(motions.first_word(self.text, offset), "linewise")
 
     # Operators
 
     def _run_operator(self, name: str, count: int, keys: CommandKeys, typed: list[str]) -> None:
+        """Apply an operator to the motion or text object whose keys follow. `typed` is what `.`
+        repeats.
+        """
         inner = keys.count()
         count = (count or 1) * (inner or 1) if count or inner else 0
         key = keys.next()
         if key == "g":
             key += keys.next()
         span = self._span_of(name, key, count, keys)
-        self._operate(name, span, list(typed[: len(typed)]))
+        self._operate(name, span, list(typed))
 
     def _span_of(self, name: str, key: str, count: int, keys: CommandKeys) -> TextSpan:
+        """The text that an operator changes: whole lines (`dd`), a text object or the way of a
+        motion.
+        """
         if key == name or (len(name) == 2 and key == name[1]):
             last = motions.vertical(self.text, self.cursor, (count or 1) - 1, 0)
             if last is None:
@@ -339,7 +397,11 @@ class VimEditor:
         return self._span_to(target, moves_freely=key in ("w", "W"))
 
     def _span_to(self, target: Target, moves_freely: bool) -> TextSpan:
-        start, end = sorted((self.cursor, target.place))
+        """The text from the cursor to where a motion leads. As in Vim, an exclusive motion to the
+        start of a line ends in the line before, and may become whole lines. `moves_freely`: not at
+        the end of the text.
+        """
+        start, end = sorted((self.cursor, target.offset))
         if target.kind == "linewise":
             return self._lines(start, end)
         if target.kind == "inclusive":
@@ -356,41 +418,44 @@ class VimEditor:
         return TextSpan(start, end)
 
     def _lines(self, first: int, last: int) -> TextSpan:
+        """The whole lines from the one at offset `first` to the one at `last`."""
         start, end = motions.line_start(self.text, first), motions.line_end(self.text, last)
         return TextSpan(start, min(end + 1, len(self.text)), linewise=True)
 
     def _operate(self, name: str, span: TextSpan, keys: list[str]) -> None:
+        """Apply `d`, `c`, `y` or a transformation to a span. `keys` is what `.` repeats."""
         if name == "y":
             self._store(span)
-            self.cursor = self.cursor if span.linewise and self._is_in(span) else span.start
+            self.cursor = self.cursor if span.linewise and self._is_cursor_in(span) else span.start
             if span.linewise and self.mode != "normal":
                 self.cursor = span.start
             self._column = -1
             return
-        self._change_began(keys)
+        self._note_change(keys)
         if name == "d":
             self._store(span)
-            self._use(edits.delete(self.text, span))
+            self._apply(edits.delete(self.text, span))
         elif name == "c":
             self._change(span)
         else:
-            self._use(edits.transform(self.text, span, name))
+            self._apply(edits.transform(self.text, span, name))
         self._column = -1
 
-    def _is_in(self, span: TextSpan) -> bool:
+    def _is_cursor_in(self, span: TextSpan) -> bool:
         return span.start <= self.cursor < max(span.end, span.start + 1)
 
-    def _use(self, edited: Edited) -> None:
+    def _apply(self, edited: Edited) -> None:
         self.text, self.cursor = edited
 
     def _change(self, span: TextSpan) -> None:
+        """Remove a span, but not the line break after whole lines, and begin to insert there."""
         self._store(span)
         start, end = span.start, span.end
         if span.linewise and self.text[start:end].endswith("\n"):
             end -= 1
         self.text = self.text[:start] + self.text[end:]
         self.cursor = start
-        self._insert_began(1)
+        self._begin_insert_of_command(1)
 
     def _store(self, span: TextSpan) -> None:
         """Put a part of the text into the named register and into the unnamed one."""
@@ -411,10 +476,10 @@ class VimEditor:
     # Other commands
 
     def _insert(self, key: str, count: int, keys: list[str]) -> None:
-        self._change_began(keys)
-        start, end = (
-            find(self.text, self.cursor) for find in (motions.line_start, motions.line_end)
-        )
+        """`i`, `a`, `I`, `A`, `o` or `O`: put the cursor or a new line there, and begin to insert."""
+        self._note_change(keys)
+        start = motions.line_start(self.text, self.cursor)
+        end = motions.line_end(self.text, self.cursor)
         if key == "a":
             self.cursor = min(end, self.cursor + 1)
         elif key == "A":
@@ -424,81 +489,91 @@ class VimEditor:
             is_blank = not self.text[start:end].strip()
             self.cursor = end if is_blank else at
         elif key in "oO":
-            self._use(edits.open_line(self.text, self.cursor, below=key == "o"))
-        self._insert_began(count)
+            self._apply(edits.open_line(self.text, self.cursor, below=key == "o"))
+        self._begin_insert_of_command(count)
 
-    def _insert_began(self, count: int) -> None:
+    def _begin_insert_of_command(self, count: int) -> None:
         """Begin to insert; when `.` repeats the command, insert the same text again."""
-        self._inserting, self._insert_count = self._last, count
+        self._inserting, self._insert_count = self._last_change, count
         self.begin_insert()
-        if self._repeats and self._last is not None:
-            typed, at = self._last.typed, self.cursor
+        if self._repeats and self._last_change is not None:
+            typed, at = self._last_change.typed, self.cursor
             text = self.text[:at] + typed + self.text[at:]
             self.end_insert(text, at + len(typed))
 
     def _replace_character(self, count: int, keys: CommandKeys) -> None:
+        """`r`: replace `count` characters by a typed one. Raises InvalidCommand if the line has too
+        few.
+        """
         character, times = keys.next(), count or 1
         if self.cursor + times > motions.line_end(self.text, self.cursor):
             raise InvalidCommand
-        self._change_began(keys.keys)
+        self._note_change(keys.keys)
         new = "\n" if character == "<CR>" else character * times
         self.text = self.text[: self.cursor] + new + self.text[self.cursor + times :]
         self.cursor += 1 if new == "\n" else times - 1
 
     def _switch_case(self, count: int, keys: CommandKeys) -> None:
+        """`~`: change the case of `count` characters, and move behind them."""
         end = min(self.cursor + (count or 1), motions.line_end(self.text, self.cursor))
         if end == self.cursor:
             raise InvalidCommand
-        self._change_began(keys.keys)
+        self._note_change(keys.keys)
         part = self.text[self.cursor : end].swapcase()
         self.text = self.text[: self.cursor] + part + self.text[end:]
         self.cursor = end
 
     def _join(self, count: int, keys: CommandKeys) -> None:
+        """`J`: join `count` lines. Raises InvalidCommand in the last line."""
         if motions.line_end(self.text, self.cursor) == len(self.text):
             raise InvalidCommand
-        self._change_began(keys.keys)
+        self._note_change(keys.keys)
         for _ in range(max(1, (count or 2) - 1)):
-            self._use(edits.join_next(self.text, self.cursor))
+            self._apply(edits.join_next(self.text, self.cursor))
 
-    def _put(self, count: int, keys: CommandKeys, *, after: bool) -> None:
+    def _put_register(self, count: int, keys: CommandKeys, *, after: bool) -> None:
+        """Insert the named register. Raises InvalidCommand if it is empty."""
         register = self.registers.get(self._register.lower())
         if register is None or not register.text:
             raise InvalidCommand
-        self._change_began(keys.keys)
-        self._use(edits.put(self.text, self.cursor, register, count, after=after))
+        self._note_change(keys.keys)
+        self._apply(edits.put(self.text, self.cursor, register, count, after=after))
 
     def _travel(
         self, source: list[tuple[str, int]], other: list[tuple[str, int]], count: int
     ) -> None:
+        """Undo or redo `count` changes: take states from `source`, and store those left in `other`."""
         for _ in range(count):
             if not source:
                 return
             other.append((self.text, self.cursor))
             before = self.text
             self.text, _ = source.pop()
-            self.cursor = edits.changed_place(before, self.text)
+            self.cursor = edits.changed_offset(before, self.text)
 
     def _repeat(self, count: int, _keys: CommandKeys) -> None:
-        if self._last is None:
+        """`.`: run the last change again, with another count if one was typed."""
+        if self._last_change is None:
             raise InvalidCommand
-        last, self._repeats = self._last, True
+        last, self._repeats = self._last_change, True
         keys = list(last.keys)
         if count:
             while keys and keys[0].isdecimal() and keys[0] != "0":
                 keys.pop(0)
             keys = [*str(count), *keys]
         try:
-            self._run(CommandKeys(keys))
+            self._run_command(CommandKeys(keys))
         finally:
-            self._last, self._repeats = last, False
+            self._last_change, self._repeats = last, False
 
-    def _change_began(self, keys: list[str]) -> None:
-        self._remember(self.text, self.cursor)
+    def _note_change(self, keys: list[str]) -> None:
+        """Save the text for undo and, unless `.` runs, the keys as what `.` repeats."""
+        self._save_for_undo(self.text, self.cursor)
         if not self._repeats:
-            self._last = RepeatedCommand(list(keys))
+            self._last_change = RepeatedCommand(list(keys))
 
-    def _remember(self, text: str, cursor: int) -> None:
+    def _save_for_undo(self, text: str, cursor: int) -> None:
+        """Add a state of the text to the last 200 that undo returns to. Nothing can be redone then."""
         self._undo.append((text, cursor))
         del self._undo[:-200]
         self._redo.clear()
@@ -509,6 +584,7 @@ class VimEditor:
         self.mode, self.anchor = mode, self.cursor
 
     def _run_visual(self, key: str, count: int, keys: CommandKeys) -> None:
+        """Carry out a command of a visual mode."""
         if key in ("v", "V"):
             mode: VimMode = "visual" if key == "v" else "visual line"
             self.mode = "normal" if self.mode == mode else mode
@@ -525,7 +601,7 @@ class VimEditor:
             self.cursor = min(self.cursor, max(0, len(self.text) - 1))
 
     def _select_object(self, key: str, name: str, count: int) -> None:
-        """`iw`, `ap` and the like."""
+        """Select a text object: `iw`, `ap` and the like."""
         span = motions.text_object(self.text, self.cursor, key == "a", name, count)
         if span is None or span.start == span.end:
             raise InvalidCommand
@@ -533,22 +609,29 @@ class VimEditor:
         self.mode = "visual line" if name == "p" else self.mode
 
     def _run_visual_g(self, key: str, count: int, keys: CommandKeys) -> None:
+        """Carry out an operator or a motion that begins with `g`."""
         if key in _OPERATORS:
             self._operate_on_selection(key, key, keys)
         else:
             self._move(self._motion(key, count, keys))
 
     def _operate_on_selection(self, operator: str, key: str, keys: CommandKeys) -> None:
+        """Apply an operator to the selection, and return to the normal mode. `key` is the typed
+        key: some extend the selection to whole lines.
+        """
         span = self.selection
-        if key in "DXYSCR" and len(key) == 1 and not span.linewise:
+        if key in _LINEWISE_VISUAL_KEYS and not span.linewise:
             span = self._lines(span.start, max(span.start, span.end - 1))
         was_mode, self.mode = self.mode, "visual" if operator == "y" else "normal"
         if operator == "p":
             self._put_over(span, keys)
         elif operator == "r":
-            character = keys.next() if keys.at < len(keys.keys) else self._wait(was_mode)
-            self._change_began(keys.keys)
-            self._use(edits.fill(self.text, span, character))
+            if keys.at == len(keys.keys):
+                self.mode = was_mode
+                raise IncompleteCommand
+            character = keys.next()
+            self._note_change(keys.keys)
+            self._apply(edits.fill(self.text, span, character))
         elif operator == "J":
             self.cursor = span.start
             self._join(self.text.count("\n", span.start, max(span.start, span.end - 1)) + 1, keys)
@@ -559,15 +642,12 @@ class VimEditor:
         if self.mode == "visual":
             self.mode = "normal"
 
-    def _wait(self, mode: VimMode) -> str:
-        self.mode = mode
-        raise IncompleteCommand
-
     def _put_over(self, span: TextSpan, keys: CommandKeys) -> None:
+        """Replace a span by the named register. The replaced text is stored."""
         register = self.registers.get(self._register.lower(), Register())
-        self._change_began(keys.keys)
+        self._note_change(keys.keys)
         self._store(span)
-        self._use(edits.put_over(self.text, span, register))
+        self._apply(edits.put_over(self.text, span, register))
 
 
 _VISUAL = {

@@ -62,6 +62,9 @@ class RepeatedCommand:
 
 
 def delete(text: str, span: TextSpan) -> Edited:
+    """Remove a span. The cursor goes to its start; after whole lines, to the first word of the
+    next.
+    """
     start, end = span.start, span.end
     if span.linewise and end == len(text) and not text[start:end].endswith("\n"):
         start = max(0, start - 1)  # the last line goes with the line break before it
@@ -93,11 +96,14 @@ def join_next(text: str, cursor: int) -> Edited:
     line = text[line_start(text, end) : end]
     ends_blank = line.endswith((" ", "\t"))
     needs_blank = bool(line) and not ends_blank and following[:1] not in ("", "\n", ")")
-    place = end - 1 if ends_blank else end
-    return Edited(text[:end] + (" " if needs_blank else "") + following, place)
+    new_cursor = end - 1 if ends_blank else end
+    return Edited(text[:end] + (" " if needs_blank else "") + following, new_cursor)
 
 
 def put(text: str, cursor: int, register: Register, count: int, *, after: bool) -> Edited:
+    """Insert a register `count` times at the cursor. The new cursor is on its last character, or at
+    its first of several lines.
+    """
     part = register.text * count
     if register.linewise:
         return _put_lines(text, cursor, part, after=after)
@@ -107,6 +113,9 @@ def put(text: str, cursor: int, register: Register, count: int, *, after: bool) 
 
 
 def _put_lines(text: str, cursor: int, part: str, *, after: bool) -> Edited:
+    """Insert whole lines below (`after`) or above the line of the cursor, which moves to their
+    first word.
+    """
     at = line_start(text, cursor)
     if after:
         end = line_end(text, cursor)
@@ -139,6 +148,7 @@ def fill(text: str, span: TextSpan, character: str) -> Edited:
 
 
 def open_line(text: str, cursor: int, *, below: bool) -> Edited:
+    """Add an empty line; the cursor goes there."""
     at = line_end(text, cursor) if below else line_start(text, cursor)
     return Edited(f"{text[:at]}\n{text[at:]}", at + below)
 
@@ -154,11 +164,11 @@ def typed_between(before: str, after: str) -> str:
     return after[start : len(after) - end]
 
 
-def changed_place(before: str, after: str) -> int:
-    """The first place at which two texts differ."""
+def changed_offset(before: str, after: str) -> int:
+    """The first offset at which two texts differ, for the cursor after an undo."""
     size = min(len(before), len(after))
-    place = next((at for at in range(size) if before[at] != after[at]), size)
-    return min(place, max(0, len(after) - 1))
+    first = next((at for at in range(size) if before[at] != after[at]), size)
+    return min(first, max(0, len(after) - 1))
 
 
 def _indent(line: str) -> str:

@@ -1,4 +1,4 @@
-"""Motions and text objects of Vim, as functions of a text and a place in it."""
+"""Motions and text objects of Vim, as functions of a text and an offset in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SCRIPTS = ((0x3040, 0x309F), (0x30A0, 0x30FF), (0x4E00, 0x9FFF), (0xAC00, 0xD7A
 
 
 class Target(NamedTuple):
-    place: int
+    offset: int
     kind: Kind
 
 
@@ -25,24 +25,24 @@ class TextSpan(NamedTuple):
     linewise: bool = False
 
 
-def line_start(text: str, place: int) -> int:
-    return text.rfind("\n", 0, place) + 1
+def line_start(text: str, offset: int) -> int:
+    return text.rfind("\n", 0, offset) + 1
 
 
-def line_end(text: str, place: int) -> int:
-    """The place of the line break, or the end of the text."""
-    found = text.find("\n", place)
-    return len(text) if found < 0 else found
+def line_end(text: str, offset: int) -> int:
+    """The offset of the line break, or the end of the text."""
+    line_break = text.find("\n", offset)
+    return len(text) if line_break < 0 else line_break
 
 
-def last_in_line(text: str, place: int) -> int:
+def last_in_line(text: str, offset: int) -> int:
     """The last character of the line; of an empty line its start."""
-    return max(line_start(text, place), line_end(text, place) - 1)
+    return max(line_start(text, offset), line_end(text, offset) - 1)
 
 
-def first_word(text: str, place: int) -> int:
+def first_word(text: str, offset: int) -> int:
     """The first character of the line that is not a blank, or its last one."""
-    start, end = line_start(text, place), line_end(text, place)
+    start, end = line_start(text, offset), line_end(text, offset)
     at = start
     while at < end and text[at] in " \t":
         at += 1
@@ -67,73 +67,81 @@ def is_empty_line(text: str, at: int) -> bool:
     return starts and (at == len(text) or text[at] == "\n")
 
 
-def run_end(text: str, place: int, big: bool, end: int) -> int:
-    """The end of the characters of one class that begin at `place`, at most `end`."""
-    at, own = place, word_class(text, place, big)
-    while at < end and word_class(text, at, big) == own:
+def run_end(text: str, offset: int, big: bool, end: int) -> int:
+    """The end of the characters of one class that begin at `offset`, at most `end`."""
+    at, start_class = offset, word_class(text, offset, big)
+    while at < end and word_class(text, at, big) == start_class:
         at += 1
     return at
 
 
-def next_word(text: str, place: int, big: bool, stops_at_end: bool = False) -> int:
+def next_word(text: str, offset: int, big: bool, stops_at_end: bool = False) -> int:
     """The start of the next word. With `stops_at_end` a word at the end of a line ends there."""
     size = len(text)
-    if place >= size:
+    if offset >= size:
         return size
-    begins_in_word = word_class(text, place, big) > 0
-    at = run_end(text, place, big, size) if begins_in_word else place
+    begins_in_word = word_class(text, offset, big) > 0
+    at = run_end(text, offset, big, size) if begins_in_word else offset
     if begins_in_word and stops_at_end and text[at : at + 1] == "\n":
         return at
-    return _skip_blanks(text, at, place)
+    return _skip_blanks(text, at, offset)
 
 
-def _skip_blanks(text: str, at: int, place: int) -> int:
-    """The next word or empty line after `place`."""
+def _skip_blanks(text: str, at: int, offset: int) -> int:
+    """The next word or empty line after `offset`."""
     while at < len(text) and text[at].isspace():
-        if at > place and is_empty_line(text, at):
+        if at > offset and is_empty_line(text, at):
             break
         at += 1
     return at
 
 
-def previous_word(text: str, place: int, big: bool) -> int:
-    at = place - 1
+def previous_word(text: str, offset: int, big: bool) -> int:
+    """The start of the word or empty line before `offset` (`b`)."""
+    at = offset - 1
     while at > 0 and word_class(text, at, big) == 0 and not is_empty_line(text, at):
         at -= 1
     if at <= 0 or is_empty_line(text, at):
         return max(0, at)
-    own = word_class(text, at, big)
-    while at > 0 and word_class(text, at - 1, big) == own:
+    found_class = word_class(text, at, big)
+    while at > 0 and word_class(text, at - 1, big) == found_class:
         at -= 1
     return at
 
 
-def word_end(text: str, place: int, big: bool) -> int:
-    at, size = place + 1, len(text)
+def word_end(text: str, offset: int, big: bool) -> int:
+    """The last character of the word after `offset` (`e`), or of this word if `offset` is before
+    its end.
+    """
+    at, size = offset + 1, len(text)
     while at < size and word_class(text, at, big) == 0:
         at += 1
     if at >= size:
         return max(0, size - 1)
-    own = word_class(text, at, big)
-    while at + 1 < size and word_class(text, at + 1, big) == own:
+    found_class = word_class(text, at, big)
+    while at + 1 < size and word_class(text, at + 1, big) == found_class:
         at += 1
     return at
 
 
-def previous_end(text: str, place: int, big: bool) -> int:
-    at = place
-    if at < len(text) and (own := word_class(text, at, big)):
-        while at >= 0 and word_class(text, at, big) == own:
+def previous_end(text: str, offset: int, big: bool) -> int:
+    """The last character of the word before `offset` (`ge`), or an empty line before it."""
+    at = offset
+    start_class = word_class(text, at, big) if at < len(text) else 0
+    if start_class:
+        while at >= 0 and word_class(text, at, big) == start_class:
             at -= 1
     while at > 0 and word_class(text, at, big) == 0 and not is_empty_line(text, at):
         at -= 1
     return max(0, at)
 
 
-def find_character(text: str, place: int, how: str, character: str, count: int) -> int | None:
-    """The place for `f`, `F`, `t` and `T`; None if the line has too few."""
-    start, end = line_start(text, place), line_end(text, place)
-    at, forward = place, how in "ft"
+def find_character(text: str, offset: int, how: str, character: str, count: int) -> int | None:
+    """The offset that `f`, `F`, `t` or `T` (`how`) reaches; None if the line has too few of the
+    character.
+    """
+    start, end = line_start(text, offset), line_end(text, offset)
+    at, forward = offset, how in "ft"
     for _ in range(count):
         at = text.find(character, at + 1, end) if forward else text.rfind(character, start, at)
         if at < 0:
@@ -141,9 +149,9 @@ def find_character(text: str, place: int, how: str, character: str, count: int) 
     return at + {"f": 0, "F": 0, "t": -1, "T": 1}[how]
 
 
-def vertical(text: str, place: int, by: int, column: int) -> int | None:
-    """The place in the line `by` lines below, at most at that column; None beyond the text."""
-    at = line_start(text, place)
+def vertical(text: str, offset: int, by: int, column: int) -> int | None:
+    """The offset in the line `by` lines below, at most at that column; None beyond the text."""
+    at = line_start(text, offset)
     for _ in range(abs(by)):
         if by > 0:
             end = line_end(text, at)
@@ -157,8 +165,11 @@ def vertical(text: str, place: int, by: int, column: int) -> int | None:
     return min(at + column, last_in_line(text, at))
 
 
-def paragraph(text: str, place: int, forward: bool) -> int:
-    at = line_start(text, place)
+def paragraph(text: str, offset: int, forward: bool) -> int:
+    """The empty line after or before this paragraph (`}` and `{`); at the ends, the end of the
+    text.
+    """
+    at = line_start(text, offset)
     while is_empty_line(text, at) and (at < len(text) if forward else at > 0):
         at = line_end(text, at) + 1 if forward else line_start(text, at - 1)
     while not is_empty_line(text, min(at, len(text))):
@@ -174,72 +185,91 @@ def paragraph(text: str, place: int, forward: bool) -> int:
     return min(at, len(text))
 
 
-def matching_bracket(text: str, place: int) -> int | None:
-    end = line_end(text, place)
-    at = next((at for at in range(place, end) if text[at] in "()[]{}"), None)
+def matching_bracket(text: str, offset: int) -> int | None:
+    """The other bracket of the first pair at or after `offset` in the line (`%`); None if there is
+    none.
+    """
+    end = line_end(text, offset)
+    at = next((at for at in range(offset, end) if text[at] in "()[]{}"), None)
     if at is None:
         return None
     pair = PAIRS[text[at]]
-    return _close(text, at, pair) if text[at] == pair[0] else _open(text, at, pair)
+    return (
+        _closing_bracket(text, at, pair)
+        if text[at] == pair[0]
+        else _opening_bracket(text, at, pair)
+    )
 
 
-def _close(text: str, at: int, pair: str) -> int | None:
-    return _scan(text, range(at, len(text)), pair[0], pair[1])
+def _closing_bracket(text: str, at: int, pair: str) -> int | None:
+    """The bracket that closes the one at `at`; None if it stays open."""
+    return _matching_offset(text, range(at, len(text)), pair[0], pair[1])
 
 
-def _open(text: str, at: int, pair: str) -> int | None:
-    return _scan(text, range(at, -1, -1), pair[1], pair[0])
+def _opening_bracket(text: str, at: int, pair: str) -> int | None:
+    """The bracket that opens the pair whose closing bracket is at `at`; None if there is none."""
+    return _matching_offset(text, range(at, -1, -1), pair[1], pair[0])
 
 
-def _scan(text: str, places: range, deeper: str, ends: str) -> int | None:
+def _matching_offset(text: str, offsets: range, deeper: str, ends: str) -> int | None:
+    """Where the nesting depth, counted along `offsets`, returns to zero; None if it does not."""
     depth = 0
-    for at in places:
-        depth += (text[at] == deeper) - (text[at] == ends)
+    for at in offsets:
+        if text[at] == deeper:
+            depth += 1
+        elif text[at] == ends:
+            depth -= 1
         if depth == 0:
             return at
     return None
 
 
-def text_object(text: str, place: int, around: bool, name: str, count: int = 1) -> TextSpan | None:
+def text_object(text: str, offset: int, around: bool, name: str, count: int = 1) -> TextSpan | None:
     """The part of the text that `iw`, `a"`, `i(`, `ap` … name; None if there is none."""
     if name in "wW":
-        return _words(text, place, around, name == "W", count)
+        return _span_of_words(text, offset, around, name == "W", count)
     if name in QUOTES:
-        return _quoted(text, place, around, name)
+        return _span_of_quotes(text, offset, around, name)
     if name in PAIRS:
-        return _bracketed(text, place, around, PAIRS[name], count)
-    return _paragraph(text, place, around) if name == "p" else None
+        return _span_of_brackets(text, offset, around, PAIRS[name], count)
+    return _span_of_paragraph(text, offset, around) if name == "p" else None
 
 
-def _words(text: str, place: int, around: bool, big: bool, count: int) -> TextSpan | None:
-    first, end = line_start(text, place), line_end(text, place)
+def _span_of_words(text: str, offset: int, around: bool, big: bool, count: int) -> TextSpan | None:
+    """`iw`, `aw` and their WORDs: the run under the cursor, then the next `count - 1`. With
+    `around`, blanks belong to each.
+    """
+    first, end = line_start(text, offset), line_end(text, offset)
     if first == end:
-        return TextSpan(place, place)
-    start, own = place, word_class(text, place, big)
-    while start > first and word_class(text, start - 1, big) == own:
+        return TextSpan(offset, offset)
+    start, cursor_class = offset, word_class(text, offset, big)
+    while start > first and word_class(text, start - 1, big) == cursor_class:
         start -= 1
     at = start
     for _ in range(count * 2 if around else count):
         at = run_end(text, at, big, end) if at < end else at
     follows_no_blank = word_class(text, at - 1, big) > 0
-    if around and own and follows_no_blank:
-        start = _with_blanks_before(text, start, first)
+    if around and cursor_class and follows_no_blank:
+        start = _start_with_blanks(text, start, first)
     return TextSpan(start, at)
 
 
-def _with_blanks_before(text: str, start: int, first: int) -> int:
-    """The blanks before a word belong to it, unless they are the indentation of the line."""
+def _start_with_blanks(text: str, start: int, first: int) -> int:
+    """The start including the blanks before it, unless they are the indentation of the line."""
     at = start
     while at > first and text[at - 1] in " \t":
         at -= 1
     return start if at == first else at
 
 
-def _quoted(text: str, place: int, around: bool, quote: str) -> TextSpan | None:
-    first, end = line_start(text, place), line_end(text, place)
+def _span_of_quotes(text: str, offset: int, around: bool, quote: str) -> TextSpan | None:
+    """The quoted text that ends at or after `offset` in its line; None if there is none. With
+    `around`, its quotes and the blanks after it, else before it.
+    """
+    first, end = line_start(text, offset), line_end(text, offset)
     marks = [at for at in range(first, end) if text[at] == quote and text[max(0, at - 1)] != "\\"]
     pairs = zip(marks[::2], marks[1::2], strict=False)
-    pair = next((pair for pair in pairs if place <= pair[1]), None)
+    pair = next((pair for pair in pairs if offset <= pair[1]), None)
     if pair is None:
         return None
     start, last = pair
@@ -248,27 +278,35 @@ def _quoted(text: str, place: int, around: bool, quote: str) -> TextSpan | None:
     stop = last + 1
     while stop < end and text[stop] in " \t":
         stop += 1
-    return TextSpan(_with_blanks_before(text, start, first) if stop == last + 1 else start, stop)
+    return TextSpan(_start_with_blanks(text, start, first) if stop == last + 1 else start, stop)
 
 
-def _bracketed(text: str, place: int, around: bool, pair: str, count: int) -> TextSpan | None:
-    start = _opening(text, place, pair)
+def _span_of_brackets(
+    text: str, offset: int, around: bool, pair: str, count: int
+) -> TextSpan | None:
+    """The text between the `count`-th brackets around `offset`; None if there are too few."""
+    start = _opening_bracket_around(text, offset, pair)
     for _ in range(count - 1):
-        start = _scan_outwards(text, start, pair) if start else None
-    last = None if start is None else _close(text, start, pair)
+        start = _enclosing_bracket(text, start, pair) if start else None
+    last = None if start is None else _closing_bracket(text, start, pair)
     if start is None or last is None:
         return None
-    return TextSpan(start, last + 1) if around else _inside(text, start, last)
+    return TextSpan(start, last + 1) if around else _span_inside_brackets(text, start, last)
 
 
-def _opening(text: str, place: int, pair: str) -> int | None:
-    here = text[place : place + 1]
+def _opening_bracket_around(text: str, offset: int, pair: str) -> int | None:
+    """The opening bracket at or before `offset` whose pair encloses it; None if there is none."""
+    here = text[offset : offset + 1]
     if here == pair[0]:
-        return place
-    return _open(text, place, pair) if here == pair[1] else _scan_outwards(text, place, pair)
+        return offset
+    return (
+        _opening_bracket(text, offset, pair)
+        if here == pair[1]
+        else _enclosing_bracket(text, offset, pair)
+    )
 
 
-def _inside(text: str, start: int, last: int) -> TextSpan:
+def _span_inside_brackets(text: str, start: int, last: int) -> TextSpan:
     """What is between two brackets; whole lines, if they are on lines of their own."""
     if text[start + 1 : start + 2] != "\n":
         return TextSpan(start + 1, last)
@@ -277,37 +315,42 @@ def _inside(text: str, start: int, last: int) -> TextSpan:
     return TextSpan(start + 2, before if is_alone else last, linewise=is_alone)
 
 
-def _scan_outwards(text: str, at: int, pair: str) -> int | None:
+def _enclosing_bracket(text: str, start: int, pair: str) -> int | None:
+    """The first opening bracket before `start` that is not closed before it; None if there is none."""
     depth = 0
-    for place in range(at - 1, -1, -1):
-        if text[place] == pair[1]:
+    for at in range(start - 1, -1, -1):
+        if text[at] == pair[1]:
             depth += 1
-        elif text[place] == pair[0]:
+        elif text[at] == pair[0]:
             if depth == 0:
-                return place
+                return at
             depth -= 1
     return None
 
 
-def _paragraph(text: str, place: int, around: bool) -> TextSpan:
+def _span_of_paragraph(text: str, offset: int, around: bool) -> TextSpan:
+    """The lines that are blank, or not blank, like the one at `offset`. With `around`, the blank
+    lines after them too, else those before.
+    """
+
     def is_blank(at: int) -> bool:
         return not text[at : line_end(text, at)].strip()
 
-    start = line_start(text, place)
-    kind = is_blank(start)
-    while start > 0 and is_blank(line_start(text, start - 1)) == kind:
+    start = line_start(text, offset)
+    begins_blank = is_blank(start)
+    while start > 0 and is_blank(line_start(text, start - 1)) == begins_blank:
         start = line_start(text, start - 1)
 
-    def run_end(at: int) -> int:
-        own = is_blank(at)
-        while at < len(text) and is_blank(at) == own:
+    def end_of_run(at: int) -> int:
+        blank = is_blank(at)
+        while at < len(text) and is_blank(at) == blank:
             at = line_end(text, at) + 1
         return min(at, len(text))
 
-    end = run_end(start)
+    end = end_of_run(start)
     if around and end < len(text):
-        end = run_end(end)
+        end = end_of_run(end)
     elif around:
-        while start > 0 and is_blank(line_start(text, start - 1)) != kind:
+        while start > 0 and is_blank(line_start(text, start - 1)) != begins_blank:
             start = line_start(text, start - 1)
     return TextSpan(start, end, linewise=True)
