@@ -235,7 +235,7 @@ def _build_capture(
     return long_term.Capture(
         notes,
         question,
-        manager.alone,
+        manager.run_under_lock,
         asks=settings.write == "ask",
         find_checked=long_term.find_checked_turns,
     )
@@ -300,7 +300,7 @@ def _build_note_workers(
         long_term.categories_with(basis.settings.memory.categories),
         _mark_in(transcript),
         capture.notes.similar,
-        manager.alone,
+        manager.run_under_lock,
         lambda: models.role("compact")[0].spec.is_small,
     )
     repository = repositories.get("repo") or repositories["user"]

@@ -354,7 +354,7 @@ class ShellContext:
             return report
         with self.folder.memory() as (editor, _stores):
             received = sorted(long_term.texts_in_use(editor) - before)
-            return replace(report, disputed=long_term.find_disputed(editor, received))
+            return replace(report, disputed=long_term.find_contradicting_pairs(editor, received))
 
     @cached_property
     def store(self) -> YamlFileMemoryStore:

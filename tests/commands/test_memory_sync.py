@@ -9,7 +9,7 @@ from fakes.knowledge import Conversation, write_as_user
 
 from ouro.events import QuestionAsked
 from ouro.memory.long_term import GitMemoryStore, synchronize
-from ouro.memory.long_term.statement_effect import REPLACE
+from ouro.memory.long_term.contradictions import REPLACE
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from ouro.memory.long_term.capture.meaning_question import MeaningQuestion
 from ouro.memory.long_term.capture.operations import OperationLimits, read_operations
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.capture.small_model import find_operations
-from ouro.memory.long_term.statement_effect import compare_received
+from ouro.memory.long_term.contradictions import compare_received_entries
 
 CATEGORIES = categories_with({})
 
@@ -87,7 +87,7 @@ async def test_m18_nothing_that_was_here_goes_without_an_answer_of_the_user(home
             return Reply(())
 
     hostile = answering({"op": "supersede", "target": 1, "text": "x"})
-    await compare_received(manager, Leaving(), hostile, [("repo", texts[1])])
+    await compare_received_entries(manager, Leaving(), hostile, [("repo", texts[1])])
     left = await manager.with_editor(lambda editor: [entry.text for entry in all_entries(editor)])
     assert left == texts
 

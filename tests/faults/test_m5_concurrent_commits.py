@@ -19,7 +19,7 @@ for number in range(int(count)):
     line = f"- fact {who}.{number}\\n"
     if way == "lines":
         store.ensure_repo()
-        with store.repository.alone():
+        with store.repository.hold_lock():
             seen = {"facts.md": store.find("facts.md") or ""}
             commit = store.save_and_commit({"facts.md": seen["facts.md"] + line}, f"Learn {who}.{number}", seen=seen)
     else:

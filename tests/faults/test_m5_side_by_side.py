@@ -291,5 +291,5 @@ def test_m5_write_is_recorded_under_the_lock_before_it_is_done(home):
     TurnMarks(home / "history.git" / "turns", "s-1").begin()
     with ToolWrites(here.repository).recording("s-1", edit):
         assert ToolWrites(elsewhere.repository).of_others("s-2") == [edit]
-        with pytest.raises(BlockingIOError), elsewhere.repository.alone(timeout=0):
+        with pytest.raises(BlockingIOError), elsewhere.repository.hold_lock(timeout=0):
             pass

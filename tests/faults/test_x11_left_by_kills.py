@@ -222,7 +222,7 @@ import sys
 from pathlib import Path
 from ouro.memory.long_term.git.repository import GitRepository
 repo = GitRepository(Path(sys.argv[1]))
-with repo.alone():
+with repo.hold_lock():
     print("locked", flush=True)
     repo.git("hash-object", sys.argv[2])
 """
@@ -242,10 +242,10 @@ async def test_x11_a_git_that_outlives_its_ouro_keeps_the_lock_of_the_history(tm
             lambda: living(f"hash-object\0{pipe}")
         )  # this process, not `git version`, which runs before it
         ouro.kill()
-    with pytest.raises(BlockingIOError), repo.alone(timeout=0):
+    with pytest.raises(BlockingIOError), repo.hold_lock(timeout=0):
         pass
     await until(lambda: _has_reader(pipe))
-    with repo.alone(timeout=30):
+    with repo.hold_lock(timeout=30):
         pass
 
 

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ouro.errors import LimitReached, ModelError, NoModelError
 from ouro.memory.index.late_numpy import LateNumpy, has_numpy, import_numpy
@@ -202,7 +202,15 @@ if not TYPE_CHECKING:
     np = LateNumpy()
 
 
+class WordPiece(NamedTuple):
+    id: int
+    end: int
+    """The offset in the word after this piece."""
+
+
 class WordPieces:
+    """The tokens of BERT: words in lower case, split into the pieces of a vocabulary."""
+
     def __init__(self, words: Iterable[str]) -> None:
         self._ids = {word: number for number, word in enumerate(words)}
         self._start, self._end = self._ids["[CLS]"], self._ids["[SEP]"]
@@ -225,21 +233,31 @@ class WordPieces:
         return [*ids[: most - 1], self._end]
 
     def _pieces_of(self, word: str) -> tuple[int, ...]:
+        """The ids of a word's pieces by WordPiece, the longest match first; the id of `[UNK]` alone
+        if a part of the word is not in the vocabulary.
+        """
         if len(word) > _MAX_WORD:
             return (self._unknown,)
         pieces: list[int] = []
         start = 0
         while start < len(word):
-            mark = "##" if start else ""
-            for end in range(len(word), start, -1):
-                piece = self._ids.get(mark + word[start:end])
-                if piece is not None:
-                    break
-            else:
+            piece = self._longest_piece(word, start)
+            if piece is None:
                 return (self._unknown,)
-            pieces.append(piece)
-            start = end
+            pieces.append(piece.id)
+            start = piece.end
         return tuple(pieces)
+
+    def _longest_piece(self, word: str, start: int) -> WordPiece | None:
+        """The longest piece of the vocabulary with which the rest of `word` begins; None if there is
+        none. A piece inside of a word has the prefix `##`.
+        """
+        prefix = "##" if start else ""
+        for end in range(len(word), start, -1):
+            piece_id = self._ids.get(prefix + word[start:end])
+            if piece_id is not None:
+                return WordPiece(piece_id, end)
+        return None
 
 
 def _words(text: str) -> list[str]:

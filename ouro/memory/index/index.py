@@ -24,8 +24,8 @@ from ouro.memory.index.indexers import (
     changed_sessions,
     feed_file,
     feed_session,
-    is_followed,
-    note_followed,
+    is_fully_indexed,
+    mark_fully_indexed,
     remove_file,
     remove_session,
 )
@@ -334,20 +334,27 @@ class Index:
                 OverflowError,
             ) as error:  # an error in one file does not stop the others
                 log.warning("not searched: %s: %s", steps.popleft(), error)
-        self._note_followed(sources.memories)
+        self._mark_fully_indexed(sources.memories)
         if progress:
             progress(count, count)
         return count
 
-    def _note_followed(self, folders: Iterable[MemoryFolder]) -> None:
+    def _mark_fully_indexed(self, folders: Iterable[MemoryFolder]) -> None:
+        """Record that the index has all files of these folders in their known state.
+
+        What is recorded already is read first: a transaction that writes nothing would still wait
+        for other processes that write.
+        """
         with self.reading() as database:
-            new = [
-                folder for folder in folders if folder.state and not is_followed(database, folder)
+            unmarked = [
+                folder
+                for folder in folders
+                if folder.state and not is_fully_indexed(database, folder)
             ]
-        if new:
+        if unmarked:
             with self.writing() as database:
-                for folder in new:
-                    note_followed(database, folder)
+                for folder in unmarked:
+                    mark_fully_indexed(database, folder)
 
     def _steps(self, sources: Sources) -> Iterator[_Step]:
         """What to do for each changed file, one transaction each."""
@@ -358,7 +365,7 @@ class Index:
                 yield from (partial(remove_session, folder=folder) for folder in deleted)
                 yield from (partial(feed_session, root=root, folder=folder) for folder in changed)
             for memory in sources.memories:
-                if is_followed(database, memory):
+                if is_fully_indexed(database, memory):
                     continue
                 changed, deleted = changed_files(database, memory)
                 yield from (partial(remove_file, path=path) for path in deleted)

@@ -277,14 +277,16 @@ def _digest(value: object) -> str:
     return hashlib.blake2b(msgspec.json.encode(value), digest_size=16).hexdigest()
 
 
-def is_followed(database: sqlite3.Connection, folder: MemoryFolder) -> bool:
-    """Whether the index has the files of this folder in their known state."""
+def is_fully_indexed(database: sqlite3.Connection, folder: MemoryFolder) -> bool:
+    """Whether the index has all files of this folder in their known state; False if the state is
+    not known.
+    """
     found = database.execute("SELECT value FROM facts WHERE name = ?", (_fact_of(folder),))
     return bool(folder.state) and found.fetchone() == (_state_of(database, folder),)
 
 
-def note_followed(database: sqlite3.Connection, folder: MemoryFolder) -> None:
-    """The index has all files of this folder now."""
+def mark_fully_indexed(database: sqlite3.Connection, folder: MemoryFolder) -> None:
+    """Record that the index has all files of this folder in their present state."""
     values = (_fact_of(folder), _state_of(database, folder))
     database.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", values)
 

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.capture.observer import CaptureObserver
     from ouro.memory.long_term.capture.session_notes import SessionNotes
     from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
+    from ouro.memory.long_term.contradictions import find_contradicting_pairs, texts_in_use
     from ouro.memory.long_term.doctor import diagnose, memory_stats
+    from ouro.memory.long_term.edited_files import open_file, save_file
     from ouro.memory.long_term.editor import MemoryEditor
     from ouro.memory.long_term.entries import (
         EntryDetails,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
         note_entries,
         source_name,
     )
+    from ouro.memory.long_term.forget import find_to_forget, forget_entries
     from ouro.memory.long_term.forgotten_text import ForgetReport
     from ouro.memory.long_term.git.history import UndoPlan, describe_commits
     from ouro.memory.long_term.git.memory_folders import repo_folder
@@ -83,12 +86,8 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.recall.turn_recall import TurnRecall
     from ouro.memory.long_term.remember import (
         find_doubtful,
-        find_to_forget,
-        forget_entries,
         keep_for_later,
-        open_file,
         remember_text,
-        save_file,
     )
     from ouro.memory.long_term.review_comments import (
         ReviewComment,
@@ -119,9 +118,7 @@ if TYPE_CHECKING:
         OpenStatement,
         StatementEffect,
         ask_effect,
-        find_disputed,
         open_statement,
-        texts_in_use,
     )
     from ouro.memory.long_term.store import GitMemoryStore, memory_stores
     from ouro.memory.long_term.sync import (

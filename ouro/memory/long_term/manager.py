@@ -89,8 +89,8 @@ class LongTermMemoryManager:
         self._now = TurnRef(marks.session, 0)
         """The turn that the user's actions belong to: the one that ended last."""
         self._has_consolidated = False
-        self._added: tuple[tuple[Scope, str], ...] = ()
-        """Lines of the core that the agent added in the last turn, and that no rule compared."""
+        self._unchecked_lines: tuple[tuple[Scope, str], ...] = ()
+        """What `take_unchecked_lines` returns."""
 
     def start(self) -> None:
         """Show warnings and pending changes. Called when the session is open."""
@@ -213,13 +213,14 @@ class LongTermMemoryManager:
         if self._settling is not None:
             await asyncio.wait([self._settling])
 
-    async def take_added(self) -> tuple[tuple[Scope, str], ...]:
-        """The lines of the core that the agent added in the last turn, and that no rule compared
-        with the others; each is returned once.
+    async def take_unchecked_lines(self) -> tuple[tuple[Scope, str], ...]:
+        """The core lines of the agent's last turn of which the rules cannot say what they replace.
+
+        `CaptureObserver` asks a model about them. Each line is returned once.
         """
         await self.settled()
-        added, self._added = self._added, ()
-        return added
+        lines, self._unchecked_lines = self._unchecked_lines, ()
+        return lines
 
     async def accept(self, proposal: str) -> None:
         """Accept a pending change. Raises UsageError if there is none with that id."""
@@ -239,7 +240,7 @@ class LongTermMemoryManager:
         """As `MemoryEditor.undo`: later changes stay."""
         return await self.with_editor(lambda editor: editor.undo(commit, hunk, rewind=rewind))
 
-    async def alone(self, act: Callable[[], _Done]) -> _Done:
+    async def run_under_lock(self, act: Callable[[], _Done]) -> _Done:
         """Run a function that writes notes in a thread, under the lock; a cancel does not stop it."""
         return await self.with_editor(lambda _editor: act(), refreshes=False)
 
@@ -358,21 +359,21 @@ class LongTermMemoryManager:
             events += scope.turn_ended(
                 provenance, self._now, asks=self._asks, is_rest_of_user=is_rest_of_user
             )
-        events += self._remove_corrected(before)
+        events += self._remove_replaced_entries(before)
         self.prompt.note_undecided(events)
         self._marks.end()  # must happen before the next turn marks its start
         return events
 
-    def _remove_corrected(self, before: Sequence[Mapping[str, str]]) -> list[CoreChanged]:
-        """Remove what the lines replace that the agent added to the core; undoing the turn restores
-        it.
+    def _remove_replaced_entries(self, before: Sequence[Mapping[str, str]]) -> list[CoreChanged]:
+        """Remove the entries that the agent's new core lines replace; undoing the turn restores
+        them. Stores the lines that no rule compared.
         """
         added = frozenset(_added_lines(self._scopes, before))
         if not added:
             return []
-        from ouro.memory.long_term.remember import remove_corrected
+        from ouro.memory.long_term.forget import remove_replaced_entries
 
-        events, self._added = remove_corrected(self._scopes, self._now, added)
+        events, self._unchecked_lines = remove_replaced_entries(self._scopes, self._now, added)
         return events
 
     async def _run_or_warn(self, what: str, act: Callable[[], list[CoreChanged]]) -> None:

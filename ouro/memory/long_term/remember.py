@@ -1,4 +1,4 @@
-"""What users do with memory: remember, forget, confirm, archive, restore and edit; no model."""
+"""Remember a text: write it, confirm an equal entry, or replace what it corrects; no model."""
 
 from __future__ import annotations
 
@@ -10,40 +10,32 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from ouro.errors import OuroError, SearchUnavailable, UsageError
-from ouro.events import CoreChanged
+from ouro.errors import UsageError
 from ouro.memory.backend import timestamp
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import (
     MemoryEntry,
     all_entries,
-    chain_of,
     core_entries,
-    find_entry,
-    note_entries,
     with_sources,
 )
-from ouro.memory.long_term.git.files import is_note_name, visible_text
-from ouro.memory.long_term.git.values import FileEdit, Origin, Scope, TurnRef
+from ouro.memory.long_term.forget import archive_notes, remove_lines
+from ouro.memory.long_term.git.files import visible_text
+from ouro.memory.long_term.git.values import FileEdit, Origin, Scope
 from ouro.memory.long_term.notes.entities import entities_in
-from ouro.memory.long_term.notes.note import Note, ids_named, new_id, note_text, parse_note, plain
-from ouro.memory.long_term.notes.notebook import Written, archive_changes
+from ouro.memory.long_term.notes.note import Note, new_id, note_text
+from ouro.memory.long_term.notes.notebook import Written
 from ouro.memory.long_term.notes.notebook import timestamp as note_time
 from ouro.memory.long_term.placement import NAMED, Placement, note_category, place
-from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.supersession import (
-    corrects,
     find_on_subject,
     find_replaced,
     fold_words,
     subject_words,
 )
-from ouro.memory.long_term.trust.approval import Proposal, apply_edit
+from ouro.memory.long_term.trust.approval import Proposal
 from ouro.memory.tokens import estimate
-from ouro.utils.files import write_private
-from ouro.utils.log import log
 from ouro.utils.relative_dates import local_day
-from ouro.utils.runtime import ensure_private_dir, get_home, tilde
 from ouro.utils.text import one_line
 
 MAX_CHARACTERS = 10_000
@@ -69,13 +61,6 @@ _CORE = {
     "user-facts": "",
 }
 """Category of a note -> the category of such a line in the core; empty: the text decides."""
-MAX_FOUND = 20
-_MIN_ID = 8
-"""A shorter prefix of an id (`mem_3f6c`, `3f6c1e0b`) may be an ordinary word."""
-_SHARE = 0.6
-"""Search hits with a smaller share of the best score are ignored."""
-EDITED = "edited-"
-"""Prefix of the files with edited texts that memory refused."""
 
 
 class RememberResult(msgspec.Struct, frozen=True):
@@ -307,11 +292,11 @@ def write_text(
     old_notes = [entry for entry in replaced if entry.kind == "note"]
     target = old_notes[0].id if old_notes else ""
     scope.store.ensure_repo()
-    with scope.alone():
+    with scope.hold_lock():
         changes: dict[str, str | None] = {}
         if replaced:
-            changes = _remove_lines(editor, chosen.scope, replaced)
-            changes |= _archive_notes(
+            changes = remove_lines(editor, chosen.scope, replaced)
+            changes |= archive_notes(
                 editor, chosen.scope, old_notes[1:] if chosen.is_note else old_notes
             )
         if note is not None:
@@ -397,184 +382,10 @@ def append_lines(text: str, lines: Sequence[str]) -> str:
     return f"{text.rstrip()}\n{new}".lstrip("\n")
 
 
-def find_to_forget(editor: MemoryEditor, text: str) -> list[MemoryEntry]:
-    """The entries to forget: the entry with that id, else those with all the words, else search
-    hits.
-    """
-    words = fold_words(text[:MAX_CHARACTERS]).split()
-    entries = all_entries(editor)
-    if not words:
-        raise UsageError(
-            "Nothing to forget: give words of the entry, or its id.",
-            commands=["memory forget the staging password rule"],
-        )
-    word = text.strip()
-    ids = {
-        word,
-        *(ids_named(word, (entry.id for entry in entries)) if len(word) >= _MIN_ID else ()),
-    }
-    if named := [entry for entry in entries if entry.id in ids]:
-        return named
-    holding = [entry for entry in entries if set(words) <= set(fold_words(entry.text).split())]
-    return (holding or _search_entries(editor, text, entries))[:MAX_FOUND]
-
-
-def _search_entries(
-    editor: MemoryEditor, text: str, entries: Sequence[MemoryEntry]
-) -> list[MemoryEntry]:
-    if editor.index is None:
-        return []
-    from ouro.memory.index import Search, SearchFilter
-
-    places = {
-        (f"{editor.scope(entry.scope).store.folder}/{entry.file}", entry.line): entry
-        for entry in entries
-    }
-    try:
-        hits = Search(editor.index(), None).find(
-            text, MAX_FOUND, SearchFilter(kinds=("note", "core"))
-        )
-    except SearchUnavailable as error:
-        log.warning("forget compares words only: %s", error)
-        return []
-    least = hits[0].score * _SHARE if hits else 0.0
-    best = [
-        (hit.path, hit.number if hit.kind == "core" else 0) for hit in hits if hit.score >= least
-    ]
-    return [places[place] for place in best if place in places]
-
-
-def forget_entries(
-    editor: MemoryEditor, entries: Sequence[MemoryEntry], origin: Origin = "person"
-) -> list[CoreChanged]:
-    """Remove core lines, archive notes with all versions: a commit a scope. Raises UsageError: a
-    line has changed.
-    """
-    done = []
-    for scope in editor.names:
-        own = [entry for entry in entries if entry.scope == scope]
-        changes = {**_remove_lines(editor, scope, own), **_archive_notes(editor, scope, own)}
-        subject = f"Forget: {one_line('; '.join(entry.text for entry in own), 80)}"
-        if changes and (event := editor.write(scope, changes, subject, origin)):
-            done.append(event)
-    return done
-
-
-def remove_corrected(
-    scopes: Sequence[ScopeMemory], at: TurnRef, added: frozenset[tuple[Scope, str]]
-) -> tuple[list[CoreChanged], tuple[tuple[Scope, str], ...]]:
-    """Remove the entries that core lines of the agent replace. Returns the events, and the lines
-    that the rules do not compare with others.
-    """
-    sure = sorted(line for line in added if corrects(line[1]))
-    left = tuple(sorted(added - {*sure}))
-    if not sure:
-        return [], left
-    editor = MemoryEditor(scopes, None, at)
-    for scope, text in sure:
-        others = [
-            entry
-            for entry in all_entries(editor, sources=False)
-            if entry.scope == scope and (scope, entry.text) not in added
-        ]
-        forget_entries(editor, find_replaced(text, others), "agent")
-    return editor.events, left
-
-
-def _remove_lines(
-    editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]
-) -> dict[str, str | None]:
-    changes: dict[str, str | None] = {}
-    for name in dict.fromkeys(entry.file for entry in entries if entry.kind == "core"):
-        lines = editor.text(scope, name).splitlines()
-        for entry in sorted((e for e in entries if e.file == name), key=lambda e: -e.line):
-            if entry.line > len(lines) or plain(lines[entry.line - 1]) != entry.text:
-                raise UsageError(
-                    f"{entry.id} has changed since it was read.", "List the entries again."
-                )
-            del lines[entry.line - 1]
-        text = "\n".join(lines).strip("\n")
-        changes[name] = f"{text}\n" if text.strip() else None
-    return changes
-
-
 def replace_line(editor: MemoryEditor, entry: MemoryEntry, text: str) -> FileEdit:
     """The edit that replaces a core line with `text`. Raises UsageError if the line has changed."""
     before = editor.text(entry.scope, entry.file)
-    _remove_lines(editor, entry.scope, [entry])  # raises
+    remove_lines(editor, entry.scope, [entry])  # raises if the line has changed
     lines = before.splitlines()
     lines[entry.line - 1] = append_lines("", [text]).rstrip()
     return FileEdit(entry.file, before, "\n".join(lines) + "\n")
-
-
-def _archive_notes(
-    editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]
-) -> dict[str, str | None]:
-    notes = [entry for entry in entries if entry.kind == "note"]
-    every = note_entries(editor) if notes else []
-    versions: dict[str, MemoryEntry] = {}
-    for note in notes:
-        versions |= {item.id: item for item in chain_of(every, note) if item.scope == scope}
-    changes: dict[str, str | None] = {}
-    for version in versions.values():
-        if not version.archived:
-            changes |= archive_changes(editor.notebook.find(version.id))
-    return changes
-
-
-class OpenedFile(msgspec.Struct, frozen=True):
-    scope: Scope
-    name: str
-    text: str
-
-
-class SavedFile(msgspec.Struct, frozen=True):
-    changed: bool
-    undo: str = ""
-    problems: tuple[str, ...] = ()
-    """The problems in a note's front matter; the note was saved as written."""
-
-
-def open_file(editor: MemoryEditor, named: str) -> OpenedFile:
-    """The named file: `facts`, `user/facts.md`, or a note by its id; a core file need not exist."""
-    scope, _, name = named.strip().rpartition("/")
-    category = name.removesuffix(".md")
-    if category in editor.core and scope in ("", *editor.names):
-        chosen = editor.scope(scope or editor.names[0]).scope
-        return OpenedFile(chosen, f"{category}.md", editor.text(chosen, f"{category}.md"))
-    entry = find_entry(editor, named if ":" in named else category)
-    return OpenedFile(entry.scope, entry.file, editor.text(entry.scope, entry.file))
-
-
-def save_file(editor: MemoryEditor, opened: OpenedFile, after: str) -> SavedFile:
-    """Save an edited file: an empty one is removed; changes made meanwhile elsewhere in the file
-    stay. A note that waits for approval is accepted with the edit: the user has read all of it.
-
-    If it cannot be saved, the hint of the UsageError names the file with the user's text.
-    """
-    if after.strip() == opened.text.strip():
-        return SavedFile(False)
-    after = f"{after.rstrip()}\n" if after.strip() else ""
-    try:
-        now = editor.text(opened.scope, opened.name)
-        is_read = now == opened.text
-        if not is_read:
-            after = apply_edit(FileEdit(opened.name, opened.text, after), now)
-        done = editor.write(
-            opened.scope,
-            {opened.name: after or None},
-            f"Edit {opened.name}",
-            accepts_notes=is_read,
-        )
-    except OuroError as error:
-        path = (
-            ensure_private_dir(get_home() / "cache")
-            / f"{EDITED}{opened.scope}-{opened.name.replace('/', '-')}"
-        )
-        write_private(path, after)
-        hint = f"{error.hint} Your text is in {tilde(path)}.".strip()
-        raise UsageError(error.message, hint, error.commands) from error
-    problems = (
-        parse_note(opened.name, after).problems if is_note_name(opened.name) and after else ()
-    )
-    return SavedFile(done is not None, done.undo if done else "", problems)

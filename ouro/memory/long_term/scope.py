@@ -127,7 +127,7 @@ class ScopeMemory(ScopeState):
         # If the lock is busy, the end of the turn decides.
         with (
             suppress(BlockingIOError),
-            self.alone(PATIENCE),
+            self.hold_lock(PATIENCE),
         ):
             provenance = find_provenance()
             lines, others = self._written(provenance, at)
@@ -288,7 +288,7 @@ class ScopeMemory(ScopeState):
         Nothing is written if a text holds a secret (SecretInMemory), or a file is not as it was
         `seen` (UsageError).
         """
-        with self.alone():
+        with self.hold_lock():
             edits = [FileEdit(name, self.store.read(name), text) for name, text in changes.items()]
             done = [edit for edit in edits if edit.before != edit.after]
             if not done:

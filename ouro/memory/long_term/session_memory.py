@@ -102,15 +102,15 @@ class SessionMemory:
         service = self.capture or self.maintenance
         received = sorted(await self._texts() - before)
         if service and received:
-            from ouro.memory.long_term.statement_effect import compare_received
+            from ouro.memory.long_term.contradictions import compare_received_entries
 
             question = self.capture.question if self.capture else None
-            work = compare_received(self.manager, service.channel, question, received)
+            work = compare_received_entries(self.manager, service.channel, question, received)
             service.channel.start("compare received memory", work)
 
     async def _texts(self) -> set[tuple[Scope, str]]:
         """The scope and text of each entry in use."""
-        from ouro.memory.long_term.statement_effect import texts_in_use
+        from ouro.memory.long_term.contradictions import texts_in_use
 
         return await self.with_editor(texts_in_use, quiet=True)
 

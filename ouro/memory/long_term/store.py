@@ -97,7 +97,7 @@ class GitMemoryStore(ApprovedFiles):
             if repo.own_dir.exists() and accepted and not digest:  # an earlier version accepted it
                 self._record_accepted(accepted, repo.tree(accepted))
             if repo.own_dir.exists() and is_history_misplaced(*folders, is_shared=self.is_shared):
-                with repo.alone():
+                with repo.hold_lock():
                     move_history(*folders, is_shared=self.is_shared)
         except (MemoryUnusable, OSError) as error:
             log.warning("memory: the history stays in %s: %s", repo.git_dir, error)
@@ -186,7 +186,7 @@ class GitMemoryStore(ApprovedFiles):
         """
         self.demand_no_secret([subject, *(trailers or {}).values(), *changes, *changes.values()])
         self.ensure_repo()
-        with self.repository.alone():
+        with self.repository.hold_lock():
             if other := next(
                 (name for name, text in (seen or {}).items() if (self.read(name) or "") != text), ""
             ):
@@ -202,8 +202,8 @@ class GitMemoryStore(ApprovedFiles):
     def merge_history(
         self, commit: str, changes: Mapping[str, str | None], waiting: Collection[str] = ()
     ) -> None:
-        """Merge the history that ends with `commit`, which was fetched already. Call it while
-        `alone`.
+        """Merge the history that ends with `commit`, which was fetched already. Call it under
+        `hold_lock`.
 
         Args:
             changes: the merged texts that differ from HEAD; the files are now as in HEAD.
@@ -234,7 +234,7 @@ class GitMemoryStore(ApprovedFiles):
         This approves nothing. A file with a secret is not committed, and is listed in `refused`.
         """
         self.ensure_repo()
-        with self.repository.alone():
+        with self.repository.hold_lock():
             try:
                 edits = self.edits_since(self.repository.head().commit)
             except MemoryUnusable as error:
@@ -269,7 +269,7 @@ class GitMemoryStore(ApprovedFiles):
             approves: approve everything that is committed.
         """
         self.ensure_repo()
-        with self.repository.alone():
+        with self.repository.hold_lock():
             changes = {**encode_texts(texts), **self._files.contents(whole)}
             if approves:
                 self.approve(contents_of(changes))
@@ -280,7 +280,7 @@ class GitMemoryStore(ApprovedFiles):
         are approved.
         """
         self.ensure_repo()
-        with self.repository.alone():
+        with self.repository.hold_lock():
             trusted = self._texts_at(self.accepted, files)
             for name, text in files.items():
                 self._put({name: text}, approved=text == trusted[name])
@@ -301,7 +301,7 @@ class GitMemoryStore(ApprovedFiles):
         """
         self.ensure_repo()
         found = history.commit_of(self.repository, commit)
-        with self.repository.alone():
+        with self.repository.hold_lock():
             plan = plan_undo(self.scope, self.repository, self._files.find, found, hunk, base)
             changes = {edit.name: edit.after for edit in plan.edits}
             undone = {} if hunk else {UNDOES: " ".join(item.id for item in plan.commits)}

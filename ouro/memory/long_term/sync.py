@@ -215,7 +215,7 @@ def _synchronize_alone(store: GitMemoryStore, remote: str, progress: Progress) -
 
 def _commit_approved(store: GitMemoryStore) -> Collection[str]:
     """Commit what is approved, so that the history holds nothing else; returns the other files."""
-    with store.repository.alone():
+    with store.repository.hold_lock():
         set_aside_unapproved(store)
         waiting = store.find_unapproved()
         changed = store.changed_since(store.get_current_head())
@@ -236,7 +236,7 @@ def _fetch(store: GitMemoryStore, remote: str, progress: Progress) -> str:
     _fetch_objects(repo, remote, progress)
     repo.git("cat-file", "-e", f"{theirs}^{{commit}}")
     if forgotten and not forgotten.isdisjoint(repo.git("rev-list", theirs).decode().split()):
-        with repo.alone():
+        with repo.hold_lock():
             drop_unreachable(repo)
         raise _holds_what_was_forgotten(remote)
     return theirs
@@ -293,7 +293,7 @@ def _join(store: GitMemoryStore, theirs: str) -> Merged | None:
     """
     repo = store.repository
     try:
-        with repo.alone():
+        with repo.hold_lock():
             ours = repo.head().commit
             waiting = store.find_unapproved()
             if store.changed_since(ours).keys() - waiting.keys():
@@ -303,7 +303,7 @@ def _join(store: GitMemoryStore, theirs: str) -> Merged | None:
             store.merge_history(theirs, merged.texts, waiting)
     except SyncFailed:
         try:
-            with repo.alone():
+            with repo.hold_lock():
                 drop_unreachable(repo)
         except (
             MemoryUnusable,

@@ -24,6 +24,7 @@ from ouro.errors import (
     UsageError,
 )
 from ouro.memory.index import writing_alone
+from ouro.memory.long_term.edited_files import EDITED
 from ouro.memory.long_term.forgotten_text import (
     ForgetReport,
     ForgottenText,
@@ -43,7 +44,6 @@ from ouro.memory.long_term.git.files import (
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import LEDGER_FILES, ORIGIN, Scope
 from ouro.memory.long_term.notes.note import Note, note_text, parse_note
-from ouro.memory.long_term.remember import EDITED
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.transfer import find_exported_files, split_section, write_for_agents
 from ouro.memory.sessions.opened_sessions import INDEX_NAME
@@ -436,7 +436,7 @@ class ForgettingMemory:
             )
 
     def forget(self) -> None:
-        with self._repository.alone():
+        with self._repository.hold_lock():
             pending = {*self._store.find_unapproved()}
             if self._is_in_history:
                 change = self._text.remove_from_bytes

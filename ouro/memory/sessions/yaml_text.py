@@ -196,7 +196,12 @@ def load(text: bytes) -> Any:
     """
     try:
         found = read_events(
-            text, _make_scalar, lambda items, _start: items, _make_mapping, _refuse, MAX_DEPTH
+            text,
+            _make_scalar,
+            lambda items, _start: items,
+            _make_mapping,
+            _error_of_event,
+            MAX_DEPTH,
         )
     except SyntaxError as error:
         raise BadYamlError(
@@ -214,10 +219,10 @@ def load(text: bytes) -> Any:
 def _make_mapping(items: list[Any], start: Any) -> dict[str, Any]:
     keys = items[::2]
     if not all(isinstance(key, str) for key in keys):
-        raise _refuse(start, "a key that is not a word")
+        raise _bad_yaml_error(start, "a key that is not a word")
     made = dict(zip(keys, items[1::2], strict=True))
     if len(made) != len(keys):
-        raise _refuse(start, "a key that comes twice")
+        raise _bad_yaml_error(start, "a key that comes twice")
     return made
 
 
@@ -229,20 +234,27 @@ def _make_scalar(event: Any) -> Any:
         return _CONSTANTS[text]
     if _INTEGER.fullmatch(text):
         if len(text) > MAX_DIGITS:
-            raise _refuse(event, "a number of over 100 digits")
+            raise _bad_yaml_error(event, "a number of over 100 digits")
         return int(text)
     if text in _SPECIAL_FLOATS:
         return _SPECIAL_FLOATS[text]
     return float(text) if _FLOAT.fullmatch(text) else text
 
 
-_REFUSED = {"AliasEvent": "an alias", "ScalarEvent": "an anchor or a tag"}
+def _error_of_event(event: Any) -> BadYamlError:
+    """The error for an event of the parser that `read_events` does not allow."""
+    import yaml  # loaded by the parser already
 
-
-def _refuse(event: Any, what: str = "") -> BadYamlError:
-    if type(event).__name__ == "DocumentStartEvent":
+    if isinstance(event, yaml.DocumentStartEvent):
         return BadYamlError("not one document")
-    what = what or _REFUSED.get(type(event).__name__, "an anchor, a tag or over 64 levels")
-    return BadYamlError(
-        f"line {event.start_mark.line + 1}: {what}, which ouro never writes and does not read"
-    )
+    if isinstance(event, yaml.AliasEvent):
+        return _bad_yaml_error(event, "an alias")
+    if isinstance(event, yaml.ScalarEvent):
+        return _bad_yaml_error(event, "an anchor or a tag")
+    return _bad_yaml_error(event, "an anchor, a tag or over 64 levels")
+
+
+def _bad_yaml_error(event: Any, reason: str) -> BadYamlError:
+    """The error that names the line of an event, and what is wrong with it."""
+    line = event.start_mark.line + 1
+    return BadYamlError(f"line {line}: {reason}, which ouro never writes and does not read")

@@ -8,14 +8,14 @@ from fakes.knowledge import Conversation, editor_of
 from ouro.events import CoreChanged
 from ouro.memory.long_term import all_entries, ask_effect, open_statement, remember_text
 from ouro.memory.long_term.capture.meaning_question import SCHEMA, MeaningQuestion
-from ouro.memory.long_term.notes.note import CATEGORIES
-from ouro.memory.long_term.statement_effect import (
+from ouro.memory.long_term.contradictions import (
     KEEP_BOTH,
     KEEP_OLD,
     REPLACE,
-    compare_added,
-    compare_received,
+    compare_added_lines,
+    compare_received_entries,
 )
+from ouro.memory.long_term.notes.note import CATEGORIES
 
 
 class Answers:
@@ -89,7 +89,7 @@ async def test_line_that_the_agent_adds_removes_the_one_that_it_replaces(home, r
     )
     replaced = question({"op": "supersede", "target": 1, "text": "x"})
     added = [("repo", "Builds run in GitHub Actions")]
-    await compare_added(manager, conversation, replaced, added)
+    await compare_added_lines(manager, conversation, replaced, added)
     left = await manager.with_editor(lambda editor: [entry.text for entry in all_entries(editor)])
     assert left == ["Builds run in GitHub Actions"]
     changed = [event for event in conversation.told if isinstance(event, CoreChanged)]
@@ -125,7 +125,9 @@ async def test_user_decides_about_what_a_sync_brings_on_the_same_subject(
     for text in ("The deploy host is heron", "Deploys go to crane"):
         await manager.with_editor(lambda editor, text=text: remember_text(editor, text, "repo"))
     replaced = question({"op": "supersede", "target": 1, "text": "x"})
-    work = compare_received(manager, conversation, replaced, [("repo", "Deploys go to crane")])
+    work = compare_received_entries(
+        manager, conversation, replaced, [("repo", "Deploys go to crane")]
+    )
     conversation.start("compare", work)
     await conversation.settle()
     assert await texts_of(manager) == left
@@ -137,7 +139,7 @@ async def test_received_entries_are_compared_by_words_without_a_model(home, repo
     for text in ("La API escucha en el puerto 8080", "La API escucha en el puerto 9090"):
         await manager.with_editor(lambda editor, text=text: remember_text(editor, text, "repo"))
     received = [("repo", "La API escucha en el puerto 9090")]
-    await compare_received(manager, conversation, None, received)
+    await compare_received_entries(manager, conversation, None, received)
     assert await texts_of(manager) == {"La API escucha en el puerto 9090"}
 
 
@@ -146,7 +148,7 @@ async def test_received_entry_of_another_scope_removes_nothing(home, repository)
     manager = conversation.manager
     for scope, text in (("user", "I answer in German"), ("repo", "I answer in French")):
         await manager.with_editor(lambda editor, s=scope, t=text: remember_text(editor, t, s))
-    await compare_received(manager, conversation, None, [("repo", "I answer in French")])
+    await compare_received_entries(manager, conversation, None, [("repo", "I answer in French")])
     assert await texts_of(manager) == {"I answer in German", "I answer in French"}
 
 

@@ -465,7 +465,7 @@ def test_lock_of_a_dead_process_does_not_block(store):
     store.save_and_commit({"facts.md": "- one\n"}, "Learn")
     code = (
         "import sys, os; from pathlib import Path; from ouro.memory.long_term.git.repository import"
-        " GitRepository\nwith GitRepository(Path(sys.argv[1])).alone(): os.kill(os.getpid(), 9)"
+        " GitRepository\nwith GitRepository(Path(sys.argv[1])).hold_lock(): os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, store.repository.state_dir], check=False)
 

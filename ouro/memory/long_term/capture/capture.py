@@ -360,7 +360,7 @@ def _record_captured(repository: GitRepository, text: str, until: str) -> None:
     Blocks.
     """
     repository.create()
-    with repository.alone():
+    with repository.hold_lock():
         lines = [*_read_captured(repository), (_fingerprint(text), until)][-_MAX_CAPTURED:]
         repository.write_record(_CAPTURED, "\n".join(f"{found} {at}" for found, at in lines))
 

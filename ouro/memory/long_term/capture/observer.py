@@ -152,7 +152,9 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             if turn.turn not in await asyncio.to_thread(capture.find_checked, messages, turn.turn):
                 return
             notes = capture.notes
-            written = await self.manager.alone(lambda: notes.confirm_checked(messages, turn))
+            written = await self.manager.run_under_lock(
+                lambda: notes.confirm_checked(messages, turn)
+            )
         except (OuroError, OSError) as error:
             log.warning("capture: tentative notes are not confirmed: %s", error)
             return
@@ -161,10 +163,10 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
 
     async def _compare_added(self) -> None:
         """Compare what the agent wrote into the core with the rest of memory."""
-        if added := await self.manager.take_added():
-            from ouro.memory.long_term.statement_effect import compare_added
+        if added := await self.manager.take_unchecked_lines():
+            from ouro.memory.long_term.contradictions import compare_added_lines
 
-            await compare_added(self.manager, self.channel, self.question, added)
+            await compare_added_lines(self.manager, self.channel, self.question, added)
 
     async def _capture(self, trigger: Trigger) -> None:
         memory = self.memory
@@ -196,12 +198,14 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             await asyncio.to_thread(capture.notes.relate_core)
             book = capture.notes.notebook
             archived = (
-                await self.manager.alone(lambda: book.archive(decayed, "capture"))
+                await self.manager.run_under_lock(lambda: book.archive(decayed, "capture"))
                 if decayed
                 else []
             )
             shared = (
-                await self.manager.alone(lambda: book.share(merged, "capture")) if merged else []
+                await self.manager.run_under_lock(lambda: book.share(merged, "capture"))
+                if merged
+                else []
             )
             events = notes_event("archive", archived, "that nothing has confirmed for long")
             events += notes_event("share", shared, "of a branch that is merged now")
@@ -258,7 +262,9 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         old = (await asyncio.to_thread(notebook.find, contradicted)).note
         chosen = await self._choose(f"note:{new.id}", new, old)
         if chosen and (
-            written := await self.manager.alone(lambda: resolve(notebook, new.id, old.id, chosen))
+            written := await self.manager.run_under_lock(
+                lambda: resolve(notebook, new.id, old.id, chosen)
+            )
         ):
             self.channel.emit(note_event(written))
 
@@ -326,7 +332,7 @@ def resolve(notebook: Notebook, new_id: str, old_id: str, answer: str) -> Writte
 def forget_text(editor: MemoryEditor, text: str) -> None:
     """Remove the core lines with a text. Blocks; raises as `MemoryEditor.write`."""
     from ouro.memory.long_term.entries import core_entries
-    from ouro.memory.long_term.remember import forget_entries
+    from ouro.memory.long_term.forget import forget_entries
 
     old = [entry for entry in core_entries(editor, sources=False) if entry.text == text]
     forget_entries(editor, old)

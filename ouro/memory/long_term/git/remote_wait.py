@@ -42,7 +42,7 @@ def sync_alone(repository: GitRepository, progress: Progress) -> Iterator[None]:
         is_shown = False
         while True:
             try:
-                stack.enter_context(repository.alone("sync", timeout=_LOCK_STEP))
+                stack.enter_context(repository.hold_lock("sync", timeout=_LOCK_STEP))
                 break
             except BlockingIOError:
                 progress("" if is_shown else "waiting for the synchronization of another ouro")
@@ -62,5 +62,5 @@ def _wait_for_stale_locks(repository: GitRepository, progress: Progress) -> None
 
 
 def _has_locks(repository: GitRepository) -> bool:
-    with repository.alone():
+    with repository.hold_lock():
         return repository.drop_stale_locks()

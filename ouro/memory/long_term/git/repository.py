@@ -132,7 +132,7 @@ class GitRepository:
             return
         ensure_private_dir(self.state_dir)
         self.own_dir.mkdir(mode=0o700, exist_ok=True)
-        with self.alone():
+        with self.hold_lock():
             # Otherwise made by another process, or copied with its history.
             if not os.path.lexists(git_dir / "HEAD"):
                 self._create(git_dir)
@@ -356,7 +356,7 @@ class GitRepository:
         return run_remote_git(git_dir, common_dir, arguments, max_bytes, timeout, on_wait)
 
     @contextmanager
-    def alone(self, lock: str = "lock", timeout: float | None = None) -> Iterator[None]:
+    def hold_lock(self, lock: str = "lock", timeout: float | None = None) -> Iterator[None]:
         """Hold a lock: inside, no other ouro changes this history. Other actions (a sync) use
         another `lock`.
 
@@ -499,7 +499,7 @@ class GitRepository:
 
     def drop_stale_locks(self) -> bool:
         """Remove locks on refs that no running git can hold; returns whether others are left. Call
-        it while `alone`.
+        it under `hold_lock`.
         """
         locks = [
             self.git_dir / "HEAD.lock",

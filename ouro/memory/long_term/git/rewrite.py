@@ -72,7 +72,7 @@ def rewrite(
     accepted: str,
     accept: Callable[[str], None],
 ) -> None:
-    """Rewrite the history; it stays complete if this fails. Call it while `alone`.
+    """Rewrite the history; it stays complete if this fails. Call it under `hold_lock`.
 
     Args:
         in_file, in_words, in_name: return a file, a commit message and a file name without the text.
@@ -148,8 +148,8 @@ def _move_refs(repo: GitRepository, moved: dict[str, str]) -> None:
 
 
 def drop_unreachable(repo: GitRepository) -> None:
-    """Remove reflogs and unreachable objects; raises MemoryUnusable if git fails. Call it while
-    `alone`.
+    """Remove reflogs and unreachable objects; raises MemoryUnusable if git fails. Call it under
+    `hold_lock`.
     """
     shutil.rmtree(repo.git_dir / "logs", ignore_errors=True)
     for pattern in _LEFT_BY_GIT:

@@ -104,7 +104,7 @@ class NoteConsolidator(msgspec.Struct, eq=False):
     categories: Mapping[str, Scope]
     mark: str
     alike: Alike = lambda _note: ()
-    alone: Callable[[Callable[[], Merge]], Awaitable[Merge]] = asyncio.to_thread
+    run_under_lock: Callable[[Callable[[], Merge]], Awaitable[Merge]] = asyncio.to_thread
     """Runs a function that writes in a thread, while nothing else writes."""
     is_small: Callable[[], bool] = lambda: False
 
@@ -159,7 +159,7 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         except TimeoutError as error:
             raise ModelError(f"The model took longer than {MERGE_TIMEOUT:.0f} seconds.") from error
         if operation is not None:
-            return await self.alone(partial(self._write, merged, operation))
+            return await self.run_under_lock(partial(self._write, merged, operation))
         if not (is_small or _KEEP.search(answer)):
             log.info("notes: not merged, the answer cannot be used: %s", clean(answer)[:200])
             return Merge(group, reason="the answer could not be used")

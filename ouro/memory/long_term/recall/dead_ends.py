@@ -58,6 +58,7 @@ class DeadEnds(msgspec.Struct, eq=False):
     repo: ScopeMemory
     channel: SessionChannel
     write: Literal["tell", "ask", "silent"]
+    """How the user learns of each note: an event, a question before it, or nothing."""
     looks: CommandLooks
     ask: AskModel | None = None
     """Asks a model why a change failed; None: none may be asked."""
@@ -66,7 +67,7 @@ class DeadEnds(msgspec.Struct, eq=False):
     _reminded: set[str] = msgspec.field(default_factory=set)
     _looking: set[asyncio.Future[None]] = msgspec.field(default_factory=set)
     """One for each look that has not ended."""
-    _of_undo: list[str] = msgspec.field(default_factory=list)
+    _undo_note_ids: list[str] = msgspec.field(default_factory=list)
     """The notes that the last undo of the user made."""
 
     def start(self) -> None:
@@ -101,8 +102,8 @@ class DeadEnds(msgspec.Struct, eq=False):
 
     def files_redone(self) -> None:
         """The user redid it: it is no dead end."""
-        if self._of_undo:
-            self.channel.start("dead ends", self._withdraw())
+        if self._undo_note_ids:
+            self.channel.start("dead ends", self._archive_notes_of_undo())
 
     async def settled(self) -> None:
         """Wait until the last turns were looked at: `ouro -p` ends then."""
@@ -127,10 +128,10 @@ class DeadEnds(msgspec.Struct, eq=False):
         try:
             found = await asyncio.to_thread(self._find, messages, turn, reason, by_user=by_user)
             if by_user:
-                self._of_undo = []
+                self._undo_note_ids = []
             for dead_end in found:
                 note = await self._keep(dead_end)
-                self._of_undo += [note] if by_user and note else []
+                self._undo_note_ids += [note] if by_user and note else []
         except (OuroError, OSError) as error:
             log.warning("dead ends: %s", error)
 
@@ -178,7 +179,7 @@ class DeadEnds(msgspec.Struct, eq=False):
     async def _keep(self, dead_end: DeadEnd) -> str:
         """Write the note; returns its id, empty if the same was tried before. Raises as `Notebook`."""
         events: list[Event] = []
-        note = await self.manager.alone(partial(self._write, dead_end, events))
+        note = await self.manager.run_under_lock(partial(self._write, dead_end, events))
         for event in events:
             self.channel.emit(event)
         if note is None:
@@ -203,7 +204,9 @@ class DeadEnds(msgspec.Struct, eq=False):
         await self._propose_words(note, dead_end, words)
 
     async def _propose_words(self, note: Note, dead_end: DeadEnd, words: str) -> None:
-        for event in await self.manager.alone(partial(self._propose_output, note, words, dead_end)):
+        for event in await self.manager.run_under_lock(
+            partial(self._propose_output, note, words, dead_end)
+        ):
             self.channel.emit(event)
 
     def _write(self, dead_end: DeadEnd, events: list[Event]) -> Note | None:
@@ -262,16 +265,19 @@ class DeadEnds(msgspec.Struct, eq=False):
         self.repo.propose([edit], reason, sources, turn)
         return proposal_event([note])
 
-    async def _withdraw(self) -> None:
-        ids, self._of_undo = self._of_undo, []
+    async def _archive_notes_of_undo(self) -> None:
+        """Archive the notes that the last undo of the user made, and forget their ids: if this
+        fails, it is logged and not tried again.
+        """
+        ids, self._undo_note_ids = self._undo_note_ids, []
         book = self._notebook
         try:
-            written = await self.manager.alone(lambda: book.archive(ids, "capture"))
+            archived = await self.manager.run_under_lock(lambda: book.archive(ids, "capture"))
         except (OuroError, OSError) as error:
             log.warning("dead ends: %s", error)
             return
         if self.write == "tell":
-            for event in notes_event("archive", written, "of what was redone"):
+            for event in notes_event("archive", archived, "of what was redone"):
                 self.channel.emit(event)
 
     def _find_same(self, new: Note) -> str:

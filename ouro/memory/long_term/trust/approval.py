@@ -181,12 +181,12 @@ class Proposals:
 
     def add(self, proposal: Proposal) -> None:
         """Store a proposal; it is on disk when this returns. The same change is stored only once."""
-        with self._history.alone():
+        with self._history.hold_lock():
             added = [*self._without(proposal.id), msgspec.Raw(msgspec.json.encode(proposal))]
             self._history.save_state(_PROPOSALS, added)
 
     def remove(self, proposal_id: str) -> None:
-        with self._history.alone():
+        with self._history.hold_lock():
             self._history.save_state(_PROPOSALS, self._without(proposal_id))
 
     def _stored(self) -> tuple[msgspec.Raw, ...]:

@@ -214,7 +214,7 @@ def set_aside_unapproved(store: GitMemoryStore) -> None:
         UsageError: nothing is accepted in this history.
         SecretInMemory: such a commit holds a secret.
     """
-    with store.repository.alone():
+    with store.repository.hold_lock():
         head, accepted = store.get_current_head(), store.accepted
         if head == accepted:
             return

@@ -96,12 +96,12 @@ class ToolWrites:
         """
         with ExitStack() as held:
             try:
-                held.enter_context(self._repository.alone(timeout=PATIENCE))
+                held.enter_context(self._repository.hold_lock(timeout=PATIENCE))
             except BlockingIOError as error:
                 raise OSError(
                     error.errno, "another ouro is changing this memory; try again"
                 ) from error
-            held.enter_context(self._repository.alone("writes-lock"))
+            held.enter_context(self._repository.hold_lock("writes-lock"))
             before = self._repository.load_state(_WRITES, _ToolWrites)
             last = next((write for write in reversed(before) if write.edit.name == edit.name), None)
             new = ToolWrite(session, edit)

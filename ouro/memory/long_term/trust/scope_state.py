@@ -129,7 +129,7 @@ class ScopeState:
         }
 
     @contextmanager
-    def alone(self, timeout: float | None = None) -> Iterator[None]:
+    def hold_lock(self, timeout: float | None = None) -> Iterator[None]:
         """Inside this context no other ouro writes here. A read-only memory is read without the
         lock.
 
@@ -137,7 +137,7 @@ class ScopeState:
         """
         with ExitStack() as stack:
             try:
-                stack.enter_context(self.store.repository.alone(timeout=timeout))
+                stack.enter_context(self.store.repository.hold_lock(timeout=timeout))
             except BlockingIOError:
                 raise
             except OSError:
@@ -160,7 +160,7 @@ class ScopeState:
         An exception inside is raised again, and nothing is read then.
         """
         store = self.store
-        with self.alone():
+        with self.hold_lock():
             yield store.accepted
             # Done before the folder is listed, so that no later change is missed.
             self._places = store.places()
@@ -200,7 +200,7 @@ class ScopeState:
         """
         if not self.foreign:
             return "", ()
-        with self.alone():
+        with self.hold_lock():
             for _ in range(_MAX_READS):
                 edits = self.store.edits_to(dict(islice(self.foreign.items(), most)), self._read_at)
                 if edits is not None:

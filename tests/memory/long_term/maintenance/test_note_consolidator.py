@@ -56,9 +56,15 @@ class Bench:
             return await answer() if callable(answer) else answer
 
         histories = {name: store.repository for name, store in self.stores.items()}
-        alone = self.talk.manager.alone
+        run_under_lock = self.talk.manager.run_under_lock
         return NoteConsolidator(
-            ask, self.book, histories, CATEGORIES, "memory-1", alone=alone, **options
+            ask,
+            self.book,
+            histories,
+            CATEGORIES,
+            "memory-1",
+            run_under_lock=run_under_lock,
+            **options,
         )
 
     async def merge(self, *answers, every=False, **options):

@@ -1,0 +1,160 @@
+"""New lines of memory that contradict older entries: a model compares them, and the user decides."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ouro.display import Question
+from ouro.events import Reply
+from ouro.memory.long_term.entries import MemoryEntry, all_entries
+from ouro.memory.long_term.forget import forget_entries
+from ouro.memory.long_term.remember import find_same
+from ouro.memory.long_term.statement_effect import (
+    OpenStatement,
+    ask_effect,
+    nearest_entries,
+    open_statement,
+)
+from ouro.memory.long_term.supersession import find_on_subject, find_replaced
+from ouro.utils.text import escaped
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term.capture.meaning_question import MeaningQuestion
+    from ouro.memory.long_term.editor import MemoryEditor
+    from ouro.memory.long_term.git.values import Scope
+    from ouro.memory.long_term.manager import LongTermMemoryManager
+    from ouro.memory.side_calls import SessionChannel
+
+MAX_LINES = 6
+"""The lines of one turn, or of one sync, about which a model is asked."""
+MAX_DISPUTED = 20
+"""The pairs that a sync in a shell lists."""
+REPLACE, KEEP_BOTH = "the new one replaces it", "keep both"
+KEEP_OLD = "the one that was here stays"
+
+
+async def compare_added_lines(
+    manager: LongTermMemoryManager,
+    channel: SessionChannel,
+    question: MeaningQuestion,
+    added: Sequence[tuple[Scope, str]],
+) -> None:
+    """Remove the entries that added lines replace, with an undo, and ask about contradictions."""
+    texts = frozenset(text for _, text in added)
+    for scope, text in added[:MAX_LINES]:
+        find = partial(open_statement, text=text, without=texts)
+        statement = await manager.with_editor(find, quiet=True)
+        effect = await ask_effect(question, statement, (scope,)) if statement else None
+        if effect is None or effect.entry is None:
+            continue
+        is_replaced = effect.verb == "supersede" and effect.entry.scope == scope
+        if effect.verb == "contradict":
+            is_replaced = await _ask_if_replaced(channel, text, effect.entry)
+        if is_replaced:
+            remove = partial(forget_entries, entries=[effect.entry], origin="agent")
+            await manager.with_editor(remove)
+
+
+async def compare_received_entries(
+    manager: LongTermMemoryManager,
+    channel: SessionChannel,
+    question: MeaningQuestion | None,
+    received: Sequence[tuple[Scope, str]],
+) -> None:
+    """Ask the user about entries of a sync or an import on the subjects of what was here.
+
+    Neither side is the newer one for sure, so nothing is removed without an answer. `question` is
+    None if no model may be asked: then the entries on the same subject are asked about.
+    """
+    texts = frozenset(text for _, text in received)
+    for scope, text in received[:MAX_LINES]:
+        find = partial(_related_entry, scope=scope, text=text, without=texts)
+        entry = await manager.with_editor(find, quiet=True)
+        if isinstance(entry, OpenStatement):
+            entry = await _contradicted_entry(question, entry, scope)
+        if entry is None:
+            continue
+        if to_remove := await _ask_which_to_remove(channel, text, entry):
+            await manager.with_editor(partial(_forget_text, scope=scope, text=to_remove))
+
+
+async def _contradicted_entry(
+    question: MeaningQuestion | None, statement: OpenStatement, scope: Scope
+) -> MemoryEntry | None:
+    """The entry that a received statement replaces or contradicts, by a model; None if it says that
+    there is none. Without a model: the doubtful entry, about which the user is asked.
+    """
+    effect = await ask_effect(question, statement, (scope,)) if question else None
+    if effect is None:
+        return statement.doubtful
+    return effect.entry if effect.verb in ("supersede", "contradict") else None
+
+
+def texts_in_use(editor: MemoryEditor) -> set[tuple[Scope, str]]:
+    """The scope and text of each entry in use. Blocks."""
+    every = all_entries(editor, sources=False)
+    return {(entry.scope, entry.text) for entry in every if entry.is_in_use}
+
+
+def find_contradicting_pairs(
+    editor: MemoryEditor, received: Sequence[tuple[Scope, str]]
+) -> tuple[tuple[str, str], ...]:
+    """Pairs of a text that was here and one that was received on the same subject, by rules alone:
+    at most `MAX_DISPUTED`. Blocks.
+    """
+    texts = frozenset(text for _, text in received)
+    pairs: list[tuple[str, str]] = []
+    for scope, text in received:
+        found = _related_entry(editor, scope, text, texts)
+        entry = found.doubtful if isinstance(found, OpenStatement) else found
+        if entry is not None:
+            pairs.append((entry.text, text))
+    return tuple(pairs[:MAX_DISPUTED])
+
+
+def _related_entry(
+    editor: MemoryEditor, scope: Scope, text: str, without: Collection[str]
+) -> MemoryEntry | OpenStatement | None:
+    """The entry that a received text replaces by rules, or what a model is to be asked. Blocks."""
+    every = all_entries(editor, sources=False)
+    entries = [entry for entry in every if entry.scope == scope and entry.text not in without]
+    if find_same(text, entries):
+        return None
+    if replaced := find_replaced(text, entries):
+        return replaced[0]
+    near = find_on_subject(text, entries)
+    doubtful = near[0] if near else None
+    nearest = tuple(nearest_entries(text, entries, ()))
+    return OpenStatement(text, nearest, doubtful, is_scope_sure=True) if nearest else None
+
+
+def _forget_text(editor: MemoryEditor, scope: Scope, text: str) -> None:
+    """Forget the entries of a scope that have exactly this text. Blocks."""
+    every = all_entries(editor, sources=False)
+    forget_entries(editor, [item for item in every if (item.scope, item.text) == (scope, text)])
+
+
+async def _ask_which_to_remove(channel: SessionChannel, text: str, old: MemoryEntry) -> str:
+    """Ask the user which of two texts to remove; empty if both stay."""
+    asked = Question(
+        "What was received is on the subject of what was here. Which one holds?",
+        (KEEP_BOTH, REPLACE, KEEP_OLD),
+        details=escaped(f"- here: {old.text}\n- received: {text}"),
+    )
+    answer = await channel.ask(f"memory-received:{old.id}", asked)
+    chosen = answer.answers[0] if isinstance(answer, Reply) and answer.answers else KEEP_BOTH
+    return {REPLACE: old.text, KEEP_OLD: text}.get(chosen, "")
+
+
+async def _ask_if_replaced(channel: SessionChannel, text: str, old: MemoryEntry) -> bool:
+    """Ask the user whether a new line replaces an old one; False, and both stay, without an answer."""
+    details = f"- before: {old.text}\n- now: {text}"
+    asked = Question(
+        "This contradicts what is remembered. Which one holds?",
+        (KEEP_BOTH, REPLACE),
+        details=escaped(details),
+    )
+    answer = await channel.ask(f"memory-line:{old.id}", asked)
+    return isinstance(answer, Reply) and answer.answers == (REPLACE,)

@@ -1,0 +1,166 @@
+"""Forget what users or the agent no longer want in memory: find the entries, remove core lines,
+archive notes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ouro.errors import SearchUnavailable, UsageError
+from ouro.events import CoreChanged
+from ouro.memory.long_term.editor import MemoryEditor
+from ouro.memory.long_term.entries import MemoryEntry, all_entries, chain_of, note_entries
+from ouro.memory.long_term.git.values import Origin, Scope, TurnRef
+from ouro.memory.long_term.notes.note import ids_named, plain
+from ouro.memory.long_term.notes.notebook import archive_changes
+from ouro.memory.long_term.scope import ScopeMemory
+from ouro.memory.long_term.supersession import corrects, find_replaced, fold_words
+from ouro.utils.log import log
+from ouro.utils.text import one_line
+
+MAX_FOUND = 20
+"""The entries that are proposed to be forgotten, at most."""
+_MAX_COMPARED = 10_000
+"""Only so many characters of what the user typed are compared with entries."""
+_MIN_ID = 8
+"""A shorter prefix of an id (`mem_3f6c`, `3f6c1e0b`) may be an ordinary word."""
+_SHARE = 0.6
+"""Search hits with a smaller share of the best score are ignored."""
+
+
+def find_to_forget(editor: MemoryEditor, text: str) -> list[MemoryEntry]:
+    """The entries that a user may mean: the one with that id, else those with all the words, else
+    search hits. Raises UsageError if the text is empty.
+    """
+    words = fold_words(text[:_MAX_COMPARED]).split()
+    entries = all_entries(editor)
+    if not words:
+        raise UsageError(
+            "Nothing to forget: give words of the entry, or its id.",
+            commands=["memory forget the staging password rule"],
+        )
+    if named := _entries_with_id(text.strip(), entries):
+        return named
+    with_all_words = [
+        entry for entry in entries if set(words) <= set(fold_words(entry.text).split())
+    ]
+    return (with_all_words or _search_entries(editor, text, entries))[:MAX_FOUND]
+
+
+def _entries_with_id(word: str, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
+    """The entries whose id is `word`, or begins with it if it is long enough."""
+    ids = {word}
+    if len(word) >= _MIN_ID:
+        ids.update(ids_named(word, (entry.id for entry in entries)))
+    return [entry for entry in entries if entry.id in ids]
+
+
+def _search_entries(
+    editor: MemoryEditor, text: str, entries: Sequence[MemoryEntry]
+) -> list[MemoryEntry]:
+    """The entries that a search for words finds, the best first; none if there is no index here, or
+    it cannot be read.
+    """
+    if editor.index is None:
+        return []
+    from ouro.memory.index import Search, SearchFilter
+
+    by_path_and_line = {
+        (f"{editor.scope(entry.scope).store.folder}/{entry.file}", entry.line): entry
+        for entry in entries
+    }
+    try:
+        hits = Search(editor.index(), None).find(
+            text, MAX_FOUND, SearchFilter(kinds=("note", "core"))
+        )
+    except SearchUnavailable as error:
+        log.warning("forget compares words only: %s", error)
+        return []
+    min_score = hits[0].score * _SHARE if hits else 0.0
+    found: list[MemoryEntry] = []
+    for hit in hits:
+        line = hit.number if hit.kind == "core" else 0
+        entry = by_path_and_line.get((hit.path, line))
+        if entry is not None and hit.score >= min_score:
+            found.append(entry)
+    return found
+
+
+def forget_entries(
+    editor: MemoryEditor, entries: Sequence[MemoryEntry], origin: Origin = "person"
+) -> list[CoreChanged]:
+    """Remove core lines, and archive notes with all their versions, in one commit for each scope.
+
+    Returns an event for each commit. Raises UsageError if a line has changed.
+    """
+    done = []
+    for scope in editor.names:
+        in_scope = [entry for entry in entries if entry.scope == scope]
+        changes = {
+            **remove_lines(editor, scope, in_scope),
+            **archive_notes(editor, scope, in_scope),
+        }
+        subject = f"Forget: {one_line('; '.join(entry.text for entry in in_scope), 80)}"
+        if changes and (event := editor.write(scope, changes, subject, origin)):
+            done.append(event)
+    return done
+
+
+def remove_replaced_entries(
+    scopes: Sequence[ScopeMemory], at: TurnRef, added: frozenset[tuple[Scope, str]]
+) -> tuple[list[CoreChanged], tuple[tuple[Scope, str], ...]]:
+    """Remove the entries that core lines of the agent replace by their words ("no longer").
+
+    Returns the events, and the added lines that the rules do not compare with other entries.
+    """
+    corrections = sorted(line for line in added if corrects(line[1]))
+    unchecked = tuple(sorted(added - {*corrections}))
+    if not corrections:
+        return [], unchecked
+    editor = MemoryEditor(scopes, None, at)
+    for scope, text in corrections:
+        others = [
+            entry
+            for entry in all_entries(editor, sources=False)
+            if entry.scope == scope and (scope, entry.text) not in added
+        ]
+        forget_entries(editor, find_replaced(text, others), "agent")
+    return editor.events, unchecked
+
+
+def remove_lines(
+    editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]
+) -> dict[str, str | None]:
+    """The new texts of the files without the core lines in `entries`; None for a file that is then
+    empty. Raises UsageError if a line has changed.
+    """
+    changes: dict[str, str | None] = {}
+    for name in dict.fromkeys(entry.file for entry in entries if entry.kind == "core"):
+        lines = editor.text(scope, name).splitlines()
+        in_file = [entry for entry in entries if entry.file == name]
+        # From the last line to the first: the numbers of the lines before stay true.
+        for entry in sorted(in_file, key=lambda entry: -entry.line):
+            if entry.line > len(lines) or plain(lines[entry.line - 1]) != entry.text:
+                raise UsageError(
+                    f"{entry.id} has changed since it was read.", "List the entries again."
+                )
+            del lines[entry.line - 1]
+        text = "\n".join(lines).strip("\n")
+        changes[name] = f"{text}\n" if text.strip() else None
+    return changes
+
+
+def archive_notes(
+    editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]
+) -> dict[str, str | None]:
+    """The file changes that archive the notes in `entries`, with all their versions in this scope."""
+    notes = [entry for entry in entries if entry.kind == "note"]
+    all_notes = note_entries(editor) if notes else []
+    versions: dict[str, MemoryEntry] = {}
+    for note in notes:
+        versions |= {item.id: item for item in chain_of(all_notes, note) if item.scope == scope}
+    changes: dict[str, str | None] = {}
+    for version in versions.values():
+        if not version.archived:
+            changes |= archive_changes(editor.notebook.find(version.id))
+    return changes
