@@ -78,11 +78,9 @@ class Copy:
         # restored within a second says nothing.
         mode = py_compile.PycInvalidationMode.CHECKED_HASH
         compileall.compile_dir(self.folder / "ouro", quiet=1, workers=0, invalidation_mode=mode)
-        own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-        own.pop("PYTHONDONTWRITEBYTECODE", None)
         self._process = subprocess.Popen(
             [self.folder / ".venv" / "bin" / "python", "-m", "tests.pytest_forks", str(folder)],
-            cwd=self.folder, env=own | {"OPENBLAS_NUM_THREADS": "1"}, start_new_session=True, text=True,
+            cwd=self.folder, env=_environment(), start_new_session=True, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
 
@@ -118,6 +116,13 @@ class Copy:
         assert self._process.stdin
         self._process.stdin.close()
         self._process.wait()
+
+
+def _environment() -> dict[str, str]:
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    own.pop("PYTHONDONTWRITEBYTECODE", None)
+    # What starts ouro warm takes 3 s of CPU itself: too much for the few starts of one test.
+    return own | {"OPENBLAS_NUM_THREADS": "1", "TEST_COLD_STARTS": "1"}
 
 
 def _files_of_the_tree(project: Path) -> Iterator[str]:
