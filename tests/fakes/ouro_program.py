@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,11 +50,17 @@ def _has_file_open(pid: int, folder: Path) -> bool:
     """Whether the process has a file in the folder open: another process may have its number by
     now, and the command line of a warm start does not name ouro.
     """
-    try:
-        files = [file.readlink() for file in Path(f"/proc/{pid}/fd").iterdir()]
-    except OSError:
-        return False
-    return any(file.is_relative_to(folder) for file in files)
+    return any(file.is_relative_to(folder) for file in _open_files(pid))
+
+
+def _open_files(pid: int) -> Iterator[Path]:
+    """The files that a process has open. A busy one closes some meanwhile: they are left out, not
+    the others.
+    """
+    with contextlib.suppress(OSError):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                yield descriptor.readlink()
 
 
 @dataclass(frozen=True)
@@ -196,7 +202,7 @@ class OuroProgram:
         """Run ouro without a terminal to its end."""
         run = subprocess.run(
             self.command(*arguments), cwd=self.folder, env=self.environment, input=given.encode(), capture_output=True,
-            check=False, timeout=60,
+            check=False, timeout=PATIENCE,
         )  # fmt: skip
         return Done(run.returncode, run.stdout.decode(), run.stderr.decode())
 
