@@ -107,9 +107,12 @@ def test_c3_a_repository_is_obeyed_only_where_the_task_trusts_it(ouro, shops):
 
 @pytest.fixture
 def hostile(shops, tmp_path):
-    """A repository with a Python file that has the name of a module of ouro, and what it writes."""
+    """A repository with Python files that have the names of modules that ouro loads, early and late,
+    and what they write.
+    """
     mark = tmp_path / "executed"
-    (shops[0] / "yaml.py").write_text(f"open({str(mark)!r}, 'w')\n")
+    for name in ("argparse.py", "msgspec.py", "yaml.py"):
+        (shops[0] / name).write_text(f"open({str(mark)!r}, 'w')\n")
     git(shops[0], "add", ".")
     git(shops[0], "-c", "user.name=a", "-c", "user.email=a@b.example", "commit", "-qm", "yaml")
     return shops[0], mark
