@@ -132,8 +132,9 @@ def test_c3_nor_is_it_where_each_session_starts_an_interpreter(hostile, tmp_path
     task = Task(id="a", repo=str(shop), prompt="say: x")
     state = BatchState(tmp_path / "state")
     state.begin(Batch("b", (task,)))
-    assert "model" in Attempt(state).run(task, None).detail  # it has none
+    result = Attempt(state).run(task, None)
     assert not mark.exists()
+    assert "model" in result.detail  # it has none
 
 
 def test_c3_checks_are_confined_as_commands_of_the_agent_are(ouro, shops, tmp_path):
