@@ -160,7 +160,7 @@ def choices_of(asked: PermissionAsked | QuestionAsked | None) -> tuple[str, ...]
 
 def parse_answer(asked: PermissionAsked | QuestionAsked, given: str) -> UserAnswer:
     """The answer that `given` names. Raises UsageError."""
-    from ouro.frontends.plain.front_end import NotUnderstood, parse_permit, parse_reply
+    from ouro.frontends.plain.line_questions import NotUnderstood, parse_permit, parse_reply
 
     word = given.strip().lower()
     try:

@@ -35,7 +35,7 @@ class MarkdownBlocks:
         done: list[str] = []
         for line in lines:
             if self._begins_block(line):
-                done += self._cut()
+                done += self._take_block()
             self._lines.append(line)
             self._note_fence(line)
         return done
@@ -57,7 +57,8 @@ class MarkdownBlocks:
             self._fence = ""
 
     def finish(self) -> list[str]:
-        last = [*self.add("\n"), *self._cut()]
+        """End the text; returns the blocks that were not complete."""
+        last = [*self.add("\n"), *self._take_block()]
         self._fence = ""
         return last
 
@@ -65,7 +66,8 @@ class MarkdownBlocks:
         """Drop the incomplete block: a retry repeats it."""
         self._lines, self._rest, self._fence = [], "", ""
 
-    def _cut(self) -> list[str]:
+    def _take_block(self) -> list[str]:
+        """Remove the collected lines and return them as a block; empty if they are blank."""
         block, self._lines = "\n".join(self._lines).strip("\n"), []
         return [block] if block.strip() else []
 
@@ -98,6 +100,7 @@ class Printer(NoticePrinter):
         self.write = write
         self.plain = plain
         self._ends_with_gap = True
+        """Whether the last line is blank, so that Markdown needs none before it."""
         self._blocks = MarkdownBlocks()
         self.seen: set[str] = set()
         """The ids of calls whose diff was shown with the permission question."""
@@ -107,6 +110,7 @@ class Printer(NoticePrinter):
 
     @property
     def activity(self) -> str:
+        """What the model does now: the newest tool call, else `thinking`; empty if it is unknown."""
         if self._titles:
             return one_line(next(reversed(self._titles.values())), 40)
         return "thinking" if self._thinking_since is not None else ""
@@ -114,7 +118,7 @@ class Printer(NoticePrinter):
     def event(self, event: Event) -> None:
         match event:
             case events.Prompted(text):
-                self._prompt(text)
+                self._print_prompt(text)
             case events.TextDelta():
                 self._end_thought()
                 self._print_blocks(self._blocks.add(event.text))
@@ -128,24 +132,25 @@ class Printer(NoticePrinter):
                 if self.plain:
                     self.line(f"… {one_line(title)}")
             case events.ToolFinished():
-                self._result(event)
+                self._print_result(event)
             case events.SubagentProgress():
                 if event.call_id in self._titles:
                     self._titles[event.call_id] = f"{event.id}: {event.task}"
                 super().event(event)
             case events.Compacting():
-                self._compacting(event)
+                self._note_compaction(event)
             case events.NotesRecalled():
                 if notice := notice_of(event):
                     self.say(f"{notice[0]} · {receipt_command(event)}")
             case events.CoreChanged():
                 super().event(event)
-                self._body(event.display.body, OUTPUT_LINES, DIFF_LINES)
+                self._print_body(event.display.body, OUTPUT_LINES, DIFF_LINES)
             case _:
-                self._end(event)
+                self._finish_what_ends(event)
                 super().event(event)
 
-    def _prompt(self, text: str) -> None:
+    def _print_prompt(self, text: str) -> None:
+        """Print the first line of a message, unless the user has just typed it."""
         if text in self.echoed:
             self.echoed.remove(text)
             return
@@ -153,21 +158,23 @@ class Printer(NoticePrinter):
         rest = f" … and {plural(len(more), 'more line')}" if more else ""
         self.line(f"› {first}{rest}", "bold")
 
-    def _result(self, event: events.ToolFinished) -> None:
+    def _print_result(self, event: events.ToolFinished) -> None:
+        """Print how a tool call ended. A diff that its permission question showed is left out."""
         mark, style = ("✗", "red") if event.failed else ("✓", "green")
         title, result = self._finish_call(event)
-        self.marked(mark, style, title, result)
+        self.line_with_mark(mark, style, title, result)
         body = event.display.body
         if event.call_id not in self.seen or not isinstance(body, Diff):
-            self._body(body, FAILED_LINES if event.failed else OUTPUT_LINES, DIFF_LINES)
+            self._print_body(body, FAILED_LINES if event.failed else OUTPUT_LINES, DIFF_LINES)
 
-    def _compacting(self, event: events.Compacting) -> None:
+    def _note_compaction(self, event: events.Compacting) -> None:
+        """Print that a compaction begins; its progress becomes the activity."""
         if _COMPACTION not in self._titles:
             self.say("Compacting the session …")
         part = f"part {event.part} of {event.parts}, " if event.parts > 1 else ""
         self._titles[_COMPACTION] = f"compacting: {part}{event.written:,} characters"
 
-    def _end(self, event: Event) -> None:
+    def _finish_what_ends(self, event: Event) -> None:
         """Finish or discard what an event ends: a compaction, an answer that is retried, the turn."""
         match event:
             case events.Notice() | events.Compacted():
@@ -208,8 +215,8 @@ class Printer(NoticePrinter):
         document.parsed = (
             MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).parse(text)
         )
-        lines = [line.rstrip(" ") for line in self._render(document).split("\n")]
-        filled = [place for place, line in enumerate(lines) if _CONTROL.sub("", line).strip()]
+        lines = [line.rstrip(" ") for line in self._as_ansi(document).split("\n")]
+        filled = [row for row, line in enumerate(lines) if _CONTROL.sub("", line).strip()]
         shown = lines[filled[0] : filled[-1] + 1] if filled else []
         self.write("\n".join([*shown, "", ""]))
 
@@ -218,6 +225,7 @@ class Printer(NoticePrinter):
         self.line(f"{mark} {clean(text)}", style)
 
     def choices(self, title: str, labels: Sequence[str]) -> None:
+        """Print labels with numbers from 1, below a title if it is not empty."""
         if title:
             self.line(clean(title), "bold")
         for number, label in enumerate(labels, 1):
@@ -228,13 +236,14 @@ class Printer(NoticePrinter):
         self._print_runs((text, style))
 
     def question_body(self, display: Display) -> None:
+        """Print what a permission question is about: the command, or the whole diff or text."""
         if isinstance(display.body, CommandOutput):
             for line in display.body.command.splitlines():
                 self.line(f"  $ {escaped(line)}")
         else:
-            self._body(display.body, QUESTION_LINES, QUESTION_LINES)
+            self._print_body(display.body, QUESTION_LINES, QUESTION_LINES)
 
-    def marked(self, mark: str, style: str, title: str, detail: str) -> None:
+    def line_with_mark(self, mark: str, style: str, title: str, detail: str) -> None:
         """Print a mark, a title and a detail; the title is cut so that they fit one line."""
         after = f"  {detail}" if detail else ""
         if not self.plain:
@@ -246,24 +255,26 @@ class Printer(NoticePrinter):
             title = fitted.plain
         self._print_runs((f"{mark} ", style), (title, ""), (after, "dim"))
 
-    def _diff(self, rows: Sequence[str], most: int) -> None:
-        for row in rows[:most]:
-            heading = row.startswith(("+++ ", "--- "))
-            self.line(f"  {escaped(row)}", "bold" if heading else _DIFF_STYLES.get(row[:1], ""))
-        if len(rows) > most:
-            self.line(f"  … {len(rows) - most} more lines", "dim")
+    def _print_diff(self, rows: Sequence[str], max_rows: int) -> None:
+        for row in rows[:max_rows]:
+            is_heading = row.startswith(("+++ ", "--- "))
+            style = "bold" if is_heading else _DIFF_STYLES.get(row[:1], "")
+            self.line(f"  {escaped(row)}", style)
+        if len(rows) > max_rows:
+            self.line(f"  … {len(rows) - max_rows} more lines", "dim")
 
-    def _body(self, body: Body | None, lines: int, diff_lines: int) -> None:
+    def _print_body(self, body: Body | None, max_lines: int, max_diff_lines: int) -> None:
+        """Print the body of a tool call, shortened. A plain text is printed only for a question."""
         match body:
             case None:
                 pass
             case Diff():
-                self._diff(body.lines(), diff_lines)
+                self._print_diff(body.lines(), max_diff_lines)
             case CommandOutput(output=output):
-                self._tail(output, lines)
+                self._print_tail(output, max_lines)
             case Plain():
-                if lines >= QUESTION_LINES:
-                    self._tail(body.text, lines)
+                if max_lines >= QUESTION_LINES:
+                    self._print_tail(body.text, max_lines)
             case Todos(items):
                 for todo in items:
                     self.line(f"  {todo.mark} {one_line(todo.text)}")
@@ -274,7 +285,8 @@ class Printer(NoticePrinter):
             case _:
                 assert_never(body)
 
-    def _tail(self, text: str, limit: int) -> None:
+    def _print_tail(self, text: str, limit: int) -> None:
+        """Print the last lines of a text, and how many are before them."""
         lines = clean(text).rstrip().splitlines()
         if len(lines) > limit:
             self.line(f"  … {len(lines) - limit} lines before", "dim")
@@ -282,15 +294,17 @@ class Printer(NoticePrinter):
             self.line(f"  {line}", "dim")
 
     def _print_runs(self, *runs: tuple[str, str]) -> None:
+        """Print one line of texts with their styles."""
         self._ends_with_gap = False
         if self.plain:
             self.write("".join(text for text, _ in runs).rstrip() + "\n")
             return
         from rich.text import Text
 
-        self.write(self._render(Text.assemble(*runs, overflow="fold")))
+        self.write(self._as_ansi(Text.assemble(*runs, overflow="fold")))
 
-    def _render(self, renderable: Any) -> str:
+    def _as_ansi(self, renderable: Any) -> str:
+        """A text or document of Rich as the codes of the terminal, in its width."""
         from rich.console import Console
         from rich.theme import Theme
 
@@ -313,6 +327,7 @@ class Printer(NoticePrinter):
             self.markdown(block)
 
     def _end_thought(self) -> None:
+        """Print how long the model thought, if it did for a moment."""
         if self._thinking_since is not None:
             seconds = time.monotonic() - self._thinking_since
             self._thinking_since = None

@@ -46,7 +46,8 @@ STYLE = Style.from_dict(
         "label.asks": "bold ansiyellow",
     }
 )
-CONTINUED = ". "
+CONTINUATION = ". "
+"""Before the second and later lines of a message."""
 FLUSH_SECONDS = 0.03
 """Output is collected for this long, because the prompt is drawn again after each write."""
 REFRESH_SECONDS = 1.0
@@ -70,9 +71,12 @@ class PromptReader:
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._running: asyncio.Task[str] | None = None
         self._draft: Document | None = None
+        """The unsent message, while a question is asked."""
         self._asking = False
+        """Whether a question was asked when the prompt was drawn last."""
         self._pipe = Pipe(sys.stdout)
         self._pending: list[str] = []
+        """Output that is not printed yet."""
         self._flushing: asyncio.Task[None] | None = None
         self._input = _Input(sys.stdin)
         self._prompt: PromptSession[str] = PromptSession(
@@ -82,11 +86,11 @@ class PromptReader:
             history=_FileHistory(PromptHistory(get_history_path())),
             completer=ThreadedCompleter(_Completer(repl)),
             complete_while_typing=Condition(lambda: not repl.is_asking()),
-            key_bindings=_keys(repl, self._take),
+            key_bindings=_key_bindings(repl, self._submit),
             is_password=Condition(repl.is_secret),
             input=self._input,
             multiline=True,
-            prompt_continuation=CONTINUED,
+            prompt_continuation=CONTINUATION,
             bottom_toolbar=lambda: ANSI(repl.toolbar()),
             refresh_interval=REFRESH_SECONDS,
             enable_suspend=True,
@@ -111,12 +115,14 @@ class PromptReader:
         return patch_stdout(raw=True)
 
     async def read(self) -> str | None:
+        """The next line or message; None when the user ends the prompt."""
         if self._running is None:
             self._running = asyncio.create_task(self._prompt.prompt_async(handle_sigint=False))
             self._running.add_done_callback(lambda _: self._lines.put_nowait(None))
         return await self._lines.get()
 
     async def close(self) -> None:
+        """Remove the prompt, and print what is left of the output."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(
@@ -125,6 +131,7 @@ class PromptReader:
         self._print()
 
     def write(self, text: str) -> None:
+        """Print above the prompt, together with what follows soon."""
         self._pending.append(text)
         if not self._prompt.app.is_running:
             self._print()
@@ -132,6 +139,7 @@ class PromptReader:
             self._flushing = asyncio.create_task(self._flush())
 
     async def _flush(self) -> None:
+        """Print the pending output above the prompt, until there is none."""
         while self._pending:
             await asyncio.sleep(FLUSH_SECONDS)
             self._input.stays_raw = True
@@ -144,10 +152,13 @@ class PromptReader:
         text, self._pending = "".join(self._pending), []
         self._pipe.write(text)
 
-    def _take(self, buffer: Buffer) -> None:
+    def _submit(self, buffer: Buffer) -> None:
+        """Pass the typed text to `read`, print it above the prompt, and empty the prompt. Answers
+        are not added to the history.
+        """
         text, asking = buffer.text, self._repl.is_asking()
-        shown = "•" * len(text) if self._repl.is_secret() else text
-        self._echo(self._repl.label() + shown.replace("\n", f"\n{CONTINUED}"))
+        visible = "•" * len(text) if self._repl.is_secret() else text
+        self._echo(self._repl.label() + visible.replace("\n", f"\n{CONTINUATION}"))
         buffer.reset(append_to_history=not asking)
         self._lines.put_nowait(text)
 
@@ -158,11 +169,12 @@ class PromptReader:
         return "emacs" if is_vi else "vim"
 
     async def edit(self, text: str) -> str:
-        """Edit a text in the user's editor and return it. Raises UsageError."""
+        """Edit a text in the user's editor and return it. Raises UsageError if the editor fails."""
         async with in_terminal():
             return await edit_text("message.md", text)
 
     def fill(self, text: str) -> bool:
+        """Put a draft into the prompt, at once or after the open question. Always returns True."""
         document = Document(text)
         if self._asking:
             self._draft = document  # shown when the question is answered
@@ -228,33 +240,39 @@ class _Completer(Completer):
         return self._mentions(word) if word.startswith("@") else ()
 
     def _commands(self, typed: str) -> Iterator[Completion]:
-        for fit in matching_commands(self._repl.turns.session, typed[1:]):
+        for command in matching_commands(self._repl.turns.session, typed[1:]):
             yield Completion(
-                fit.value.rstrip(), -len(typed), display=fit.label, display_meta=fit.detail
+                command.value.rstrip(),
+                -len(typed),
+                display=command.label,
+                display_meta=command.detail,
             )
 
     def _mentions(self, word: str) -> Iterator[Completion]:
+        """The files that an `@word` may mean. A new `@` reads the list of files again."""
         if word == "@" or not self._files.size:
             session = self._repl.turns.session
-            found = session.find_files() if session else ()
-            self._files = FileIndex(chain.from_iterable(found))
+            lists = session.find_files() if session else ()
+            self._files = FileIndex(chain.from_iterable(lists))
         for name in self._files.search(word[1:]):
             yield Completion(mention(name), -len(word), display=name)
 
 
-def _keys(repl: Repl, take: Callable[[Buffer], None]) -> KeyBindings:
+def _key_bindings(repl: Repl, submit: Callable[[Buffer], None]) -> KeyBindings:
+    """The keys that act at once, beside those of prompt_toolkit."""
     keys = KeyBindings()
     is_empty = Condition(lambda: not get_app().current_buffer.text)
     is_busy = Condition(lambda: repl.turns.busy)
 
     @keys.add("enter")
-    def _send(event: KeyPressEvent) -> None:
+    def _enter(event: KeyPressEvent) -> None:
+        """Submit; after a backslash begin a new line instead."""
         buffer = event.current_buffer
         if buffer.document.text_before_cursor.endswith("\\") and not repl.is_asking():
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
         elif buffer.text.strip() or repl.is_asking():
-            take(buffer)
+            submit(buffer)
 
     @keys.add("escape", "enter", filter=emacs_mode)
     @keys.add("c-j")

@@ -19,12 +19,8 @@ from ouro.errors import AttachRequested, DemoRequested, OuroError, UsageError
 from ouro.events import Event, Outcome, PermissionAsked, Permit, QuestionAsked
 from ouro.frontends.headless.input import handle_signals, read_lines
 from ouro.frontends.headless.output import Pipe
-from ouro.frontends.plain.front_end import (
-    LineQuestions,
-    ReplFrontEnd,
-    TurnQuestions,
-    parse_part,
-)
+from ouro.frontends.plain.front_end import ReplFrontEnd
+from ouro.frontends.plain.line_questions import LineQuestions, TurnQuestions, parse_part
 from ouro.frontends.plain.printer import Printer
 from ouro.frontends.session_format import (
     BESIDE_SCRIPT,
@@ -116,7 +112,8 @@ class Repl(TurnObserver):
         self._turn_questions = TurnQuestions(self._questions, self._printer, edit)
         self._background_questions = TurnQuestions(self._questions, self._printer, edit)
         self.turns = self._make_turns()
-        self._offering: asyncio.Task[None] | None = None
+        self._resume_offer: asyncio.Task[None] | None = None
+        """Prints the resume card and asks with which part to resume."""
         self._front_end = ReplFrontEnd(
             open_session, open_catalog, self._printer, self._questions, self.turns, self
         )
@@ -126,10 +123,13 @@ class Repl(TurnObserver):
 
             self.reader = PromptReader(self, lambda text: self._printer.line(clean(text), "bold"))
         self._work: set[asyncio.Task[None]] = set()
+        """Lines that are carried out, and the opening of the session."""
         self._in_order = asyncio.Lock()
         self._reading: asyncio.Task[str | None] | None = None
         self._exit_code: int | None = None
+        """Set when the user leaves."""
         self._failure: Exception | None = None
+        """Why no session could be opened."""
         self._ctrl_c_at = -SECOND_CTRL_C
         self._hosting: Hosting | None = None
 
@@ -140,7 +140,7 @@ class Repl(TurnObserver):
         return await self.reader.edit(text)
 
     async def run(self, request: OpenRequest, first_message: str) -> int:
-        """Read lines until the user leaves; returns the exit code. Raises OuroError: no session
+        """Read lines until the user leaves; returns the exit code. Raises OuroError if no session
         could be opened.
         """
         with handle_signals(lambda number: self.leave(128 + number), *EXIT_SIGNALS):
@@ -179,11 +179,10 @@ class Repl(TurnObserver):
         self._ring(seconds)
         if outcome == "interrupted" and (queued := len(self.turns.waiting)):
             newest, all_of_them = ("it", "it") if queued == 1 else ("the newest", "them")
-            left = (
+            self._printer.say(
                 f"{plural(queued, 'message')} queued. Up edits {newest}; the next message sends"
                 f" {all_of_them}."
             )
-            self._printer.say(left)
         self.redraw()
 
     def queue_changed(self) -> None:
@@ -207,7 +206,7 @@ class Repl(TurnObserver):
         self._background_questions.close()
         self._cancel_offer()
         if session.resumed is not None:
-            self._offering = asyncio.create_task(self._offer_resume(session, session.resumed))
+            self._resume_offer = asyncio.create_task(self._offer_resume(session, session.resumed))
 
     @property
     def editing(self) -> str:
@@ -215,8 +214,8 @@ class Repl(TurnObserver):
         return self._settings.editing
 
     def toggle_vim(self) -> str:
-        """Change the keys of the prompt; returns `emacs` or `vim`. Raises UsageError: this terminal
-        has none.
+        """Change the keys of the prompt; returns `emacs` or `vim`. Raises UsageError if the
+        terminal itself edits the line.
         """
         if isinstance(self.reader, LineReader):
             raise UsageError("This terminal edits the line by itself.")
@@ -228,7 +227,9 @@ class Repl(TurnObserver):
             self._reading.cancel()
 
     async def detach(self) -> None:
-        """Let this process continue with the session, without the terminal. Raises UsageError."""
+        """Let this process continue with the session, without the terminal. Raises UsageError if
+        it cannot.
+        """
         from ouro.frontends.background.detach import begin_hosting  # rarely used
 
         if self._hosting is None:
@@ -238,32 +239,36 @@ class Repl(TurnObserver):
     # What the readers need
 
     def label(self) -> str:
+        """The text before the cursor."""
         if question := self._questions.open:
             return question.label
         return PLAIN_PROMPT if self._printer.plain else PROMPT
 
     def toolbar(self) -> str:
+        """The line below the prompt: what runs, what is queued, and the status."""
         if self.turns.session is None:
             return " starting …"
         busy = ""
         if self.turns.busy:
-            doing = (
-                "waiting for your answer"
-                if self.is_asking()
-                else self._printer.activity or "working"
-            )
+            activity = self._printer.activity or "working"
+            doing = "waiting for your answer" if self.is_asking() else activity
             busy = f"● {doing} {self.turns.seconds:.0f} s, Ctrl+C interrupts │ "
         waiting = f"{len(self.turns.waiting)} queued │ " if self.turns.waiting else ""
-        session = self._front_end.session
-        items, wanted = status_items(session.status()), list(self._settings.status)
-        line = ""
+        return f" {busy}{waiting}{self._status(self._front_end.session)}"
+
+    def _status(self, session: Session) -> str:
+        """The items of the status line, and the line of the user's command, which is started
+        again.
+        """
+        names, script_line = self._settings.status, ""
         if (script := session.extensions.status_script) is not None:
             script.update(script_state(session), on_end=self._warn)
-            line = script.line
-        if line:
-            wanted = [item for item in wanted if item in BESIDE_SCRIPT]
-        shown = filter(None, [*map(items.get, wanted), line])
-        return f" {busy}{waiting}{' · '.join(shown)}"
+            script_line = script.line
+        if script_line:
+            names = tuple(name for name in names if name in BESIDE_SCRIPT)
+        items = status_items(session.status())
+        texts = [items.get(name, "") for name in names]
+        return " · ".join(filter(None, [*texts, script_line]))
 
     def _warn(self, text: str) -> None:
         self._printer.say(text, "warning")
@@ -308,6 +313,9 @@ class Repl(TurnObserver):
     # Lines
 
     async def _begin(self, request: OpenRequest, first_message: str) -> None:
+        """Open the first session and send the first message. Leaves if none is open; an error is
+        stored for `run`.
+        """
         try:
             opened = await self._front_end.begin(request)
         except Exception as error:  # noqa: BLE001  # `run` raises it: without a session ouro cannot continue
@@ -338,6 +346,7 @@ class Repl(TurnObserver):
         await note_offer(session)
 
     async def _read_lines(self) -> None:
+        """Handle typed lines until the input ends or the user leaves."""
         while not self._is_leaving():
             self._reading = asyncio.ensure_future(self._next_line())
             try:
@@ -363,16 +372,18 @@ class Repl(TurnObserver):
         return await self.reader.read()
 
     def _take(self, line: str) -> None:
+        """Answer the open question with a line, or carry it out in the background."""
         if self._questions.open is not None:
             if hint := self._questions.take(line):
                 self._printer.say(hint, "warning")
             self.redraw()
         elif line.strip():
-            self._in_background(self._do(line))
+            self._in_background(self._carry_out(line))
         else:
             self.redraw()
 
-    async def _do(self, line: str) -> None:
+    async def _carry_out(self, line: str) -> None:
+        """Run a slash command, or send the line as a message."""
         if line.startswith("!"):
             await self._front_end.send(line)
         elif not await dispatch(self._front_end, line):
@@ -391,6 +402,7 @@ class Repl(TurnObserver):
         task.add_done_callback(self._finish_work)
 
     def _finish_work(self, task: asyncio.Task[None]) -> None:
+        """Forget a line that was carried out; its error is reported like an unexpected one."""
         self._work.discard(task)
         if not task.cancelled() and (error := task.exception()):
             asyncio.get_running_loop().call_exception_handler(
@@ -399,8 +411,8 @@ class Repl(TurnObserver):
         self.redraw()
 
     async def _offer_resume(self, session: Session, resumed: Resumed) -> None:
-        """Print the resume card once the lines typed before are done. A message resumes the full
-        session.
+        """Print the resume card once the lines typed before are done, and ask with which part to
+        resume. A message instead of a number resumes the full session.
         """
         try:
             card = await resumed.card()
@@ -429,9 +441,10 @@ class Repl(TurnObserver):
 
     def _cancel_offer(self) -> bool:
         """Stop the resume card; returns whether it or its question was open."""
-        return self._offering is not None and self._offering.cancel()
+        return self._resume_offer is not None and self._resume_offer.cancel()
 
     def _cancel_work(self) -> bool:
+        """Stop what runs in the background; returns whether anything did."""
         for task in tuple(self._work):
             task.cancel()
         return self._cancel_offer() or bool(self._work)
@@ -443,6 +456,7 @@ class Repl(TurnObserver):
         return self._exit_code is not None
 
     async def _end(self) -> None:
+        """Close the session and the prompt, or leave the session to this process in the background."""
         if self._hosting is not None:
             await self._leave_to_background(self._hosting)
             return
@@ -473,11 +487,13 @@ class LineReader:
 
     def __init__(self, repl: Repl) -> None:
         self._repl = repl
-        self.write = Pipe(sys.stdout).write
+        self._pipe = Pipe(sys.stdout)
         self._lines: AsyncGenerator[bytes, None] | None = None
         self._has_ended = False
-        self._shown = ""
-        self._waiting: asyncio.Future[bytes | None] | None = None
+        """Whether the input is at its end, or Ctrl+C has ended ouro."""
+        self._shown_prompt = ""
+        """The label that was printed since the last line; empty: none."""
+        self._pending_read: asyncio.Future[bytes | None] | None = None
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -485,16 +501,19 @@ class LineReader:
             try:
                 yield
             finally:
-                _echo(True)
+                _set_echo(True)
+
+    def write(self, text: str) -> None:
+        self._pipe.write(text)
 
     async def read(self) -> str | None:
         """The next line, continued while it ends in a backslash; None at the end of the input."""
-        read: list[str] = []
-        while (line := await self._line()) is not None:
-            read.append(line.removesuffix("\\"))
+        lines: list[str] = []
+        while (line := await self._read_line()) is not None:
+            lines.append(line.removesuffix("\\"))
             if not line.endswith("\\"):
-                return "\n".join(read)
-        return "\n".join(read) or None
+                return "\n".join(lines)
+        return "\n".join(lines) or None
 
     async def close(self) -> None:
         """Does nothing: there is no prompt to remove."""
@@ -512,39 +531,45 @@ class LineReader:
         """Print the prompt once when a line is expected; with piped input, only for questions."""
         label = self._repl.label()
         is_expected = self._repl.is_asking() or (sys.stdin.isatty() and not self._repl.turns.busy)
-        if not self._has_ended and label != self._shown and is_expected:
+        if not self._has_ended and label != self._shown_prompt and is_expected:
             self.write(label)
-            self._shown = label
-            _echo(not self._repl.is_secret())
+            self._shown_prompt = label
+            _set_echo(not self._repl.is_secret())
 
-    async def _line(self) -> str | None:
+    async def _read_line(self) -> str | None:
+        """The next line; None at the end of the input, or when Ctrl+C ends ouro."""
         if self._has_ended:
             return None
         self._lines = self._lines or read_lines(sys.stdin.fileno())
-        self._waiting = asyncio.ensure_future(anext(self._lines, None))
+        self._pending_read = asyncio.ensure_future(anext(self._lines, None))
         try:
-            await asyncio.wait((self._waiting,))
+            await asyncio.wait((self._pending_read,))
         finally:
-            self._waiting.cancel()
-        line = None if self._waiting.cancelled() else self._waiting.result()
+            self._pending_read.cancel()
+        line = None if self._pending_read.cancelled() else self._pending_read.result()
         if line is None:
             self._has_ended = True
             return None
-        self._shown = ""
+        self._shown_prompt = ""
         return line.decode(errors="replace").rstrip("\r")
 
     def _interrupt(self) -> None:
+        """Handle Ctrl+C. The second time at rest, the input ends."""
         if self._repl.interrupt():
             self._has_ended = True
-            if self._waiting is not None:
-                self._waiting.cancel()
+            if self._pending_read is not None:
+                self._pending_read.cancel()
 
 
-def _echo(shown: bool) -> None:
+def _set_echo(on: bool) -> None:
+    """Let the terminal print typed keys, or not, for a secret."""
     if not sys.stdin.isatty():
         return
     import termios
 
     attributes = termios.tcgetattr(sys.stdin)
-    attributes[3] = attributes[3] | termios.ECHO if shown else attributes[3] & ~termios.ECHO
+    if on:
+        attributes[3] |= termios.ECHO
+    else:
+        attributes[3] &= ~termios.ECHO
     termios.tcsetattr(sys.stdin, termios.TCSADRAIN, attributes)

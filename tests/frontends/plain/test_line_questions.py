@@ -4,7 +4,12 @@ import pytest
 
 from ouro.display import Question
 from ouro.events import Permit, PermitChoice, Reply
-from ouro.frontends.plain.front_end import NotUnderstood, parse_choice, parse_permit, parse_reply
+from ouro.frontends.plain.line_questions import (
+    NotUnderstood,
+    parse_choice,
+    parse_permit,
+    parse_reply,
+)
 
 
 @pytest.mark.parametrize(

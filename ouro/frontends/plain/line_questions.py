@@ -1,0 +1,269 @@
+"""LineQuestions: questions at the plain prompt, which the next typed line answers."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ouro.display import Question
+from ouro.errors import UsageError
+from ouro.events import (
+    PLAN_QUESTION,
+    Event,
+    PermissionAsked,
+    Permit,
+    PermitChoice,
+    QuestionAsked,
+    QuestionClosed,
+    Reply,
+)
+from ouro.frontends.plain.printer import Printer
+from ouro.session import Session
+from ouro.session.opening import Part
+from ouro.session.plan_file import number_lines
+from ouro.utils.text import clean, escaped, one_line
+
+if TYPE_CHECKING:
+    from ouro.session.plan_approval import PlanApproval
+
+T = TypeVar("T")
+_PERMIT = re.compile(
+    r"(y|yes|s|session|a|always|n|no|d|deny)(?:[\s,:;.]+(.*))?\Z", re.IGNORECASE | re.DOTALL
+)
+_CHOICE_LABELS: Mapping[PermitChoice, str] = {
+    "yes": "y yes",
+    "session": "s yes, for this session",
+    "edits": "s yes, and all edits in this session",
+    "always": "a always: {rule}",
+    "stop": "n no, stop",
+    "no": "d no, continue",
+}
+"""How each choice is printed, with its letter in front."""
+_CHOICES_OF_LETTER: Mapping[str, tuple[PermitChoice, ...]] = {
+    "y": ("yes",),
+    "s": ("edits", "session"),
+    "a": ("always",),
+    "n": ("stop", "no"),
+    "d": ("no",),
+}
+"""What each typed letter means: the first of these that the question offers."""
+_PLAN_HINT = (
+    "a number, or what to change; e: your editor; l: line numbers, then `3: text` comments on line"
+    " 3; empty line: stay in plan mode"
+)
+
+
+class NotUnderstood(ValueError):
+    """The line does not answer the question; the message says what to type."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenQuestion(Generic[T]):
+    label: str
+    """The text before the cursor."""
+    parse: Callable[[str], T]
+    answer: asyncio.Future[T]
+    secret: bool = False
+    """Whether the typed text is not shown."""
+
+
+class LineQuestions:
+    """Open questions in their order; only the first is asked."""
+
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        """`on_change` is called when another question is asked, or none."""
+        self._unanswered: list[OpenQuestion[Any]] = []
+        self._on_change = on_change
+        self._asked = asyncio.Event()
+
+    @property
+    def open(self) -> OpenQuestion[Any] | None:
+        """The question that is asked now; None if there is none."""
+        unanswered = (question for question in self._unanswered if not question.answer.done())
+        return next(unanswered, None)
+
+    async def ask(self, label: str, parse: Callable[[str], T], *, secret: bool = False) -> T:
+        """Ask after the questions before it, and return what `parse` makes of the line. `parse`
+        raises NotUnderstood to ask again.
+        """
+        question = OpenQuestion(label, parse, asyncio.get_running_loop().create_future(), secret)
+        self._unanswered.append(question)
+        self._asked.set()
+        self._on_change()
+        try:
+            answer: T = await question.answer
+            return answer
+        finally:
+            self._unanswered.remove(question)
+            self._on_change()
+
+    async def wait_for_question(self, *work: Awaitable[Any]) -> None:
+        """Wait until all the work is done, or a question is asked."""
+        self._asked.clear()
+        asked = asyncio.ensure_future(self._asked.wait())
+        done = asyncio.gather(*(asyncio.shield(item) for item in work), return_exceptions=True)
+        try:
+            await asyncio.wait((asked, done), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asked.cancel()
+            done.cancel()
+            await asyncio.gather(asked, done, return_exceptions=True)
+
+    def take(self, line: str) -> str:
+        """Answer the open question; returns a hint if the line does not answer it."""
+        question = self.open
+        if question is None:
+            return ""
+        try:
+            question.answer.set_result(question.parse(line))
+        except NotUnderstood as error:
+            return str(error)
+        return ""
+
+
+def parse_permit(line: str, choices: Sequence[PermitChoice]) -> Permit:
+    """A letter or word of a choice, and text for the model after it."""
+    match = _PERMIT.match(line.strip())
+    if match is None:
+        raise NotUnderstood(
+            "Type y (yes), s (for this session), a (always), n (no) or d (no, continue); text"
+            " after the letter goes to the model."
+        )
+    letter, comment = match[1][0].lower(), (match[2] or "").strip()
+    if letter == "n" and comment:  # the agent continues with what the user says
+        return Permit("no", comment)
+    choice = next((choice for choice in _CHOICES_OF_LETTER[letter] if choice in choices), None)
+    if choice is None:
+        raise NotUnderstood("There is no rule for this call. Type y (yes) or n (no).")
+    return Permit(choice, comment)
+
+
+def parse_reply(line: str, question: Question) -> Reply:
+    """Numbers of choices, or an answer in words; an empty line is no answer."""
+    words = line.split("," if "," in line else None)
+    is_words = not words or not all(word.strip().isdigit() for word in words)
+    if is_words:
+        return Reply((line.strip(),) if line.strip() else ())
+    numbers = [int(word) for word in words]
+    if len(numbers) > 1 and not question.several:
+        raise NotUnderstood("Choose only one.")
+    choices = question.choices
+    if not choices:
+        return Reply((line.strip(),))
+    if min(numbers) < 1 or max(numbers) > len(choices):
+        raise NotUnderstood(f"Type a number from 1 to {len(choices)}, or your own answer.")
+    return Reply(tuple(choices[number - 1] for number in numbers))
+
+
+def parse_choice(line: str, values: Sequence[str]) -> str | None:
+    """A number or the start of a value; None for an empty line."""
+    text = line.strip()
+    if not text:
+        return None
+    if text.isdigit() and 1 <= int(text) <= len(values):
+        return values[int(text) - 1]
+    starting = [value for value in values if value.startswith(text)]
+    if text in values or len(starting) == 1:
+        return text if text in values else starting[0]
+    raise NotUnderstood(f"Type a number from 1 to {len(values)}, or an empty line to cancel.")
+
+
+class TurnQuestions:
+    """Asks the questions of a session at the prompt, and passes the answers to it."""
+
+    def __init__(
+        self, questions: LineQuestions, printer: Printer, edit: Callable[[str], Awaitable[str]]
+    ) -> None:
+        self._questions = questions
+        self._edit = edit
+        self._printer = printer
+        self._asking: dict[str, asyncio.Task[None]] = {}
+
+    def take(self, event: Event, session: Session) -> bool:
+        """Start or end a question, if the event is one; returns True when one starts."""
+        if isinstance(event, QuestionClosed):
+            if task := self._asking.pop(event.question_id, None):
+                task.cancel()
+            return False
+        if isinstance(event, PermissionAsked):
+            self._print_permission(event)
+        elif isinstance(event, QuestionAsked):
+            self._print_question(event)
+        else:
+            return False
+        self._asking[event.question_id] = asyncio.create_task(self._ask(event, session))
+        return True
+
+    def close(self) -> None:
+        """Cancel the open questions, without answers."""
+        for task in self._asking.values():
+            task.cancel()
+        self._asking.clear()
+
+    def _print_permission(self, event: PermissionAsked) -> None:
+        self._printer.seen.add(event.call.id)
+        self._printer.line(f"? {escaped(one_line(event.title))}", "bold yellow")
+        self._printer.question_body(event.display)
+        self._printer.line(f"  {escaped(event.reason)}", "dim")
+        labels = " · ".join(_CHOICE_LABELS[choice] for choice in event.choices)
+        choices = labels.format(rule=escaped(event.rule))
+        self._printer.line(f"  {choices}    (text after the letter goes to the model)")
+
+    def _print_question(self, event: QuestionAsked) -> None:
+        question = event.question
+        self._printer.markdown(question.text)
+        if question.details:
+            self._printer.markdown(question.details)
+        self._printer.choices("", question.choices)
+        if event.question_id.startswith(PLAN_QUESTION):
+            self._printer.line(f"  {_PLAN_HINT}", "dim")
+            return
+        hint = ""
+        if question.choices:
+            numbers = "numbers" if question.several else "a number"
+            hint = f"  {numbers}, or your own answer; empty line: no answer"
+        self._printer.line(hint, "dim")
+
+    async def _ask(self, event: PermissionAsked | QuestionAsked, session: Session) -> None:
+        """Ask for the answer to a printed question, and pass it to the session."""
+        answer: Permit | Reply
+        if isinstance(event, PermissionAsked):
+            letters = "/".join(_CHOICE_LABELS[choice][0] for choice in event.choices)
+            answer = await self._questions.ask(
+                f"{letters}? ", lambda line: parse_permit(line, event.choices)
+            )
+        elif event.question_id.startswith(PLAN_QUESTION):
+            answer = await self._ask_about_plan(event.question, session.plan)
+        else:
+            answer = await self._questions.ask(
+                "answer: ", lambda line: parse_reply(line, event.question)
+            )
+        session.answer(event.question_id, answer)
+
+    async def _ask_about_plan(self, question: Question, plan: PlanApproval) -> Reply:
+        """Ask until the user decides; `e` edits the plan, `l` shows it with the numbers of its
+        lines.
+        """
+        while True:
+            reply = await self._questions.ask("answer: ", lambda line: parse_reply(line, question))
+            act = reply.answers[0].lower() if reply.answers else ""
+            if act not in ("e", "l"):
+                return reply
+            if act == "l":
+                self._printer.line(clean(number_lines(plan.text)), "dim")
+                continue
+            try:
+                self._printer.markdown(plan.change(await self._edit(plan.text)))
+            except (UsageError, OSError) as error:
+                self._printer.say(str(error), "warning")
+
+
+def parse_part(line: str, parts: list[Part]) -> tuple[Part, str]:
+    """A number is a choice; any other text is a message, sent with the full session."""
+    text = line.strip()
+    if text.isdigit() and 1 <= int(text) <= len(parts):
+        return parts[int(text) - 1], ""
+    return "full", text and line
