@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ouro.agent.tool_runner import PermissionJudge, not_changing
+from ouro.agent.tool_runner import PermissionJudge, without_checkpoint
 from ouro.assemble_extensions import FoundExtensions
 from ouro.errors import ToolError
 from ouro.llm import ModelSource
@@ -62,7 +62,7 @@ class AgentServices(msgspec.Struct, frozen=True, eq=False):
     @property
     def changing(self) -> Callable[[Effect, Sequence[str]], AbstractAsyncContextManager[None]]:
         """A tool that may change files runs inside of it (`ToolRunner.changing`)."""
-        return self.files.changing if self.files else not_changing
+        return self.files.changing if self.files else without_checkpoint
 
 
 def build_confinement(

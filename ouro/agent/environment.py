@@ -63,6 +63,7 @@ class Environment:
         return text
 
     async def whole(self) -> str:
+        """The complete present state, for the model; `changes` is not affected."""
         return (await self._describe({}))[0]
 
     def missing_files(self, text: str) -> list[str]:
@@ -102,11 +103,12 @@ class Environment:
         return tuple(images), tuple(problems)
 
     def _find_paths(self, text: str) -> dict[str, Path]:
-        mentions = find_mentions(text, lambda name: os.path.lexists(self._path(name)))
+        """The paths that a message names with `@`, by name; they need not exist."""
+        mentions = find_mentions(text, lambda name: os.path.lexists(self._absolute_path(name)))
         names = dict.fromkeys(item.name for item in mentions if item.kind == "file")
-        return {name: self._path(name) for name in names}
+        return {name: self._absolute_path(name) for name in names}
 
-    def _path(self, name: str) -> Path:
+    def _absolute_path(self, name: str) -> Path:
         return self.cwd / os.path.expanduser(name)  # noqa: PTH111 - Path's raises for ~nobody
 
     def clear(self) -> None:
@@ -139,6 +141,7 @@ class Environment:
 
 
 def _folder_text(folder: Path) -> str:
+    """The working folder for the model, with a warning if it is gone or its name is not UTF-8."""
     text = path_text(folder)
     if not folder.is_dir():
         return f"{text} (it does not exist any more: it was deleted or moved)"

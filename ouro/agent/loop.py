@@ -89,7 +89,8 @@ class Prompt(msgspec.Struct, frozen=True):
     context: str = ""
 
 
-async def unchanged(prompt: Prompt, _emit: Emit) -> Prompt:
+async def keep_prompt(prompt: Prompt, _emit: Emit) -> Prompt:
+    """The default for `complete`: nothing is added."""
     return prompt
 
 
@@ -155,7 +156,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     """Returns the errors in code that came after the result of their change; the argument says for
     how many seconds it may wait for them.
     """
-    complete: Callable[[Prompt, Emit], Awaitable[Prompt]] = unchanged
+    complete: Callable[[Prompt, Emit], Awaitable[Prompt]] = keep_prompt
     """Adds what a message names to one that arrived during the turn."""
 
     retry_seconds: float = 0
@@ -185,18 +186,19 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         finally:
             await self._answer_open_calls(emit)
 
-    async def run_checked(
-        self, prompt: Prompt, emit: Emit, refusal: Callable[[bool], Awaitable[str]]
+    async def run_until_accepted(
+        self, prompt: Prompt, emit: Emit, why_not_done: Callable[[bool], Awaitable[str]]
     ) -> TurnFinished:
-        """Run a turn, and continue up to MAX_CONTINUED times while `refusal` says that the work is
-        not done.
+        """Run a turn, and continue up to MAX_CONTINUED times while hooks say that the work is not
+        done.
 
         Args:
-            refusal: returns why the work is not done, or an empty text. Its argument: whether it has refused before.
+            why_not_done: returns the reason of a hook, empty if the work is done. Its argument:
+                whether the agent was made to continue before.
         """
         finished = await self.run(prompt, emit)
         for number in range(MAX_CONTINUED):
-            reason = await refusal(number > 0) if finished.outcome == "answered" else ""
+            reason = await why_not_done(number > 0) if finished.outcome == "answered" else ""
             if not reason:
                 break
             emit(Notice(f"A hook says that it is not done: {reason}"))
@@ -258,7 +260,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
                     Notice("New errors were found after the last change. The agent looks at them.")
                 )
                 continue
-            return self._why_incomplete(answer)
+            return self._incomplete_reason(answer)
 
     async def _add_late_errors(self, emit: Emit, seconds: float) -> bool:
         """Tell the model of errors that came late; returns whether there are any."""
@@ -276,7 +278,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         if not answer.incomplete:
             return False
         offer = CONTINUE if answer.incomplete == "length" else AGAIN
-        question = Question(f"{self._why_incomplete(answer)} {offer}?", (offer, STOP))
+        question = Question(f"{self._incomplete_reason(answer)} {offer}?", (offer, STOP))
         reply = await self.tools.ask_user(QuestionAsked(f"continue:{calls_made}", question), emit)
         if not (isinstance(reply, Reply) and offer in reply.answers):
             return False
@@ -289,7 +291,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             )
         return True
 
-    def _why_incomplete(self, answer: Message) -> str:
+    def _incomplete_reason(self, answer: Message) -> str:
+        """What cut the answer, for the user; empty if it is complete."""
         match answer.incomplete:
             case "length":
                 spec = next(
@@ -303,6 +306,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
                 return ""
 
     async def _add_prompt(self, prompt: Prompt, emit: Emit, *, steered: bool = False) -> None:
+        """Save a user message and show it; a prompt of context alone is saved and not shown."""
         if not prompt.text and not prompt.images:  # this is context from ouro, not a message
             await self._save(Message("user", (Context(prompt.context),)), emit)
             return
@@ -325,6 +329,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             raise ContextTooLong(last.message, last.hint or TOO_LONG) from last
 
     async def _ask_once(self, emit: Emit) -> None:
+        """Call the model, and save its answer or what of it was streamed before the call failed."""
         models = self.models()
         call = ModelCall(
             models,
@@ -364,6 +369,9 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         progress: Progress,
         emit: Emit,
     ) -> None:
+        """Run the calls of an answer, save the results, and add what the model must know about
+        them: a warning about repetition, notes about the paths, errors in the code.
+        """
         batch = self._make_batch(calls, emit)
         try:
             await batch.run()
@@ -431,6 +439,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             await self._save(tool(*missing), emit)
 
     async def _save_partial(self, call: ModelCall, emit: Emit) -> None:
+        """Save what was streamed of an answer, if it has any text."""
         partial = call.partial()
         if any(isinstance(part, Text) and part.text.strip() for part in partial.parts):
             await self._save(partial, emit)
@@ -443,7 +452,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             emit(Notice(str(error), "error"))
 
 
-_PLACE = late_pattern(r"\b(?:messages|input|contents)\W{0,2}(\d+)", re.IGNORECASE)
+_POSITION = late_pattern(r"\b(?:messages|input|contents)\W{0,2}(\d+)", re.IGNORECASE)
 """How providers name a place in the request: `messages[3]`, `messages.3.content`, `input.3`."""
 _MIN_ID = 6
 _REFUSALS = (400, 422)
@@ -460,7 +469,7 @@ def _explain_refusal(error: ModelError, entries: Sequence[MessageRecord]) -> str
         return str(error)
     named = f"{answer.param} {answer.text}"
     found = _find_call(named, entries)
-    if found is None and not _PLACE.search(named):
+    if found is None and not _POSITION.search(named):
         return str(error)
     which = f"message {found.number}" if found else "a message"
     return (

@@ -31,6 +31,7 @@ class Mention(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
+        """The mention as the user would write it, without the `@`."""
         if not self.first:
             return self.name
         return f"{self.name}:{self.first}" + (f"-{self.last}" if self.last != self.first else "")
@@ -43,25 +44,28 @@ def find_mentions(text: str, exists: Callable[[str], bool]) -> list[Mention]:
     """
     found: dict[Mention, None] = {}
     for written in _MENTION.findall(text):
-        readings = list(_readings(written))
+        readings = list(_meanings(written))
         mention = next((item for item in readings if exists(item.name)), readings[-1])
         if mention.name:
             found[mention] = None
     return list(found)
 
 
-def _readings(written: str) -> Iterator[Mention]:
+def _meanings(written: str) -> Iterator[Mention]:
     """What a word can mean: all of it a name, a name with lines, without the end of a sentence."""
     quoted = _QUOTED.fullmatch(written)
     if quoted:
-        yield _with_lines(quoted[1], quoted[2].rstrip(_SENTENCE_ENDS))
+        yield _split_line_range(quoted[1], quoted[2].rstrip(_SENTENCE_ENDS))
         return
     yield Mention(written)
-    yield _with_lines(written, "")
-    yield _with_lines(written.rstrip(_SENTENCE_ENDS), "")
+    yield _split_line_range(written, "")
+    yield _split_line_range(written.rstrip(_SENTENCE_ENDS), "")
 
 
-def _with_lines(name: str, after: str) -> Mention:
+def _split_line_range(name: str, after: str) -> Mention:
+    """The mention with the lines that its end names (`:10-40`, `#L10`); without them, the whole
+    name.
+    """
     found = _RANGE.search(name + after)
     if found is None:
         return Mention(name)

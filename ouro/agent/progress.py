@@ -36,9 +36,9 @@ class Progress:
         """Failed calls in a row."""
         self.idle = 0
         """Calls in a row without progress."""
-        self._lines: set[int] = set()
-        self._done: set[str] = set()
-        self._same: Counter[str] = Counter()
+        self._seen_lines: set[int] = set()
+        self._seen_keys: set[str] = set()
+        self._times_of_call: Counter[str] = Counter()
         self._newest = -1
         self.was_checked = False
         """Whether the files were looked at since the last progress."""
@@ -47,7 +47,7 @@ class Progress:
         """Count the calls of one answer."""
         for call, result in zip(calls, results, strict=True):
             self.failures = self.failures + 1 if result.failed else 0
-            if self._is_new(call, result):
+            if self._note_call(call, result):
                 self.restart_idle()
             else:
                 self.idle += 1
@@ -58,7 +58,7 @@ class Progress:
         before, self._newest = self._newest, _newest_change(self._root)
         has_changed = before not in (-1, self._newest)
         if has_changed:
-            self._same.clear()
+            self._times_of_call.clear()
         return has_changed
 
     def restart(self) -> None:
@@ -67,39 +67,45 @@ class Progress:
         self.restart_idle()
 
     def restart_idle(self) -> None:
+        """Count calls without progress from zero."""
         self.idle, self.was_checked = 0, False
 
-    def _is_new(self, call: ToolCall, result: ToolReply) -> bool:
-        has_new_lines = self._has_new_lines(call, result)
+    def _note_call(self, call: ToolCall, result: ToolReply) -> bool:
+        """Remember a call and its output; returns whether it is progress."""
+        has_new_lines = self._note_lines(call, result)
         arguments = " ".join(json.dumps(dict(call.arguments), default=str).split())
         if result.failed and call.name != "shell":
             return False
         if call.name in _EDITS:
-            return self._is_first(call.name, arguments, is_change=True)
+            return self._note_key(call.name, arguments, is_change=True)
         if call.name == _READ:
             path = os.path.normpath(str(call.arguments.get("path", "")).strip())
-            return self._is_first(_READ, path) or has_new_lines
+            return self._note_key(_READ, path) or has_new_lines
         if call.name == _TODO:
-            return self._is_first(_TODO, _without_numbers(arguments))
+            return self._note_key(_TODO, _without_numbers(arguments))
         same = f"{call.name} {arguments}"
-        self._same[same] += 1
-        return has_new_lines and self._same[same] <= _MAX_SAME_CALL
+        self._times_of_call[same] += 1
+        return has_new_lines and self._times_of_call[same] <= _MAX_SAME_CALL
 
-    def _is_first(self, name: str, what: str, is_change: bool = False) -> bool:
+    def _note_key(self, name: str, what: str, is_change: bool = False) -> bool:
+        """Remember what a call was about; returns whether that is new. A change makes all calls
+        count as new again.
+        """
         key = f"{name} {what}"
-        if key in self._done:
+        if key in self._seen_keys:
             return False
-        self._done.add(key)
+        self._seen_keys.add(key)
         if is_change:
-            self._same.clear()
+            self._times_of_call.clear()
         return True
 
-    def _has_new_lines(self, call: ToolCall, result: ToolReply) -> bool:
+    def _note_lines(self, call: ToolCall, result: ToolReply) -> bool:
+        """Remember the lines of an output; returns whether any of them is new."""
         is_content = call.name == _READ
         text = result.text if is_content else _without_numbers(result.text)
         lines = {hash(line.strip()) for line in text.splitlines() if line.strip()}
-        new = lines - self._lines
-        self._lines |= new
+        new = lines - self._seen_lines
+        self._seen_lines |= new
         return bool(new)
 
 

@@ -70,7 +70,7 @@ class _Rule(msgspec.Struct, frozen=True, eq=False):
         return f"for {', '.join(self.patterns)}" if self.patterns else "rule"
 
     def matches(self, name: str) -> bool:
-        return bool(self.patterns) and _spec(self.patterns).match_file(name)
+        return bool(self.patterns) and _compile_patterns(self.patterns).match_file(name)
 
 
 class ProjectInstructions:
@@ -92,28 +92,32 @@ class ProjectInstructions:
         """Messages about imports that are not read, and files that are left out."""
         self._rules = list(self._find_rules())
         for rule in self._rules:
-            self._note_cut(rule.path)
+            self._report_long_file(rule.path)
 
     def of_user(self) -> tuple[str, ...]:
         """The user's own instructions, for all projects: for the system prompt. Blocks."""
-        places = (
+        candidates = (
             get_home() / "AGENTS.md",
             Path.home() / ".claude" / "CLAUDE.md",
             Path.home() / ".codex" / "AGENTS.md",
         )
-        first = [path for path in places if _read(path)][:1]
+        first = [path for path in candidates if _read(path)][:1]
         found = self._with_imports(first, Path.home(), is_users=True)
         return tuple(
-            self._limit([*self._texts(found, "yours"), *self._general_rules(is_users=True)])
+            self._within_limit(
+                [*self._send_files(found, "yours"), *self._general_rules(is_users=True)]
+            )
         )
 
     def of_project(self) -> tuple[str, ...]:
         """The instructions from the repository's root down to `cwd`, nearest last, for the system
         prompt. Blocks.
         """
-        found = self._load_trusted(_first_of_each_folder(instruction_files(self._root, self._cwd)))
+        found = self._trusted_files(_first_of_each_folder(instruction_files(self._root, self._cwd)))
         return tuple(
-            self._limit([*self._texts(found, "project"), *self._general_rules(is_users=False)])
+            self._within_limit(
+                [*self._send_files(found, "project"), *self._general_rules(is_users=False)]
+            )
         )
 
     def clear(self) -> None:
@@ -128,7 +132,7 @@ class ProjectInstructions:
         texts: list[str] = []
         for path in dict.fromkeys((self._cwd / text).resolve() for text in paths):
             if path.is_relative_to(self._cwd):
-                texts += self._of_folders(path)
+                texts += self._folder_texts(path)
             if path.is_relative_to(self._root):
                 name = str(path.relative_to(self._root))
                 for rule in self._rules:
@@ -145,15 +149,22 @@ class ProjectInstructions:
         """The files so far, with those that are sent later."""
         found = dict(self._loaded)
         for rule in self._rules:
-            state: LoadState = (
-                "not used" if rule.is_off else "later" if self._may_send(rule) else "not trusted"
+            loaded = LoadedFile(
+                rule.path, rule.reason, self._state_before_use(rule), estimate(rule.text)
             )
-            found.setdefault(
-                rule.path, LoadedFile(rule.path, rule.reason, state, estimate(rule.text))
-            )
+            found.setdefault(rule.path, loaded)
         return list(found.values())
 
-    def _of_folders(self, path: Path) -> Iterator[str]:
+    def _state_before_use(self, rule: _Rule) -> LoadState:
+        """The state of a rule that was not sent yet."""
+        if rule.is_off:
+            return "not used"
+        return "later" if self._may_send(rule) else "not trusted"
+
+    def _folder_texts(self, path: Path) -> Iterator[str]:
+        """Send the instructions of the folders of `path` that were not visited before, nearest
+        last.
+        """
         new: list[Path] = []
         for folder in path.parents:  # the parents of a visited folder were visited too
             if folder in self._seen:
@@ -163,7 +174,9 @@ class ProjectInstructions:
         for folder in reversed(new):
             files = instructions_in(folder, self._root)
             if files:
-                yield from self._texts(self._load_trusted(_first_of_each_folder(files)), "project")
+                yield from self._send_files(
+                    self._trusted_files(_first_of_each_folder(files)), "project"
+                )
             yield from (NOT_TRUSTED.format(item) for item in files if not self._trusts(item))
 
     def _general_rules(self, *, is_users: bool) -> Iterator[str]:
@@ -181,27 +194,32 @@ class ProjectInstructions:
         return rule.is_users or self._trusts(rule.path)
 
     def _rule_text(self, rule: _Rule) -> str:
+        """A rule as text for the model; it is recorded as sent."""
         patterns = f' for="{", ".join(rule.patterns)}"' if rule.patterns else ""
         return self._send(rule.path, rule.text, rule.reason, patterns)
 
     def _send(self, path: Path, text: str, reason: str, attributes: str) -> str:
+        """The text for the model; the file is recorded as sent."""
         self._loaded[path] = LoadedFile(path, reason, "sent", estimate(text))
         return clean(f'<instructions file="{path}"{attributes}>\n{text}\n</instructions>')
 
-    def _load_trusted(self, files: Iterable[Path]) -> list[FoundInstructions]:
+    def _trusted_files(self, files: Iterable[Path]) -> list[FoundInstructions]:
+        """The files that the user trusts, with what they import; an import must be trusted itself."""
         found = self._with_imports(list(filter(self._trusts, files)), self._root)
         return [item for item in found if self._trusts(item.path)]
 
     def _with_imports(
         self, files: Sequence[Path], inside: Path, *, is_users: bool = False
     ) -> list[FoundInstructions]:
+        """The files with what they import; imports that are not read become `problems`."""
         found, refused = with_imports(files, inside, is_users=is_users)
         self.problems += [line for line in refused if line not in self.problems]
         return found
 
-    def _texts(self, files: Iterable[FoundInstructions], reason: str) -> Iterator[str]:
+    def _send_files(self, files: Iterable[FoundInstructions], reason: str) -> Iterator[str]:
+        """Yield each file as text for the model, and record it as sent; an empty file is skipped."""
         for item in files:
-            self._note_cut(item.path)
+            self._report_long_file(item.path)
             if text := _read(item.path):
                 if by := item.imported_by:
                     yield self._send(
@@ -210,7 +228,7 @@ class ProjectInstructions:
                 else:
                     yield self._send(item.path, text, reason, "")
 
-    def _note_cut(self, path: Path) -> None:
+    def _report_long_file(self, path: Path) -> None:
         """Report a file that is too long, with its size."""
         size = len(read_start(path, _MAX_SIZE).replace("\r\n", "\n").strip())
         if size > MAX_INSTRUCTIONS:
@@ -220,7 +238,8 @@ class ProjectInstructions:
             )
             self.problems = list(dict.fromkeys((*self.problems, line)))
 
-    def _limit(self, texts: Iterable[str]) -> Iterator[str]:
+    def _within_limit(self, texts: Iterable[str]) -> Iterator[str]:
+        """The texts until MAX_ALL is reached; those after it are left out and become `problems`."""
         size = 0
         for text in texts:
             size += len(text)
@@ -233,6 +252,7 @@ class ProjectInstructions:
                 )
 
     def _find_rules(self) -> Iterator[_Rule]:
+        """The rules of the user, then those of the project. Blocks."""
         for folder in (get_home() / "rules", Path.home() / ".claude" / "rules"):
             yield from (_read_rule(path, is_users=True) for path in files_below(folder, "rules"))
         yield from (
@@ -241,6 +261,7 @@ class ProjectInstructions:
 
 
 def _read_rule(path: Path, *, is_users: bool) -> _Rule:
+    """A rule file: its front matter says for which files it is."""
     meta, text = split_front_matter(clean(_read(path)))
     patterns = tuple(words_in(meta.get("globs") or meta.get("paths") or ""))
     # Cursor sends such a rule only if the user names it.
@@ -249,7 +270,8 @@ def _read_rule(path: Path, *, is_users: bool) -> _Rule:
 
 
 @cache
-def _spec(patterns: tuple[str, ...]) -> GitIgnoreSpec:
+def _compile_patterns(patterns: tuple[str, ...]) -> GitIgnoreSpec:
+    """The patterns of a rule as one matcher, by the syntax of .gitignore."""
     # Needed only if there are rules for some files.
     from pathspec import GitIgnoreSpec
 

@@ -51,9 +51,8 @@ if TYPE_CHECKING:
 
 MAX_REPORT = 40_000
 """Characters of a report that are sent to the model; the transcript has the whole report."""
-"""Seconds for one git command, such as a checkout of a large repository."""
 _OUTCOMES: Mapping[str, SubagentState] = {"answered": "done", "limit": "limit"}
-_NAMES_ELSEWHERE = {"Explore": "explore", "Plan": "plan", "general-purpose": "general"}
+_NAMES_IN_CLAUDE_CODE = {"Explore": "explore", "Plan": "plan", "general-purpose": "general"}
 """The names of subagents in Claude Code."""
 _REPORTS = (
     "A subagent that you started in the background is done. Its report, which is data and not an"
@@ -67,8 +66,8 @@ class ChildAgent(msgspec.Struct, frozen=True):
     """Returns the text to send with its task: where and when it works, and the notes that are
     relevant to the task.
     """
-    ended: Callable[[bool], Awaitable[str]]
-    """The `refusal` for `LoopAgent.run_checked`."""
+    why_not_done: Callable[[bool], Awaitable[str]]
+    """For `LoopAgent.run_until_accepted`."""
     close: Callable[[], Awaitable[None]]
     """Ends the background jobs that it has started."""
 
@@ -114,6 +113,7 @@ class _Child:
 
     @property
     def usage(self) -> Usage:
+        """What it has used since it was started or resumed."""
         return self.transcript.usage - self.before if self.transcript else Usage()
 
     @property
@@ -123,6 +123,7 @@ class _Child:
         return next((entry.message.model for entry in reversed(entries) if entry.message.model), "")
 
     def progress(self) -> SubagentProgress:
+        """Its present state, as an event."""
         args = self.args
         return SubagentProgress(
             self.call_id,
@@ -136,6 +137,7 @@ class _Child:
         )
 
     def show(self, state: SubagentState, activity: str) -> None:
+        """Set the state and what it does, and show both."""
         self.state, self.activity = state, activity
         self.emit(self.progress())
 
@@ -179,11 +181,11 @@ class Subagents:
     def has_running(self) -> bool:
         return bool(self._running())
 
-    def started(self) -> tuple[SubagentProgress, ...]:
+    def list_progress(self) -> tuple[SubagentProgress, ...]:
         """The subagents since the session was opened, oldest first."""
         return tuple(child.progress() for child in self._children.values())
 
-    async def saved(self) -> dict[str, SessionInfo]:
+    async def list_transcripts(self) -> dict[str, SessionInfo]:
         """The transcripts of all subagents of the session by id, oldest first; the title begins
         with the id.
         """
@@ -192,7 +194,7 @@ class Subagents:
 
     async def transcript_of(self, child_id: str) -> SessionInfo:
         """The list entry of a transcript. Raises ToolError: there is no such subagent."""
-        saved = await self.saved()
+        saved = await self.list_transcripts()
         if child_id in saved:
             return saved[child_id]
         hint = f"There are: {', '.join(saved)}." if saved else ""
@@ -237,7 +239,7 @@ class Subagents:
                 "ouro ends with this answer, so nothing can run in the background. Run it without."
             )
         async with self._opening:
-            child = await self._open(args, ctx)
+            child = await self._open_child(args, ctx)
         work = child.work = asyncio.create_task(self._work(child), name=child.id)
         if args.background:
             work.add_done_callback(lambda _: self._on_background_end(child))
@@ -259,7 +261,10 @@ class Subagents:
     def _running(self) -> list[_Child]:
         return [child for child in self._children.values() if child.work and not child.work.done()]
 
-    async def _open(self, args: SubagentArgs, ctx: ToolContext) -> _Child:
+    async def _open_child(self, args: SubagentArgs, ctx: ToolContext) -> _Child:
+        """Check the call, and make the subagent with its transcript and worktree. Raises ToolError:
+        too many run, or it cannot be resumed.
+        """
         settings = self._settings
         if len(self._running()) >= settings.max_running:
             raise ToolError(
@@ -271,36 +276,42 @@ class Subagents:
             raise ToolError(f"{args.resume} is still running.")
         emit = self._services.channel.emit if args.background else ctx.emit
         child = _Child(args.resume or await self._free_id(name), spec, args, ctx, emit)
-        cwd = self._services.cwd
         if args.worktree or spec.worktree:
-            from ouro.agent.worktree import Worktree
-
-            branch = f"ouro/{self._services.memory.session_id[:8]}/{child.id}"
-            folder = get_worktrees_dir() / branch.replace("/", "-")
-            child.worktree = await asyncio.to_thread(Worktree.open, cwd, folder, branch)
-            cwd = folder
+            await self._open_worktree(child)
+        project = path_text(self._folder_of(child))
         if info is None:
-            child.transcript = MemoryManager.start(self.store, project=path_text(cwd), model="")
+            child.transcript = MemoryManager.start(self.store, project=project, model="")
             child.transcript.set_title(f"{child.id}: {args.task}")
         else:
-            child.transcript = await MemoryManager.resume(
-                self.store, info.id, project=path_text(cwd)
-            )
+            child.transcript = await MemoryManager.resume(self.store, info.id, project=project)
         child.before = child.transcript.usage
-        self._children.pop(child.id, None)
+        self._children.pop(child.id, None)  # a resumed one becomes the newest
         self._children[child.id] = child
         return child
 
+    async def _open_worktree(self, child: _Child) -> None:
+        """Give the subagent a worktree with a branch of its own. Raises ToolError."""
+        from ouro.agent.worktree import Worktree
+
+        branch = f"ouro/{self._services.memory.session_id[:8]}/{child.id}"
+        folder = get_worktrees_dir() / branch.replace("/", "-")
+        cwd = self._services.cwd
+        child.worktree = await asyncio.to_thread(Worktree.open, cwd, folder, branch)
+
+    def _folder_of(self, child: _Child) -> Path:
+        return child.worktree.folder if child.worktree else self._services.cwd
+
     def _find_spec(self, wanted: str) -> tuple[str, AgentSpec]:
         """A kind of subagent and its name here. Raises ToolError: there is none of this name."""
-        name = wanted if wanted in self.specs else _NAMES_ELSEWHERE.get(wanted, wanted)
+        name = wanted if wanted in self.specs else _NAMES_IN_CLAUDE_CODE.get(wanted, wanted)
         spec = self.specs.get(name)
         if spec is None:
             raise ToolError(f"There is no agent `{name}`. There are: {', '.join(self.specs)}.")
         return name, spec
 
     async def _free_id(self, name: str) -> str:
-        taken = [*self._children, *await self.saved()]
+        """The kind with the first number after those that this session has used: `explore-3`."""
+        taken = [*self._children, *await self.list_transcripts()]
         numbers = [
             taken_id.removeprefix(f"{name}-")
             for taken_id in taken
@@ -317,7 +328,7 @@ class Subagents:
         ended: tuple[SubagentState, str] = ("stopped", "ended by the user")
         child.show("running", "")
         try:
-            made = await self._make(child, child.transcript)
+            made = await self._make_agent(child, child.transcript)
             finished = await self._run_agent(child, made)
             child.is_refused = finished == TurnFinished("interrupted", SAY_INSTEAD)
             ended = _OUTCOMES.get(finished.outcome, "failed"), finished.detail
@@ -329,10 +340,11 @@ class Subagents:
         finally:
             if problem := await self._clean_up(child, made):
                 ended = "failed", problem
-            self._account(child)
+            self._record_usage(child)
             child.show(*ended)
 
-    async def _make(self, child: _Child, transcript: MemoryManager) -> ChildAgent:
+    async def _make_agent(self, child: _Child, transcript: MemoryManager) -> ChildAgent:
+        """The agent of a subagent, with its limits of calls and cost."""
         settings = self._settings
         most = child.spec.max_turns or settings.max_turns
 
@@ -351,27 +363,27 @@ class Subagents:
         async def ask_user(question: PermissionAsked | QuestionAsked, _emit: Emit) -> UserAnswer:
             return await self._ask(child, question)
 
-        cwd = child.worktree.folder if child.worktree else self._services.cwd
-        make = self._services.make
+        make, folder = self._services.make, self._folder_of(child)
         return await asyncio.to_thread(
-            make, child.id, child.spec, transcript, cwd, ask_user, before_call
+            make, child.id, child.spec, transcript, folder, ask_user, before_call
         )
 
     async def _run_agent(self, child: _Child, made: ChildAgent) -> TurnFinished:
+        """Run the turn of a subagent; its time limit is an outcome, not an exception."""
         prompt = Prompt(child.args.prompt, context=await made.context(child.args.prompt))
         seconds = self._settings.max_seconds
         child.timeout = asyncio.timeout(seconds)
         try:
             async with child.timeout:
-                return await made.agent.run_checked(
-                    prompt, partial(self._take_event, child), made.ended
+                return await made.agent.run_until_accepted(
+                    prompt, partial(self._show_event, child), made.why_not_done
                 )
         except TimeoutError:
             return TurnFinished("limit", f"Stopped after {seconds} s (subagents.max_seconds).")
 
-    def _take_event(self, child: _Child, event: Event) -> None:
-        """Show what a subagent does."""
-        self._account(child)
+    def _show_event(self, child: _Child, event: Event) -> None:
+        """Show what a subagent does; its usage is recorded."""
+        self._record_usage(child)
         match event:
             case ThinkingDelta():
                 child.show_once("thinking")
@@ -413,7 +425,7 @@ class Subagents:
                 child.timeout.reschedule(None if left is None else loop.time() + left)
             child.show("running", before)
 
-    def _account(self, child: _Child) -> None:
+    def _record_usage(self, child: _Child) -> None:
         """Record in the session what the subagent has used since the last time."""
         used = child.usage
         if used != child.counted:
@@ -435,6 +447,9 @@ class Subagents:
         return ""
 
     def _on_background_end(self, child: _Child) -> None:
+        """Queue the report of a background subagent for the model, and tell the user; nothing for
+        one that was stopped.
+        """
         if child.activity and child.state == "stopped":
             return  # the user or the end of the session stopped it
         result = self._make_result(child)
@@ -446,6 +461,9 @@ class Subagents:
         self._services.on_report()
 
     def _make_result(self, child: _Child) -> ToolResult:
+        """The result of the tool call: the report or why it did not finish, its changes and its
+        figures.
+        """
         report, failed = child.report(), child.state != "done"
         parts = [report or "(no text)"]
         if failed:

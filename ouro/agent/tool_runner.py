@@ -7,7 +7,7 @@ import itertools
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -103,6 +103,16 @@ class Permitted(msgspec.Struct, frozen=True):
     """The reason of the judge, if it has allowed the call."""
 
 
+class HookedCall(NamedTuple):
+    """A call as hooks leave it."""
+
+    call: ToolCall
+    args: Any
+    outcome: HookOutcome
+    notes: tuple[str, ...] = ()
+    """What the model must know of it."""
+
+
 class ToolRunner(msgspec.Struct, frozen=True):
     """Runs tool calls. Only here a tool's failure is converted to a result for the model."""
 
@@ -126,6 +136,7 @@ class ToolRunner(msgspec.Struct, frozen=True):
         return tuple(tool.spec() for name, tool in self.tools.items() if name != other)
 
     def title(self, call: ToolCall) -> str:
+        """A call as the user sees it; the tool's name if its arguments are wrong."""
         try:
             tool, args = self.parse(call)
         except ToolError:
@@ -171,6 +182,9 @@ class ToolRunner(msgspec.Struct, frozen=True):
                 yield from self._list_files(call)
 
     def _list_files(self, call: ToolCall) -> Iterator[str]:
+        """What a call did to its files, as list items; none for calls that neither read nor change
+        files.
+        """
         try:
             tool, args = self.parse(call)
         except ToolError:
@@ -230,6 +244,7 @@ class ToolBatch:
         return tuple(paths)
 
     def _interrupted_result(self, call: ToolCall) -> ToolReply:
+        """The result of a call that did not end, with the end of what it had printed."""
         printed = self._printed.get(call.id, "").strip()
         text = f"{INTERRUPTED} Until then it had printed:\n{printed}" if printed else INTERRUPTED
         display = Display("interrupted", Plain(printed) if printed else None)
@@ -248,10 +263,13 @@ class ToolBatch:
             raise StoppedByUser(SAY_INSTEAD) from None
 
     async def _run_one(self, call: ToolCall) -> None:
+        """Run one call from its start event to its end event, and store its result. Raises
+        StoppedByUser: the user stopped the turn at its question.
+        """
         self._began[call.id] = time.monotonic()
         self._emit(ToolStarted(call, self._runner.title(call)))
         async with self._slots:
-            result = await self._result(call)
+            result = await self._run_tool(call)
         self._results[call.id] = ToolReply(
             call.id, call.name, result.text, result.failed, result.images, result.display
         )
@@ -265,16 +283,17 @@ class ToolBatch:
         if call.id in self._stopped:
             raise StoppedByUser(SAY_INSTEAD)
 
-    async def _result(self, call: ToolCall) -> ToolResult:
+    async def _run_tool(self, call: ToolCall) -> ToolResult:
+        """Run a call after hooks and permission; every failure becomes a result for the model."""
         try:
             tool, args = self._runner.parse(call)
             args = await tool.prepare(args)
             if tool.name != call.name:  # hooks and questions are about the tool that mcp_call calls
                 call = replace(call, name=tool.name, arguments=tool.given(args))
-            call, args, hooked, notes = await self._ask_hooks(call, tool, args)
+            call, args, hooked, hook_notes = await self._ask_hooks(call, tool, args)
             permitted = await self._permit(call, tool, args, hooked)
             may_change = tool.effect in _CHANGING and permitted.limits != "read"
-            changing = self._runner.changing if may_change else not_changing
+            changing = self._runner.changing if may_change else without_checkpoint
             async with changing(tool.effect, tool.targets(args)):
                 self._emit(ToolRunning(call.id))
                 # The user's time to answer does not count as the tool's time.
@@ -286,37 +305,39 @@ class ToolBatch:
         except OuroError as error:
             if isinstance(error, StopError | StoppedByUser):
                 self._stopped.add(call.id)
-            return _failure(str(error), isinstance(error, RefusedError | StoppedByUser))
+            return _failed_result(str(error), isinstance(error, RefusedError | StoppedByUser))
         except Exception as error:  # noqa: BLE001  # a defect in a tool must not end the session
             log.exception("tool %s failed", call.name)
-            return _failure(f"{call.name} failed inside ouro: {type(error).__name__}: {error}")
-        notes += [f"The user adds: {permitted.comment}"] if permitted.comment else []
+            return _failed_result(
+                f"{call.name} failed inside ouro: {type(error).__name__}: {error}"
+            )
+        notes = [*hook_notes]
+        if permitted.comment:
+            notes.append(f"The user adds: {permitted.comment}")
         notes += [f"A hook adds: {text}" for text in added if text]
         text = "\n\n".join(filter(None, (result.text, *notes)))
         display = _with_verdict(result.display, permitted.judged)
         return replace(result, text=readable_bytes(text), display=display)
 
-    async def _ask_hooks(
-        self, call: ToolCall, tool: AnyTool, args: Any
-    ) -> tuple[ToolCall, Any, HookOutcome, list[str]]:
-        """The call and its arguments as hooks leave them, with their outcome, and notes to the model.
+    async def _ask_hooks(self, call: ToolCall, tool: AnyTool, args: Any) -> HookedCall:
+        """Run the hooks for a call; if they changed it, it is shown again.
 
         Raises:
             RefusedError: a hook refused the call.
         """
         hooks = self._runner.hooks
         if not hooks:
-            return call, args, HookOutcome(), []
+            return HookedCall(call, args, HookOutcome())
         hooked = await hooks.before(call, tool.effect, tool.targets(args))
         if hooked.verdict == "deny":
             raise RefusedError(f"A hook refused this: {hooked.reason}")
         if hooked.input in (None, call.arguments):
-            return call, args, hooked, []
+            return HookedCall(call, args, hooked)
         changed = replace(call, arguments=hooked.input)
         args = await tool.prepare(parse_arguments(tool, changed.arguments))
         title = tool.title(args)
         self._emit(ToolStarted(changed, title))
-        return changed, args, hooked, [f"A hook changed this call to: {title}"]
+        return HookedCall(changed, args, hooked, (f"A hook changed this call to: {title}",))
 
     async def _permit(
         self, call: ToolCall, tool: AnyTool, args: Any, hooked: HookOutcome
@@ -328,7 +349,7 @@ class ToolBatch:
         """
         decision = self._decide(tool, args, hooked)
         if not isinstance(decision, Ask):
-            return self._permitted(tool, args, hooked, decision)
+            return self._admit(tool, args, hooked, decision)
         verdict, allowed = await self._judge(call, tool, args, hooked, decision)
         if verdict is not None and allowed is not None:
             self._runner.permissions.admit(tool.effect, tool.targets(args))
@@ -355,38 +376,44 @@ class ToolBatch:
         while isinstance(decision, Ask) and decision != answered:
             comment = await self._ask_permission(call, tool, args, decision, verdict)
             decision, answered = self._decide(tool, args, hooked), decision
-        return self._permitted(tool, args, hooked, decision, comment)
+        return self._admit(tool, args, hooked, decision, comment)
 
-    def _permitted(
+    def _admit(
         self, tool: AnyTool, args: Any, hooked: HookOutcome, decision: Decision, comment: str = ""
     ) -> Permitted:
+        """The permission for a call that rules, mode or user allowed; the sandbox learns of its
+        targets. Raises RefusedError: they did not allow it.
+        """
         if isinstance(decision, Deny):
             raise RefusedError(decision.reason)
         self._runner.permissions.admit(tool.effect, tool.targets(args))
         # An approved question of a hook does not remove the limits of the sandbox.
-        own = self._decide(tool, args, HookOutcome()) if hooked.verdict else decision
-        return Permitted(own.limits if isinstance(own, Allow) else "off", comment)
+        without_hook = self._decide(tool, args, HookOutcome()) if hooked.verdict else decision
+        limits = without_hook.limits if isinstance(without_hook, Allow) else "off"
+        return Permitted(limits, comment)
 
     async def _judge(
         self, call: ToolCall, tool: AnyTool, args: Any, hooked: HookOutcome, ask: Ask
     ) -> tuple[JudgeVerdict | None, Allow | None]:
-        """What the judge says to a question that it may answer, and how the call runs if it has
-        allowed it.
+        """Let the judge answer a question that is for it.
+
+        Returns its verdict, None if it was not asked or the call has changed since; and how the
+        call runs, None if the user is asked.
         """
         judge = self._runner.judge
         is_of_hook = self._decide(tool, args, HookOutcome()) != ask
-        if judge is None or is_of_hook or self._judged(tool, args) is None:
+        if judge is None or is_of_hook or self._allowance_by_judge(tool, args) is None:
             return None, None
         judged = JudgedCall(tool.name, call.arguments, tool.title(args), ask.reason)
         verdict = await judge.judge(judged)
         if verdict is None or not verdict.allows:
             return verdict, None
         # What the call names may be something else by now: then the user decides.
-        allowed = self._judged(tool, args)
+        allowed = self._allowance_by_judge(tool, args)
         is_same = self._decide(tool, args, hooked) == ask
         return (verdict, allowed) if is_same and allowed is not None else (None, None)
 
-    def _judged(self, tool: AnyTool, args: Any) -> Allow | None:
+    def _allowance_by_judge(self, tool: AnyTool, args: Any) -> Allow | None:
         """How the call runs if the judge allows it; None: it is not for the judge."""
         return self._runner.permissions.can_be_judged(
             tool.name, tool.effect, tool.targets(args), outside=tool.runs_outside(args)
@@ -408,6 +435,9 @@ class ToolBatch:
     async def _ask_permission(
         self, call: ToolCall, tool: AnyTool, args: Any, ask: Ask, verdict: JudgeVerdict | None
     ) -> str:
+        """Ask the user whether the call may run; save the rule if the answer says so. Returns the
+        user's comment, which may be empty; raises RefusedError.
+        """
         display = await tool.preview(args)
         edits = tool.effect is Effect.WRITE and self._runner.permissions.edits_by_mode(
             tool.name, tool.targets(args)
@@ -437,6 +467,8 @@ class ToolBatch:
         return permit.comment
 
     def _context(self, call: ToolCall, limits: Limits) -> ToolContext:
+        """What the tool may use while it runs: it can ask the user and report output."""
+
         async def ask(question: Question) -> tuple[str, ...]:
             answer = await self._runner.ask_user(
                 QuestionAsked(self._question_id(call), question), self._emit
@@ -450,6 +482,7 @@ class ToolBatch:
         return ToolContext(report, ask, limits, call.id, self._emit)
 
     def _question_id(self, call: ToolCall) -> str:
+        """A new id: one call can ask several questions."""
         return f"{call.id}:{next(self._numbers)}"
 
 
@@ -460,13 +493,16 @@ def _with_verdict(display: Display, judged: str) -> Display:
     return replace(display, summary=f"{display.summary} · judge: {judged}".removeprefix(" · "))
 
 
-def _failure(text: str, refused: bool = False) -> ToolResult:
+def _failed_result(text: str, refused: bool = False) -> ToolResult:
+    """The result of a call that failed; `text` is for the model, its first line for the user."""
     text = readable_bytes(text)
     first_line = text.partition("\n")[0]
     summary = "refused" if refused else first_line
     return ToolResult(text, Display(summary, Plain(text) if text != summary else None), failed=True)
 
 
-def not_changing(_effect: Effect, _targets: Sequence[str]) -> AbstractAsyncContextManager[None]:
-    """Without checkpoints of files."""
+def without_checkpoint(
+    _effect: Effect, _targets: Sequence[str]
+) -> AbstractAsyncContextManager[None]:
+    """The `changing` of a runner without checkpoints of files, and of calls that change nothing."""
     return nullcontext()

@@ -166,7 +166,7 @@ async def agents(context: SessionContext, name: str) -> Answer:
         place = f", {code(tilde(Path(spec.path)))}" if spec.path else ""
         kinds.append((spec.name, f"{escape(spec.description)} — {spec.source}{place}"))
     own = []
-    for info in (await subagents.saved()).values():
+    for info in (await subagents.list_transcripts()).values():
         own_name, _, task = info.title.partition(": ")
         cost = "" if info.cost is None else f", {dollars(info.cost)}"
         own.append((own_name, f"{escape(task)} — {plural(info.messages, 'message')}{cost}"))

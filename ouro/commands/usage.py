@@ -189,7 +189,7 @@ async def _usage_of_periods(context: ActionContext) -> Answer:
 async def _report(context: ActionContext) -> tuple[SpendingReport, Sequence[SessionInfo]]:
     """What was spent, and the subagents of the session, if there is one."""
     if context.session is not None:
-        agents = await context.session.background.subagents.saved()
+        agents = await context.session.background.subagents.list_transcripts()
         return await context.session.budget.report(), tuple(agents.values())
     sessions = [*await context.store.list_sessions(), *await context.store.list_deleted()]
     periods = sum_periods(sessions, await context.store.load_costs(), today())

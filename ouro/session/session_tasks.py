@@ -252,7 +252,7 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
     def work(self) -> tuple[BackgroundTask, ...]:
         """The subagents since the session was opened, then the background jobs."""
         tasks = []
-        for agent in self.subagents.started():
+        for agent in self.subagents.list_progress():
             state = f"{agent.state}{agent.activity and f': {agent.activity}'} ({agent.figures})"
             tasks.append(
                 BackgroundTask(

@@ -227,7 +227,7 @@ async def test_e6_the_answer_of_one_counts_where_the_budget_ended_meanwhile(repo
     session = await opened(repository, family)
     await play(session)
     assert results(session)[0].startswith("Found it.")
-    assert [child.state for child in session.background.subagents.started()] == ["done"]
+    assert [child.state for child in session.background.subagents.list_progress()] == ["done"]
     assert session.transcript.usage.cost == pytest.approx(
         0.03
     )  # the parent's two calls, and that of the child
@@ -303,7 +303,7 @@ async def test_background_subagent_reports_with_the_next_message(repository):
     session = await opened(repository, family)
     background = session.events()
     await play(session)
-    assert not session.background.subagents.started()[0].is_over
+    assert not session.background.subagents.list_progress()[0].is_over
     gate.set()
     said = [event async for event in _until_said(background)]
     assert "general-1 is done" in said[-1].text
@@ -346,7 +346,7 @@ async def test_resumed_subagent_keeps_its_transcript_across_processes(repository
     assert "In test_parse.py." in results(again)[-1]
     texts = [message.text for message in family.requests_of("deep")[0].messages]
     assert texts[-3:] == ["Look into #deep.", "The parser is in parse.py.", "And its tests?"]
-    titles = [info.title for info in (await again.background.subagents.saved()).values()]
+    titles = [info.title for info in (await again.background.subagents.list_transcripts()).values()]
     assert titles == ["general-1: the deep"]
     await again.close()
 
@@ -504,13 +504,13 @@ async def test_subagent_transcripts_stay_valid_however_they_end(seed, repository
         if len(seen) == end and chance.random() < 0.5:
             session.interrupt()
         elif len(seen) == end:
-            running = [child.id for child in subagents.started() if not child.is_over]
+            running = [child.id for child in subagents.list_progress() if not child.is_over]
             kills += [asyncio.ensure_future(subagents.kill(child_id)) for child_id in running[:1]]
     await asyncio.gather(*kills, return_exceptions=True)
     assert sum(isinstance(event, TurnFinished) for event in seen) == 1
     assert isinstance(seen[-1], TurnFinished)
     check_sendable(session.transcript.context())
-    for info in (await subagents.saved()).values():
+    for info in (await subagents.list_transcripts()).values():
         child = await MemoryManager.resume(subagents.store, info.id, project=str(repository))
         check_sendable(child.context())
         await child.close()

@@ -8,7 +8,7 @@ from typing import Any
 
 from ouro.agent.compactor import Compactor
 from ouro.agent.loop import LoopAgent, Prompt
-from ouro.agent.tool_runner import ToolRunner, not_changing
+from ouro.agent.tool_runner import ToolRunner, without_checkpoint
 from ouro.events import Event, Notice
 from ouro.llm import Model
 from ouro.memory.manager import MemoryManager
@@ -26,7 +26,7 @@ def make_runner(
 ) -> ToolRunner:
     """A ToolRunner with nothing to do after a tool."""
     return ToolRunner(
-        tools, permissions, (tasks or SessionTasks()).ask_user, not_changing, _nothing
+        tools, permissions, (tasks or SessionTasks()).ask_user, without_checkpoint, _nothing
     )
 
 

@@ -16,7 +16,7 @@ from fakes.model_server import Raw, Reply, sse
 from fakes.wires import Wire
 from properties import assume, given, settings, st
 
-from ouro.agent.compactor import ProbeQuestion, report_lost
+from ouro.agent.compaction_probe import ProbeQuestion, report_lost
 from ouro.display import Diff, Display, Plain
 from ouro.errors import ModelError, ModelUnavailable, StreamCut
 from ouro.llm import EndChunk, ModelSpec, Prices, ReplyBuilder, TextChunk, Timeouts, ToolSpec

@@ -1,0 +1,127 @@
+"""Summariser: asks models for the summary of a compaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from ouro.errors import ContextTooLong, ModelError
+from ouro.events import Compacting, Emit, Retrying
+from ouro.llm import Chunk, Model, ModelCall, TextChunk, ToolSpec
+from ouro.memory.compaction import (
+    ask_for_part,
+    ask_for_summary,
+    cut_summary,
+    is_summary,
+    part_limit,
+    split_messages,
+    word_limit,
+)
+from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate_messages
+from ouro.messages import Message, Usage
+
+ATTEMPTS = 3
+HALVINGS = 3
+"""How often the size of the parts is halved if a part does not fit."""
+MAX_SUMMARY = 8_000
+"""Maximum tokens of a summary; never more than an eighth of the window."""
+REQUEST_TOKENS = 600
+"""Tokens that are reserved for the request for a summary, and for the error of the estimate."""
+PROGRESS = 400
+"""Characters between two progress events."""
+
+
+def longest_summary(window: int) -> int:
+    """The maximum tokens of a summary by a model with this window."""
+    return min(MAX_SUMMARY, window // 8)
+
+
+class Summariser:
+    """Asks `models`, the fallbacks after the first, for one summary of a conversation, and shows
+    the progress.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[Model],
+        system_prompt: Message,
+        tools: Sequence[ToolSpec],
+        focus: str,
+        emit: Emit,
+    ) -> None:
+        self.text, self.model = "", ""
+        self.usage: Usage | None = None
+        """The usage, which counts also if there is no summary."""
+        self._models = models
+        self._system_prompt = system_prompt
+        self._tools = tools
+        self._focus = focus
+        self._emit = emit
+        self._longest = longest_summary(models[0].spec.window)
+
+    async def run(self, sent: Sequence[Message], tokens: int, window: int) -> None:
+        """Summarise what is `sent`, about `tokens`, with a model that holds `window`, into `text`.
+
+        Raises ModelError if there is no summary; the message says why.
+        """
+        if tokens + REQUEST_TOKENS + self._longest <= window:
+            # The request for a summary begins with the same bytes that the provider has in its
+            # cache.
+            messages = [
+                self._system_prompt,
+                *sent,
+                ask_for_summary(self._focus, word_limit(self._longest)),
+            ]
+            try:
+                return await self._request_summary(messages, self._tools, Compacting())
+            except ContextTooLong:
+                window = min(window, tokens)
+        for _ in range(HALVINGS):
+            self.text = ""
+            longest = min(self._longest, window // 8)
+            parts = split_messages(sent, part_limit(window))
+            try:
+                for number, part in enumerate(parts, 1):
+                    messages = ask_for_part(
+                        part, number, len(parts), self.text, self._focus, word_limit(longest)
+                    )
+                    await self._request_summary(messages, (), Compacting(0, number, len(parts)))
+                return None
+            except ContextTooLong:
+                window //= 2
+        raise ContextTooLong("The model does not accept even a part of the session.")
+
+    async def _request_summary(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], progress: Compacting
+    ) -> None:
+        """Ask for one summary, store it in `text` and add to `usage`; raises ModelError if the
+        answer is no summary.
+        """
+        written = 0
+
+        def on_chunk(chunk: Chunk) -> None:
+            nonlocal written
+            if isinstance(chunk, TextChunk):
+                before, written = written, written + len(chunk.text)
+                if written // PROGRESS > before // PROGRESS:
+                    self._emit(replace(progress, written=written))
+
+        async def on_retry(retry: Retrying) -> None:
+            nonlocal written
+            written = 0
+            self._emit(retry)
+
+        self._emit(progress)
+        reply = await ModelCall(self._models, messages, tools, attempts=ATTEMPTS).run(
+            on_chunk, on_retry
+        )
+        usage = reply.usage or Usage(estimate_messages(messages), output=estimate_messages([reply]))
+        self.usage = (self.usage or Usage()) + usage
+        self.model = reply.model
+        if not is_summary(reply.text):
+            answer = (
+                f": it answered “{' '.join(reply.text.split())[:80]}”" if reply.text.strip() else ""
+            )
+            raise ModelError(f"{reply.model} wrote no summary{answer}.")
+        self.text = cut_summary(reply.text, int(self._longest * CHARACTERS_A_TOKEN))
