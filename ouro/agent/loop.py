@@ -186,7 +186,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         finally:
             await self._answer_open_calls(emit)
 
-    async def run_until_accepted(
+    async def run_with_checks(
         self, prompt: Prompt, emit: Emit, why_not_done: Callable[[bool], Awaitable[str]]
     ) -> TurnFinished:
         """Run a turn, and continue up to MAX_CONTINUED times while hooks say that the work is not

@@ -67,7 +67,7 @@ class ChildAgent(msgspec.Struct, frozen=True):
     relevant to the task.
     """
     why_not_done: Callable[[bool], Awaitable[str]]
-    """For `LoopAgent.run_until_accepted`."""
+    """For `LoopAgent.run_with_checks`."""
     close: Callable[[], Awaitable[None]]
     """Ends the background jobs that it has started."""
 
@@ -375,7 +375,7 @@ class Subagents:
         child.timeout = asyncio.timeout(seconds)
         try:
             async with child.timeout:
-                return await made.agent.run_until_accepted(
+                return await made.agent.run_with_checks(
                     prompt, partial(self._show_event, child), made.why_not_done
                 )
         except TimeoutError:

@@ -289,7 +289,7 @@ class ToolBatch:
             tool, args = self._runner.parse(call)
             args = await tool.prepare(args)
             if tool.name != call.name:  # hooks and questions are about the tool that mcp_call calls
-                call = replace(call, name=tool.name, arguments=tool.given(args))
+                call = replace(call, name=tool.name, arguments=tool.plain_arguments(args))
             call, args, hooked, hook_notes = await self._ask_hooks(call, tool, args)
             permitted = await self._permit(call, tool, args, hooked)
             may_change = tool.effect in _CHANGING and permitted.limits != "read"

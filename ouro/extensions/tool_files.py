@@ -168,7 +168,7 @@ class OwnTool(Tool[ToolFileArguments]):
                 raise ToolError(f"Wrong arguments for {self.name}: `{name}` must be a path.")
         return ToolFileArguments(values)
 
-    def given(self, args: ToolFileArguments) -> dict[str, Any]:
+    def plain_arguments(self, args: ToolFileArguments) -> dict[str, Any]:
         return args.values
 
     def title(self, args: ToolFileArguments) -> str:

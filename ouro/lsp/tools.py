@@ -165,7 +165,7 @@ class Rename(ChangeTool[RenameArgs]):
     def targets(self, args: RenameArgs) -> tuple[str, ...]:
         return tuple(args.edits) or (args.path,)
 
-    def given(self, args: RenameArgs) -> dict[str, Any]:
+    def plain_arguments(self, args: RenameArgs) -> dict[str, Any]:
         return {name: getattr(args, name) for name in ("path", "line", "name", "new_name")}
 
     async def prepare(self, args: RenameArgs) -> RenameArgs:

@@ -74,7 +74,7 @@ class McpTool(Tool[McpArguments]):
     def parse(self, arguments: Mapping[str, Any]) -> McpArguments:
         return McpArguments(dict(arguments))
 
-    def given(self, args: McpArguments) -> dict[str, Any]:
+    def plain_arguments(self, args: McpArguments) -> dict[str, Any]:
         return args.values
 
     def title(self, args: McpArguments) -> str:

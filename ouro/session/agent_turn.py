@@ -278,7 +278,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
 
     async def _run_prompt(self, prompt: Prompt, on_event: Emit) -> TurnFinished:
         async def run(prompt: Prompt) -> TurnFinished:
-            return await self.agent.run_until_accepted(prompt, on_event, self.hooks.turn_ended)
+            return await self.agent.run_with_checks(prompt, on_event, self.hooks.turn_ended)
 
         try:
             finished = await self.plan.run(prompt, run, on_event)

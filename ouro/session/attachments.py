@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from ouro.agent.mentions import Mention, find_mentions
 from ouro.errors import OuroError
 from ouro.events import Emit, Notice
 from ouro.safety import Allow, Ask, Deny, Effect, Permissions
-from ouro.tools.files_seen import FilesSeen
+from ouro.tools.files_seen import BinaryFileError, FilesSeen
 from ouro.utils.git import Git, GitError
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import byte_size, clean, plural
@@ -33,7 +34,7 @@ _KEY_FILE = late_pattern(
     r"(?i:\.env(?:\.(?!example$|sample$|template$|dist$).+)?|id_(?:rsa|dsa|ecdsa|ed25519)"
     r"|.+\.(?:pem|key|p12|pfx|jks|keystore)|\.netrc|\.npmrc|\.pypirc|credentials(?:\.json)?)"
 )
-_ABOUT = (
+_EXPLANATION = (
     "The user attached this to the message. The files count as read: change them without reading"
     " them again."
 )
@@ -52,6 +53,14 @@ class Attachment(msgspec.Struct, frozen=True):
         return f"{self.name} ({detail})" if detail else self.name
 
 
+class ReadMention(NamedTuple):
+    """What became of one mention: what the user sees, and the text for the model."""
+
+    item: Attachment
+    text: str = ""
+    """Empty if it is not sent."""
+
+
 class Attached(msgspec.Struct, frozen=True):
     text: str = ""
     """For the model; empty if there is nothing."""
@@ -67,6 +76,7 @@ class Attached(msgspec.Struct, frozen=True):
 
     @property
     def has_problem(self) -> bool:
+        """Whether something that was named is not sent."""
         return any(item.problem for item in self.items)
 
 
@@ -105,10 +115,10 @@ class Attachments:
         if not mentions:
             return Attached(resources)
         files = [mention for mention in mentions if mention.kind == "file"]
-        read = dict(zip(files, await asyncio.to_thread(self._read_files, files), strict=True))
+        read = dict(zip(files, await asyncio.to_thread(self._attach_files, files), strict=True))
         for mention in mentions:
             if mention.kind != "file":
-                read[mention] = await self._read_other(mention)
+                read[mention] = await self._attach_memory(mention)
         joined = self._join([read[mention] for mention in mentions], files)
         return replace(joined, text="\n\n".join(filter(None, (joined.text, resources))))
 
@@ -129,7 +139,7 @@ class Attachments:
             mention
             for mention in found[:_MAX_MENTIONS]
             if mention.kind in self._others
-            or (mention.kind == "file" and self._is_to_attach(mention, text))
+            or (mention.kind == "file" and self._is_new_text(mention, text))
         ]
 
     async def preview(self, text: str) -> tuple[Attachment, ...]:
@@ -145,13 +155,13 @@ class Attachments:
     def _preview_files(self, text: str) -> tuple[Sequence[Mention], dict[Mention, Attachment]]:
         mentions = self.find(text)
         files = [mention for mention in mentions if mention.kind == "file"]
-        ignored = self._find_ignored(files)
-        return mentions, {mention: self._preview(mention, ignored) for mention in files}
+        ignored = self._ignored_names(files)
+        return mentions, {mention: self._preview_file(mention, ignored) for mention in files}
 
     async def _preview_other(self, mention: Mention) -> Attachment:
         """A note or a session, with its size; one that was found is not looked up again."""
         if mention.name not in self._previewed:
-            found, _ = await self._read_other(mention)
+            found = (await self._attach_memory(mention)).item
             if found.problem:
                 return found
             if len(self._previewed) > _MAX_MENTIONS:
@@ -159,7 +169,8 @@ class Attachments:
             self._previewed[mention.name] = found
         return self._previewed[mention.name]
 
-    def _is_to_attach(self, mention: Mention, text: str) -> bool:
+    def _is_new_text(self, mention: Mention, text: str) -> bool:
+        """Whether a mention is a file that is neither in the text already nor sent as an image."""
         is_embedded = f"<file path='{mention.shown}'>" in text
         return (
             self._exists(mention.name)
@@ -176,8 +187,9 @@ class Attachments:
     def _path(self, mention: Mention) -> Path:
         return self._workspace.resolve(mention.name)
 
-    def _preview(self, mention: Mention, ignored: frozenset[str]) -> Attachment:
-        if problem := self._refusal(mention, ignored):
+    def _preview_file(self, mention: Mention, ignored: frozenset[str]) -> Attachment:
+        """What would be attached of a file, by its size and its first bytes."""
+        if problem := self._admit(mention, ignored):
             return Attachment(mention.shown, problem=problem)
         path = self._path(mention)
         try:
@@ -186,14 +198,16 @@ class Attachments:
             with self._workspace.open(mention.name) as file:
                 start, size = file.read(_SNIFFED_BYTES), os.fstat(file.fileno()).st_size
         except (OSError, OuroError) as error:
-            return Attachment(mention.shown, problem=_short(error))
+            return Attachment(mention.shown, problem=_short_reason(error))
         if _is_binary(start):
             return Attachment(mention.shown, problem="binary")
         lines = plural(mention.last - mention.first + 1, "line") if mention.first else ""
         return Attachment(mention.shown, lines or byte_size(size))
 
-    def _refusal(self, mention: Mention, ignored: frozenset[str]) -> str:
-        """Why a file is not attached; empty if it is. Grants what lies outside the workspace."""
+    def _admit(self, mention: Mention, ignored: frozenset[str]) -> str:
+        """Let a file be read, also outside the workspace: the user named it. Returns why it may not
+        be, else an empty text.
+        """
         path = self._path(mention)
         if _KEY_FILE.fullmatch(path.name):
             return "may hold keys"
@@ -212,7 +226,8 @@ class Attachments:
             self._workspace.grant(path, "read")
         return ""
 
-    def _find_ignored(self, mentions: Sequence[Mention]) -> frozenset[str]:
+    def _ignored_names(self, mentions: Sequence[Mention]) -> frozenset[str]:
+        """The names of files that git ignores; none outside of the folder, and none if git fails."""
         names = [mention.name for mention in mentions if mention.kind == "file"]
         inside = [
             name for name in names if self._workspace.is_inside(self._workspace.resolve(name))
@@ -226,13 +241,14 @@ class Attachments:
             return frozenset()
         return frozenset(name for name in inside if os.path.normpath(name) in found)
 
-    def _read_files(self, mentions: Sequence[Mention]) -> list[tuple[Attachment, str]]:
-        ignored = self._find_ignored(mentions)
-        return [self._read_file(mention, ignored) for mention in mentions]
+    def _attach_files(self, mentions: Sequence[Mention]) -> list[ReadMention]:
+        ignored = self._ignored_names(mentions)
+        return [self._attach_file(mention, ignored) for mention in mentions]
 
-    def _read_file(self, mention: Mention, ignored: frozenset[str]) -> tuple[Attachment, str]:
-        if problem := self._refusal(mention, ignored):
-            return Attachment(mention.shown, problem=problem), ""
+    def _attach_file(self, mention: Mention, ignored: frozenset[str]) -> ReadMention:
+        """Read a file, or list a folder; the file counts as read by the model."""
+        if problem := self._admit(mention, ignored):
+            return ReadMention(Attachment(mention.shown, problem=problem))
         try:
             if self._path(mention).is_dir():
                 return self._list_folder(mention)
@@ -241,33 +257,41 @@ class Attachments:
 
             result = Read(self._seen).read_now(ReadArgs(mention.name, mention.first or 1, count))
         except (OSError, OuroError) as error:
-            return Attachment(mention.shown, problem=_short(error)), ""
-        cut = ", cut" if "\n[Lines " in result.text[-200:] and not mention.first else ""
-        return Attachment(mention.shown, f"{result.display.summary}{cut}"), result.text
+            return ReadMention(Attachment(mention.shown, problem=_short_reason(error)))
+        names_lines = bool(mention.first)
+        cut = ", cut" if result.is_cut and not names_lines else ""
+        item = Attachment(mention.shown, f"{result.display.summary}{cut}")
+        return ReadMention(item, result.text)
 
-    def _list_folder(self, mention: Mention) -> tuple[Attachment, str]:
+    def _list_folder(self, mention: Mention) -> ReadMention:
+        """The names of the files in a folder, without those that a rule denies."""
         from ouro.utils.project_files import list_project_files
 
-        names = list_project_files(self._path(mention))
-        hidden = [name for name in names if self._is_denied(mention, name)]
-        names = [name for name in names if name not in set(hidden)]
+        every_name = list_project_files(self._path(mention))
+        names = [name for name in every_name if not self._is_denied(mention, name)]
         more = f"\n… {len(names) - MAX_LISTED:,} more" if len(names) > MAX_LISTED else ""
         cut = f", {MAX_LISTED} listed" if more else ""
         listing = "\n".join(names[:MAX_LISTED]) or "(no files)"
-        return Attachment(mention.shown, f"{plural(len(names), 'file')}{cut}"), listing + more
+        item = Attachment(mention.shown, f"{plural(len(names), 'file')}{cut}")
+        return ReadMention(item, listing + more)
 
     def _is_denied(self, folder: Mention, name: str) -> bool:
+        """Whether a rule denies a file of a folder."""
         path = self._path(folder) / name
         return bool(self._permissions.find_path_rule("deny", "read", Effect.READ, path, path))
 
-    async def _read_other(self, mention: Mention) -> tuple[Attachment, str]:
+    async def _attach_memory(self, mention: Mention) -> ReadMention:
+        """Read a note or the excerpt of a session."""
         try:
             text = await self._others[mention.kind](mention.name.partition(":")[2])
         except (OuroError, OSError) as error:
-            return Attachment(mention.shown, problem=_short(error)), ""
-        return Attachment(mention.shown, f"{len(text):,} characters"), text
+            return ReadMention(Attachment(mention.shown, problem=_short_reason(error)))
+        return ReadMention(Attachment(mention.shown, f"{len(text):,} characters"), text)
 
-    def _join(self, found: Sequence[tuple[Attachment, str]], files: Sequence[Mention]) -> Attached:
+    def _join(self, found: Sequence[ReadMention], files: Sequence[Mention]) -> Attached:
+        """All that was read as one text for the model, with the instructions for its files; what
+        exceeds the maximum is not sent.
+        """
         items, texts, room = [], [], MAX_CHARACTERS
         for item, text in found:
             if text and len(text) > room:
@@ -281,7 +305,9 @@ class Attachments:
         if not texts:
             return Attached("", tuple(items))
         instructions = self._instructions_for([mention.name for mention in files])
-        return Attached("\n\n".join(filter(None, (_ABOUT, *texts, instructions))), tuple(items))
+        return Attached(
+            "\n\n".join(filter(None, (_EXPLANATION, *texts, instructions))), tuple(items)
+        )
 
 
 def notices_about(attached: Attached, missing: Sequence[str] = ()) -> list[Notice]:
@@ -306,9 +332,9 @@ def _is_binary(start: bytes) -> bool:
     return True
 
 
-def _short(error: Exception) -> str:
+def _short_reason(error: Exception) -> str:
     """The reason in a few words."""
-    text = error.message if isinstance(error, OuroError) else str(error)
-    if "not text" in text:
+    if isinstance(error, BinaryFileError):
         return "binary"
+    text = error.message if isinstance(error, OuroError) else str(error)
     return text.split("\n")[0].rstrip(".")[:120]

@@ -43,7 +43,7 @@ _FILE = late_pattern(r"\*\*\* (Add|Delete|Update) File: (.+)")
 _MOVE = late_pattern(r"\*\*\* Move to: (.+)")
 _UNIFIED = late_pattern(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@.*")
 _HEREDOC = late_pattern(r"(?:.*<<-?\s*['\"]?\w+['\"]?|```\w*)\s*")
-_WAYS: dict[str, Callable[[str], str]] = {"": str, **TOLERANCES}
+_COMPARISONS: dict[str, Callable[[str], str]] = {"": str, **TOLERANCES}
 
 
 FileVerb = Literal["Add", "Delete", "Update"]
@@ -85,7 +85,7 @@ def parse_patch(text: str) -> list[FilePatch]:
     line.
     """
     lines = TextFile(text).text.strip("\n").split("\n")
-    first, last = _bounds(lines)
+    first, last = _find_begin_and_end(lines)
     files: list[FilePatch] = []
     for number in range(first + 1, last):
         line = lines[number]
@@ -96,10 +96,10 @@ def parse_patch(text: str) -> list[FilePatch]:
         elif files:
             _read_line(files[-1], lines, number)
         elif line.strip():
-            raise _wrong(
+            raise _wrong_line_error(
                 number, line, "expected *** Add File:, *** Update File: or *** Delete File:"
             )
-    _demand_complete(files)
+    _require_complete(files)
     return files
 
 
@@ -117,25 +117,30 @@ def _read_line(file: FilePatch, lines: list[str], number: int) -> None:
             return
     if line.strip():
         added = "each line of an added file begins with +"
-        raise _wrong(number, line, added if file.kind == "Add" else "expected a file header")
+        raise _wrong_line_error(
+            number, line, added if file.kind == "Add" else "expected a file header"
+        )
 
 
-def _bounds(lines: list[str]) -> tuple[int, int]:
+def _find_begin_and_end(lines: list[str]) -> tuple[int, int]:
     """The lines of begin and end; a heredoc or Markdown fence around them is skipped."""
     first = next((at for at, line in enumerate(lines) if line.strip() == BEGIN), None)
     if first is None or any(
         line.strip() and not _HEREDOC.fullmatch(line) for line in lines[:first]
     ):
-        raise _wrong(0, lines[0], f"a patch begins with {BEGIN}")
+        raise _wrong_line_error(0, lines[0], f"a patch begins with {BEGIN}")
     last = next((at for at in range(len(lines) - 1, first, -1) if lines[at].strip() == END), None)
     if last is None:
-        raise _wrong(
+        raise _wrong_line_error(
             len(lines) - 1, lines[-1], f"a patch ends with {END}; this one may have been cut off"
         )
     return first, last
 
 
 def _read_update(file: FilePatch, number: int, line: str) -> None:
+    """Read a line below the header of an update: a new path, a header or a line of a hunk, or the
+    end mark.
+    """
     hunk = file.hunks[-1] if file.hunks else None
     if hunk is None and (moved := _MOVE.fullmatch(line.rstrip())):
         file.moved_to = moved[1].strip()
@@ -143,12 +148,12 @@ def _read_update(file: FilePatch, number: int, line: str) -> None:
         _read_hunk_header(file, number, line)
     elif line.strip() == _END_OF_FILE:
         if hunk is None:
-            raise _wrong(number, line, "there is no change before it")
+            raise _wrong_line_error(number, line, "there is no change before it")
         hunk.at_end = True
     elif line[:1] in (" ", "+", "-", ""):
         _read_hunk_line(file, number, line)
     else:
-        raise _wrong(number, line, "a line of a change begins with a space, + or -")
+        raise _wrong_line_error(number, line, "a line of a change begins with a space, + or -")
 
 
 def _read_hunk_header(file: FilePatch, number: int, line: str) -> None:
@@ -169,20 +174,23 @@ def _read_hunk_line(file: FilePatch, number: int, line: str) -> None:
     file.hunks[-1].lines.append((line[:1] or " ", line[1:]))
 
 
-def _demand_complete(files: list[FilePatch]) -> None:
+def _require_complete(files: list[FilePatch]) -> None:
+    """Drop hunks without text. Raises ToolError if the patch names no file, changes nothing in one,
+    or names one twice.
+    """
     if not files:
         raise ToolError("The patch is empty: it names no file.")
     for file in files:
         file.hunks = [hunk for hunk in file.hunks if hunk.has_text]
         if file.kind == "Update" and not file.hunks and not file.moved_to:
             raise ToolError(f"The patch changes nothing in {file.path}.")
-    paths = _paths_of(files)
+    paths = _list_paths(files)
     for path in paths:
         if paths.count(path) > 1:
             raise ToolError(f"The patch names {path} twice: put all its changes below one header.")
 
 
-def _paths_of(files: Sequence[FilePatch]) -> tuple[str, ...]:
+def _list_paths(files: Sequence[FilePatch]) -> tuple[str, ...]:
     """The paths that a patch names, also those to which it moves files."""
     paths: list[str] = []
     for file in files:
@@ -190,7 +198,8 @@ def _paths_of(files: Sequence[FilePatch]) -> tuple[str, ...]:
     return tuple(paths)
 
 
-def _wrong(number: int, line: str, expected: str) -> ToolError:
+def _wrong_line_error(number: int, line: str, expected: str) -> ToolError:
+    """The error about a line of the patch, to be raised."""
     return ToolError(
         f"Line {number + 1} of the patch is wrong: {expected}. The line is: {line[:200]}"
     )
@@ -214,9 +223,9 @@ def apply_hunks(file: TextFile, hunks: Sequence[Hunk], notes: list[str]) -> Text
         start = at
         for header in hunk.headers:
             start = _find_header(lines, hunk, header, start) + 1
-        first, size = _place(lines, hunk, start, taken, notes)
+        first, size = _find_hunk(lines, hunk, start, taken, notes)
         taken.update(range(first, first + size))
-        spans += _spans(lines, hunk, first, size)
+        spans += _changed_spans(lines, hunk, first, size)
         at = first + size
     starts = Lines(file.text).starts
     after = file.splice(Span(starts[span.start], starts[span.end], span.new) for span in spans)
@@ -230,18 +239,20 @@ def _find_header(lines: list[str], hunk: Hunk, header: str, start: int) -> int:
     """The line that a header names: from `start` on, else the first one; one that is it, else one
     that begins with it.
     """
-    named = _search(lines, [header], start)[0] or _search(lines, [header], 0)[0]
+    named = _find_positions(lines, [header], start)[0] or _find_positions(lines, [header], 0)[0]
     if named:
         return named[0]
     wanted = header.strip()
     begun = [at for at, line in enumerate(lines) if line.strip().startswith(wanted)]
     if not begun:
         near = nearest_lines(lines, [header])
-        raise ToolError(f"Line {hunk.line + 1} of the patch: no line is `{header}`.{_hint(near)}")
+        raise ToolError(
+            f"Line {hunk.line + 1} of the patch: no line is `{header}`.{_nearest_lines_hint(near)}"
+        )
     return next((at for at in begun if at >= start), begun[0])
 
 
-def _place(
+def _find_hunk(
     lines: list[str], hunk: Hunk, start: int, taken: set[int], notes: list[str]
 ) -> tuple[int, int]:
     """The line where the hunk begins, and how many lines it takes."""
@@ -252,11 +263,11 @@ def _place(
     for wanted in (old, old[:-1]) if may_lack_last else (old,):
         found, how = _find_free(lines, hunk, wanted, start, taken)
         if found:
-            notes += _notes_about(hunk, found, how)
+            notes += _deviation_notes(hunk, found, how)
             return found[0], len(wanted)
     raise ToolError(
         f"Line {hunk.line + 1} of the patch: these lines are not in the"
-        f" file.{_hint(nearest_lines(lines, old))}"
+        f" file.{_nearest_lines_hint(nearest_lines(lines, old))}"
     )
 
 
@@ -264,16 +275,17 @@ def _find_free(
     lines: list[str], hunk: Hunk, wanted: list[str], start: int, taken: set[int]
 ) -> tuple[list[int], str]:
     """Where the lines are that no other hunk has taken, and how they differ."""
-    found, how = _search(lines, wanted, start)
+    found, how = _find_positions(lines, wanted, start)
     if not found:  # the changes are not in the order of the file
-        found, how = _search(lines, wanted, 0)
+        found, how = _find_positions(lines, wanted, 0)
         found = found if len(found) == 1 else []
     if hunk.at_end:
         found = [at for at in found if at + len(wanted) == len(lines)] or found
     return [at for at in found if taken.isdisjoint(range(at, at + len(wanted)))], how
 
 
-def _notes_about(hunk: Hunk, found: list[int], how: str) -> Iterator[str]:
+def _deviation_notes(hunk: Hunk, found: list[int], how: str) -> Iterator[str]:
+    """What the model must check: that the lines differed, or are in the file more than once."""
     which = f"The change at line {hunk.line + 1} of the patch was made at line {found[0] + 1}"
     if how:
         yield f"{which} of the file, though {how}."
@@ -282,15 +294,15 @@ def _notes_about(hunk: Hunk, found: list[int], how: str) -> Iterator[str]:
         yield f"{which}; the same lines are also at {others}. Check it."
 
 
-def _search(lines: list[str], wanted: Sequence[str], start: int) -> tuple[list[int], str]:
+def _find_positions(lines: list[str], wanted: Sequence[str], start: int) -> tuple[list[int], str]:
     """All places from `start` on, and the tolerance that found them: the strictest with a match."""
-    for how, normal in _WAYS.items():
+    for how, normal in _COMPARISONS.items():
         if found := [at for at in find_lines(lines, wanted, normal) if at >= start]:
             return found, how
     return [], ""
 
 
-def _hint(near: str) -> str:
+def _nearest_lines_hint(near: str) -> str:
     return (
         f" The nearest lines are:\n{near}"
         if near
@@ -298,7 +310,7 @@ def _hint(near: str) -> str:
     )
 
 
-def _spans(lines: list[str], hunk: Hunk, first: int, size: int) -> list[Span]:
+def _changed_spans(lines: list[str], hunk: Hunk, first: int, size: int) -> list[Span]:
     """The line ranges that change; context lines stay as in the file."""
     indent = (
         reindent_between(hunk.old[:size], lines[first : first + size]) if size else None
@@ -390,7 +402,7 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
             files = self._files(args)
         except ToolError:
             return ()  # `run` reports the error and changes nothing
-        return _paths_of(files)
+        return _list_paths(files)
 
     def _files(self, args: ApplyPatchArgs) -> list[FilePatch]:
         """The files of the patch, each with the path of the file that is meant."""
@@ -405,24 +417,26 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
         return files
 
     def _change(self, args: ApplyPatchArgs, access: Access, notes: list[str]) -> Display:
+        """Check the whole patch, and write it if `access` allows it: all of its files, or none."""
         files = self._files(args)
-        names = _paths_of(files)
+        names = _list_paths(files)
         if len(set(map(self._workspace.resolve, names))) < len(names):
             raise ToolError(
                 "The patch names one file under two names: put all its changes below one header."
             )
         with self._seen.lock(names) as held:
-            steps = [self._plan(file, access, held, notes) for file in files]
+            steps = [self._plan_step(file, access, held, notes) for file in files]
             if access == "write":
                 for step in steps:
                     require_writable(step.found)
                 with ExitStack() as undo:
                     for step in steps:
-                        self._do(step, undo)
+                        self._write_step(step, undo)
                     undo.pop_all()
             return display_of([*chain.from_iterable(step.changes for step in steps)])
 
     def _report(self, args: ApplyPatchArgs, display: Display) -> str:
+        """One line per file: A added, D deleted, M changed."""
         lines = ["Applied the patch:"]
         for change in display.body.changes if isinstance(display.body, Diff) else ():
             mark = "A" if change.before is None else "D" if change.after is None else "M"
@@ -431,7 +445,10 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
             )
         return "\n".join(lines)
 
-    def _plan(self, patch: FilePatch, access: Access, held: ExitStack, notes: list[str]) -> _Step:
+    def _plan_step(
+        self, patch: FilePatch, access: Access, held: ExitStack, notes: list[str]
+    ) -> _Step:
+        """What the patch does to one file; nothing is written. Raises ToolError: it cannot be done."""
         found = self._seen.find(patch.path, access, held, creates=patch.kind == "Add")
         self._seen.require_current(found, if_read=True)
         if patch.kind == "Add":
@@ -462,14 +479,15 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
     def _plan_target(
         self, patch: FilePatch, access: Access, held: ExitStack, notes: list[str]
     ) -> FileBefore:
-        """The place that a file is moved to."""
+        """The file to which another one is moved; one that exists is replaced."""
         target = self._seen.find(patch.moved_to, access, held, creates=True)
         if target.file is not None:
             self._seen.require_current(target, if_read=True)
             notes.append(f"{target.shown} existed: it was replaced.")
         return target
 
-    def _do(self, step: _Step, undo: ExitStack) -> None:
+    def _write_step(self, step: _Step, undo: ExitStack) -> None:
+        """Write one file, and move or delete the old one. `undo` gets what restores both."""
         found, seen = step.found, self._seen
         if step.after is not None:
             goal = step.target or found

@@ -39,6 +39,9 @@ class Write(ChangeTool[WriteArgs]):
         return f"write {self._name_of(args.path)}"
 
     def _change(self, args: WriteArgs, access: Access, notes: list[str]) -> Display:
+        """Check the call, and write the file if `access` allows it. Raises ToolError: the model has
+        not read it as it is now, or nothing changes.
+        """
         with self._seen.lock([args.path]) as held:
             found = self._seen.find(args.path, access, held, creates=True)
             self._seen.require_current(found)
@@ -87,6 +90,9 @@ class Edit(ChangeTool[EditArgs]):
         return f"edit {self._name_of(args.path)}"
 
     def _change(self, args: EditArgs, access: Access, notes: list[str]) -> Display:
+        """Make all edits, and write the file if `access` allows it. Raises ToolError: one of them
+        cannot be made, or the file has changed.
+        """
         with self._seen.lock([args.path]) as held:
             if args.encoding:
                 self._seen.set_encoding(self._workspace.resolve(args.path), args.encoding)
@@ -124,14 +130,17 @@ def apply_edits(file: TextFile, edits: list[Replacement], notes: list[str]) -> T
     for number, edit in enumerate(edits, 1):
         which = f"Edit {number} of {len(edits)}: " if len(edits) > 1 else ""
         try:
-            file = _apply(file, edit, which, notes)
+            file = _apply_edit(file, edit, which, notes)
         except ToolError as error:
             undone = " No edit of this call was made." if len(edits) > 1 else ""
             raise ToolError(f"{which}{error.message}{undone}") from None
     return file
 
 
-def _apply(file: TextFile, edit: Replacement, which: str, notes: list[str]) -> TextFile:
+def _apply_edit(file: TextFile, edit: Replacement, which: str, notes: list[str]) -> TextFile:
+    """`file` with one edit made. Tolerated differences and the number of places are added to
+    `notes`, with `which` edit it is.
+    """
     old, new = TextFile(edit.old_text).text, TextFile(edit.new_text).text
     if not old:
         raise ToolError(

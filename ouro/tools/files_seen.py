@@ -42,6 +42,11 @@ _MAX_SHOWN_ERROR = 100
 _WHOLE_IN_DISPLAY = 64_000
 _CONTEXT_LINES = 20
 
+
+class BinaryFileError(ToolError):
+    """The file is not text."""
+
+
 Recording = Callable[[Path, bytes | None, bytes | None], AbstractContextManager[None]]
 
 
@@ -150,6 +155,7 @@ class FilesSeen:
         self._guard = Lock()
 
     def note(self, path: Path, data: bytes) -> None:
+        """Record the content of a file as known to the model."""
         self._seen[path] = len(data), _digest(data)
 
     def note_read(self, path: Path, data: bytes, text: str) -> None:
@@ -178,6 +184,7 @@ class FilesSeen:
         self._seen[path] = found.st_size, found.st_mtime_ns
 
     def forget(self, path: Path) -> None:
+        """Record that the model does not know the content of a file any more."""
         self._seen.pop(path, None)
 
     def clear(self) -> None:
@@ -221,7 +228,7 @@ class FilesSeen:
 
     def current(self, path: Path, data: bytes) -> bytes:
         """The content of a text file: `data`, or the editor's text if it has unsaved changes."""
-        if self._editor is None or not self._is_for_editor(path):
+        if self._editor is None or not self._can_editor_save(path):
             return data
         on_disk = self.decode(path, data)
         text = self._editor.read(path)
@@ -277,7 +284,9 @@ class FilesSeen:
             text = self.decode(place.path, data)
             return FileBefore(place, shown, text, found, data, data != on_disk)
         except NotTextError:
-            raise ToolError(f"{shown} is a binary file: it cannot be changed as text.") from None
+            raise BinaryFileError(
+                f"{shown} is a binary file: it cannot be changed as text."
+            ) from None
         except OSError as error:
             raise ToolError(f"{shown} cannot be read: {error.strerror}.") from error
 
@@ -312,7 +321,7 @@ class FilesSeen:
             self.forget(path)
         self.note_change(path, found.text, after.text)
 
-    def _is_for_editor(self, path: Path) -> bool:
+    def _can_editor_save(self, path: Path) -> bool:
         """Whether an editor that works in this workspace can save it."""
         return self.workspace.is_inside(path) and self.workspace.memory_at(path) is None
 
@@ -327,7 +336,7 @@ class FilesSeen:
         # Unlike `save`, an editor follows links: it is not used while a command could create one.
         if (
             self._editor is not None
-            and self._is_for_editor(path)
+            and self._can_editor_save(path)
             and not self._has_commands()
             and os.path.realpath(path) == str(path)
             and self._editor.write(path, after.raw)
@@ -472,6 +481,7 @@ def _differs_in_newline(old: Sequence[str], new: Sequence[str]) -> bool:
 
 
 def _ends_as_line_of(lines: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether the last line has no newline, and is in the others with one."""
     return bool(lines) and not lines[-1].endswith("\n") and f"{lines[-1]}\n" in others
 
 

@@ -21,6 +21,7 @@ class Foreground:
         """Set by each output after the move."""
 
     def take(self, data: bytes) -> None:
+        """Report an output to the tool call; after the move, only note that there is one."""
         if self.is_moved:
             self.changed.set()
         else:

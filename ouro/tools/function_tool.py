@@ -54,7 +54,7 @@ class FunctionTool(Tool[msgspec.Struct]):
                 f"The tool `{name}` has both `reads` and `writes`.", "`writes` allows reading, too."
             )
         self.__doc__ = description
-        self.Args = _arguments(name, function)
+        self.Args = _arguments_struct(name, function)
         self.effect = Effect.WRITE if writes else Effect.READ if reads else Effect.NONE
         self.asks = asks
         self.function = function
@@ -97,7 +97,7 @@ class FunctionTool(Tool[msgspec.Struct]):
         except Exception as error:
             log.exception("the function of the tool %s failed", self.name)
             raise ToolError(f"{self.name} failed: {type(error).__name__}: {error}") from error
-        return value if isinstance(value, ToolResult) else _result(value)
+        return value if isinstance(value, ToolResult) else _value_as_result(value)
 
 
 @overload
@@ -133,7 +133,10 @@ def tool(
     return make if function is None else make(function)
 
 
-def _arguments(name: str, function: Callable[..., Any]) -> type[msgspec.Struct]:
+def _arguments_struct(name: str, function: Callable[..., Any]) -> type[msgspec.Struct]:
+    """A struct with a field for each parameter of the function. Raises UsageError: a parameter has
+    no type hint or no JSON schema.
+    """
     hints = typing.get_type_hints(function, include_extras=True)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for parameter in inspect.signature(function).parameters.values():
@@ -162,7 +165,7 @@ def _arguments(name: str, function: Callable[..., Any]) -> type[msgspec.Struct]:
         fields.append(
             (parameter.name, hint, parameter.default) if has_default else (parameter.name, hint)
         )
-    made = msgspec.defstruct(f"{name}_arguments", fields, frozen=True, kw_only=True)
+    made = msgspec.defstruct(f"{name}_arguments_struct", fields, frozen=True, kw_only=True)
     try:
         msgspec.json.schema(made)
     except TypeError as error:
@@ -173,7 +176,7 @@ def _arguments(name: str, function: Callable[..., Any]) -> type[msgspec.Struct]:
     return made
 
 
-def _result(value: Any) -> ToolResult:
+def _value_as_result(value: Any) -> ToolResult:
     """The returned value as text for the model: JSON if it is not a text."""
     if value is None:
         return ToolResult("Done.", Display("done"))

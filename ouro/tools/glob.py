@@ -47,7 +47,7 @@ def name_pattern(pattern: str) -> Callable[[str], bool]:
         return lambda path: not inner(path)
     # macOS writes é as two characters.
     normal = str if pattern.isascii() else partial(unicodedata.normalize, "NFC")
-    forms = [_folders(form) for form in expand_braces(normal(pattern))]
+    forms = [_compile_steps(form) for form in expand_braces(normal(pattern))]
     matchers = [_form_matcher(form) for form in forms]
     if len(matchers) == 1 and normal is str:
         return matchers[0]
@@ -71,16 +71,17 @@ def find_names(pattern: str, texts: Iterable[str]) -> Iterator[str]:
     ends = tuple(parts[-1] for parts in words)
     part = max(words[0][0], words[0][-1], key=len) if len(words) == 1 else ""
     for text in texts:
-        yield from filter(fits, [name for name in _names_with(part, text) if name.endswith(ends)])
+        yield from filter(fits, [name for name in _candidates(part, text) if name.endswith(ends)])
 
 
-def _names_with(part: str, text: str) -> Iterable[str]:
+def _candidates(part: str, text: str) -> Iterable[str]:
     """The names of a text that contain `part`; also others if many names do."""
     is_rare = part and text.count(part) < text.count("\0") / 8
-    return _find_names_with(part, text) if is_rare else text.split("\0")
+    return _search_names_with(part, text) if is_rare else text.split("\0")
 
 
-def _find_names_with(part: str, text: str) -> Iterator[str]:
+def _search_names_with(part: str, text: str) -> Iterator[str]:
+    """The names of a text that contain `part`, by searches for it."""
     at = text.find(part)
     while at >= 0:
         end = text.find("\0", at)
@@ -114,7 +115,7 @@ def expand_braces(pattern: str) -> list[str]:
     return forms
 
 
-def _folders(pattern: str) -> list[re.Pattern[str] | None]:
+def _compile_steps(pattern: str) -> list[re.Pattern[str] | None]:
     """An expression for each part of the path; None for `**`, any number of folders."""
     if pattern.endswith("/"):
         pattern += "**"
@@ -129,7 +130,7 @@ def _folders(pattern: str) -> list[re.Pattern[str] | None]:
     ]
 
 
-_EVERY_NAME = _folders("*")
+_EVERY_NAME = _compile_steps("*")
 
 
 def _matches_any(matchers: Sequence[Callable[[str], bool]], path: str) -> bool:
@@ -152,8 +153,8 @@ def _form_matcher(steps: list[re.Pattern[str] | None]) -> Callable[[str], bool]:
 
 
 def _matches(steps: list[re.Pattern[str] | None], parts: list[str]) -> bool:
-    """Follow all states at the same time: the time grows with the product of both lengths, not with
-    the choices.
+    """Whether a path matches. All states are followed at the same time: the time grows with the
+    product of both lengths, not with the choices.
     """
     states = {0}
     for part in parts:
@@ -203,9 +204,10 @@ class Glob(Tool[GlobArgs]):
         return f"glob {args.pattern}" + (f" in {shown}" if shown != "." else "")
 
     async def run(self, args: GlobArgs, ctx: ToolContext) -> ToolResult:
-        return await asyncio.to_thread(self._find, args)
+        return await asyncio.to_thread(self._find_files, args)
 
-    def _find(self, args: GlobArgs) -> ToolResult:
+    def _find_files(self, args: GlobArgs) -> ToolResult:
+        """The result of a call. Blocks. Raises ToolError: no such folder, or a wrong pattern."""
         folder = self._workspace.resolve(args.path)
         self._workspace.check(folder, "read")
         if not folder.is_dir():
@@ -225,9 +227,9 @@ class Glob(Tool[GlobArgs]):
         )  # git lists a conflict thrice
         if closed:
             found = (name for name in found if not f"{name}/".startswith(closed))
-        dated = _dated(folder, found)
+        dated = _with_times(folder, found)
         if not dated:
-            return _no_files(args)
+            return _no_files_result(args)
         # Backwards: a new checkout is written in the order of its names, so that each file would be
         # newer than all before it.
         newest = heapq.nlargest(_MAX_SHOWN, reversed(dated))
@@ -240,7 +242,8 @@ class Glob(Tool[GlobArgs]):
         return ToolResult(text, Display(plural(len(dated), "file"), Plain(text)))
 
 
-def _no_files(args: GlobArgs) -> ToolResult:
+def _no_files_result(args: GlobArgs) -> ToolResult:
+    """The result without files, with what else the model can try."""
     more = "" if args.ignored else " Files that .gitignore excludes were not searched."
     if args.pattern.startswith(("/", "~", "..")):
         more += " To search another folder, name it in path."
@@ -251,7 +254,7 @@ def _no_files(args: GlobArgs) -> ToolResult:
     )
 
 
-def _dated(folder: Path, names: Iterable[str]) -> list[tuple[float, str]]:
+def _with_times(folder: Path, names: Iterable[str]) -> list[tuple[float, str]]:
     """The modification time of each file, and its name; git lists also files that do not exist."""
     dated = []
     start = f"{folder}/"

@@ -57,9 +57,11 @@ class FileMatches(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def _limited(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+def _run_with_limits(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
     """A context in which a program runs, limited in time and memory; its output is a pipe."""
-    process = subprocess.Popen([*_WATCHED, *_LIMITED, *command], stdout=subprocess.PIPE, **options)
+    process = subprocess.Popen(
+        [*_KILL_WITH_OURO, *_ULIMIT, *command], stdout=subprocess.PIPE, **options
+    )
     timer = threading.Timer(_TIMEOUT, process.kill)
     timer.daemon = True
     timer.start()
@@ -84,7 +86,7 @@ _WHICH_FILES = (
     "--no-ignore-messages",
 )
 _OPTIONS = (*_WHICH_FILES, "--json", "--crlf", "--engine=auto", "--binary")
-_LOGGED = re.compile(r"(rg: )?DEBUG\|")
+_LOG_LINE = re.compile(r"(rg: )?DEBUG\|")
 _TOO_LARGE = re.compile(r": ignoring \./(.*): \d+ bytes$")
 _MAX_UNSORTED = 8_000_000
 """Up to so many bytes of results ripgrep may search in any order, on all cores; with sorting it
@@ -95,9 +97,9 @@ _PLAIN_FOLDER = re.compile(r"[\w.-]+", re.ASCII)
 _MAX_LEADING = 100
 """Characters of the folders that a glob begins with: two rules of ripgrep for each."""
 _TIMEOUT = 60.0
-_WATCHED = ("setpriv", "--pdeathsig=KILL", "--") if shutil.which("setpriv") else ()
+_KILL_WITH_OURO = ("setpriv", "--pdeathsig=KILL", "--") if shutil.which("setpriv") else ()
 """Ends a search if ouro is killed."""
-_LIMITED = (
+_ULIMIT = (
     "/bin/sh",
     "-c",
     'ulimit -v 4194304 2>/dev/null; ulimit -t "$0"; exec "$@"',
@@ -132,17 +134,17 @@ class GrepSearch:
         self._args = args
         self._workspace = workspace
         self._keeps_back = keeps_back
-        self._place = workspace.resolve(args.path)
-        workspace.check(self._place, "read")
-        if not self._place.exists():
-            raise ToolError(f"{workspace.shown(self._place)} does not exist.")
+        self._path = workspace.resolve(args.path)
+        workspace.check(self._path, "read")
+        if not self._path.exists():
+            raise ToolError(f"{workspace.shown(self._path)} does not exist.")
         if (program := find_ripgrep()) is None:
             raise ToolError(
                 "ripgrep is missing. Use shell, and tell the user to install ripgrep or ouro again."
             )
         self._program = program
-        self._is_file = self._place.is_file()
-        self.folder = self._place.parent if self._is_file else self._place
+        self._is_file = self._path.is_file()
+        self.folder = self._path.parent if self._is_file else self._path
         patterns = _patterns(args)
         self._tests = [name_pattern(pattern) for pattern in patterns]
         self._names = next(filter(None, map(plain_name, patterns)), "")
@@ -211,7 +213,7 @@ class GrepSearch:
             found, key=lambda hit: hit.path.encode("utf-8", "surrogateescape").split(b"/")
         )
 
-    def _fits(self, name: str) -> bool:
+    def _is_searched(self, name: str) -> bool:
         """Whether a file, by its path in the folder, is searched."""
         if not all(test(name) for test in self._tests):
             return False
@@ -238,43 +240,45 @@ class GrepSearch:
         return command
 
     def _search(self, *options: str, max_bytes: float = math.inf) -> Iterator[FileMatches]:
-        """The files with matches as the program finds them; raises ToolError for a bad pattern."""
+        """Run ripgrep once, and yield the files with matches as it finds them. Raises ToolError for
+        a bad pattern, and _TooMany after `max_bytes`.
+        """
         command = self._command(options)
         with ExitStack() as stack:
             errors = stack.enter_context(tempfile.TemporaryFile())
             if self._is_file:
                 # Opened here and passed as stdin, so that exactly the checked file is searched.
-                file = stack.enter_context(self._workspace.open(str(self._place)))
+                file = stack.enter_context(self._workspace.open(str(self._path)))
                 process = stack.enter_context(
-                    _limited([*command, "-"], stdin=file, stderr=errors, cwd="/")
+                    _run_with_limits([*command, "-"], stdin=file, stderr=errors, cwd="/")
                 )
             else:
-                folder, descriptor = stack.enter_context(self._workspace.folder(str(self._place)))
-                command += [f"--max-filesize={MAX_BYTES}", *self._rules(folder), "./"]
-                where = _place_of(folder, descriptor)
+                folder, descriptor = stack.enter_context(self._workspace.folder(str(self._path)))
+                command += [f"--max-filesize={MAX_BYTES}", *self._file_rules(folder), "./"]
+                where = _path_of_folder(folder, descriptor)
                 process = stack.enter_context(
-                    _limited(command, stdin=subprocess.DEVNULL, stderr=errors, cwd=where)
+                    _run_with_limits(command, stdin=subprocess.DEVNULL, stderr=errors, cwd=where)
                 )
             assert isinstance(process.stdout, BufferedReader)
             has_begun = bool(process.stdout.peek(1))
-            yield from self._hits(process.stdout, max_bytes)
+            yield from self._read_hits(process.stdout, max_bytes)
             self._is_stopped = process.wait() < 0
             errors.seek(0)
             lines = errors.read().decode("utf-8", "replace").splitlines()
-            messages = [line for line in lines if not _LOGGED.match(line)]
+            messages = [line for line in lines if not _LOG_LINE.match(line)]
             if has_begun:
-                self._note_left_out(lines)
+                self._read_log(lines)
             elif message := "\n".join(messages).strip().removeprefix("rg: "):
                 raise ToolError(
                     f"{self._args.pattern} is not a regular expression: {message[:2000]}"
                 )
 
-    def _note_left_out(self, lines: Sequence[str]) -> None:
-        """Note the files that errors and the log of ripgrep name."""
+    def _read_log(self, lines: Sequence[str]) -> None:
+        """Record which files were too large or unreadable, by the errors and the log of ripgrep."""
         for line in lines:
-            if not _LOGGED.match(line):
+            if not _LOG_LINE.match(line):
                 self._unreadable += line.removeprefix("rg: ").startswith("./")
-            elif (found := _TOO_LARGE.search(line)) and self._fits(found[1]):
+            elif (found := _TOO_LARGE.search(line)) and self._is_searched(found[1]):
                 self._large.append(found[1])
         self._large.sort()
 
@@ -285,19 +289,19 @@ class GrepSearch:
             searched: how many files a search read: if there are no others, none is too large.
         """
         quiet = subprocess.DEVNULL
-        with self._workspace.folder(str(self._place)) as (folder, descriptor):
+        with self._workspace.folder(str(self._path)) as (folder, descriptor):
             # One thread: for names alone, several cost half as much again.
             options = ("--files", "--null", "--threads=1", *_WHICH_FILES, "--no-messages")
-            command = [self._program, *options, *self._rules(folder), "./"]
-            with _limited(
-                command, stdin=quiet, stderr=quiet, cwd=_place_of(folder, descriptor)
+            command = [self._program, *options, *self._file_rules(folder), "./"]
+            with _run_with_limits(
+                command, stdin=quiet, stderr=quiet, cwd=_path_of_folder(folder, descriptor)
             ) as process:
                 output, _ = process.communicate()
             names = output.split(b"\0")[:-1]
-            large = _too_large(names, descriptor) if len(names) != searched else []
-        self._large = sorted(filter(self._fits, large))
+            large = _find_too_large(names, descriptor) if len(names) != searched else []
+        self._large = sorted(filter(self._is_searched, large))
 
-    def _rules(self, folder: Path) -> list[str]:
+    def _file_rules(self, folder: Path) -> list[str]:
         """Which files of a folder to search."""
         rules: list[str] = []
         if not os.path.lexists(find_root(folder) / ".git"):
@@ -305,14 +309,17 @@ class GrepSearch:
             rules.append("--no-require-git")
         if self._names:  # passed as a type, because a --glob would include ignored files
             rules += [f"--type-add=ouro:{self._names}", "--type=ouro"]
-        rules += [f"--glob=!{other}" for other in _others_than(self._leading)]
+        rules += [f"--glob=!{other}" for other in _exclude_other_folders(self._leading)]
         rules += [f"--glob=!**/{name}/" for name in _REPOSITORIES]
         rules += [
             f"--glob=!/{area.relative_to(folder)}" for area in self._workspace.closed_below(folder)
         ]
         return rules
 
-    def _hits(self, output: IO[bytes], max_bytes: float) -> Iterator[FileMatches]:
+    def _read_hits(self, output: IO[bytes], max_bytes: float) -> Iterator[FileMatches]:
+        """Yield the files with matches from the JSON of ripgrep; count binary files and searched
+        files. Raises _TooMany after `max_bytes`.
+        """
         lines: list[FoundLine] = []
         decoder = msgspec.json.Decoder()
         for raw in output:
@@ -342,9 +349,9 @@ class GrepSearch:
     def _searched_path(self, data: dict[str, Any]) -> str | None:
         """The path of the file that an event is about; None if it is not to be searched."""
         if self._is_file:
-            return self._place.name
+            return self._path.name
         path = _ripgrep_path(data["path"]).removeprefix("./")
-        return path if self._fits(path) else None
+        return path if self._is_searched(path) else None
 
 
 class _TooMany(Exception):
@@ -362,7 +369,7 @@ def _leading_folders(pattern: str) -> tuple[str, ...]:
     return found if sum(map(len, found)) <= _MAX_LEADING else ()
 
 
-def _others_than(folders: Sequence[str]) -> Iterator[str]:
+def _exclude_other_folders(folders: Sequence[str]) -> Iterator[str]:
     """Globs of everything that is not on the way to a folder.
 
     The folder as an argument of ripgrep would be searched even if it is ignored.
@@ -378,7 +385,7 @@ def _others_than(folders: Sequence[str]) -> Iterator[str]:
         before += f"{name}/"
 
 
-def _too_large(names: Sequence[bytes], descriptor: int) -> list[str]:
+def _find_too_large(names: Sequence[bytes], descriptor: int) -> list[str]:
     """Those of the files of a folder that are too large."""
     large: list[str] = []
     for name in names:
@@ -390,15 +397,20 @@ def _too_large(names: Sequence[bytes], descriptor: int) -> list[str]:
     return large
 
 
-def _place_of(folder: Path, descriptor: int) -> str:
+def _path_of_folder(folder: Path, descriptor: int) -> str:
+    """A path of an opened folder that stays the same if the folder is moved, where the system has
+    one.
+    """
     return f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else str(folder)
 
 
 def _ripgrep_path(value: dict[str, str]) -> str:
+    """A path in the JSON of ripgrep, which encodes one that is not UTF-8."""
     return value["text"] if "text" in value else os.fsdecode(base64.b64decode(value["bytes"]))
 
 
 def _ripgrep_text(value: dict[str, str]) -> str:
+    """A text in the JSON of ripgrep; bytes that are not UTF-8 are replaced."""
     return (
         value["text"]
         if "text" in value
@@ -489,12 +501,19 @@ class Grep(Tool[GrepArgs]):
         return await asyncio.to_thread(self._search, args)
 
     def _search(self, args: GrepArgs) -> ToolResult:
+        """Search and format the result; what was not searched is named at its end. Blocks. Raises
+        ToolError.
+        """
         search = GrepSearch(args, self._workspace, self._keeps_back)
         named = (
             FileMatches(self._workspace.shown(search.folder / hit.path), hit.lines)
             for hit in search.files()
         )
-        result = _content(named, args) if args.mode == "content" else _grep_files(named, args)
+        result = (
+            _content_result(named, args)
+            if args.mode == "content"
+            else _file_list_result(named, args)
+        )
         return replace(result, text="\n".join(filter(None, (result.text, search.notes()))))
 
 
@@ -508,7 +527,8 @@ def _patterns(args: GrepArgs) -> list[str]:
     return patterns
 
 
-def _grep_files(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:
+def _file_list_result(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:
+    """The names of files, with their counts in mode `count`."""
     taken = list(islice(hits, args.limit + 1))
     more = len(taken) > args.limit
     taken = taken[: args.limit]
@@ -520,7 +540,10 @@ def _grep_files(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:
     return _result(lines, sum(counts), len(taken), args, more=more)
 
 
-def _content(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:
+def _content_result(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:
+    """The matching lines below the names of their files, up to the limit and the maximum of
+    characters.
+    """
     lines: list[str] = []
     found = files = 0
     room = _MAX_CHARACTERS
@@ -559,6 +582,7 @@ def _lines_of(hit: FileMatches, most: int, room: int) -> tuple[list[str], int, b
 
 
 def _result(lines: list[str], found: int, files: int, args: GrepArgs, *, more: bool) -> ToolResult:
+    """The result of a search; `more` says that there are matches that are not shown."""
     if not files:
         advice = " Check path, glob and type." if args.glob or args.type or args.path != "." else ""
         return ToolResult(f"No matches for {args.pattern}.{advice}", Display("no matches"))

@@ -34,12 +34,13 @@ class SchemaCache:
     def _specs(self) -> dict[str, ToolSpec]:
         with suppress(OSError, msgspec.MsgspecError, ValueError):
             found = decode_json(self._path.read_bytes(), _SavedSpecs)
-            if found.version == self._version:
+            if found.version == self._state_of_sources:
                 return {spec.name: spec for spec in found.specs}
         return {}
 
     @cached_property
-    def _version(self) -> str:
+    def _state_of_sources(self) -> str:
+        """Which version of ouro and of its source files the specs are of."""
         folder = Path(__file__).parent
         stats = {name: (folder / f"{name}.py").stat() for name in _MODULES}
         sizes = ",".join(f"{stat.st_size}:{stat.st_mtime_ns}" for stat in stats.values())
@@ -57,7 +58,7 @@ class SchemaCache:
         if not self._has_new:
             return
         self._has_new = False
-        saved = _SavedSpecs(self._version, list(self._specs.values()))
+        saved = _SavedSpecs(self._state_of_sources, list(self._specs.values()))
         with suppress(OSError):
             ensure_private_dir(self._path.parent)
             write_private(self._path, msgspec.json.encode(saved))
@@ -89,6 +90,7 @@ class LateTool(Tool[Any]):
 
     @cached_property
     def loaded(self) -> AnyTool:
+        """The tool itself, imported when it is first needed."""
         return self._load()
 
     @property
@@ -113,8 +115,8 @@ class LateTool(Tool[Any]):
     def runs_outside(self, args: Any) -> bool:
         return self.loaded.runs_outside(args)
 
-    def given(self, args: Any) -> dict[str, Any]:
-        return self.loaded.given(args)
+    def plain_arguments(self, args: Any) -> dict[str, Any]:
+        return self.loaded.plain_arguments(args)
 
     async def prepare(self, args: Any) -> Any:
         return await self.loaded.prepare(args)

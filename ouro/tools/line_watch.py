@@ -31,7 +31,7 @@ class LineWatch:
         self._on_match = on_match
         self._lines: list[str] = []
         self._more = 0
-        self._reader = asyncio.create_task(self._read(), name="watch")
+        self._reader = asyncio.create_task(self._collect_matches(), name="watch")
 
     @property
     def has_matches(self) -> bool:
@@ -45,6 +45,7 @@ class LineWatch:
         return text
 
     def feed(self, data: bytes) -> None:
+        """Search a new piece of output; skipped if ripgrep is far behind."""
         if self._input.transport.get_write_buffer_size() < _MAX_UNREAD:
             self._input.write(data)
 
@@ -57,11 +58,13 @@ class LineWatch:
         self.kill()
 
     def kill(self) -> None:
+        """End ripgrep without searching the rest."""
         self._reader.cancel()
         with suppress(ProcessLookupError):
             self._process.kill()
 
-    async def _read(self) -> None:
+    async def _collect_matches(self) -> None:
+        """Keep the lines that ripgrep prints; of too many, only their number."""
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             if len(self._lines) < _MAX_LINES:

@@ -70,12 +70,12 @@ class MemorySearch(Tool[MemorySearchArgs]):
             return ToolResult(
                 "No matches. Try other words, or leave since out.", Display("nothing found")
             )
-        text = "\n".join(_quoted(number, hit) for number, hit in enumerate(hits, 1))
+        text = "\n".join(_quote_hit(number, hit) for number, hit in enumerate(hits, 1))
         shown = "\n".join(f"{hit.source}\n  {one_line(hit.text, _MAX_SHOWN)}" for hit in hits)
         return ToolResult(text, Display(f"{len(hits)} found", Plain(shown)))
 
 
-def _quoted(number: int, hit: CitedText) -> str:
+def _quote_hit(number: int, hit: CitedText) -> str:
     """A hit as quoted data: every line is marked, so that the model does not read it as
     instructions.
     """

@@ -50,10 +50,13 @@ class ModelSearch(WebSearch):
         self._note_cost = note_cost
 
     def targets(self, args: WebSearchArgs) -> tuple[str, ...]:
-        return (self._address(self._found().url, args.query),)
+        return (self._address(self._find_search().url, args.query),)
 
     async def _search(self, query: str) -> list[WebResult]:
-        search = self._found()
+        """The pages that the provider of the model has found; the cost is recorded. Raises
+        ToolError.
+        """
+        search = self._find_search()
         request = SearchRequest(search.url, search.headers, search.body(query))
         answer = await fetch_json("The provider", request, _TIMEOUT)
         self._note_cost(search.spec.name, search.usage(answer))
@@ -67,7 +70,8 @@ class ModelSearch(WebSearch):
         ]
         return read_results(_PAGES, found)
 
-    def _found(self) -> ProviderSearch:
+    def _find_search(self) -> ProviderSearch:
+        """The search of the model in use. Raises ToolError: it has none."""
         try:
             return self._find()
         except ModelError as error:

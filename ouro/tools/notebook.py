@@ -87,8 +87,8 @@ class CellNotebook:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.data = _checked(text)
-        self._top = _members(text, _skip(text, 0))
+        self.data = _parse_notebook(text)
+        self._top = _members(text, _skip_blanks(text, 0))
         self.start, self.end = self._top["cells"][1:]
 
     @cached_property
@@ -123,7 +123,7 @@ class CellNotebook:
         counts = Counter(str(cell.data["id"]) for cell in self.cells if "id" in cell.data)
         return [name for name, count in counts.items() if count > 1]
 
-    def replaced(self, cell: Cell, source: str, *, keep_outputs: bool) -> str:
+    def replace_source(self, cell: Cell, source: str, *, keep_outputs: bool) -> str:
         """The text of a cell with another source: only these values change."""
         places = _members(cell.text, 0)
         values: dict[str, object] = {"source": self._source(source, cell.data.get("source"))}
@@ -132,13 +132,13 @@ class CellNotebook:
         text = cell.text
         known = [(places[key], value) for key, value in values.items() if key in places]
         for place, value in sorted(known, reverse=True):
-            if value == cell.data[_key_of(cell.text, place)]:
+            if value == cell.data[_read_key(cell.text, place)]:
                 continue
             indent = _line_indent(cell.text, place.key_at) or ""
             text = text[: place.start] + self.style.dump(value, indent) + text[place.end :]
         return text
 
-    def converted(self, cell: Cell, kind: CellKind, source: str) -> str:
+    def convert_cell(self, cell: Cell, kind: CellKind, source: str) -> str:
         """The text of a cell with another kind.
 
         Raises:
@@ -189,14 +189,14 @@ class CellNotebook:
         """The text with other cells: each with the cell that it was (None: it is new)."""
         if not rows:
             return f"{self.text[: self.start]}[]{self.text[self.end :]}"
-        lead, between, tail = self._blanks()
+        lead, between, tail = self._blanks_of_list()
         pieces = ["["]
         for at, (cell, text) in enumerate(rows):
             own = cell.before if cell is not None and cell is not self.cells[0] else between
             pieces += [own if at else lead, text]
         return "".join([self.text[: self.start], *pieces, tail, "]", self.text[self.end :]])
 
-    def _blanks(self) -> tuple[str, str, str]:
+    def _blanks_of_list(self) -> tuple[str, str, str]:
         """What the list has before its first cell, between two, and after the last."""
         unit = self.style.unit
         lead = "" if unit is None else f"\n{unit * 2}"
@@ -209,7 +209,7 @@ class CellNotebook:
             return lead, self.cells[1].before, tail
         return lead, f",{lead}" if lead else self.style.comma, tail
 
-    def rendered(self) -> tuple[list[str], list[Image]]:
+    def as_lines(self) -> tuple[list[str], list[Image]]:
         """The notebook as lines (each cell with number, kind and outputs), and its pictures."""
         lines: list[str] = []
         pictures: list[Image] = []
@@ -219,7 +219,7 @@ class CellNotebook:
             lines.append(f"--- cell {number} ({cell.kind}{run})")
             lines += cell.source.split("\n")
             for output in cell.outputs:
-                text = _output(output, f"cell {number}", pictures)
+                text = _output_text(output, f"cell {number}", pictures)
                 lines += ["--- output", *text.split("\n")]
         return lines, pictures
 
@@ -237,11 +237,13 @@ def cells_as_text(rows: Sequence[tuple[int | None, str]]) -> str:
 
 
 def join_source(source: object) -> str:
+    """The text of a source, which is a list of lines or one text."""
     parts: Sequence[object] = source if isinstance(source, list) else (source or "",)
     return "".join(map(str, parts))
 
 
-def _checked(text: str) -> dict[str, Any]:
+def _parse_notebook(text: str) -> dict[str, Any]:
+    """The notebook as data. Raises NotebookError: it is no notebook, or of another format."""
     try:
         data = json.loads(text)
     except RecursionError:
@@ -263,26 +265,28 @@ def _checked(text: str) -> dict[str, Any]:
     return data
 
 
-def _skip(text: str, at: int) -> int:
+def _skip_blanks(text: str, at: int) -> int:
+    """The offset of the next character that is not blank."""
     found = _BLANK.match(text, at)
     return found.end() if found else at
 
 
 def _key_end(text: str, at: int) -> int:
+    """The offset behind the key that begins at `at`."""
     return _DECODER.raw_decode(text, at)[1]
 
 
-def _key_of(text: str, place: Member) -> str:
+def _read_key(text: str, place: Member) -> str:
     return str(_DECODER.raw_decode(text, place.key_at)[0])
 
 
 def _members(text: str, at: int) -> dict[str, Member]:
     """The members of the object that begins at `at`; its JSON is known to be right."""
     found: dict[str, Member] = {}
-    at = _skip(text, at + 1)
+    at = _skip_blanks(text, at + 1)
     while text[at] != "}":
         key, end = _DECODER.raw_decode(text, at)
-        start = _skip(text, _skip(text, end) + 1)
+        start = _skip_blanks(text, _skip_blanks(text, end) + 1)
         _, stop = _DECODER.raw_decode(text, start)
         if key in found:
             raise NotebookError(f"its key `{key}` is there twice")
@@ -293,7 +297,7 @@ def _members(text: str, at: int) -> dict[str, Member]:
 
 def _elements(text: str, at: int) -> Iterator[tuple[str, int, int, Any]]:
     """The elements of the list that begins at `at`: the text before each, and its place and value."""
-    before, at = at + 1, _skip(text, at + 1)
+    before, at = at + 1, _skip_blanks(text, at + 1)
     while text[at] != "]":
         value, end = _DECODER.raw_decode(text, at)
         yield text[before:at], at, end, value
@@ -301,8 +305,9 @@ def _elements(text: str, at: int) -> Iterator[tuple[str, int, int, Any]]:
 
 
 def _after_comma(text: str, at: int) -> int:
-    at = _skip(text, at)
-    return _skip(text, at + 1) if text[at] == "," else at
+    """The offset of the next element, or of the end of the list."""
+    at = _skip_blanks(text, at)
+    return _skip_blanks(text, at + 1) if text[at] == "," else at
 
 
 def _line_indent(text: str, at: int) -> str | None:
@@ -312,7 +317,8 @@ def _line_indent(text: str, at: int) -> str | None:
     return line if newline >= 0 and not line.strip() else None
 
 
-def _output(output: Mapping[str, Any], where: str, pictures: list[Image]) -> str:
+def _output_text(output: Mapping[str, Any], where: str, pictures: list[Image]) -> str:
+    """An output of a cell as text; a picture is a line about it, and is added to `pictures`."""
     if output.get("output_type") == "error":
         named = f"{output.get('ename')}: {output.get('evalue')}"
         return _shorten_output("\n".join(map(str, output.get("traceback") or (named,))))
@@ -321,12 +327,12 @@ def _output(output: Mapping[str, Any], where: str, pictures: list[Image]) -> str
         return _shorten_output(join_source(output.get("text")))
     for media_type in ("image/png", "image/jpeg"):
         if media_type in data:
-            return _picture(media_type, data[media_type], where, pictures)
+            return _picture_text(media_type, data[media_type], where, pictures)
     plain = data.get("text/plain") or data.get("text/markdown")
     return _shorten_output(join_source(plain)) if plain else f"({', '.join(data)})"
 
 
-def _picture(media_type: str, encoded: object, where: str, pictures: list[Image]) -> str:
+def _picture_text(media_type: str, encoded: object, where: str, pictures: list[Image]) -> str:
     """A line about a picture, with its size; the first ones are added to `pictures`."""
     try:
         data = base64.b64decode(join_source(encoded))

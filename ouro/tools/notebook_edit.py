@@ -58,13 +58,16 @@ class NotebookEdit(ChangeTool[NotebookEditArgs]):
         return f"edit {self._name_of(args.path)}"
 
     def _change(self, args: NotebookEditArgs, access: Access, notes: list[str]) -> Display:
+        """Make the edits, and write the file if `access` allows it. Raises ToolError: one of them
+        cannot be made.
+        """
         with self._seen.lock([args.path]) as held:
             found = self._seen.find(args.path, access, held)
-            before = _text_of(found)
+            before = _require_notebook(found)
             self._seen.require_current(found)
             try:
                 book = CellNotebook(before.text)
-                rows = edited_rows(book, args.edits)
+                rows = apply_cell_edits(book, args.edits)
             except NotebookError as error:
                 raise ToolError(f"{found.shown} cannot be changed by cells: {error}.") from None
             after = _with_rows(before, book, rows)
@@ -74,13 +77,14 @@ class NotebookEdit(ChangeTool[NotebookEditArgs]):
             if access == "write":
                 self._seen.store(found, after)
             notes += _notes(book, rows)
-            return display_of([_shown_change(found.shown, book, rows)])
+            return display_of([_change_of_cells(found.shown, book, rows)])
 
     def _report(self, args: NotebookEditArgs, display: Display) -> str:
         return f"Changed {self._name_of(args.path)} ({display.summary})."
 
 
-def _text_of(found: FileBefore) -> TextFile:
+def _require_notebook(found: FileBefore) -> TextFile:
+    """The text of the file. Raises ToolError: it is no notebook, or does not exist."""
     if not found.shown.lower().endswith(ENDING):
         raise ToolError(f"{found.shown} is not a notebook ({ENDING}). Use edit.")
     if found.file is None:
@@ -88,7 +92,7 @@ def _text_of(found: FileBefore) -> TextFile:
     return found.file
 
 
-def edited_rows(book: CellNotebook, edits: Sequence[CellEdit]) -> list[ChangedCell]:
+def apply_cell_edits(book: CellNotebook, edits: Sequence[CellEdit]) -> list[ChangedCell]:
     """The cells of a notebook after all edits, whose numbers are those before.
 
     Raises:
@@ -127,16 +131,17 @@ def _note_edit(
         return
     if edit.cell in changed:
         raise ToolError(f"Another edit of this call changes cell {edit.cell}, too.")
-    changed[edit.cell] = None if edit.mode == "delete" else _replaced(book, edit)
+    changed[edit.cell] = None if edit.mode == "delete" else _replace_cell(book, edit)
 
 
 def _require_cell(book: CellNotebook, edit: CellEdit) -> None:
+    """Raise ToolError if there is no such cell."""
     count, lowest = len(book.cells), 0 if edit.mode == "insert" else 1
     if not lowest <= edit.cell <= count:
         raise ToolError(f"There is no cell {edit.cell}: the notebook has {plural(count, 'cell')}.")
 
 
-def _replaced(book: CellNotebook, edit: CellEdit) -> str:
+def _replace_cell(book: CellNotebook, edit: CellEdit) -> str:
     """The text of a cell after a replacement or a change of its kind."""
     cell = book.cells[edit.cell - 1]
     if edit.source is None and edit.kind is None:
@@ -145,15 +150,16 @@ def _replaced(book: CellNotebook, edit: CellEdit) -> str:
     if "source" not in cell.data:
         raise ToolError(f"Cell {edit.cell} has no source: change the JSON with edit.")
     if edit.kind is not None and edit.kind != cell.kind:
-        return _converted(book, cell, edit.kind, source, edit.cell)
+        return _convert_cell(book, cell, edit.kind, source, edit.cell)
     if source == cell.source:
         return cell.text
-    return book.replaced(cell, source, keep_outputs=edit.keep_outputs)
+    return book.replace_source(cell, source, keep_outputs=edit.keep_outputs)
 
 
-def _converted(book: CellNotebook, cell: Cell, kind: CellKind, source: str, number: int) -> str:
+def _convert_cell(book: CellNotebook, cell: Cell, kind: CellKind, source: str, number: int) -> str:
+    """The text of a cell with another kind. Raises ToolError with the number of the cell."""
     try:
-        return book.converted(cell, kind, source)
+        return book.convert_cell(cell, kind, source)
     except ToolError as error:
         raise ToolError(f"Cell {number}: {error.message}") from None
 
@@ -181,7 +187,8 @@ def _same_at_start(text: str, other: str) -> int:
     return same
 
 
-def _shown_change(shown: str, book: CellNotebook, rows: Sequence[ChangedCell]) -> FileChange:
+def _change_of_cells(shown: str, book: CellNotebook, rows: Sequence[ChangedCell]) -> FileChange:
+    """The change as the user sees it: by cells, not by lines of JSON."""
     before = [(number, cell.text) for number, cell in enumerate(book.cells, 1)]
     after = [(row.number, row.text) for row in rows]
     return file_change(shown, cells_as_text(before), cells_as_text(after))

@@ -129,12 +129,12 @@ def read_calls(message: Message, tools: Mapping[str, AnyTool]) -> Message:
         parts += found[:1]
         for further in found[1:]:
             assert isinstance(further, ToolCall), "only calls are split"
-            parts.append(replace(further, id=_fresh_id(further.id, taken)))
+            parts.append(replace(further, id=_new_id(further.id, taken)))
     return message if tuple(parts) == message.parts else replace(message, parts=tuple(parts))
 
 
-def _fresh_id(call_id: str, taken: set[str]) -> str:
-    """An id for a call that another call was joined with."""
+def _new_id(call_id: str, taken: set[str]) -> str:
+    """An id for a call that another call was joined with; it is added to `taken`."""
     number = 2
     while (fresh := f"{call_id[:32]}_{number}") in taken:
         number += 1
@@ -143,14 +143,17 @@ def _fresh_id(call_id: str, taken: set[str]) -> str:
 
 
 def _read_call(call: ToolCall, tools: Mapping[str, AnyTool]) -> Iterator[ToolCall]:
-    names = _names_in(call.name, tools)
-    objects = [dict(call.arguments)] if not call.malformed else _objects_in(call.malformed)
+    """The calls that one call means; the call itself if it has no single reading."""
+    names = _tools_in_name(call.name, tools)
+    objects = [dict(call.arguments)] if not call.malformed else _values_in_text(call.malformed)
     if not names or not objects:
         yield call
         return
     if len(names) == 1:
         names *= len(objects)
-    read = [_fitting(name, value, tools) for name, value in zip(names, objects, strict=False)]
+    read = [
+        _accepted_arguments(name, value, tools) for name, value in zip(names, objects, strict=False)
+    ]
     whole = [one for one in read if one is not None]
     if len(whole) < len(read) or len(names) != len(objects):
         # The name is sure, also if the arguments are not: the error then shows the right call.
@@ -160,7 +163,7 @@ def _read_call(call: ToolCall, tools: Mapping[str, AnyTool]) -> Iterator[ToolCal
         yield ToolCall(call.id, name, arguments)
 
 
-def _fitting(
+def _accepted_arguments(
     name: str, value: Any, tools: Mapping[str, AnyTool]
 ) -> tuple[str, dict[str, Any]] | None:
     """A call that its tool accepts; None if there is none."""
@@ -173,9 +176,9 @@ def _fitting(
     return name, arguments
 
 
-def _names_in(name: str, tools: Mapping[str, AnyTool]) -> list[str]:
+def _tools_in_name(name: str, tools: Mapping[str, AnyTool]) -> list[str]:
     """The tools that a name means: one, several that were joined, or none."""
-    if found := _tool_named(name, tools):
+    if found := _find_tool(name, tools):
         return [found]
     joined = re.fullmatch(f"((?:{'|'.join(map(re.escape, sorted(tools, key=len)))})+)", name)
     if not joined:
@@ -184,7 +187,7 @@ def _names_in(name: str, tools: Mapping[str, AnyTool]) -> list[str]:
     return parts if "".join(parts) == name else []
 
 
-def _tool_named(name: str, tools: Mapping[str, AnyTool]) -> str:
+def _find_tool(name: str, tools: Mapping[str, AnyTool]) -> str:
     """The only tool that a name can mean; empty if there is none."""
     if name in tools:
         return name
@@ -202,7 +205,7 @@ def squeeze(name: str) -> str:
     return re.sub(r"[\W_]", "", name).lower()
 
 
-def _objects_in(text: str) -> list[Any]:
+def _values_in_text(text: str) -> list[Any]:
     """The JSON values that a text consists of, one after another; empty objects before another one
     are left out. Nothing if anything else is there.
     """
@@ -217,13 +220,13 @@ def _objects_in(text: str) -> list[Any]:
                 return []
             break
         if value not in found:  # the whole input, and then the same in pieces
-            found.append(_unquoted(value))
+            found.append(_decode_json_in_text(value))
         at = len(text) - len(text[at:].lstrip(" \n\r\t,;"))
     whole = [value for value in found if value not in ({}, None)] or found[:1]
     return whole if len(whole) <= MAX_JOINED else []
 
 
-def _unquoted(value: Any) -> Any:
+def _decode_json_in_text(value: Any) -> Any:
     """The JSON in a text, or the value itself."""
     for _ in range(MAX_QUOTES):
         if not isinstance(value, str):
@@ -236,6 +239,7 @@ def _unquoted(value: Any) -> Any:
 
 
 def _without_fence(text: str) -> str:
+    """The text without a Markdown fence around it."""
     fenced = _FENCE.match(text)
     return fenced[1] if fenced else text
 
@@ -244,24 +248,24 @@ def read_arguments(value: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments that a model means, by the schema of the tool; unchanged where they fit."""
     fields = dictionary(schema.get("properties"))
     if isinstance(value, dict) and len(value) == 1:
-        value = _unwrapped(value, fields)
+        value = _unwrap_arguments(value, fields)
     if not isinstance(value, dict):
-        value = _under_only_field(value, fields, schema)
+        value = _wrap_in_only_field(value, fields, schema)
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     value = arguments_object(value)
     return _read_object(value, schema) if value is not None else {}
 
 
-def _unwrapped(value: dict[str, Any], fields: Mapping[str, Any]) -> Any:
+def _unwrap_arguments(value: dict[str, Any], fields: Mapping[str, Any]) -> Any:
     """The arguments inside of `{"arguments": {…}}`."""
     [(key, inner)] = value.items()
-    inner = _unquoted(inner)
+    inner = _decode_json_in_text(inner)
     is_wrapper = key in WRAPPERS and key not in fields
     return inner if is_wrapper and isinstance(inner, dict) else value
 
 
-def _under_only_field(value: Any, fields: Mapping[str, Any], schema: Mapping[str, Any]) -> Any:
+def _wrap_in_only_field(value: Any, fields: Mapping[str, Any], schema: Mapping[str, Any]) -> Any:
     """A list or text alone is the value of the only required field that takes one."""
     kind = "array" if isinstance(value, list) else "string"
     required = [name for name in schema.get("required", ()) if kind in kinds_of(fields.get(name))]
@@ -276,7 +280,7 @@ def _read_object(value: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[st
     if not fields:
         return dict(value)
     named = _with_known_names(value, fields)
-    named = _gathered(named, fields, schema)
+    named = _gather_item(named, fields, schema)
     read: dict[str, Any] = {}
     for key, item in named.items():
         field = dictionary(fields.get(key))
@@ -284,7 +288,7 @@ def _read_object(value: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[st
             continue
         if key not in schema.get("required", ()) and _is_absent(item, kinds_of(field)):
             continue
-        read[key] = read_value(_inner(key, item, field), field) if key in fields else item
+        read[key] = read_value(_unwrap_list(key, item, field), field) if key in fields else item
     return read
 
 
@@ -296,33 +300,37 @@ def _is_absent(value: Any, kinds: Sequence[str]) -> bool:
     return isinstance(value, str) and not is_text_meant and value.strip().lower() in ABSENT
 
 
-def _inner(key: str, value: Any, field: Mapping[str, Any]) -> Any:
+def _unwrap_list(key: str, value: Any, field: Mapping[str, Any]) -> Any:
     """The list of `{"edits": {"edits": […]}}`, where the name of the field was written twice."""
     kinds = kinds_of(field)
     if "array" not in kinds or "string" in kinds or "object" in kinds:
         return value
-    inner, items = _unquoted(value), dictionary(dictionary(field.get("items")).get("properties"))
+    inner, items = (
+        _decode_json_in_text(value),
+        dictionary(dictionary(field.get("items")).get("properties")),
+    )
     is_twice = isinstance(inner, dict) and list(inner) == [key] and key not in items
     return inner[key] if is_twice else value
 
 
 def _with_known_names(value: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """The object with the names of the schema; a name with two meanings stays."""
-    meant = {key: key if key in fields else _field_named(key, fields) for key in value}
+    meant = {key: key if key in fields else _find_field(key, fields) for key in value}
     targets = list(meant.values())
     return {
         meant[key] if targets.count(meant[key]) == 1 else key: item for key, item in value.items()
     }
 
 
-def _field_named(key: str, fields: Mapping[str, Any]) -> str:
+def _find_field(key: str, fields: Mapping[str, Any]) -> str:
+    """The only field that a name can mean; the name itself if there is none."""
     squeezed = squeeze(key)
     same = [name for name in fields if squeeze(name) == squeezed]
     same = same or [name for name in fields if squeezed in FIELD_NAMES.get(name, ())]
     return same[0] if len(same) == 1 else key
 
 
-def _gathered(
+def _gather_item(
     value: dict[str, Any], fields: Mapping[str, Any], schema: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The fields of one item, written beside the others, as the list that they belong to."""
@@ -358,10 +366,10 @@ def read_value(value: Any, schema: Mapping[str, Any]) -> Any:
         value = value if value is None else json.dumps(value)
     if isinstance(value, float) and value.is_integer() and kinds == ["integer"]:
         value = int(value)
-    return _read_nested(value, kinds, schema)
+    return _read_inside(value, kinds, schema)
 
 
-def _read_nested(value: Any, kinds: Sequence[str], schema: Mapping[str, Any]) -> Any:
+def _read_inside(value: Any, kinds: Sequence[str], schema: Mapping[str, Any]) -> Any:
     """A list or object, with what is inside of it."""
     is_list_meant = "array" in kinds and "object" not in kinds
     if is_list_meant and value is not None and not isinstance(value, list):
@@ -377,7 +385,7 @@ def _read_nested(value: Any, kinds: Sequence[str], schema: Mapping[str, Any]) ->
 def _read_text(value: str, kinds: Sequence[str], schema: Mapping[str, Any]) -> Any:
     """A number, boolean, list or object that was written as a text."""
     if choices := schema.get("enum"):
-        return _choice(value, choices)
+        return _find_choice(value, choices)
     if "string" in kinds or not kinds:
         return value
     text = value.strip()
@@ -386,12 +394,12 @@ def _read_text(value: str, kinds: Sequence[str], schema: Mapping[str, Any]) -> A
     if {"integer", "number"} & set(kinds) and _NUMBER.fullmatch(text):
         return json.loads(text) if not re.match(r"-?0\d", text) else value
     if {"array", "object"} & set(kinds):
-        inner = _unquoted(text)
+        inner = _decode_json_in_text(text)
         return inner if isinstance(inner, list | dict) else value
     return value
 
 
-def _choice(value: str, choices: Sequence[Any]) -> Any:
+def _find_choice(value: str, choices: Sequence[Any]) -> Any:
     """The only choice that a text means."""
     if value in choices:
         return value
@@ -408,9 +416,9 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _type_of(value: Any) -> str:
-    return (
-        "boolean" if isinstance(value, bool) else "integer" if isinstance(value, int) else "number"
-    )
+    if isinstance(value, bool):
+        return "boolean"
+    return "integer" if isinstance(value, int) else "number"
 
 
 def example_call(tool: AnyTool) -> str:

@@ -75,9 +75,9 @@ class PtyProcess(ShellProcess):
         self._last_output = time.monotonic()
         self._is_silent = True
         """Whether it has printed nothing since it was started, or since something was typed."""
-        self.screen = PtyScreen(self._answer)
+        self.screen = PtyScreen(self._reply)
         super().__init__(process, tag, capture, master, report, inside)
-        capture.on_data = self._take
+        capture.on_data = self._queue_output
 
     keys = tuple(KEYS)
     """The names of the keys that can be pressed."""
@@ -138,27 +138,31 @@ class PtyProcess(ShellProcess):
                 return
             await asyncio.sleep(_SLICE_EVERY)
 
-    def _take(self, data: bytes) -> None:
+    def _queue_output(self, data: bytes) -> None:
+        """Keep new output to be drawn soon; of too much, only the newest."""
         self._last_output, self._is_silent = time.monotonic(), False
         self._waiting += data
         del self._waiting[: max(0, len(self._waiting) - _MAX_WAITING)]
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_SLICE_EVERY, self._draw)
+            self._timer = asyncio.get_running_loop().call_later(_SLICE_EVERY, self._draw_slice)
 
-    def _draw(self) -> None:
+    def _draw_slice(self) -> None:
+        """Draw a piece of the output; the rest follows after a moment."""
         self._timer = None
         piece = bytes(self._waiting[:_SLICE])
         del self._waiting[:_SLICE]
         self.screen.feed(piece)
         if self._waiting:
-            self._timer = asyncio.get_running_loop().call_later(_SLICE_EVERY, self._draw)
+            self._timer = asyncio.get_running_loop().call_later(_SLICE_EVERY, self._draw_slice)
 
-    def _answer(self, text: str) -> None:
+    def _reply(self, text: str) -> None:
+        """Send the program what the terminal itself answers."""
         if self._terminal is not None:
             with suppress(OSError):  # it does not read, or has ended
                 os.write(self._terminal, text.encode())
 
     def _kill(self) -> None:
+        """End the processes, draw the end of the output, and close the terminal."""
         super()._kill()
         if self._timer is not None:
             self._timer.cancel()

@@ -45,7 +45,7 @@ class PtyScreen:
         """Grows with each change."""
         self.gone = 0
         """How many lines have left the screen so far."""
-        self._screen = _Screen(COLUMNS, ROWS, self._take_line, reply)
+        self._screen = _Screen(COLUMNS, ROWS, self._keep_line, reply)
         self._stream = pyte.Stream(self._screen)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held = ""
@@ -82,7 +82,7 @@ class PtyScreen:
         if rest := _INCOMPLETE.search(text[-_MAX_HELD:]):
             self._held = rest[0]
             text = text[: len(text) - len(rest[0])]
-        for piece in _pieces(text):
+        for piece in _split_at_codes(text):
             with suppress(Exception):  # pyte refuses some codes: they draw nothing
                 self._stream.feed(piece)
 
@@ -100,7 +100,8 @@ class PtyScreen:
         count = min(self.gone - gone, len(self.above))
         return [clean(line) for line in list(self.above)[len(self.above) - count :]]
 
-    def _take_line(self, line: str) -> None:
+    def _keep_line(self, line: str) -> None:
+        """Keep a line that has left the screen at the top."""
         self.gone += 1
         self.above.append(line.rstrip())
 
@@ -119,7 +120,7 @@ class _Screen(pyte.Screen):
         take_line: Callable[[str], None],
         reply: Callable[[str], None],
     ) -> None:
-        self._take_line, self._reply = take_line, reply
+        self._keep_line, self._reply = take_line, reply
         self._below: tuple[Any, Any] | None = None
         """Buffer and cursor of the usual screen while an editor or a pager draws on another one."""
         super().__init__(columns, rows)
@@ -128,7 +129,7 @@ class _Screen(pyte.Screen):
         is_whole = self.margins is None or self.margins.top == 0
         if is_whole and self._below is None and self.cursor.y == self.lines - 1:
             line = self.buffer[0]
-            self._take_line("".join(line[column].data for column in range(self.columns)))
+            self._keep_line("".join(line[column].data for column in range(self.columns)))
         super().index()
 
     def set_mode(self, *modes: int, **kwargs: Any) -> None:
@@ -147,6 +148,6 @@ class _Screen(pyte.Screen):
         self._reply(data)
 
 
-def _pieces(text: str) -> list[str]:
+def _split_at_codes(text: str) -> list[str]:
     """The text in pieces that each begin with a code: a code that is refused loses nothing else."""
     return [piece for piece in re.split(r"(?=\x1b)", text) if piece]

@@ -18,7 +18,7 @@ from ouro.errors import ToolError
 from ouro.images import MAX_FILE_BYTES, image_type, make_image
 from ouro.messages import Image
 from ouro.safety import Effect
-from ouro.tools.files_seen import MAX_BYTES, FileTool
+from ouro.tools.files_seen import MAX_BYTES, BinaryFileError, FileTool
 from ouro.tools.notebook import CellNotebook, NotebookError
 from ouro.tools.tool import ToolContext, ToolResult
 from ouro.utils.project_files import list_project_files
@@ -117,25 +117,29 @@ class Read(FileTool[ReadArgs]):
         return await asyncio.to_thread(self.read_now, args)
 
     def read_now(self, args: ReadArgs) -> ToolResult:
+        """Show a file. Blocks. Raises ToolError: it cannot be shown; the message says what to do
+        instead.
+        """
         path = self._workspace.resolve(args.path)
         self._workspace.check(path, "read")
         if args.encoding:
             self._seen.set_encoding(path, args.encoding)
         try:
             if path.is_dir():
-                raise ToolError(self._folder(path))
+                raise ToolError(self._folder_message(path))
             if not os.path.lexists(path):
                 raise ToolError(
-                    f"{self._workspace.shown(path)} does not exist.{self._nearest(path)}"
+                    f"{self._workspace.shown(path)} does not exist.{self._name_hint(path)}"
                 )
             with self._workspace.open(args.path) as file:
-                return self._shown(args, path, file)
+                return self._show_file(args, path, file)
         except OSError as error:
             raise ToolError(
                 f"{self._workspace.shown(path)} cannot be read: {error.strerror}."
             ) from error
 
-    def _shown(self, args: ReadArgs, path: Path, file: BinaryIO) -> ToolResult:
+    def _show_file(self, args: ReadArgs, path: Path, file: BinaryIO) -> ToolResult:
+        """Show an opened file by its kind. Raises ToolError: it is too large, or binary."""
         start = file.read(65536)
         file.seek(0)
         size = os.fstat(file.fileno()).st_size
@@ -145,28 +149,31 @@ class Read(FileTool[ReadArgs]):
                 raise ToolError(f"{shown} is too large to be shown: {byte_size(size)}.")
             data = file.read()
             if not image_type(start):
-                return _pdf(shown, data, args)
+                return _pdf_result(shown, data, args)
             image, pixels = make_image(shown, data)
             display = Display(pixels, Picture(shown, image.media_type, len(data)))
             return ToolResult(f"{shown} is a picture ({pixels}).", display, images=(image,))
         try:
-            return self._text(args, path, file, start)
+            return self._show_text(args, path, file, start)
         except NotTextError:
             hint = "Use the shell to look into it (file, strings, unzip -l, …)."
-            raise ToolError(
+            raise BinaryFileError(
                 f"{shown} is {describe_binary(start)} ({byte_size(size)}), not text. {hint}"
             ) from None
 
-    def _text(self, args: ReadArgs, path: Path, file: BinaryIO, start: bytes) -> ToolResult:
+    def _show_text(self, args: ReadArgs, path: Path, file: BinaryIO, start: bytes) -> ToolResult:
+        """Show lines of a text, and remember what of the file the model has seen. Raises
+        NotTextError.
+        """
         found = os.fstat(file.fileno())
         is_notebook = path.suffix.lower() == ".ipynb"
         # Most of a notebook are pictures and outputs, which are left out.
         if found.st_size > (MAX_BYTES if is_notebook else _MAX_WHOLE_BYTES):
             encoding = guess_encoding(start)
-            lines, total = _part(file, encoding, args.first, _limit(args))
+            lines, total = _read_lines(file, encoding, args.first, _limit_or(args))
             self._seen.note_part(path, found)
             of_file = f" of a file of {byte_size(found.st_size)}"
-            result = _number_lines(args, path, lines, total, of_file)
+            result = _lines_result(args, path, lines, total, of_file)
             about = _describe_encoding(TextFile("", encoding, is_guess=True))
             return replace(result, text=result.text + about)
         data = self._seen.current(path, file.read())
@@ -176,12 +183,13 @@ class Read(FileTool[ReadArgs]):
         lines, note = text.removesuffix("\n").split("\n") if text else [], ""
         pictures: list[Image] = []
         if is_notebook:
-            lines, pictures, note = _cells(text, lines)
-        shown = lines[args.first - 1 : args.first - 1 + _limit(args)]
-        result = _number_lines(args, path, shown, len(lines), note, pictures)
+            lines, pictures, note = _notebook_lines(text, lines)
+        shown = lines[args.first - 1 : args.first - 1 + _limit_or(args)]
+        result = _lines_result(args, path, shown, len(lines), note, pictures)
         return replace(result, text=result.text + _describe_encoding(file_text))
 
-    def _folder(self, path: Path) -> str:
+    def _folder_message(self, path: Path) -> str:
+        """The error for the model about a folder, with the first of its names."""
         names = sorted(
             f"{entry.name}/" if entry.is_dir() else entry.name for entry in os.scandir(path)
         )
@@ -192,7 +200,8 @@ class Read(FileTool[ReadArgs]):
             f" holds:\n{listing}"
         )
 
-    def _nearest(self, path: Path) -> str:
+    def _name_hint(self, path: Path) -> str:
+        """Files that the model may mean, for the end of an error message."""
         root = self._workspace.root
         same = [
             root / name for name in list_project_files(root) if name.rpartition("/")[2] == path.name
@@ -203,10 +212,10 @@ class Read(FileTool[ReadArgs]):
         return f" Did you mean {' or '.join(names)}?" if names else " Use glob to find it."
 
 
-def _cells(text: str, lines: list[str]) -> tuple[list[str], list[Image], str]:
+def _notebook_lines(text: str, lines: list[str]) -> tuple[list[str], list[Image], str]:
     """A notebook by cells: its lines, its pictures, and a note; one that is broken as its `lines`."""
     try:
-        rendered, pictures = CellNotebook(text).rendered()
+        rendered, pictures = CellNotebook(text).as_lines()
     except NotebookError as error:
         return lines, [], f" as text, not as cells: {error}"
     note = (
@@ -223,19 +232,21 @@ def _describe_encoding(file: TextFile) -> str:
 
 
 def _names_in(folder: Path) -> list[str]:
+    """The names in a folder; empty if it cannot be read."""
     try:
         return [entry.name for entry in os.scandir(folder)]
     except OSError:
         return []
 
 
-def _limit(args: ReadArgs, most: int = _MAX_LINES) -> int:
+def _limit_or(args: ReadArgs, most: int = _MAX_LINES) -> int:
     """The limit; models sometimes write 0 or -1 for no limit."""
     return args.limit if args.limit and args.limit > 0 else most
 
 
-def _pdf(shown: str, data: bytes, args: ReadArgs) -> ToolResult:
-    pages, total = pdf_pages(shown, data, args.first, _limit(args, _MAX_PAGES))
+def _pdf_result(shown: str, data: bytes, args: ReadArgs) -> ToolResult:
+    """The text of pages, as many as fit."""
+    pages, total = pdf_pages(shown, data, args.first, _limit_or(args, _MAX_PAGES))
     if args.first > total:
         raise ToolError(f"{shown} has {plural(total, 'page')}: there is no page {args.first}.")
     taken = _take_fitting(
@@ -247,12 +258,17 @@ def _pdf(shown: str, data: bytes, args: ReadArgs) -> ToolResult:
     text = "\n".join(taken)
     if not any(page.strip() for page in pages):
         text += "\n[There is no text on these pages: they may be scanned pictures.]"
-    if (following := args.first + len(taken)) <= total:
+    following = args.first + len(taken)
+    is_cut = following <= total
+    if is_cut:
         text += f"\n[Continue with offset={following}.]"
-    return ToolResult(text, Display(plural(len(taken), "page"), Plain(text)))
+    display = Display(plural(len(taken), "page"), Plain(text))
+    return ToolResult(text, display, is_cut=is_cut)
 
 
-def _part(file: BinaryIO, encoding: str, first: int, count: int) -> tuple[list[str], int | None]:
+def _read_lines(
+    file: BinaryIO, encoding: str, first: int, count: int
+) -> tuple[list[str], int | None]:
     """Lines of a file of any size, and their number if the end was reached; only the shown lines
     are in memory.
     """
@@ -275,7 +291,7 @@ def _part(file: BinaryIO, encoding: str, first: int, count: int) -> tuple[list[s
     return lines[:count], None
 
 
-def _number_lines(
+def _lines_result(
     args: ReadArgs,
     path: Path,
     found: Sequence[str],
@@ -283,25 +299,28 @@ def _number_lines(
     what: str = "",
     pictures: Sequence[Image] = (),
 ) -> ToolResult:
+    """Lines with their numbers, and where to continue. Raises ToolError: there is no such line."""
     first = args.first
     if total == 0:
         return ToolResult("[The file is empty.]", Display("empty"))
     if not found:
         raise ToolError(f"The file has {plural(total or 0, 'line')}: there is no line {first}.")
-    lines = _take_fitting([_cut(line) for line in found])
+    lines = _take_fitting([_cut_line(line) for line in found])
     last = first + len(lines) - 1
     text = "\n".join(f"{number}\t{line}" for number, line in enumerate(lines, first))
-    if what or total is None or first > 1 or last < total:
+    is_cut = total is None or last < total
+    if what or first > 1 or is_cut:
         of_all = "" if total is None else f" of {total}"
-        go_on = "" if last == total else f" Continue with offset={last + 1}."
+        go_on = f" Continue with offset={last + 1}." if is_cut else ""
         text += f"\n[Lines {first}-{last}{of_all}{what}.{go_on}]"
     display = Display(
         plural(len(lines), "line"), Plain("\n".join(lines), path.suffix.removeprefix(".").lower())
     )
-    return ToolResult(text, display, images=tuple(pictures))
+    return ToolResult(text, display, images=tuple(pictures), is_cut=is_cut)
 
 
-def _cut(line: str) -> str:
+def _cut_line(line: str) -> str:
+    """A line without its end, cut if it is too long."""
     line = line.removesuffix("\r")
     return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]} [cut: the line goes on]"
 

@@ -111,7 +111,7 @@ class Shell(Tool[ShellArgs]):
         self._timeout = timeout_seconds
         self._terminals = terminals
         self._running: dict[RunningCommand, Foreground] = {}
-        self._setting_up = asyncio.Lock()
+        self._setup_lock = asyncio.Lock()
 
     def runs_outside(self, args: ShellArgs) -> bool:
         return args.outside_sandbox and self.confinement.is_on
@@ -126,12 +126,21 @@ class Shell(Tool[ShellArgs]):
     async def preview(self, args: ShellArgs) -> Display:
         place = f" in {args.cwd}" if args.cwd else ""
         lasting = " in the background" if args.background else ""
-        outside = f" {self._outside}" if self.runs_outside(args) else ""
+        outside = f" {self._outside_words}" if self.runs_outside(args) else ""
         return Display(f"run{lasting}{outside}{place}", CommandOutput(args.command))
 
     async def run(self, args: ShellArgs, ctx: ToolContext) -> ToolResult:
         named = os.path.expanduser(args.cwd.replace("\0", "\ufffd"))  # noqa: PTH111 - Path's raises for ~nobody
         cwd = (self._root / named).resolve()
+        await self._prepare_sandbox(ctx)
+        if args.pty:
+            return await self._run_in_pty(args, cwd, ctx)
+        if args.background:
+            return await self._run_in_background(args, cwd, ctx)
+        return await self._run_in_foreground(args, cwd, ctx)
+
+    async def _prepare_sandbox(self, ctx: ToolContext) -> None:
+        """Find out which sandbox works here, warn if it is weak, and set up a container."""
         if ctx.limits != "off":
             if not self.confinement.known_tier:
                 # The first call tests which sandbox works here.
@@ -140,24 +149,28 @@ class Shell(Tool[ShellArgs]):
                 ctx.emit(Notice(warning, "warning"))
         if self.confinement.in_container:
             await self._set_up_container(ctx)
-        if args.pty:
-            return await self._run_in_pty(args, cwd, ctx)
-        if args.background:
-            wrap = self._wrap(ctx.limits, ctx.call_id, cwd)
-            job = await self._jobs.start(
-                args.command,
-                cwd,
-                self._environment,
-                wrap,
-                partial(self._revert, ctx),
-                args.watch,
-                in_container=self.confinement.in_container,
-            )
-            text = (
-                f"Started in the background as {job.id}. Read what it prints with"
-                f" shell_output(id={job.id!r}), end it with shell_kill(id={job.id!r}).{self._wakes(args)}"
-            )
-            return ToolResult(text, Display(f"started as {job.id}", CommandOutput(args.command)))
+
+    async def _run_in_background(self, args: ShellArgs, cwd: Path, ctx: ToolContext) -> ToolResult:
+        """Start a job; the result says how the model reads and ends it."""
+        job = await self._jobs.start(
+            args.command,
+            cwd,
+            self._environment,
+            self._wrap(ctx.limits, ctx.call_id, cwd),
+            partial(self._move_out, ctx),
+            args.watch,
+            in_container=self.confinement.in_container,
+        )
+        text = (
+            f"Started in the background as {job.id}. Read what it prints with"
+            f" shell_output(id={job.id!r}), end it with shell_kill(id={job.id!r}).{self._wake_note(args)}"
+        )
+        return ToolResult(text, Display(f"started as {job.id}", CommandOutput(args.command)))
+
+    async def _run_in_foreground(self, args: ShellArgs, cwd: Path, ctx: ToolContext) -> ToolResult:
+        """Run a command to its end, or until the user moves it to the background. What it made that
+        other programs obey is moved out, and the user is asked about it.
+        """
         seconds = args.timeout_seconds or self._timeout
         taken: Sequence[RevertedFile] = ()
         foreground = Foreground(ctx.report, can_move=True)
@@ -166,7 +179,7 @@ class Shell(Tool[ShellArgs]):
                 args.command,
                 ctx.report,
                 foreground,
-                partial(self._revert, ctx),
+                partial(self._move_out, ctx),
                 cwd=cwd,
                 timeout_seconds=seconds,
                 limits=ctx.limits,
@@ -174,19 +187,20 @@ class Shell(Tool[ShellArgs]):
             )
         finally:
             if not foreground.is_moved:
-                taken = await self._revert(ctx)
+                taken = await self._move_out(ctx)
         if not taken:
             return result
-        note = await self._ask_about(taken, ctx)
+        note = await self._ask_to_restore(taken, ctx)
         return msgspec.structs.replace(result, text=f"{result.text}\n{note}")
 
     async def _run_in_pty(self, args: ShellArgs, cwd: Path, ctx: ToolContext) -> ToolResult:
+        """Start a job in a terminal; the result is its screen after a moment, or after its end."""
         job = await self._jobs.start_in_pty(
             args.command,
             cwd,
             self._environment,
             self._wrap(ctx.limits, ctx.call_id, cwd, pty=True),
-            partial(self._revert, ctx),
+            partial(self._move_out, ctx),
             is_confined=ctx.limits != "off",
             in_container=self.confinement.in_container,
         )
@@ -196,11 +210,11 @@ class Shell(Tool[ShellArgs]):
             return msgspec.structs.replace(result, failed=job.process.exit_code != 0)
         how = (
             f"\n[It waits in a terminal. Type with shell_output(id={job.id!r}, text=…, keys=[…]), end it"
-            f" with shell_kill.{self._wakes(args)}]"
+            f" with shell_kill.{self._wake_note(args)}]"
         )
         return msgspec.structs.replace(result, text=result.text + how)
 
-    def _wakes(self, args: ShellArgs) -> str:
+    def _wake_note(self, args: ShellArgs) -> str:
         """What happens at the end of a background job, for the model."""
         if self._jobs.wakes:
             line = " and at a line that matches" if args.watch else ""
@@ -230,7 +244,7 @@ class Shell(Tool[ShellArgs]):
         """
         cwd = cwd or self._root
         front = foreground or Foreground(report, can_move=False)
-        process = await self._start(line, cwd, limits, report, front, call_id)
+        process = await self._start_command(line, cwd, limits, report, front, call_id)
         self._running[process] = front
         in_time, left = await self._wait_and_end(process, front, timeout_seconds)
         if front.is_moved and isinstance(process, ShellProcess):
@@ -242,15 +256,15 @@ class Shell(Tool[ShellArgs]):
             left = left or await asyncio.to_thread(self.confinement.take_left_running, call_id)
         if not in_time:
             notes = [_TIMED_OUT.format(timeout_seconds)]
-            return self._result(line, process, None, "time limit", notes, cwd, left)
+            return self._result_of(line, process, None, "time limit", notes, cwd, left)
         code = process.exit_code
-        notes = [await self._explain_failure(process, limits), *_describe_left(left)]
+        notes = [await self._explain_failure(process, limits), *_left_running_note(left)]
         is_ended_by_signal = (code or 0) < 0
         code = None if is_ended_by_signal else code
         status = exit_status(process.exit_code)
-        return self._result(line, process, code, status, notes, cwd, left)
+        return self._result_of(line, process, code, status, notes, cwd, left)
 
-    def _result(
+    def _result_of(
         self,
         line: str,
         process: RunningCommand,
@@ -267,7 +281,7 @@ class Shell(Tool[ShellArgs]):
         parts = [
             status if code != 0 else "",
             process.capture.describe_lines(output),
-            _was_ended(left),
+            _ended_processes(left),
         ]
         summary = ", ".join(filter(None, parts))
         shown = Display(summary, CommandOutput(line, output, code))
@@ -303,7 +317,7 @@ class Shell(Tool[ShellArgs]):
                 del self._running[process]
         return in_time, left
 
-    async def _revert(self, ctx: ToolContext) -> Sequence[RevertedFile]:
+    async def _move_out(self, ctx: ToolContext) -> Sequence[RevertedFile]:
         """Move out what the command has made that other programs obey, with a warning."""
         if ctx.limits == "off":
             return ()
@@ -313,12 +327,12 @@ class Shell(Tool[ShellArgs]):
             ctx.emit(Notice(f"What the command made cannot be moved out: {error}", "warning"))
             return ()
         if taken:
-            ctx.emit(Notice(f"{_describe_reverted(taken, self._root)}.", "warning"))
+            ctx.emit(Notice(f"{_describe_moved_files(taken, self._root)}.", "warning"))
         return taken
 
-    async def _ask_about(self, taken: Sequence[RevertedFile], ctx: ToolContext) -> str:
+    async def _ask_to_restore(self, taken: Sequence[RevertedFile], ctx: ToolContext) -> str:
         """Ask the user whether they may stay; returns the result for the model."""
-        what = _describe_reverted(taken, self._root)
+        what = _describe_moved_files(taken, self._root)
         question = Question(
             "Restore what other programs obey?", (_LEAVE_OUT, _RESTORE), False, f"{what}."
         )
@@ -331,7 +345,7 @@ class Shell(Tool[ShellArgs]):
         lost = f" Not restored: {', '.join(map(str, failed))}." if failed else ""
         return f"{what}. The user has allowed it, so it was restored.{lost}"
 
-    async def _start(
+    async def _start_command(
         self,
         line: str,
         cwd: Path,
@@ -340,6 +354,7 @@ class Shell(Tool[ShellArgs]):
         front: Foreground,
         call_id: str,
     ) -> RunningCommand:
+        """Start a line: in a terminal of the editor if it opens one for a tool call, else here."""
         in_container = self.confinement.in_container and bool(call_id)
         wrap = self._wrap(limits, call_id, cwd)
         argv, tag = await limit_command(line, cwd, wrap, in_container=in_container)
@@ -353,12 +368,13 @@ class Shell(Tool[ShellArgs]):
         return await start_shell(argv, tag, cwd, environment, capture, front.take)
 
     def _wrap(self, limits: Limits, call_id: str, cwd: Path, *, pty: bool = False) -> Wrap:
+        """What confines a command of this call. For the user's own line nothing is recorded."""
         if not call_id:  # the user's own line
             return lambda argv: self.confinement.wrap(argv, limits)
         return lambda argv: self.confinement.wrap_command(argv, limits, call_id, cwd, pty=pty)
 
     @property
-    def _outside(self) -> str:
+    def _outside_words(self) -> str:
         """How a line runs that the user lets out of the sandbox; out of a container nothing gets."""
         if self.confinement.in_container:
             return "in the container with the network of the machine"
@@ -366,7 +382,7 @@ class Shell(Tool[ShellArgs]):
 
     async def _set_up_container(self, ctx: ToolContext) -> None:
         """Run what prepares the container of the project, before its first command."""
-        async with self._setting_up:
+        async with self._setup_lock:
             line = await asyncio.to_thread(self.confinement.take_setup)
             if not line:
                 return
@@ -389,9 +405,9 @@ class Shell(Tool[ShellArgs]):
         output = process.capture.text()
         if inside is not None and (loss := await asyncio.to_thread(inside.find_loss, code, output)):
             return loss
-        return self._explain_refusal(output, limits)
+        return self._sandbox_advice(output, limits)
 
-    def _explain_refusal(self, output: str, limits: Limits) -> str:
+    def _sandbox_advice(self, output: str, limits: Limits) -> str:
         """Advice if the sandbox has probably refused something; otherwise empty."""
         if limits == "off":
             return ""
@@ -418,19 +434,21 @@ class Shell(Tool[ShellArgs]):
             process.kill()
 
 
-def _describe_left(count: int) -> list[str]:
-    ended = _was_ended(count)
+def _left_running_note(count: int) -> list[str]:
+    """A note for the model about processes that outlived the command; none if there were none."""
+    ended = _ended_processes(count)
     return [f"{ended}; to keep one, start it with background: true."] if ended else []
 
 
-def _was_ended(count: int) -> str:
+def _ended_processes(count: int) -> str:
+    """How many processes were ended, in words; empty for 0."""
     if not count:
         return ""
     was = "was" if count == 1 else "were"
     return f"{plural(count, 'process', 'processes')} {was} left running and {was} ended"
 
 
-def _describe_reverted(taken: Sequence[RevertedFile], root: Path) -> str:
+def _describe_moved_files(taken: Sequence[RevertedFile], root: Path) -> str:
     """As `Other programs obey sub/.envrc, so ouro moved it to …`."""
     names = [
         str(item.path.relative_to(root) if item.path.is_relative_to(root) else item.path)

@@ -72,6 +72,7 @@ class Job:
 
     @property
     def tail(self) -> str:
+        """The end of the output."""
         capture = self.process.capture
         return capture.since(max(0, capture.total - _TAIL)).rstrip("\n")
 
@@ -176,7 +177,7 @@ class ShellJobs:
         Raises:
             ToolError: too many run already, the shell could not be started, or `watch` is wrong.
         """
-        self._demand_room()
+        self._require_room()
         argv, tag = await limit_command(line, cwd, wrap, in_container=in_container)
         changed = asyncio.Event()
         watching = None
@@ -193,7 +194,7 @@ class ShellJobs:
             if watching is not None:
                 watching.kill()
             raise
-        return self._add(Job(self._next_id(), line, process, changed, at_end, watching))
+        return self._add_job(Job(self._next_id(), line, process, changed, at_end, watching))
 
     async def start_in_pty(
         self,
@@ -217,7 +218,7 @@ class ShellJobs:
         from ouro.tools.pty_job import PtyJob
         from ouro.tools.pty_process import start_in_pty
 
-        self._demand_room()
+        self._require_room()
         argv, tag = await limit_command(line, cwd, wrap, in_container=in_container)
         changed = asyncio.Event()
         capture = self.new_capture()
@@ -228,14 +229,14 @@ class ShellJobs:
 
         process = await start_in_pty(argv, tag, cwd, environment, capture, take)
         job = PtyJob(self._next_id(), line, process, changed, at_end, is_confined=is_confined)
-        self._add(job)
+        self._add_job(job)
         return job
 
     def adopt(
         self, line: str, process: ShellProcess, changed: asyncio.Event, at_end: AtEnd
     ) -> ToolResult:
         """Make a job of a running command; returns the result of the call that has started it."""
-        job = self._add(Job(self._next_id(), line, process, changed, at_end))
+        job = self._add_job(Job(self._next_id(), line, process, changed, at_end))
         printed = job.report().text.rpartition("\n")[0]
         text = (
             f"{printed}\n[The user moved it to the background: it goes on as {job.id}, without a"
@@ -244,7 +245,8 @@ class ShellJobs:
         )
         return ToolResult(text, Display(f"moved to {job.id}", CommandOutput(line, job.tail)))
 
-    def _demand_room(self) -> None:
+    def _require_room(self) -> None:
+        """Raise ToolError if too many jobs run already."""
         if sum(job.running for job in self._jobs.values()) >= _MAX_RUNNING:
             raise ToolError(
                 f"{_MAX_RUNNING} background jobs run already. End some with shell_kill."
@@ -254,7 +256,8 @@ class ShellJobs:
         self._count += 1
         return f"job_{self._count}"
 
-    def _add(self, job: Job) -> Job:
+    def _add_job(self, job: Job) -> Job:
+        """Add a job to the list; of too many, the oldest that have ended are forgotten."""
         job.watcher.add_done_callback(lambda _: self._on_news())
         self._jobs[job.id] = job
         ended = [job.id for job in self._jobs.values() if not job.running]
@@ -263,6 +266,7 @@ class ShellJobs:
         return job
 
     def new_capture(self, on_data: Callable[[bytes], None] | None = None) -> OutputCapture:
+        """The capture for the output of one command, in the folder of this session."""
         return OutputCapture(self._spool_dir, self._mask, on_data)
 
     def list(self) -> tuple[Job, ...]:
@@ -351,6 +355,7 @@ class ShellKill(Tool[JobArgs]):
 
 
 def exit_status(exit_code: int | None) -> str:
+    """The state of a command in words; None: it runs, below zero: a signal ended it."""
     if exit_code is None:
         return "running"
     return f"ended by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"

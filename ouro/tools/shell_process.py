@@ -36,7 +36,9 @@ _STATE, _STARTED, _RESIDENT_LIMIT = 0, 19, 22
 """Positions of fields in `/proc/PID/stat`, counted after the name of the process."""
 _STAT_SIZE = 1024
 """Bytes to read of `/proc/PID/stat`; it has about fifty numbers."""
-_BOUNDED = 'ulimit -S -m "$1"; { ulimit -S -u "$2" || ulimit -S -p "$2"; } 2>&-; shift 2; exec "$@"'
+_SET_LIMITS = (
+    'ulimit -S -m "$1"; { ulimit -S -u "$2" || ulimit -S -p "$2"; } 2>&-; shift 2; exec "$@"'
+)
 """Sets the tag and the limit of processes before the first process of the command starts (`-p`: in
 dash).
 """
@@ -148,7 +150,7 @@ class ShellProcess(RunningCommand):
         super().__init__(tag, capture, inside)
         self._process = process
         self._pump = Pump(output, capture, report)
-        self._alone = False
+        self._is_shell_alone = False
 
     @property
     def exit_code(self) -> int | None:
@@ -169,11 +171,11 @@ class ShellProcess(RunningCommand):
                 await self._terminate()
             elif self._ended is None:
                 is_gone = await self._wait_until_gone(_EXIT_TIMEOUT)
-                left = 0 if is_gone else count_started(self._members())
+                left = 0 if is_gone else count_process_trees(self._living_processes())
                 if left:
                     self._signal(signal.SIGTERM)
                     await self._wait_until_gone(GRACE)
-                self._alone = not left
+                self._is_shell_alone = not left
         finally:
             self.kill()
         await self.wait(GRACE)
@@ -196,24 +198,26 @@ class ShellProcess(RunningCommand):
         self._pump.close()
 
     async def _wait_until_gone(self, seconds: float) -> bool:
+        """Whether all its processes ended in this time."""
         until = time.monotonic() + seconds
-        while self._members():
+        while self._living_processes():
             if time.monotonic() > until:
                 return False
             await asyncio.sleep(_POLL_INTERVAL)
         return True
 
     def _signal(self, number: signal.Signals) -> None:
+        """Send a signal to every process of the command."""
         send_signal(self._process.pid, number, group=True)
         # Twice, because a process that was forked during the first pass has the tag too.
-        for _ in range(0 if self._alone else 2):
-            for pid in self._members() - {self._process.pid}:
+        for _ in range(0 if self._is_shell_alone else 2):
+            for pid in self._living_processes() - {self._process.pid}:
                 send_signal(pid, number)
 
-    def _members(self) -> set[int]:
+    def _living_processes(self) -> set[int]:
         """The living processes of the command, with its shell."""
         if _HAS_PROC:
-            return {pid for pid, tag in _tagged() if tag == self.tag}
+            return {pid for pid, tag in _list_tags() if tag == self.tag}
         try:
             os.killpg(self._process.pid, 0)
         except (ProcessLookupError, PermissionError):
@@ -243,13 +247,15 @@ class Pump:
                 break
 
     def close(self) -> None:
+        """Stop reading, and report the rest."""
         if self._descriptor is not None:
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = None
-            self._flush()
+            self._report_fresh()
 
     def _read(self) -> bool:
+        """Read what is there; returns False if there is nothing now, or never again."""
         if self._descriptor is None:
             return False
         try:
@@ -263,10 +269,11 @@ class Pump:
             return False
         self._capture.add(data)
         self._fresh = (self._fresh + data[-_REPORTED:])[-_REPORTED:]
-        self._timer = self._timer or self._loop.call_later(_REPORT_EVERY, self._flush)
+        self._timer = self._timer or self._loop.call_later(_REPORT_EVERY, self._report_fresh)
         return True
 
-    def _flush(self) -> None:
+    def _report_fresh(self) -> None:
+        """Report the output since the last report, if there is any."""
         if self._timer:
             self._timer.cancel()
             self._timer = None
@@ -305,13 +312,13 @@ async def limit_command(
         import resource  # imported late: an answer without a command needs none
 
         # A limit of the number of processes, so that a fork bomb fails before it stops the machine.
-        wall, own = (
-            count_processes() + _MORE_PROCESSES,
-            resource.getrlimit(resource.RLIMIT_NPROC)[0],
-        )
-        bounds = (str(tag), str(min(wall, own) if own != resource.RLIM_INFINITY else wall))
+        maximum = count_processes() + _MORE_PROCESSES
+        limit_of_user = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+        if limit_of_user != resource.RLIM_INFINITY:
+            maximum = min(maximum, limit_of_user)
+        bounds = (str(tag), str(maximum))
     shell = _SHELL_INSIDE if in_container else (shutil.which("bash") or "/bin/sh",)
-    words = ["/bin/sh", "-c", _BOUNDED, "sh", *bounds, *shell, "-c", "--", line]
+    words = ["/bin/sh", "-c", _SET_LIMITS, "sh", *bounds, *shell, "-c", "--", line]
     return await asyncio.to_thread(wrap, words), tag
 
 
@@ -375,7 +382,7 @@ async def start_process(
         os.close(writing)
 
 
-def count_started(pids: Collection[int]) -> int:
+def count_process_trees(pids: Collection[int]) -> int:
     """How many of these processes were not started by another one of them, as a user counts them:
     a server with four workers is one.
     """
@@ -392,11 +399,11 @@ def parent_of(pid: int) -> int:
         return 0
 
 
-def kill_tagged(tag: int) -> int:
+def kill_by_tag(tag: int) -> int:
     """KILL all processes with this tag; returns how many a user would count. Blocks while it reads
     /proc."""
-    pids = [pid for pid, found in _tagged() if found == tag]
-    count = count_started(pids)
+    pids = [pid for pid, found in _list_tags() if found == tag]
+    count = count_process_trees(pids)
     for pid in pids:
         send_signal(pid, signal.SIGKILL)
     return count
@@ -407,9 +414,9 @@ def end_orphans() -> int:
     Blocks.
     """
     ended = 0
-    for pid, tag in _tagged():
+    for pid, tag in _list_tags():
         # Process ids of a container have no meaning outside of it.
-        if _namespace(pid) == _namespace(os.getpid()) and tag >> 12 != _owner_bits(
+        if _pid_namespace(pid) == _pid_namespace(os.getpid()) and tag >> 12 != _owner_bits(
             tag >> 12 & 0x3F_FFFF
         ):
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -423,15 +430,15 @@ async def clean_up_orphans(warn: Callable[[str], None], project: Path) -> None:
     those.
     """
     await asyncio.to_thread(sweep_written_dirs, get_written_dirs(project))
-    if removed := await asyncio.to_thread(_remove_left_containers):
+    if removed := await asyncio.to_thread(_remove_old_containers):
         warn(f"Removed {plural(removed, 'container')} that a killed ouro had left.")
     if ended := await asyncio.to_thread(end_orphans):
         processes = plural(ended, "process", "processes")
         warn(f"Ended {processes} that commands of a killed ouro had left running.")
-    await asyncio.to_thread(_remove_left_temp_folders)
+    await asyncio.to_thread(_remove_old_temp_folders)
 
 
-def _remove_left_containers() -> int:
+def _remove_old_containers() -> int:
     """Remove the containers of killed ouro processes; returns how many. Blocks."""
     folder = get_home() / "sandbox"
     if not any((folder / "containers").glob("ouro-*")):
@@ -441,7 +448,8 @@ def _remove_left_containers() -> int:
     return remove_left_containers(folder)
 
 
-def _remove_left_temp_folders() -> None:
+def _remove_old_temp_folders() -> None:
+    """Remove the temporary folders of killed ouro processes. Blocks."""
     folder = get_home() / "sandbox"
     if not any((folder / "temp").glob("*")):
         return
@@ -455,20 +463,20 @@ def _owner_bits(pid: int) -> int:
     gone.
     """
     try:
-        started = int(_stat(pid)[_STARTED])
+        started = int(_read_stat(pid)[_STARTED])
     except (OSError, IndexError):
         return 0
     return _TAG >> 12 | (started & 0x3_FFFF) << 22 | pid
 
 
-def _tagged() -> Iterator[tuple[int, int]]:
+def _list_tags() -> Iterator[tuple[int, int]]:
     """All living processes of commands of any ouro process, with their tags; none if there is no
     /proc.
     """
     for name in os.listdir("/proc") if _HAS_PROC else ():  # noqa: PTH208 - done for every call, over every process
         if name.isdigit():
             with contextlib.suppress(OSError):
-                fields = _stat(name)
+                fields = _read_stat(name)
                 tag = int(fields[_RESIDENT_LIMIT]) // 1024  # the shell uses KB
                 # Without a limit all bits are set.
                 if tag >> 52 == 1 and fields[_STATE] not in (
@@ -478,7 +486,7 @@ def _tagged() -> Iterator[tuple[int, int]]:
                     yield int(name), tag
 
 
-def _stat(pid: int | str) -> list[bytes]:
+def _read_stat(pid: int | str) -> list[bytes]:
     """The fields of a process after its name: state, parent, …"""
     # This takes a third of the time of a file object.
     descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
@@ -488,7 +496,8 @@ def _stat(pid: int | str) -> list[bytes]:
         os.close(descriptor)
 
 
-def _namespace(pid: int) -> int:
+def _pid_namespace(pid: int) -> int:
+    """The number of the namespace of process ids; 0 if it is not known."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/ns/pid").stat().st_ino
     return 0
@@ -558,7 +567,7 @@ class TerminalCommand(RunningCommand):
                 if self.inside is not None:
                     await asyncio.to_thread(self.inside.signal, signal.SIGKILL)
                 await self._terminals.kill(self._id)
-            left = await asyncio.to_thread(kill_tagged, self.tag)
+            left = await asyncio.to_thread(kill_by_tag, self.tag)
             await self.wait(GRACE)
             self.capture.add(
                 (await self._terminals.release(self._id)).replace("\r\n", "\n").encode()
@@ -570,7 +579,7 @@ class TerminalCommand(RunningCommand):
     def _kill(self) -> None:
         if self.inside is not None and not self._exit.done():
             self.inside.signal_later(signal.SIGKILL)
-        kill_tagged(self.tag)
+        kill_by_tag(self.tag)
         self._exit.cancel()
         self._exit_code = -signal.SIGKILL if self._exit_code is None else self._exit_code
 

@@ -42,7 +42,7 @@ def find_existing(
     found = Path(literal.anchor)
     parts = literal.parts[1:]
     for number, part in enumerate(parts):
-        name = _name_in(found, part)
+        name = _find_name(found, part)
         if not name:
             new = Path(found, *parts[number:])
             return text if new == literal else str(new)
@@ -50,21 +50,21 @@ def find_existing(
     return str(found) if is_meant(workspace.resolve(str(found))) else text
 
 
-def _name_in(folder: Path, wanted: str) -> str:
+def _find_name(folder: Path, wanted: str) -> str:
     """The name in `folder` that `wanted` means; empty if there is none."""
     if os.path.lexists(folder / wanted):
         return wanted
     if reserved_area(folder) is not None:  # an error must not list a place of keys
         return ""
-    spelled = _spelled_out(wanted)
+    spelled = _unescape(wanted)
     try:
         names = os.listdir(folder)  # noqa: PTH208 (strings)
     except OSError:
         return ""
     if spelled in names:
         return spelled
-    likeness = _likeness(spelled)
-    similar = sorted(name for name in names if _likeness(name) == likeness)
+    likeness = _appearance(spelled)
+    similar = sorted(name for name in names if _appearance(name) == likeness)
     if len(similar) > 1:
         listed = "; ".join(map(_description, similar[:_MAX_SHOWN]))
         raise ToolError(
@@ -74,7 +74,7 @@ def _name_in(folder: Path, wanted: str) -> str:
     return similar[0] if similar else ""
 
 
-def _spelled_out(name: str) -> str:
+def _unescape(name: str) -> str:
     """`name` with what `\\xff`, git's `\\377` and `\\u202f` stand for."""
     if "\\" not in name:
         return name
@@ -85,7 +85,7 @@ def _spelled_out(name: str) -> str:
         return name
 
 
-def _likeness(name: str) -> str:
+def _appearance(name: str) -> str:
     """Equal for names that look the same."""
     visible = _INVISIBLE.sub("", unicodedata.normalize("NFC", name))
     return _UNREADABLE.sub("\ufffd", visible.translate(PUNCTUATION))

@@ -29,7 +29,7 @@ def reindent_between(wanted: Sequence[str], found: Sequence[str]) -> Reindent | 
     depths = sorted((_width(mine), _width(its)) for mine, its in known.items())
     if any(first[1] >= second[1] for first, second in pairwise(depths)):
         return None
-    units = _units(known)
+    units = _indent_units(known)
 
     def reindent(line: str) -> str:
         if not line.strip():
@@ -41,6 +41,9 @@ def reindent_between(wanted: Sequence[str], found: Sequence[str]) -> Reindent | 
 
 
 def _indent_for(own: str, known: dict[str, str], units: tuple[str, str]) -> str:
+    """The indentation in the file for one of the model; an unknown one follows from the nearest
+    known one.
+    """
     if own in known or not known:
         return known.get(own, own)
     nearest = min(
@@ -54,6 +57,7 @@ def _indent_for(own: str, known: dict[str, str], units: tuple[str, str]) -> str:
 
 
 def _convert_indent(indent: str, units: tuple[str, str]) -> str:
+    """The same number of steps in the file's unit; what is no whole step becomes spaces."""
     mine, its = units
     if mine == its:
         return indent
@@ -61,7 +65,7 @@ def _convert_indent(indent: str, units: tuple[str, str]) -> str:
     return its * steps + " " * rest
 
 
-def _units(known: dict[str, str]) -> tuple[str, str]:
+def _indent_units(known: dict[str, str]) -> tuple[str, str]:
     """One step of indentation, on the model's side and in the file."""
     pairs = sorted(known.items(), key=lambda pair: _width(pair[0]))
     for (mine, its), (deeper, its_deeper) in zip([("", ""), *pairs], pairs, strict=False):
@@ -86,6 +90,7 @@ def _indent(line: str) -> str:
 
 
 def _width(indent: str) -> int:
+    """The columns of an indentation."""
     return len(indent.expandtabs(4))
 
 
@@ -121,14 +126,15 @@ class Match(msgspec.Struct, frozen=True):
     how: str = ""
 
 
-def _folded(line: str) -> str:
+def _fold_punctuation(line: str) -> str:
+    """The line with plain quotes and dashes, and single spaces."""
     return " ".join(line.translate(PUNCTUATION).split())
 
 
 TOLERANCES: dict[str, Callable[[str], str]] = {
     "trailing spaces differed": str.rstrip,
     "indentation differed": str.strip,
-    "quotes, dashes or spaces differed": _folded,
+    "quotes, dashes or spaces differed": _fold_punctuation,
 }
 """The allowed differences from the file, strictest first -> the function that makes lines
 comparable.
@@ -167,28 +173,32 @@ def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
         ToolError: it is not found, or found more than once; the message shows the nearest lines.
     """
     lines = Lines(text)
-    if found := _exactly(text, old, new, everywhere=everywhere):
-        return _at_its_depth(lines, old, new) or found
+    if found := _match_exactly(text, old, new, everywhere=everywhere):
+        return _match_deeper_line(lines, old, new) or found
     if _has_line_numbers(old):
         old, new = _NUMBERED.sub("", old), _NUMBERED.sub("", new)
-        if found := _exactly(text, old, new, everywhere=everywhere):
+        if found := _match_exactly(text, old, new, everywhere=everywhere):
             return Match(found.spans, "line numbers were left out")
-    if found := _tolerantly(lines, old, new, everywhere=everywhere):
+    if found := _match_tolerantly(lines, old, new, everywhere=everywhere):
         return found
     wanted = old.removesuffix("\n").split("\n")
     if not everywhere and (found := _find_similar(lines, wanted, old, new)):
         return found
-    raise ToolError(_not_found(lines, wanted, text, new))
+    raise ToolError(_not_found_message(lines, wanted, text, new))
 
 
-def _tolerantly(lines: Lines, old: str, new: str, *, everywhere: bool) -> Match | None:
+def _match_tolerantly(lines: Lines, old: str, new: str, *, everywhere: bool) -> Match | None:
     """The places of `old` by the first of the tolerances that has any."""
     wanted = old.removesuffix("\n").split("\n")
     for how, normal in TOLERANCES.items():
-        places = _places(lines, wanted, normal)
+        places = _find_places(lines, wanted, normal)
         if len(places) > 1 and not everywhere:
-            raise ToolError(_ambiguous(len(places), (first + 1 for first, _ in places), how))
-        spans = [_span(lines, first, wanted, indent, old, new) for first, indent in places]
+            raise ToolError(
+                _ambiguous_message(len(places), (first + 1 for first, _ in places), how)
+            )
+        spans = [
+            _replacement_span(lines, first, wanted, indent, old, new) for first, indent in places
+        ]
         if spans:
             return Match(tuple(spans), how)
     return None
@@ -209,10 +219,14 @@ class Lines:
         self.starts = [0, *accumulate(len(line) + 1 for line in self.lines)]
 
     def end(self, last: int) -> int:
+        """The offset of the end of a line, before its newline."""
         return self.starts[last] + len(self.lines[last])
 
 
-def _exactly(text: str, old: str, new: str, *, everywhere: bool) -> Match | None:
+def _match_exactly(text: str, old: str, new: str, *, everywhere: bool) -> Match | None:
+    """All places of `old`, with `new` for each; None if there is none. Raises ToolError: several,
+    and not `everywhere`.
+    """
     starts: list[int] = []
     at = text.find(old)
     while at >= 0:
@@ -221,26 +235,27 @@ def _exactly(text: str, old: str, new: str, *, everywhere: bool) -> Match | None
         at = text.find(old, at + (len(old) if everywhere else 1))
     if len(starts) > 1 and not everywhere:
         raise ToolError(
-            _ambiguous(len(starts), (text.count("\n", 0, start) + 1 for start in starts))
+            _ambiguous_message(len(starts), (text.count("\n", 0, start) + 1 for start in starts))
         )
     return Match(tuple(Span(start, start + len(old), new) for start in starts)) if starts else None
 
 
-def _at_its_depth(lines: Lines, old: str, new: str) -> Match | None:
+def _match_deeper_line(lines: Lines, old: str, new: str) -> Match | None:
     """A single line that is indented deeper than the model wrote it: re-indent the new lines to
     that depth.
     """
     if not _indent(old) or "\n" in old or "\n" not in new:
         return None
-    places = _places(lines, [old], str.strip)
+    places = _find_places(lines, [old], str.strip)
     if len(places) != 1 or lines.lines[places[0][0]].startswith(old):
         return None
     return Match(
-        (_span(lines, places[0][0], [old], places[0][1], old, new),), "indentation differed"
+        (_replacement_span(lines, places[0][0], [old], places[0][1], old, new),),
+        "indentation differed",
     )
 
 
-def _places(
+def _find_places(
     lines: Lines, wanted: list[str], normal: Callable[[str], str]
 ) -> list[tuple[int, Reindent]]:
     """The lines where `wanted` begins if normalized lines are compared, each with its
@@ -270,12 +285,14 @@ def _find_similar(lines: Lines, wanted: list[str], old: str, new: str) -> Match 
     others = [at for _, at in scored if abs(at - first) >= len(wanted)]
     if others:
         numbers = sorted(at + 1 for at in (first, *others))
-        raise ToolError(_ambiguous(len(numbers), numbers, "nearly the same text"))
+        raise ToolError(_ambiguous_message(len(numbers), numbers, "nearly the same text"))
     found = lines.lines[first : first + len(wanted)]
     indent = reindent_between(wanted, found)
     if indent is None or not _is_each_line_similar(wanted, found):
         return None
-    return Match((_span(lines, first, wanted, indent, old, new),), f"{score:.0f} % alike")
+    return Match(
+        (_replacement_span(lines, first, wanted, indent, old, new),), f"{score:.0f} % alike"
+    )
 
 
 def _score_places(
@@ -308,6 +325,7 @@ def _best_starts(
 
 
 def _is_each_line_similar(wanted: Sequence[str], found: Sequence[str]) -> bool:
+    """Whether every line is similar by itself, with the same numbers."""
     from rapidfuzz import fuzz
 
     return all(
@@ -319,10 +337,11 @@ def _is_each_line_similar(wanted: Sequence[str], found: Sequence[str]) -> bool:
 
 
 def _squeeze(lines: Sequence[str]) -> list[str]:
+    """The lines without indentation, and with single spaces."""
     return [" ".join(line.split()) for line in lines]
 
 
-def _span(
+def _replacement_span(
     lines: Lines, first: int, wanted: list[str], indent: Reindent, old: str, new: str
 ) -> Span:
     """The change from `old` to `new` at that place: common lines stay as in the file."""
@@ -355,12 +374,12 @@ def keep_characters(wanted: Sequence[str], found: Sequence[str], fresh: Sequence
     pairs = [
         (mine, its)
         for mine, its in zip(wanted, found, strict=False)
-        if mine.strip() != its.strip() and _folded(mine) == _folded(its)
+        if mine.strip() != its.strip() and _fold_punctuation(mine) == _fold_punctuation(its)
     ]
-    return [_with_own_characters(line, pairs) for line in fresh] if pairs else list(fresh)
+    return [_with_file_characters(line, pairs) for line in fresh] if pairs else list(fresh)
 
 
-def _with_own_characters(line: str, pairs: Sequence[tuple[str, str]]) -> str:
+def _with_file_characters(line: str, pairs: Sequence[tuple[str, str]]) -> str:
     """`line` with the characters that the most similar line has in the file."""
     from difflib import SequenceMatcher  # not imported at start-up
 
@@ -379,7 +398,8 @@ def _with_own_characters(line: str, pairs: Sequence[tuple[str, str]]) -> str:
     return f"{start}{''.join(kept)}{line[len(line.rstrip()) :]}"
 
 
-def _ambiguous(count: int, numbers: Iterable[int], how: str = "") -> str:
+def _ambiguous_message(count: int, numbers: Iterable[int], how: str = "") -> str:
+    """The error for the model about several places, with the lines of the first ten."""
     shown = ", ".join(map(str, islice(numbers, 10))) + (" …" if count > 10 else "")
     return (
         f"old_text matches {count} places{f' ({how})' if how else ''}, at lines {shown}. Give more"
@@ -387,7 +407,8 @@ def _ambiguous(count: int, numbers: Iterable[int], how: str = "") -> str:
     )
 
 
-def _not_found(lines: Lines, wanted: list[str], text: str, new: str) -> str:
+def _not_found_message(lines: Lines, wanted: list[str], text: str, new: str) -> str:
+    """The error for the model: the edit is made already, or the nearest lines."""
     message = "old_text is not in the file."
     if new.strip() and (at := text.find(new)) >= 0:
         return (

@@ -41,6 +41,8 @@ class ToolResult(msgspec.Struct, frozen=True):
     display: Display
     failed: bool = False
     images: tuple[Image, ...] = ()
+    is_cut: bool = False
+    """Whether `text` ends before the end of what was read."""
 
 
 Verdict = Literal["", "allow", "ask", "deny"]
@@ -114,7 +116,7 @@ class Tool(Protocol, Generic[A]):
         """
         return self, args
 
-    def given(self, args: A) -> dict[str, Any]:
+    def plain_arguments(self, args: A) -> dict[str, Any]:
         """The arguments as hooks and questions show them."""
         found: dict[str, Any] = msgspec.to_builtins(args)
         return found

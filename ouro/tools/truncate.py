@@ -59,6 +59,7 @@ class OutputCapture:
         self._room = MAX_SPOOLED
 
     def add(self, data: bytes) -> None:
+        """Take a piece of the output."""
         self.total += len(data)
         if self.on_data is not None:
             self.on_data(data)
@@ -66,7 +67,7 @@ class OutputCapture:
         if self._writer is None and self.total > MAX_SHOWN and not self.unsaved:
             self._start_writer()
         if self._writer:
-            self._save(data)
+            self._queue_for_file(data)
         room = max(0, MAX_IN_MEMORY // 2 - len(self._head))
         self._head += data[:room]
         self._tail += data[max(room, len(data) - MAX_IN_MEMORY) :]
@@ -74,6 +75,7 @@ class OutputCapture:
             del self._tail[: -MAX_IN_MEMORY // 2]
 
     def close(self) -> None:
+        """Let the writer end after what is queued."""
         if self._writer:
             self._queue.put(b"")
 
@@ -85,12 +87,12 @@ class OutputCapture:
     def text(self, limit: int = MAX_SHOWN) -> str:
         """Head and tail, cleaned, with a note on what was left out between them."""
         if b"\0" in self._head[:8192]:
-            return f"[binary output, {self.total:,} bytes, is not shown{self._whereabouts()}]"
+            return f"[binary output, {self.total:,} bytes, is not shown{self._file_note()}]"
         if len(self._head) + len(self._tail) >= self.total:
-            return shorten(readable(bytes(self._head + self._tail)), limit, self._whereabouts())
+            return shorten(readable(bytes(self._head + self._tail)), limit, self._file_note())
         head, tail = readable(bytes(self._head)), readable(bytes(self._tail))
-        note = f"{self.total:,} bytes in all{self._whereabouts()}"
-        return _join_cut(head, tail, limit, note)
+        note = f"{self.total:,} bytes in all{self._file_note()}"
+        return _join_ends(head, tail, limit, note)
 
     def describe_lines(self, shown: str) -> str:
         """How many lines the output has, also those left out of `shown`; empty for one line."""
@@ -108,7 +110,7 @@ class OutputCapture:
             held = bytes(self._head[position:] + self._tail)
         else:
             held = bytes(self._tail[max(0, len(self._tail) - new) :])
-        note = self._whereabouts()
+        note = self._file_note()
         if len(held) < new:
             return (
                 f"[{new - len(held):,} bytes left"
@@ -116,7 +118,8 @@ class OutputCapture:
             )
         return shorten(readable(held), note=note)
 
-    def _whereabouts(self) -> str:
+    def _file_note(self) -> str:
+        """Where the whole output is, for the end of a note; empty if all of it is shown."""
         if self.file is None:
             return f"; {self.unsaved}" if self.unsaved else ""
         part = (
@@ -127,6 +130,7 @@ class OutputCapture:
         return f"; {part} in {self.file}"
 
     def _start_writer(self) -> None:
+        """Create the file and start the thread that writes it. If that fails, `unsaved` says why."""
         path = self._folder / f"output-{os.urandom(4).hex()}.txt"
         try:
             ensure_private_dir(self._folder)
@@ -140,18 +144,19 @@ class OutputCapture:
         # A daemon thread does not block the exit of the program; then the end of a long output may
         # be missing.
         self._writer = threading.Thread(
-            target=self._write, args=(descriptor,), name="spool", daemon=True
+            target=self._write_file, args=(descriptor,), name="spool", daemon=True
         )
         self._writer.start()
-        self._save(bytes(self._head))  # all of it so far
+        self._queue_for_file(bytes(self._head))  # all of it so far
 
-    def _save(self, data: bytes) -> None:
+    def _queue_for_file(self, data: bytes) -> None:
         """Send a piece to the writer, up to the limit."""
         if data := data[: self._room]:
             self._room -= len(data)
             self._queue.put(data)
 
-    def _write(self, descriptor: int) -> None:
+    def _write_file(self, descriptor: int) -> None:
+        """Write what is queued, without secrets, until an empty piece comes. Runs in the thread."""
         pending = b""
         with os.fdopen(descriptor, "wb", buffering=0) as file, contextlib.suppress(OSError):
             while data := self._queue.get():
@@ -160,11 +165,12 @@ class OutputCapture:
                     # Cut after a line, else between words, so that no secret is split.
                     ends = (pending.rfind(mark, 0, _PIECE) + 1 for mark in (b"\n", b" "))
                     end = next(filter(None, ends), _PIECE)
-                    file.write(self._masked(pending[:end]))
+                    file.write(self._mask_bytes(pending[:end]))
                     pending = pending[end:]
-            file.write(self._masked(pending))
+            file.write(self._mask_bytes(pending))
 
-    def _masked(self, data: bytes) -> bytes:
+    def _mask_bytes(self, data: bytes) -> bytes:
+        """The data without secrets."""
         return (
             self._mask(data.decode("utf-8", "replace")).encode("utf-8", "replace")
             if self._mask
@@ -196,10 +202,10 @@ def shorten(text: str, limit: int = MAX_SHOWN, note: str = "") -> str:
     """
     if len(text) <= limit:
         return text
-    return _join_cut(text, text, limit, f"{len(text):,} characters in all{note}")
+    return _join_ends(text, text, limit, f"{len(text):,} characters in all{note}")
 
 
-def _join_cut(head: str, tail: str, limit: int, note: str) -> str:
+def _join_ends(head: str, tail: str, limit: int, note: str) -> str:
     """The beginning of `head` and the end of `tail`, each up to a nearby line."""
     first = limit // 3
     if len(head) > first:
@@ -210,6 +216,7 @@ def _join_cut(head: str, tail: str, limit: int, note: str) -> str:
 
 
 def _cut_tail(text: str, limit: int) -> str:
+    """The end of a text, from the beginning of a line if one is near."""
     if len(text) <= limit:
         return text
     start = text.find("\n", len(text) - limit, len(text) - limit // 2)

@@ -94,7 +94,7 @@ class WebFetch(Tool[WebFetchArgs]):
         return (args.url,)
 
     async def run(self, args: WebFetchArgs, ctx: ToolContext) -> ToolResult:
-        page = await self._page(args.url)
+        page = await self._load_page(args.url)
         if args.start and args.start >= len(page.text):
             raise ToolError(
                 f"start is {args.start:,}, but the page has {plural(len(page.text), 'character')}."
@@ -107,24 +107,28 @@ class WebFetch(Tool[WebFetchArgs]):
         summary = plural(len(page.text), "character") if not page.images else page.kind
         return ToolResult(f"{head}\n\n{shown}", Display(summary, Plain(shown)), images=page.images)
 
-    async def _page(self, url: str) -> WebPage:
+    async def _load_page(self, url: str) -> WebPage:
+        """The page of an address; one that was read a short time ago is not requested again."""
         now = time.monotonic()
         self._kept = {
             key: kept for key, kept in self._kept.items() if now - kept[0] < _KEPT_SECONDS
         }
         if url not in self._kept:
-            page = await self._get(url)
+            page = await self._follow_redirects(url)
             while len(self._kept) >= _KEPT_PAGES:
                 del self._kept[next(iter(self._kept))]
             self._kept[url] = now, page
         return self._kept[url][1]
 
-    async def _get(self, url: str) -> WebPage:
+    async def _follow_redirects(self, url: str) -> WebPage:
+        """Request a page, also after redirects on the same host. Raises ToolError: it moved to
+        another host.
+        """
         asked, _ = _parse_address(url)
         for _ in range(_MAX_REDIRECTS):
             kind, data, target = await self._request(url)
             if not target:
-                return await _page_of(url, kind, data)
+                return await _convert_page(url, kind, data)
             url = urljoin(url, target)
             if urlsplit(url).hostname != asked:  # the user has allowed only one host
                 raise ToolError(
@@ -169,7 +173,11 @@ class WebFetch(Tool[WebFetchArgs]):
                     raise ToolError(
                         f"{host} answered {response.status_code} {response.reason_phrase}."
                     )
-                return response.headers.get("content-type", ""), await _body(response, host), ""
+                return (
+                    response.headers.get("content-type", ""),
+                    await _read_body(response, host),
+                    "",
+                )
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError) as error:
             what = (
                 "did not answer in time"
@@ -201,6 +209,7 @@ async def public_address(host: str, port: int) -> str:
 
 
 def _is_public(address: str) -> bool:
+    """Whether an address is on the internet, also if it holds one of IPv4."""
     found = ipaddress.ip_address(address)
     if isinstance(found, ipaddress.IPv6Address):
         translated = ipaddress.IPv4Address(int(found) & 0xFFFF_FFFF) if found in _NAT64 else None
@@ -226,7 +235,7 @@ def _parse_address(url: str) -> tuple[str, int]:
     return host, port or (443 if parts.scheme == "https" else 80)
 
 
-async def _body(response: httpx.Response, host: str) -> bytes:
+async def _read_body(response: httpx.Response, host: str) -> bytes:
     """The decoded body. Raises ToolError if it is too large, or in an encoding that was not
     requested.
     """
@@ -254,7 +263,7 @@ async def _body(response: httpx.Response, host: str) -> bytes:
     return data
 
 
-async def _page_of(url: str, content_type: str, data: bytes) -> WebPage:
+async def _convert_page(url: str, content_type: str, data: bytes) -> WebPage:
     """Data as text or as an image. Raises ToolError: it is neither, or takes too long.
 
     Text is read in a separate process: 1 MB of `<!--` keeps the parser busy for an hour, and a
@@ -301,18 +310,18 @@ async def _page_of(url: str, content_type: str, data: bytes) -> WebPage:
 
 def read_stdin() -> None:
     """Read a page from stdin and print its text and kind as JSON; the error and an empty kind. For
-    `_page_of`.
+    `_convert_page`.
     """
     url, content_type = sys.argv[1:]
     resource.setrlimit(resource.RLIMIT_CPU, (int(_MAX_READING),) * 2)  # if ouro is killed meanwhile
     try:
-        found = _text_of(url, content_type, sys.stdin.buffer.read())
+        found = _page_as_text(url, content_type, sys.stdin.buffer.read())
     except ToolError as error:
         found = str(error), ""
     sys.stdout.write(json.dumps(found))
 
 
-def _text_of(url: str, content_type: str, data: bytes) -> tuple[str, str]:
+def _page_as_text(url: str, content_type: str, data: bytes) -> tuple[str, str]:
     """The text of a page, and its kind. Raises ToolError: it is not text."""
     kind, _, rest = content_type.lower().partition(";")
     kind = kind.strip()
@@ -328,7 +337,7 @@ def _text_of(url: str, content_type: str, data: bytes) -> tuple[str, str]:
     is_html = "html" in kind or (
         not kind and re.match(r"\s*<(?:!doctype html|html)", text, re.IGNORECASE)
     )
-    return clean(_markdown(url, text) if is_html else text), kind or "text"
+    return clean(_html_as_markdown(url, text) if is_html else text), kind or "text"
 
 
 def _decode(parameters: str, data: bytes) -> str:
@@ -344,7 +353,7 @@ def _decode(parameters: str, data: bytes) -> str:
         return data.decode("utf-8", "replace")
 
 
-def _markdown(url: str, html: str) -> str:
+def _html_as_markdown(url: str, html: str) -> str:
     """The readable part of a page as Markdown: no scripts, no menus, and nothing that a browser
     would not show.
     """
@@ -376,5 +385,6 @@ def _markdown(url: str, html: str) -> str:
 
 
 def _is_hidden(tag: Any) -> bool:
+    """Whether a browser would not show an element."""
     style = re.sub(r"\s", "", str(tag.get("style", "")).lower())
     return tag.has_attr("hidden") or tag.get("aria-hidden") == "true" or bool(_HIDDEN.search(style))

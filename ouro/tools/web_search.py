@@ -189,7 +189,7 @@ class WebSearch(Tool[WebSearchArgs]):
                 del self._kept[next(iter(self._kept))]
             self._kept[query] = await self._search(query)
         results = self._kept[query]
-        text = "\n\n".join(map(_describe, results)) or "No results."
+        text = "\n\n".join(map(_describe_result, results)) or "No results."
         return ToolResult(text, Display(plural(len(results), "result"), Plain(text)))
 
     def _address(self, url: str, query: str) -> str:
@@ -197,10 +197,10 @@ class WebSearch(Tool[WebSearchArgs]):
 
     async def _search(self, query: str) -> list[WebResult]:
         request = self._backend.request(self._url, self._key, query)
-        answer = await fetch_json(self._backend.name, request, TIMEOUT, self._refusal_hint)
+        answer = await fetch_json(self._backend.name, request, TIMEOUT, self._hint_for_status)
         return read_results(self._backend, answer)
 
-    def _refusal_hint(self, status: int) -> str:
+    def _hint_for_status(self, status: int) -> str:
         """What the user can do about a refusal; status 200: about an answer that is not JSON."""
         if self._backend.name == "searxng":
             return "Its settings.yml must have `json` in search.formats."
@@ -242,7 +242,7 @@ async def fetch_json(
         ):
             if not response.is_success:
                 raise ToolError(_describe_refusal(name, response.status_code, hint))
-            data = await _read(response, host)
+            data = await _read_body(response, host)
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError) as error:
         is_slow = isinstance(error, TimeoutError | httpx.TimeoutException)
         what = "did not answer in time" if is_slow else "cannot be reached"
@@ -257,6 +257,7 @@ async def fetch_json(
 
 
 def _describe_refusal(name: str, status: int, hint: Callable[[int], str]) -> str:
+    """The error about a status that is not success."""
     if status == 429:
         return f"{name} answered 429: its limit of requests is reached. Try again later."
     if status in (401, 402, 403):
@@ -264,7 +265,8 @@ def _describe_refusal(name: str, status: int, hint: Callable[[int], str]) -> str
     return f"{name} answered {status}."
 
 
-async def _read(response: Any, host: str) -> bytes:
+async def _read_body(response: Any, host: str) -> bytes:
+    """The body of an answer. Raises ToolError: it is too large."""
     data = b""
     async for piece in response.aiter_bytes():
         data += piece
@@ -282,26 +284,26 @@ def read_results(backend: SearchBackend, answer: Any) -> list[WebResult]:
         url = item.get("url") if isinstance(item, dict) else None
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
             continue
-        date = _text(item.get(date_field), 40)
+        date = _field_as_line(item.get(date_field), 40)
         results.append(
             WebResult(
-                _text(item.get("title"), 150),
+                _field_as_line(item.get("title"), 150),
                 one_line(clean(url), 500),
                 date[:10] if re.match(r"\d{4}-\d\d-\d\d", date) else date,
-                _text(item.get(text_field), MAX_SNIPPET),
+                _field_as_line(item.get(text_field), MAX_SNIPPET),
             )
         )
     return results[:MAX_RESULTS]
 
 
-def _text(value: Any, width: int) -> str:
+def _field_as_line(value: Any, width: int) -> str:
     """A field as one line, without the tags and entities that some backends put into it."""
     if not isinstance(value, str):
         return ""
     return one_line(clean(html.unescape(_TAG.sub("", value[: 20 * width]))), width)
 
 
-def _describe(result: WebResult) -> str:
+def _describe_result(result: WebResult) -> str:
     date = f" ({result.date})" if result.date else ""
     return "\n".join(
         filter(None, (f"{result.title or '(no title)'}{date}", result.url, result.text))
@@ -322,9 +324,9 @@ def choose_search(name: str, url: str, environment: Mapping[str, str]) -> WebSea
     if name == "off":
         return None
     if not name:
-        offered = (_make(backend, "", environment) for backend in BACKENDS.values())
+        offered = (_make_search(backend, "", environment) for backend in BACKENDS.values())
         return next(filter(None, offered), None)
-    if found := _make(BACKENDS[name], url, environment):
+    if found := _make_search(BACKENDS[name], url, environment):
         return found
     variables = " or ".join(BACKENDS[name].variables)
     raise ConfigError(
@@ -332,7 +334,9 @@ def choose_search(name: str, url: str, environment: Mapping[str, str]) -> WebSea
     )
 
 
-def _make(backend: SearchBackend, url: str, environment: Mapping[str, str]) -> WebSearch | None:
+def _make_search(
+    backend: SearchBackend, url: str, environment: Mapping[str, str]
+) -> WebSearch | None:
     """The tool with a backend; None without its key or address."""
     values = (environment.get(variable, "") for variable in backend.variables)
     value = next(filter(None, values), "")

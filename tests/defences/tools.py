@@ -11,7 +11,7 @@ DEFENCES = (
             "test_x19_typed_into_programs.py -k unconfined"),
     Defence("F7", "ouro/tools/web_search.py", "return (self._address(self._url, args.query),)",
             "return (self._url,)", "../tools/test_web_search.py -k f7"),
-    Defence("F7", "ouro/tools/model_search.py", "return (self._address(self._found().url, args.query),)",
+    Defence("F7", "ouro/tools/model_search.py", "return (self._address(self._find_search().url, args.query),)",
             "return (self._found().url,)", "../tools/test_model_search.py -k secret"),
     Defence("X1", "ouro/tools/truncate.py", "del self._tail[: -MAX_IN_MEMORY // 2]", "pass",
             "test_x1_endless_output.py"),

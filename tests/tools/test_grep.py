@@ -311,7 +311,7 @@ async def test_glob_with_a_folder_searches_only_that_folder(tmp_path):
 async def test_sizes_are_read_only_if_a_file_was_not_searched(tmp_path, monkeypatch):
     read: list[int] = []
     monkeypatch.setattr(
-        "ouro.tools.grep._too_large", lambda names, _folder: read.append(len(names))
+        "ouro.tools.grep._find_too_large", lambda names, _folder: read.append(len(names))
     )
     (tmp_path / "small.py").write_text("needle\n")
     await run_grep(Grep(Workspace(tmp_path)), "needle", glob="*.py")

@@ -20,7 +20,7 @@ from ouro.safety import Workspace
 from ouro.session import OpenRequest
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.notebook import CellNotebook
-from ouro.tools.notebook_edit import CellEdit, NotebookEdit, edited_rows
+from ouro.tools.notebook_edit import CellEdit, NotebookEdit, apply_cell_edits
 from ouro.tools.read import Read
 from ouro.tools.tool import parse_arguments
 
@@ -248,7 +248,7 @@ def test_any_text_is_written_as_json_would(sources, indent, ascii_only, new):
     style = {"indent": indent, "ensure_ascii": ascii_only}
     data = document(*(code(source) for source in ["é", *sources]))
     book = CellNotebook(written(data, **style))
-    rows = edited_rows(book, [CellEdit(2, source=new)])
+    rows = apply_cell_edits(book, [CellEdit(2, source=new)])
     text = book.with_cells([(book.cells[row.number - 1], row.text) for row in rows])
     data["cells"][1]["source"] = lines_of(new)
     assert text == written(data, **style)
