@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -41,6 +42,7 @@ LFLAG = 3
 CALLS = 20
 LONG_SESSION = (8, 500, 2_000, 5_000)
 """Messages after which a tool call is measured; a call and its result are two."""
+MANY_FILES = 50_000
 GIGABYTE = (
     "yes 2026-11-21 20:14:03 INFO worker 7 handled job 4711 of queue mail in 12 ms | head -c"
     " 1000000000"
@@ -211,6 +213,70 @@ def growth(program: Program) -> None:
         )
 
 
+def files(program: Program) -> None:
+    """Headless in a repository of 50,000 files that the program does not know yet, and once more."""
+    with in_many_files(program):
+        for name in ("first answer in 50,000 files ms", "later answer in 50,000 files ms"):
+            took, _, _ = headless(program, [])
+            program.note(name, took * 1000)
+
+
+def mention(program: Program) -> None:
+    """The list of files after `@` and three letters, with 50,000 files in the folder that it trusts."""
+    shown = re.compile(r"d\d+/file\d+\.py")
+    with with_many_files(program), opened(program) as terminal:
+        terminal.after(lambda screen: bool(screen.strip()), 30)
+        wait(terminal, 3.0)
+        began = time.monotonic()
+        terminal.send("@fil")
+        if terminal.after(lambda screen: bool(shown.search(screen)), 15):
+            program.note("first list after @ ms", (terminal.arrived - began) * 1000)
+
+
+@contextlib.contextmanager
+def in_many_files(program: Program):
+    """The program works in a repository of 50,000 files that it does not know yet."""
+    known = many_files(program)
+    unknown = known.rename(known.with_name(f"many-{time.monotonic_ns()}"))
+    program.other_work = unknown
+    try:
+        yield
+    finally:
+        program.other_work = None
+        unknown.rename(known)
+
+
+@contextlib.contextmanager
+def with_many_files(program: Program):
+    """The repository of the program has 50,000 files."""
+    known = many_files(program)
+    aside = program.work.rename(program.home / "work-aside")
+    known.rename(program.work)
+    try:
+        yield
+    finally:
+        program.work.rename(known)
+        aside.rename(program.work)
+
+
+def many_files(program: Program) -> Path:
+    folder = program.home.parent / "many"
+    if not folder.exists():
+        make_many_files(folder)
+    return folder
+
+
+def make_many_files(folder: Path) -> None:
+    """A repository with 50,000 committed files in 500 folders."""
+    for number in range(MANY_FILES):
+        place = folder / f"d{number % 500}" / f"file{number}.py"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(f"value = {number}\n")
+    git = ["git", "-c", "user.name=bench", "-c", "user.email=bench@localhost"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "files"]):
+        subprocess.run([*git, *words], cwd=folder, check=True)
+
+
 def about(program: Program) -> None:
     """The CPU of the lines about the program; that of Python alone to compare with."""
     commands = {
@@ -236,6 +302,8 @@ ROWS = {
     "memory": memory,
     "output": output,
     "growth": growth,
+    "files": files,
+    "mention": mention,
 }
 ONCE = {"growth"}
 AT_ONCE = {"memory"}

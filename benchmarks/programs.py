@@ -35,11 +35,13 @@ class Program:
     figures: dict[str, list[float]] = field(default_factory=dict)
     server: AnsweringServer = field(default_factory=AnsweringServer)
     """The model server in its settings."""
+    other_work: Path | None = None
+    """Another repository than that in its home."""
 
     @property
     def work(self) -> Path:
         """The repository that it works in."""
-        return self.home / "work"
+        return self.other_work or self.home / "work"
 
     def full_environment(self) -> dict[str, str]:
         """Only the program's own variables and the PATH of this process."""
