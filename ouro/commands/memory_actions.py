@@ -241,14 +241,14 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "memory receipt",
-        "memory_receipt.receipt",
+        "memory_in_prompt.receipt",
         "Show what memory put into the prompt, and what was recalled",
         (),
         ("memory receipt",),
     ),
     Action(
         "memory send",
-        "memory_receipt.send_offered",
+        "memory_in_prompt.send_offered_note",
         "Send what is shown of another project, with the next message or tool result",
         (),
         ("memory send",),

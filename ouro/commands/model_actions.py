@@ -1,4 +1,4 @@
-"""The declarations of `models …`; their functions are in `models.py`."""
+"""The declarations of `models …`; their functions are in `models.py` and `model_*.py`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MODEL_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "models login",
-        "models.login",
+        "model_keys.login",
         "Store a key in the keyring of the system",
         (arg("name", metavar="NAME", help="a provider, or a model with a server of its own"),),
         ("models login openai", "pass show openai | ouro models login openai"),
@@ -39,7 +39,7 @@ MODEL_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "models logout",
-        "models.logout",
+        "model_keys.logout",
         "Delete a key from the keyring of the system",
         (arg("name", metavar="NAME", help="a provider, or a model with a server of its own"),),
         ("models logout openai",),
@@ -55,7 +55,7 @@ MODEL_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "models test",
-        "models.check",
+        "model_check.check",
         "Ask a model up to six small questions, and show what works: the first step of a report",
         (
             arg("name", nargs="?", default="", metavar="MODEL", help="else that of new sessions"),

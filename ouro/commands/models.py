@@ -1,24 +1,18 @@
-"""Models: list them, with the reason if one is not usable; use another one, set its effort, or set
-one up.
-"""
+"""Models: list them with the reason if one is not usable, use another one, set its effort."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, get_args
-
-import msgspec
-from msgspec.structs import replace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, get_args
 
 from ouro import llm
 from ouro.commands.action import Answer
-from ouro.commands.render import View, as_text, line, table
+from ouro.commands.model_check import learned_data, learned_view
+from ouro.commands.model_setup import set_up_model
+from ouro.commands.render import View, line, table
 from ouro.display import Choice
-from ouro.errors import ConfigError, NoModelError, UsageError
+from ouro.errors import NoModelError, UsageError
 from ouro.utils.runtime import get_models_path, tilde
 from ouro.utils.text import plural
 
@@ -28,29 +22,9 @@ if TYPE_CHECKING:
     from ouro.session import Session
 
 EFFORTS: tuple[llm.Effort, ...] = get_args(llm.Effort)
-_CHECK_SIGNS = {"works": "ok", "fails": "FAILS", "off": "off"}
-OTHER = "other"
 _STEPS = {"next": 1, "previous": -1}
 """`/model next`: how far to go in the list of favorites."""
 WITHOUT_KEY = "without-key"
-SILENT = "silent:"
-"""Before the title of a local server that does not answer."""
-_START_WITH = {
-    "Ollama": "ollama serve",
-    "LM Studio": "lms server start",
-    "llama.cpp": "llama-server -m MODEL.gguf --jinja",
-    "vLLM": "vllm serve MODEL",
-}
-_UNANSWERED = (
-    Choice("again", "correct the address"),
-    Choice("keep", "use it anyway", "you name the model"),
-)
-_AFTER_TEST = (Choice("continue", "continue"),)
-_TEST_CHOICES = (
-    Choice("start", "start now", "`ouro models test` does it later"),
-    Choice("test", "test it", "what works, and what does not"),
-)
-_WINDOW_HINT = "If that is wrong, write `window:` into models.yaml."
 
 
 async def model(context: SessionContext, name: str) -> Answer | None:
@@ -157,25 +131,8 @@ async def show(_context: ShellContext, name: str) -> Answer:
         key: getattr(spec, key) for key in ("window", "max_output", "images", "tools", "thinking")
     }
     view: View = [line(f"{name}: window {spec.window:,}, max_output {spec.max_output:,}")]
-    view += _learned_view(learned)
-    return Answer({"name": name, **facts, "learned": _learned_data(learned)}, view)
-
-
-def _learned_view(learned: Mapping[str, llm.Fact]) -> View:
-    if not learned:
-        return [line("Nothing was learned from refusals.")]
-    view: View = [line("Learned from refusals (`ouro models reset` forgets it):")]
-    for key, fact in learned.items():
-        view.append(line(f"  {fact.date}  {llm.describe_fact(key, fact)}"))
-        view.append(line(f"              because: {fact.refusal}"))
-    return view
-
-
-def _learned_data(learned: Mapping[str, llm.Fact]) -> list[dict[str, str]]:
-    return [
-        {"fact": key, "value": fact.value, "date": fact.date, "refusal": fact.refusal}
-        for key, fact in learned.items()
-    ]
+    view += learned_view(learned)
+    return Answer({"name": name, **facts, "learned": learned_data(learned)}, view)
 
 
 async def reset(_context: ShellContext, name: str) -> Answer:
@@ -197,7 +154,7 @@ _NONE_USABLE = (
 
 async def models(context: ShellContext, setup: bool) -> Answer:
     if setup:
-        return await _set_up_model(context)
+        return await set_up_model(context)
     catalog = llm.Catalog.from_files()
     try:
         default = catalog.resolve(context.folder.settings.model or catalog.default())
@@ -233,17 +190,6 @@ def _section(title: str, rows: Sequence[tuple[str, ...]]) -> View:
     return [line(), line(title), *table(rows)] if rows else []
 
 
-async def _set_up_model(context: ShellContext) -> Answer:
-    if not sys.stdin.isatty():
-        problem = "stdin is not a terminal: `ouro models --setup` asks questions."
-        raise UsageError(problem, "See models.yaml.example.")
-    name = await set_up(context)
-    if name and (tested := await check(context, name, yes=False)):
-        return tested
-    result = line("Start with `ouro`." if name else "Nothing was changed.")
-    return Answer({"default": name or None}, [result], int(not name))
-
-
 def _model_data(choice: llm.ModelChoice, spec: llm.ModelSpec) -> dict[str, Any]:
     data = {name: getattr(choice, name) for name in ("name", "usable", "reason", "origin")}
     for name in ("window", "max_output", "images", "thinking"):
@@ -265,312 +211,9 @@ def _figures(spec: llm.ModelSpec) -> str:
     return f"{spec.window // 1000:>5}k  {price:<13}"
 
 
-async def login(context: ShellContext, name: str) -> Answer | None:
-    """Store the key of a provider, or of a model with its own server, in the system's keyring."""
-    entry_name, title = _key_place(name)
-    if sys.stdin.isatty():
-        key = await _ask_key(context, f"Your {title} key (it is not shown)")
-    else:
-        key = "".join(sys.stdin.readline().split())
-    if not key:
-        return None
-    account = entry_name.removesuffix("/*")
-    ring = await asyncio.to_thread(llm.store_key, account, key)
-    try:
-        path = _write_account(entry_name, account)
-    except ConfigError as error:
-        hint = f"The key is stored: add `api_key_keyring: {account}` to `{entry_name}` there."
-        raise ConfigError(error.message, hint) from error
-    text = f"The {title} key is in the keyring ({ring}); {tilde(path)} names it."
-    return Answer({"account": account, "keyring": ring}, [line(text)])
-
-
-async def logout(_context: ShellContext, name: str) -> Answer:
-    """Delete a key from the system's keyring."""
-    entry_name, title = _key_place(name)
-    account = entry_name.removesuffix("/*")
-    had = await asyncio.to_thread(llm.delete_key, account)
-    if (
-        llm.read_models_file(get_models_path())
-        .models.get(entry_name, llm.ModelEntry())
-        .api_key_keyring
-    ):
-        _write_account(entry_name, "")
-    text = f"The {title} key is deleted." if had else f"The keyring has no {title} key."
-    return Answer({"account": account, "deleted": had}, [line(text)], int(not had))
-
-
-def _key_place(name: str) -> tuple[str, str]:
-    """The entry of models.yaml that has the key, and its title: `openai` -> `openai/*`, OpenAI."""
-    if provider := llm.PROVIDERS.get(name.removesuffix("/*").lower()):
-        return f"{provider.name}/*", provider.title
-    catalog = llm.Catalog.from_files()
-    full = catalog.resolve(name)
-    provider = llm.PROVIDERS.get(full.partition("/")[0])
-    entry = llm.read_models_file(get_models_path()).models.get(full)
-    if provider is None or (entry and entry.api_base):
-        return full, full
-    return f"{provider.name}/*", provider.title
-
-
-def _write_account(entry_name: str, account: str) -> Path:
-    """Write which account of the keyring has the key of an entry; it replaces every other way."""
-    found = llm.read_models_file(get_models_path()).models.get(entry_name, llm.ModelEntry())
-    ways = {**dict.fromkeys(llm.KEY_WAYS, ""), "api_key_keyring": account}
-    return llm.write_models_file(entry_name, replace(found, **ways))
-
-
 async def update(_context: ShellContext, address: str) -> Answer:
     """Fetch the table of models; only this command does."""
     from_file = llm.read_models_file(get_models_path()).prices_url
     path, count = await asyncio.to_thread(llm.fetch_table, address or from_file)
     value = {"path": str(path), "models": count}
     return Answer(value, [line(f"{count:,} models; saved in {tilde(path)}.")])
-
-
-async def check(
-    context: ShellContext, name: str, yes: bool, seconds: int | None = None
-) -> Answer | None:
-    """Test the model of a name, or the one that a new session would use.
-
-    With `seconds`, also a server that cannot be reached yet is waited for.
-    """
-    if seconds is not None and seconds < 1:
-        raise UsageError("--seconds must be at least 1.")
-
-    def say(text: str) -> None:
-        context.say(text, "warning" if context.as_json else "info")
-
-    catalog = llm.Catalog.from_files(str(context.cwd))
-    settings = context.folder.settings
-    name = catalog.resolve(name or settings.model or catalog.default())
-    cost = llm.estimate_cost(catalog.spec(name))
-    asked = _check_title(name, cost)
-    if not yes and context.can_ask and cost != 0:
-        answer = await context.choose(f"{asked} Go on?", [Choice("yes", "yes"), Choice("no", "no")])
-        if answer != "yes":
-            return None
-    else:
-        say(asked)
-    patience = seconds or settings.llm.retry_seconds
-    return await _run_check(catalog, name, settings.effort, say, seconds, patience)
-
-
-def _check_title(name: str, cost: float | None) -> str:
-    price = "its price is not known" if cost is None else f"about ${cost:.2f} at most"
-    return f"{name}: up to {llm.MAX_CHECK_REQUESTS} small requests, {price}."
-
-
-async def _run_check(
-    catalog: llm.Catalog,
-    name: str,
-    effort: llm.Effort,
-    say: Callable[[str], None],
-    seconds: int | None = None,
-    patience: int = 0,
-) -> Answer:
-    seconds = seconds or llm.CHECK_SECONDS
-    model = catalog.make(name, effort, patience=seconds)
-    try:
-        checked = await llm.check_model(model, say, seconds=seconds, patience=patience)
-        spec = model.spec  # with what the server says about itself
-    finally:
-        await model.close()
-    learned = catalog.learned(name)
-    data = {
-        **msgspec.to_builtins(checked),
-        "window": spec.window,
-        "max_output": spec.max_output,
-        "learned": _learned_data(learned),
-    }
-    view = _checked_view(checked, spec, learned)
-    return Answer(data, view, int(not checked.is_usable))
-
-
-def _checked_view(
-    checked: llm.CheckedModel, spec: llm.ModelSpec, learned: Mapping[str, llm.Fact]
-) -> View:
-    view: View = table(
-        ("  ", check.name, _CHECK_SIGNS[check.state], check.detail) for check in checked.checks
-    )
-    view += [line(f"Note: {notice}") for notice in checked.notices]
-    view += _learned_view(learned)
-    used = checked.usage
-    cost = "" if used.cost is None else f", ${used.cost:.4f}"
-    view.append(
-        line(
-            f"{checked.requests} requests: {used.input:,} tokens in, {used.output:,} out{cost}."
-            f" Window: {spec.window:,} tokens; an answer: {spec.max_output:,}."
-        )
-    )
-    return view
-
-
-class Asker(Protocol):
-    """The questions that the set-up needs from a front end."""
-
-    def say(self, text: str) -> None: ...
-
-    async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
-        """Let the user pick one; None if they cancel."""
-
-    async def ask(self, title: str, *, secret: bool = False, draft: str = "") -> str:
-        """Ask for a line of text; may be empty. A secret is not shown while typed; a screen starts
-        with `draft`.
-        """
-
-
-async def set_up_and_test(asker: Asker) -> str:
-    """Set up a model as `set_up`, and offer to test it."""
-    name = await set_up(asker)
-    if not name:
-        return ""
-    catalog = llm.Catalog.from_files()
-    title = _check_title(name, llm.estimate_cost(catalog.spec(name)))
-    if await asker.choose(f"Test {title}", _TEST_CHOICES) == "test":
-        asker.say("Testing …")
-        tested = await _run_check(catalog, name, "medium", asker.say)
-        # A question: on a screen that is set up, a text would be gone with the set-up.
-        await asker.choose(as_text(tested.view), _AFTER_TEST)
-    return name
-
-
-def _hosted_choice(provider: llm.Provider) -> Choice:
-    variable = _variable_with_key(provider)
-    detail = f"with the key in {variable}" if variable else "with your own key"
-    return Choice(provider.name, provider.title, detail)
-
-
-async def set_up(asker: Asker) -> str:
-    """Let the user choose a model and write it to models.yaml; returns its name, empty if they
-    cancel.
-
-    Declining a question leads back to the list of places; declining that cancels.
-
-    Raises:
-        ConfigError: models.yaml is broken or cannot be written.
-    """
-    catalog = llm.Catalog.from_files()
-    servers = await asyncio.to_thread(catalog.servers)
-    local = {provider.name: provider for provider, server in servers.items() if server.models}
-    places = []
-    for name, provider in local.items():
-        detail = f"on this machine, {plural(len(servers[provider].models), 'model')}"
-        places.append(Choice(name, provider.title, detail))
-    places += map(_hosted_choice, llm.HOSTED)
-    silent = dict(catalog.silent_servers())
-    for title, url in silent.items():
-        nothing = f"on this machine; nothing answers at {url}"
-        places.append(Choice(f"{SILENT}{title}", title, nothing))
-    places.append(Choice(OTHER, "Another server", "anything that speaks OpenAI's chat completions"))
-    while (chosen := await asker.choose("Where is your model?", places)) is not None:
-        if chosen == OTHER:
-            name = await _other_server(asker)
-        elif chosen.startswith(SILENT):
-            title = chosen.removeprefix(SILENT)
-            asker.say(f"Start {title} first, for example with `{_START_WITH[title]}`.")
-            name = await _other_server(asker, silent[title])
-        elif chosen in local:
-            name = await _model_at(asker, servers[local[chosen]], local=local[chosen])
-        else:
-            name = await _hosted_model(asker, llm.PROVIDERS[chosen])
-        if name:
-            return name
-    return ""
-
-
-async def _hosted_model(asker: Asker, provider: llm.Provider) -> str:
-    entry = llm.ModelEntry()
-    if not _variable_with_key(provider):
-        key = await _ask_key(asker, f"Your {provider.title} key (it is not shown)")
-        if not key:
-            return ""
-        entry = llm.ModelEntry(api_key=key)
-    known = [name for name in llm.KNOWN_NAMES if name.startswith(f"{provider.name}/")]
-    names = dict.fromkeys([f"{provider.name}/{provider.flagship}", *known])
-    name = await asker.choose(
-        f"Which {provider.title} model?", [Choice(name, name, _price_text(name)) for name in names]
-    )
-    return (
-        _save_model(asker, f"{provider.name}/*" if entry.api_key else "", entry, name)
-        if name
-        else ""
-    )
-
-
-async def _other_server(asker: Asker, address: str = "") -> str:
-    """Ask for an address until a server answers there, or the user keeps one that does not."""
-    problem = key = ""
-    title = "Its address, such as https://models.example.com/v1"
-    while address := (await asker.ask(f"{problem}{title}", draft=address)).strip():
-        answer = await asyncio.to_thread(llm.list_models_at, address, key)
-        while answer.needs_key:
-            refused = "The server refused this key. " if key else ""
-            key = await _ask_key(asker, f"{refused}The key for {answer.url} (it is not shown)")
-            if not key:
-                return ""
-            answer = await asyncio.to_thread(llm.list_models_at, address, key)
-        if (
-            not answer.problem
-            or await asker.choose(f"{answer.url}: {answer.problem}.", _UNANSWERED) == "keep"
-        ):
-            return await _model_at(asker, answer, key=key)
-        problem = f"{answer.url}: {answer.problem}.\n"
-    return ""
-
-
-async def _model_at(
-    asker: Asker, server: llm.ServerModels, *, key: str = "", local: llm.Provider | None = None
-) -> str:
-    if server.models:
-        choices = [
-            Choice(
-                name,
-                name if local else name.partition("/")[2],
-                f"{window:,} tokens" if window else "",
-            )
-            for name, window in server.models.items()
-        ]
-        name = await asker.choose(
-            f"Which model of {local.title if local else server.url}?", choices
-        )
-    else:
-        named = (await asker.ask("The name of the model there")).strip()
-        name = f"openai/{named}" if named else None
-    if not name:
-        return ""
-    window = server.models.get(name)
-    if local and window is None:
-        asker.say(
-            f"{local.title} does not report its context window: 32k is assumed. {_WINDOW_HINT}"
-        )
-    return _save_model(
-        asker,
-        name,
-        llm.ModelEntry(api_base="" if local else server.url, api_key=key, window=window),
-        name,
-    )
-
-
-async def _ask_key(asker: Asker, title: str) -> str:
-    # A pasted key may contain newlines.
-    return "".join((await asker.ask(title, secret=True)).split())
-
-
-def _save_model(asker: Asker, entry_name: str, entry: llm.ModelEntry, default: str) -> str:
-    path = llm.write_models_file(entry_name, entry, default)
-    asker.say(f"{default} is your model now; saved in {tilde(path)}, which only you can read.")
-    return default
-
-
-def _variable_with_key(provider: llm.Provider) -> str:
-    return next((name for name in provider.key_variables if os.environ.get(name, "").strip()), "")
-
-
-def _price_text(name: str) -> str:
-    spec = llm.find_known_spec(name)
-    return (
-        f"${spec.prices.input:g} in, ${spec.prices.output:g} out a million tokens"
-        if spec and spec.prices
-        else ""
-    )

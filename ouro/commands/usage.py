@@ -7,7 +7,7 @@ import os
 import textwrap
 from collections.abc import Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec.structs import asdict
 
@@ -36,8 +36,28 @@ MAX_BAR = 10
 BESIDE = 6
 """Columns of the screen beside a table: its indent and the scroll bar."""
 
-
 By = Literal["", "day", "project", "model", "purpose"]
+
+
+class UsageRow(NamedTuple):
+    """A row of a table of usage. The cost is a text: a sum may lack the price of some models."""
+
+    name: str
+    usage: Usage
+    calls: int
+    cost: str
+
+    @property
+    def has_cost(self) -> bool:
+        """Whether at least a part of the cost is known."""
+        return self.usage.cost is not None
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The texts of the columns, in the order of the heads."""
+        used = self.usage
+        numbers = (f"{number:,}" for number in (used.input, used.cached, used.output, self.calls))
+        return f"  {self.name}", *numbers, self.cost
 
 
 async def usage(context: ActionContext, by: By = "") -> Answer:
@@ -53,15 +73,16 @@ async def _usage_by(context: ActionContext, by: By) -> Answer:
     for info in sessions:
         rows += [(_row_name(by, info.project, item), item) for item in info.spent]
     rows += [(_row_name(by, _OUTSIDE, item), item) for item in await store.load_costs()]
-    found = sum_by(rows)
+    uses = sum_by(rows)
     if by == "day":
-        found = tuple(sorted(found, key=lambda use: use.model, reverse=True)[:MAX_DAYS])
-    data = [{by: use.model, "calls": use.calls, **asdict(use.usage)} for use in found]
-    shown = "\n".join(_bars(by, found)) if found else "No usage yet."
+        uses = tuple(sorted(uses, key=lambda use: use.model, reverse=True)[:MAX_DAYS])
+    data = [{by: use.model, "calls": use.calls, **asdict(use.usage)} for use in uses]
+    shown = "\n".join(_bar_lines(by, uses)) if uses else "No usage yet."
     return Answer({"by": by, "rows": data}, [Quote(shown)])
 
 
 def _row_name(by: By, project: str, item: DailyUsage) -> str:
+    """What the row of a usage is called: its day, project, model or purpose."""
     if by == "project":
         return project or _UNKNOWN
     if by == "purpose":
@@ -69,33 +90,39 @@ def _row_name(by: By, project: str, item: DailyUsage) -> str:
     return item.day if by == "day" else item.model
 
 
-def _bars(by: By, found: Sequence[ModelUse]) -> list[str]:
+def _bar_lines(by: By, uses: Sequence[ModelUse]) -> list[str]:
     """A table with a bar for each row: its share of the cost, or of the tokens if a price is not
     known.
     """
-    is_priced = all(use.usage.cost is not None for use in found)
-    weights = [_weight(use, is_priced=is_priced) for use in found]
+    is_priced = all(use.usage.cost is not None for use in uses)
+    weights = [_weight(use, is_priced=is_priced) for use in uses]
     most = max(weights) or 1
     bars = [_bar(weight / most) for weight in weights]
     measure = "cost" if is_priced else "tokens read, because not every price is known"
-    return [*_bar_table(by, [_row(use) for use in found], bars), "", *_wrapped(f"Bars: {measure}")]
+    return [*_bar_table(by, [*map(_row, uses)], bars), "", *_wrap_text(f"Bars: {measure}")]
 
 
 def _bar(share: float) -> str:
     return "█" * max(1, round(MAX_BAR * share)) if share else ""
 
 
-def _bar_table(by: By, cells: Sequence[Sequence[str]], bars: Sequence[str]) -> list[str]:
+def _bar_table(by: By, rows: Sequence[UsageRow], bars: Sequence[str]) -> list[str]:
+    """The lines of a table with a bar after each row. On a narrow terminal each row is several
+    lines, with the bar before its cost.
+    """
     heads = (by.capitalize(), *_HEADS)
-    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+    columns = zip(heads, *(row.cells for row in rows), strict=True)
+    widths = [max(map(len, column)) for column in columns]
     widths[0] = min(widths[0], MAX_NAME)
     lines = [_table_line(heads, widths)]
-    for row, bar in zip(cells, bars, strict=True):
-        lines.append(f"{_table_line(row, widths)}  {bar}".rstrip())
+    for row, bar in zip(rows, bars, strict=True):
+        lines.append(f"{_table_line(row.cells, widths)}  {bar}".rstrip())
     if _fits(lines):
         return lines
-    folded = [_folded(row, bar) for row, bar in zip(cells, bars, strict=True)]
-    return [heads[0], *chain.from_iterable(folded)]
+    lines = [heads[0]]
+    for row, bar in zip(rows, bars, strict=True):
+        lines += _row_as_lines(row, bar)
+    return lines
 
 
 def _line_width() -> float:
@@ -110,43 +137,52 @@ def _fits(lines: Sequence[str]) -> bool:
     return max(map(len, lines)) <= _line_width()
 
 
-def _wrapped(text: str, indent: str = "") -> list[str]:
-    """Lines that fit; a no-break space stays a space."""
+def _wrap_text(text: str, indent: str = "") -> list[str]:
+    """The text as lines that fit. It is not broken at a no-break space, which becomes a space."""
     width = _line_width()
     if width == math.inf:
         return [indent + text]
-    found = textwrap.wrap(
+    lines = textwrap.wrap(
         text, int(width), initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
     )
-    return [line.replace("\u00a0", " ") for line in found]
+    return [line.replace("\u00a0", " ") for line in lines]
 
 
-def _folded(row: Sequence[str], bar: str = "") -> list[str]:
-    """A row as lines, for a narrow terminal."""
-    name, read, cached, written, calls, cost = row
-    price = f"cost\u00a0{cost}" if cost == _UNKNOWN else cost
-    made = f"{calls}\u00a0{'call' if calls == '1' else 'calls'}"
-    words = f"{read}\u00a0read", f"{cached}\u00a0cached", f"{written}\u00a0written"
-    counts = " · ".join([f"{bar} {price}".lstrip(), made, *words])
+def _row_as_lines(row: UsageRow, bar: str = "") -> list[str]:
+    """A row for a narrow terminal: its name, and its numbers indented below."""
+    used = row.usage
+    cost = row.cost if row.has_cost else f"cost\u00a0{row.cost}"
+    numbers = [
+        plural(row.calls, "call"),
+        f"{used.input:,} read",
+        f"{used.cached:,} cached",
+        f"{used.output:,} written",
+    ]
+    unbroken = [text.replace(" ", "\u00a0") for text in numbers]
+    counts = " · ".join([f"{bar} {cost}".lstrip(), *unbroken])
     width = min(MAX_NAME, _line_width())
-    return [_cut_name(name, int(width)), *_wrapped(counts, "    ")]
+    return [_cut_name(row.cells[0], int(width)), *_wrap_text(counts, "    ")]
 
 
 def _weight(use: ModelUse, *, is_priced: bool) -> float:
+    """What the bar of a row measures: its cost, or its tokens if a price is not known."""
     return (use.usage.cost or 0.0) if is_priced else use.usage.input
 
 
-def _table_line(row: Sequence[str], widths: Sequence[int]) -> str:
-    name = _cut_name(row[0], widths[0])
-    numbers = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
+def _table_line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """A row as one line: the name to the left, the numbers to the right of their columns."""
+    name = _cut_name(cells[0], widths[0])
+    numbers = (cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))
     return "  ".join([name.ljust(widths[0]), *numbers])
 
 
 def _cut_name(name: str, width: int) -> str:
+    """The name, without its beginning if it is too long."""
     return name if len(name) <= width else f"  …{name[3 - width :]}"
 
 
 def _period_data(period: UsagePeriod) -> dict[str, Any]:
+    """A period for `--json`."""
     uses = [{"model": use.model, "calls": use.calls, **asdict(use.usage)} for use in period.models]
     return {
         "models": uses,
@@ -156,6 +192,9 @@ def _period_data(period: UsagePeriod) -> dict[str, Any]:
 
 
 async def _usage_of_periods(context: ActionContext) -> Answer:
+    """Tables of the periods, then what subagents and other calls beside the turns had of the
+    session, then the budgets.
+    """
     report, agents = await _report(context)
     data: dict[str, Any] = {
         "day": today(),
@@ -204,35 +243,40 @@ def _share(what: str, used: Usage) -> str:
 
 def _tables(periods: Sequence[UsagePeriod]) -> list[str]:
     """A table for each period; an unknown price is marked as unknown, never shown as free."""
-    tables = [[(_NAMES[period.name], *_HEADS), *_rows(period)] for period in periods]
-    columns = range(1 + len(_HEADS))
-    first, *widths = [
-        max(len(row[column]) for rows in tables for row in rows) for column in columns
-    ]
+    rows_of = {period.name: _rows(period) for period in periods}
+    heads = [(_NAMES[period.name], *_HEADS) for period in periods]
+    cells = [row.cells for row in chain.from_iterable(rows_of.values())]
+    # All tables have the same columns, so that the numbers stand below each other.
+    widths = [max(map(len, column)) for column in zip(*heads, *cells, strict=True)]
     lines: list[str] = []
-    for period, (heads, *rows) in zip(periods, tables, strict=True):
-        found = [_table_line(row, [first, *widths]) for row in (heads, *rows)]
-        if not period.models:
-            found = [f"{_NAMES[period.name]}: nothing"]
-        elif not _fits(found):
-            found = [heads[0], *chain.from_iterable(map(_folded, rows))]
-        lines += [*found, ""]
+    for period in periods:
+        lines += [*_table(_NAMES[period.name], rows_of[period.name], widths), ""]
     return lines
 
 
-def _rows(period: UsagePeriod) -> list[tuple[str, ...]]:
+def _table(title: str, rows: Sequence[UsageRow], widths: Sequence[int]) -> list[str]:
+    """The lines of the table of one period. On a narrow terminal each row is several lines."""
+    if not rows:
+        return [f"{title}: nothing"]
+    lines = [_table_line((title, *_HEADS), widths)]
+    lines += [_table_line(row.cells, widths) for row in rows]
+    if _fits(lines):
+        return lines
+    return [title, *chain.from_iterable(map(_row_as_lines, rows))]
+
+
+def _rows(period: UsagePeriod) -> list[UsageRow]:
+    """A row for each model, and their sum if there are several."""
     rows = [_row(use) for use in period.models]
     if len(rows) > 1:
-        *cells, cost = _row(
-            ModelUse("together", period.total, sum(use.calls for use in period.models))
-        )
-        is_partly_known = not period.is_priced and period.total.cost is not None
-        rows.append((*cells, f"{cost} + {_UNKNOWN}" if is_partly_known else cost))
+        calls = sum(use.calls for use in period.models)
+        together = _row(ModelUse("together", period.total, calls))
+        if together.has_cost and not period.is_priced:
+            together = together._replace(cost=f"{together.cost} + {_UNKNOWN}")
+        rows.append(together)
     return rows
 
 
-def _row(use: ModelUse) -> tuple[str, ...]:
-    used = use.usage
-    cost = dollars(used.cost, _UNKNOWN)
-    numbers = (f"{number:,}" for number in (used.input, used.cached, used.output, use.calls))
-    return f"  {clean(use.model) or '(no name)'}", *numbers, cost
+def _row(use: ModelUse) -> UsageRow:
+    name = clean(use.model) or "(no name)"
+    return UsageRow(name, use.usage, use.calls, dollars(use.usage.cost, _UNKNOWN))

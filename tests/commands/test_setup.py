@@ -1,7 +1,7 @@
 import pytest
 from fakes.local_servers import local_server, models
 
-from ouro.commands.models import set_up, set_up_and_test
+from ouro.commands.model_setup import set_up, set_up_and_test
 from ouro.display import Choice
 from ouro.llm import ModelEntry, ModelsFile, read_models_file
 from ouro.utils.runtime import get_models_path

@@ -178,7 +178,7 @@ class ReplFrontEnd(FrontEnd):
         return await self.pick_session(catalog, only=ids)
 
     async def set_up_model(self) -> str:
-        from ouro.commands.models import set_up_and_test  # needed only without a model
+        from ouro.commands.model_setup import set_up_and_test  # needed only without a model
 
         return await set_up_and_test(self)
 

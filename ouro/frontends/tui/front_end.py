@@ -366,7 +366,7 @@ class ScreenFrontEnd:
         return None if sheet.wants_to_leave else picked or OpenRequest()
 
     async def set_up_model(self) -> str:
-        from ouro.commands.models import set_up_and_test  # needed only without a model
+        from ouro.commands.model_setup import set_up_and_test  # needed only without a model
 
         return await set_up_and_test(self)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ouro.commands.memory_history import writer, writer_named
 from ouro.commands.memory_notes import note_fields
-from ouro.commands.memory_receipt import core_total, recall_total
+from ouro.commands.memory_in_prompt import core_total, recall_total
 from ouro.commands.render import changed_lines
 from ouro.frontends.tui.screens.browser import Page, PageLink
 from ouro.session import MemoryEntry, Proposal, ReceiptLine, details_of

@@ -1,4 +1,4 @@
-"""What memory put into the prompt, what was recalled, and what of another project can be sent."""
+"""What memory put into the prompt; send a note of another project with the next message."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _MAX_SENT = 100
 
 
-async def send_offered(context: SessionContext) -> Answer:
+async def send_offered_note(context: SessionContext) -> Answer:
+    """Send the shown note of another project with the next message. Raises UsageError without one."""
     projects = context.session.memory.other_projects
     note = projects.send_offered() if projects else None
     if note is None:
@@ -30,6 +31,7 @@ async def send_offered(context: SessionContext) -> Answer:
 
 
 async def receipt(context: SessionContext) -> Answer:
+    """The lines of the core with their tokens, what changed or waits, and the recalled notes."""
     await context.manager.settled()
     found = context.session.memory.receipt()
     view: View = [Title(f"What memory put into the prompt: {core_total(found)}")]

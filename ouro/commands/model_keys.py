@@ -1,0 +1,80 @@
+"""Keys of providers in the keyring of the system: store one, delete one, ask for one."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from ouro import llm
+from ouro.commands.action import Answer
+from ouro.commands.render import line
+from ouro.errors import ConfigError
+from ouro.utils.runtime import get_models_path, tilde
+
+if TYPE_CHECKING:
+    from ouro.commands.model_setup import Asker
+    from ouro.commands.subcommands import ShellContext
+
+
+async def login(context: ShellContext, name: str) -> Answer | None:
+    """Store the key of a provider, or of a model with its own server, in the system's keyring."""
+    entry_name, title = _find_key_entry(name)
+    if sys.stdin.isatty():
+        key = await ask_key(context, f"Your {title} key (it is not shown)")
+    else:
+        key = "".join(sys.stdin.readline().split())
+    if not key:
+        return None
+    account = entry_name.removesuffix("/*")
+    ring = await asyncio.to_thread(llm.store_key, account, key)
+    try:
+        path = _write_account(entry_name, account)
+    except ConfigError as error:
+        hint = f"The key is stored: add `api_key_keyring: {account}` to `{entry_name}` there."
+        raise ConfigError(error.message, hint) from error
+    text = f"The {title} key is in the keyring ({ring}); {tilde(path)} names it."
+    return Answer({"account": account, "keyring": ring}, [line(text)])
+
+
+async def logout(_context: ShellContext, name: str) -> Answer:
+    """Delete a key from the system's keyring."""
+    entry_name, title = _find_key_entry(name)
+    account = entry_name.removesuffix("/*")
+    had = await asyncio.to_thread(llm.delete_key, account)
+    if (
+        llm.read_models_file(get_models_path())
+        .models.get(entry_name, llm.ModelEntry())
+        .api_key_keyring
+    ):
+        _write_account(entry_name, "")
+    text = f"The {title} key is deleted." if had else f"The keyring has no {title} key."
+    return Answer({"account": account, "deleted": had}, [line(text)], int(not had))
+
+
+def _find_key_entry(name: str) -> tuple[str, str]:
+    """The entry of models.yaml that has the key, and its title: `openai` -> `openai/*`, OpenAI."""
+    if provider := llm.PROVIDERS.get(name.removesuffix("/*").lower()):
+        return f"{provider.name}/*", provider.title
+    catalog = llm.Catalog.from_files()
+    full = catalog.resolve(name)
+    provider = llm.PROVIDERS.get(full.partition("/")[0])
+    entry = llm.read_models_file(get_models_path()).models.get(full)
+    if provider is None or (entry and entry.api_base):
+        return full, full
+    return f"{provider.name}/*", provider.title
+
+
+def _write_account(entry_name: str, account: str) -> Path:
+    """Write which account of the keyring has the key of an entry; it replaces every other way."""
+    found = llm.read_models_file(get_models_path()).models.get(entry_name, llm.ModelEntry())
+    ways = {**dict.fromkeys(llm.KEY_WAYS, ""), "api_key_keyring": account}
+    return llm.write_models_file(entry_name, replace(found, **ways))
+
+
+async def ask_key(asker: Asker, title: str) -> str:
+    # A pasted key may contain newlines.
+    return "".join((await asker.ask(title, secret=True)).split())

@@ -1,0 +1,215 @@
+"""Questions to the user that set up a model, and write it to models.yaml."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from ouro import llm
+from ouro.commands.action import Answer
+from ouro.commands.model_check import check, check_title, run_check
+from ouro.commands.model_keys import ask_key
+from ouro.commands.render import as_text, line
+from ouro.display import Choice
+from ouro.errors import UsageError
+from ouro.utils.runtime import tilde
+from ouro.utils.text import plural
+
+if TYPE_CHECKING:
+    from ouro.commands.subcommands import ShellContext
+
+OTHER = "other"
+SILENT = "silent:"
+"""Before the title of a local server that does not answer."""
+_START_WITH = {
+    "Ollama": "ollama serve",
+    "LM Studio": "lms server start",
+    "llama.cpp": "llama-server -m MODEL.gguf --jinja",
+    "vLLM": "vllm serve MODEL",
+}
+_UNANSWERED = (
+    Choice("again", "correct the address"),
+    Choice("keep", "use it anyway", "you name the model"),
+)
+_AFTER_TEST = (Choice("continue", "continue"),)
+_TEST_CHOICES = (
+    Choice("start", "start now", "`ouro models test` does it later"),
+    Choice("test", "test it", "what works, and what does not"),
+)
+_WINDOW_HINT = "If that is wrong, write `window:` into models.yaml."
+
+
+class Asker(Protocol):
+    """The questions that the set-up needs from a front end."""
+
+    def say(self, text: str) -> None: ...
+
+    async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
+        """Let the user pick one; None if they cancel."""
+
+    async def ask(self, title: str, *, secret: bool = False, draft: str = "") -> str:
+        """Ask for a line of text; may be empty. A secret is not shown while typed; a screen starts
+        with `draft`.
+        """
+
+
+async def set_up_model(context: ShellContext) -> Answer:
+    if not sys.stdin.isatty():
+        problem = "stdin is not a terminal: `ouro models --setup` asks questions."
+        raise UsageError(problem, "See models.yaml.example.")
+    name = await set_up(context)
+    if name and (tested := await check(context, name, yes=False)):
+        return tested
+    result = line("Start with `ouro`." if name else "Nothing was changed.")
+    return Answer({"default": name or None}, [result], int(not name))
+
+
+async def set_up_and_test(asker: Asker) -> str:
+    """Set up a model as `set_up`, and offer to test it."""
+    name = await set_up(asker)
+    if not name:
+        return ""
+    catalog = llm.Catalog.from_files()
+    title = check_title(name, llm.estimate_cost(catalog.spec(name)))
+    if await asker.choose(f"Test {title}", _TEST_CHOICES) == "test":
+        asker.say("Testing …")
+        tested = await run_check(catalog, name, "medium", asker.say)
+        # A question: on a screen that is set up, a text would be gone with the set-up.
+        await asker.choose(as_text(tested.view), _AFTER_TEST)
+    return name
+
+
+async def set_up(asker: Asker) -> str:
+    """Let the user choose a model and write it to models.yaml; returns its name, empty if they
+    cancel.
+
+    Declining a question leads back to the list of places; declining that cancels.
+
+    Raises:
+        ConfigError: models.yaml is broken or cannot be written.
+    """
+    catalog = llm.Catalog.from_files()
+    servers = await asyncio.to_thread(catalog.servers)
+    local = {provider.name: provider for provider, server in servers.items() if server.models}
+    places = []
+    for name, provider in local.items():
+        detail = f"on this machine, {plural(len(servers[provider].models), 'model')}"
+        places.append(Choice(name, provider.title, detail))
+    places += map(_hosted_choice, llm.HOSTED)
+    silent = dict(catalog.silent_servers())
+    for title, url in silent.items():
+        nothing = f"on this machine; nothing answers at {url}"
+        places.append(Choice(f"{SILENT}{title}", title, nothing))
+    places.append(Choice(OTHER, "Another server", "anything that speaks OpenAI's chat completions"))
+    while (chosen := await asker.choose("Where is your model?", places)) is not None:
+        if chosen == OTHER:
+            name = await _choose_other_server(asker)
+        elif chosen.startswith(SILENT):
+            title = chosen.removeprefix(SILENT)
+            asker.say(f"Start {title} first, for example with `{_START_WITH[title]}`.")
+            name = await _choose_other_server(asker, silent[title])
+        elif chosen in local:
+            name = await _choose_model_at(asker, servers[local[chosen]], local=local[chosen])
+        else:
+            name = await _choose_hosted_model(asker, llm.PROVIDERS[chosen])
+        if name:
+            return name
+    return ""
+
+
+def _hosted_choice(provider: llm.Provider) -> Choice:
+    variable = _variable_with_key(provider)
+    detail = f"with the key in {variable}" if variable else "with your own key"
+    return Choice(provider.name, provider.title, detail)
+
+
+async def _choose_hosted_model(asker: Asker, provider: llm.Provider) -> str:
+    entry = llm.ModelEntry()
+    if not _variable_with_key(provider):
+        key = await ask_key(asker, f"Your {provider.title} key (it is not shown)")
+        if not key:
+            return ""
+        entry = llm.ModelEntry(api_key=key)
+    known = [name for name in llm.KNOWN_NAMES if name.startswith(f"{provider.name}/")]
+    names = dict.fromkeys([f"{provider.name}/{provider.flagship}", *known])
+    name = await asker.choose(
+        f"Which {provider.title} model?", [Choice(name, name, _price_text(name)) for name in names]
+    )
+    if not name:
+        return ""
+    entry_name = f"{provider.name}/*" if entry.api_key else ""  # the key is for all its models
+    return _save_model(asker, entry_name, entry, name)
+
+
+async def _choose_other_server(asker: Asker, address: str = "") -> str:
+    """Ask for an address until a server answers there, or the user keeps one that does not."""
+    problem = key = ""
+    title = "Its address, such as https://models.example.com/v1"
+    while address := (await asker.ask(f"{problem}{title}", draft=address)).strip():
+        answer = await asyncio.to_thread(llm.list_models_at, address, key)
+        while answer.needs_key:
+            refused = "The server refused this key. " if key else ""
+            key = await ask_key(asker, f"{refused}The key for {answer.url} (it is not shown)")
+            if not key:
+                return ""
+            answer = await asyncio.to_thread(llm.list_models_at, address, key)
+        if (
+            not answer.problem
+            or await asker.choose(f"{answer.url}: {answer.problem}.", _UNANSWERED) == "keep"
+        ):
+            return await _choose_model_at(asker, answer, key=key)
+        problem = f"{answer.url}: {answer.problem}.\n"
+    return ""
+
+
+async def _choose_model_at(
+    asker: Asker, server: llm.ServerModels, *, key: str = "", local: llm.Provider | None = None
+) -> str:
+    if server.models:
+        choices = [
+            Choice(
+                name,
+                name if local else name.partition("/")[2],
+                f"{window:,} tokens" if window else "",
+            )
+            for name, window in server.models.items()
+        ]
+        name = await asker.choose(
+            f"Which model of {local.title if local else server.url}?", choices
+        )
+    else:
+        named = (await asker.ask("The name of the model there")).strip()
+        name = f"openai/{named}" if named else None
+    if not name:
+        return ""
+    window = server.models.get(name)
+    if local and window is None:
+        asker.say(
+            f"{local.title} does not report its context window: 32k is assumed. {_WINDOW_HINT}"
+        )
+    return _save_model(
+        asker,
+        name,
+        llm.ModelEntry(api_base="" if local else server.url, api_key=key, window=window),
+        name,
+    )
+
+
+def _save_model(asker: Asker, entry_name: str, entry: llm.ModelEntry, default: str) -> str:
+    path = llm.write_models_file(entry_name, entry, default)
+    asker.say(f"{default} is your model now; saved in {tilde(path)}, which only you can read.")
+    return default
+
+
+def _variable_with_key(provider: llm.Provider) -> str:
+    return next((name for name in provider.key_variables if os.environ.get(name, "").strip()), "")
+
+
+def _price_text(name: str) -> str:
+    spec = llm.find_known_spec(name)
+    if spec is None or spec.prices is None:
+        return ""
+    return f"${spec.prices.input:g} in, ${spec.prices.output:g} out a million tokens"
