@@ -53,9 +53,9 @@ async def run(
 ) -> Answer:
     if env and not on:
         raise UsageError("`--env` is for the workers of `--on`.", "Tasks here have your variables.")
-    batch, folder = _chosen(tasks, prompt, repos, state, mirror)
+    batch, folder = _read_tasks(tasks, prompt, repos, state, mirror)
     if dry_run:
-        return _planned(batch, folder)
+        return _plan_answer(batch, folder)
     found = BatchState(folder)
     found.begin(batch)
     if again:
@@ -111,6 +111,7 @@ async def run_tasks(
 async def _run_by(
     runner: Runner, context: ShellContext, state: BatchState, count: int, max_cost: float | None
 ) -> None:
+    """Run the open tasks with a runner, and show the progress. An interrupt stops the runner."""
     tasks = len(state.batch().tasks)
     progress = _TableProgress(tasks) if sys.stderr.isatty() else _LineProgress(context)
     with progress:
@@ -197,7 +198,7 @@ async def _decide(
     if bool(names) == is_all:
         raise UsageError("Name tasks, or pass --all.", f"See `ouro batch report {state}`.")
     changed, failed = [], 0
-    for result in _all_open(found, only_done) if is_all else _named(found, names):
+    for result in _all_open(found, only_done) if is_all else _results_of(found, names):
         try:
             changed.append(await asyncio.to_thread(do, found, result))
         except BranchError as error:
@@ -218,7 +219,8 @@ def _names_of_variables(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _named(state: BatchState, names: Sequence[str]) -> list[TaskResult]:
+def _results_of(state: BatchState, names: Sequence[str]) -> list[TaskResult]:
+    """The results of named tasks. Raises UsageError for a name that the batch does not have."""
     for name in names:
         state.task(name)
     return [result for result in state.results() if result.id in names]
@@ -230,8 +232,8 @@ def _all_open(state: BatchState, only_done: bool) -> list[TaskResult]:
     return [result for result in found if result.is_done or not only_done]
 
 
-def _chosen(tasks: str, prompt: str, repos: str, state: str, mirror: str) -> tuple[Batch, Path]:
-    """The tasks, and the folder of their state."""
+def _read_tasks(tasks: str, prompt: str, repos: str, state: str, mirror: str) -> tuple[Batch, Path]:
+    """The tasks of a file, or one prompt for each repository; and the folder of their state."""
     if bool(tasks) == bool(prompt and repos):
         raise UsageError(
             "Name a file of tasks, or one prompt and a file of repositories.",
@@ -244,7 +246,8 @@ def _chosen(tasks: str, prompt: str, repos: str, state: str, mirror: str) -> tup
     return for_repositories(prompt, source, source.name.partition(".")[0]), folder
 
 
-def _planned(batch: Batch, folder: Path) -> Answer:
+def _plan_answer(batch: Batch, folder: Path) -> Answer:
+    """The tasks that would run, for `--dry-run`."""
     rows = [
         (task.id, task.repo, task.revision, task.prompt.strip().splitlines()[0])
         for task in batch.tasks
@@ -277,12 +280,14 @@ def _forget_refused(state: BatchState) -> None:
 
 
 def forget_failed(state: BatchState) -> None:
+    """Let tasks run again that did not succeed."""
     for result in state.results():
         if not result.is_done:
             state.forget(result.id)
 
 
 def _summary(state: BatchState, results: Sequence[TaskResult]) -> Answer:
+    """The results as a table, with their cost. The exit code is 1 if a task is not done."""
     batch = state.batch()
     done = sum(result.is_done for result in results)
     known = [result.cost for result in results if result.cost is not None]
@@ -303,6 +308,7 @@ def _summary(state: BatchState, results: Sequence[TaskResult]) -> Answer:
 
 
 def _facts(task: Task, result: TaskResult) -> list[tuple[str, str]]:
+    """What `ouro batch show` says about a task; facts without a value are left out."""
     pairs = [
         ("repository", f"{result.repo} at {task.revision}"),
         ("outcome", f"{result.outcome}: {reason(result)}"),
@@ -367,6 +373,7 @@ class _TableProgress:
         self._spent += result.cost or 0.0
 
     def _draw(self) -> Any:
+        """The table of the last results and the running tasks, for rich."""
         from rich.table import Table
 
         drawn = Table(

@@ -29,23 +29,23 @@ async def inbox(context: ShellContext, state: str, words: Sequence[str]) -> Answ
     found = BatchState(Path(state))
     waiting = find_waiting(context.folder, found)
     if not words:
-        return Answer([_value(change) for change in waiting], _list_view(waiting, state))
+        return Answer([_change_data(change) for change in waiting], _list_view(waiting, state))
     verb, numbers = words[0], " ".join(words[1:])
     if verb not in ("accept", "reject") or not numbers:
         raise UsageError(
             "Name what to decide: `accept 1,3`, `reject 2-5`, `accept all`.",
             commands=[f"batch inbox {state}"],
         )
-    places = range(len(waiting)) if numbers == "all" else places_in(numbers, len(waiting))
-    chosen = [waiting[place] for place in places]
+    indexes = range(len(waiting)) if numbers == "all" else places_in(numbers, len(waiting))
+    chosen = [waiting[index] for index in indexes]
     view: View = []
     failed = 0
     for change in chosen:
         done, problems = _decide(context.folder, found, change, accepts=verb == "accept")
-        view += _decided(change, verb, done)
+        view += _decision_view(change, verb, done)
         view += [line(problem, level="warning") for problem in problems]
         failed += len(problems)
-    values = [_value(change) for change in chosen]
+    values = [_change_data(change) for change in chosen]
     return Answer(values, view or [line("There is nothing to decide.")], 1 if failed else 0)
 
 
@@ -55,7 +55,7 @@ def find_waiting(folder: Folder, state: BatchState) -> list[SharedChange]:
     if not tasks:
         return []
     _deliver(folder, state, tasks)
-    return merge_changes(_waiting(folder, state, tasks))
+    return merge_changes(_waiting_changes(folder, state, tasks))
 
 
 def _deliver(folder: Folder, state: BatchState, tasks: Sequence[Task]) -> None:
@@ -66,13 +66,13 @@ def _deliver(folder: Folder, state: BatchState, tasks: Sequence[Task]) -> None:
         kept = state.learned(task.id)
         of_user = [change for change in kept if change.scope == "user"]
         of_repo = [change for change in kept if change.scope == "repo"]
-        left = _proposed(folder, of_user)
-        left += of_repo if task.is_remote else _proposed(folder.at(Path(task.repo)), of_repo)
+        left = _propose(folder, of_user)
+        left += of_repo if task.is_remote else _propose(folder.at(Path(task.repo)), of_repo)
         if len(left) < len(kept):
             state.save_learned(task.id, left)
 
 
-def _proposed(folder: Folder, changes: Sequence[Proposal]) -> list[Proposal]:
+def _propose(folder: Folder, changes: Sequence[Proposal]) -> list[Proposal]:
     """Let changes wait in the memory of a folder; returns those that it does not take."""
     if not changes:
         return []
@@ -80,33 +80,38 @@ def _proposed(folder: Folder, changes: Sequence[Proposal]) -> list[Proposal]:
         return propose_again(editor, changes)
 
 
-def _waiting(folder: Folder, state: BatchState, tasks: Sequence[Task]) -> Iterator[WaitingChange]:
+def _waiting_changes(
+    folder: Folder, state: BatchState, tasks: Sequence[Task]
+) -> Iterator[WaitingChange]:
     """The changes of the tasks' sessions: of the user's memory, of each repository, of the state."""
     found = filter(None, (state.result(task.id) for task in tasks))
     by_session = {result.session_id: result.id for result in found if result.session_id}
-    yield from _in_memory(folder, by_session, "user", None)
+    yield from _changes_in_memory(folder, by_session, "user", None)
     # A repository that is not obeyed has no memory.
     obeyed = [task for task in tasks if task.trust and not task.is_remote]
-    places = dict.fromkeys(Path(task.repo) for task in obeyed)
-    for place in filter(Path.is_dir, places):
+    repositories = dict.fromkeys(Path(task.repo) for task in obeyed)
+    for repository in filter(Path.is_dir, repositories):
         try:
-            yield from _in_memory(folder.at(place), by_session, "repo", place)
+            yield from _changes_in_memory(folder.at(repository), by_session, "repo", repository)
         except (OuroError, OSError) as error:
-            warn(f"{place}: {error}")
+            warn(f"{repository}: {error}")
     for task in tasks:
         for change in state.learned(task.id):
             yield WaitingChange(task.id, change, None, is_kept_here=True)
 
 
-def _in_memory(
-    folder: Folder, by_session: dict[str, str], scope: str, place: Path | None
+def _changes_in_memory(
+    folder: Folder, by_session: dict[str, str], scope: str, repository: Path | None
 ) -> list[WaitingChange]:
+    """The changes of the batch's sessions that wait in a memory of a folder. `repository` is None
+    for the user's.
+    """
     with folder.memory() as (editor, _stores):
         changes: list[Proposal] = []
         for found in editor.scopes:
             changes += found.proposals() if found.store.scope == scope else ()
         return [
-            WaitingChange(by_session[change.session], change, place)
+            WaitingChange(by_session[change.session], change, repository)
             for change in changes
             if change.session in by_session
         ]
@@ -119,27 +124,32 @@ def _decide(
     memories, and what could not be done.
     """
     problems: list[str] = []
-    by_place: dict[Path | None, list[WaitingChange]] = {}
+    by_repository: dict[Path | None, list[WaitingChange]] = {}
     for change in shared.changes:
         if not change.is_kept_here:
-            by_place.setdefault(change.place, []).append(change)
+            by_repository.setdefault(change.place, []).append(change)
         elif accepts:
             problems.append(_has_no_memory(state, change))
         else:
             _drop(state, change)
     done = 0
-    for place, changes in by_place.items():
+    for repository, changes in by_repository.items():
         try:
-            with (folder.at(place) if place else folder).memory() as (editor, _stores):
-                _decide_here(editor, changes, accepts=accepts)
+            with (folder.at(repository) if repository else folder).memory() as (editor, _stores):
+                _decide_in_memory(editor, changes, accepts=accepts)
         except (OuroError, OSError) as error:
-            problems.append(f"{place or 'your memory'}: {error}")
+            problems.append(f"{repository or 'your memory'}: {error}")
         else:
             done += 1
     return done, problems
 
 
-def _decide_here(editor: MemoryEditor, changes: Sequence[WaitingChange], *, accepts: bool) -> None:
+def _decide_in_memory(
+    editor: MemoryEditor, changes: Sequence[WaitingChange], *, accepts: bool
+) -> None:
+    """Decide about the first of equal changes in a memory. The others are rejected: it is needed
+    once.
+    """
     first, *same = [change.proposal.id for change in changes]
     decide: Callable[[str], Any] = editor.accept if accepts else editor.reject
     decide(first)
@@ -157,11 +167,13 @@ def _has_no_memory(state: BatchState, change: WaitingChange) -> str:
 
 
 def _drop(state: BatchState, change: WaitingChange) -> None:
+    """Remove a change from the state, where it waits because no memory took it."""
     kept = state.learned(change.task)
     state.save_learned(change.task, [item for item in kept if item.id != change.proposal.id])
 
 
-def _value(change: SharedChange) -> dict[str, Any]:
+def _change_data(change: SharedChange) -> dict[str, Any]:
+    """A change for `--json`."""
     return {
         "scope": change.scope,
         "text": "\n".join(change.rows),
@@ -170,7 +182,8 @@ def _value(change: SharedChange) -> dict[str, Any]:
     }
 
 
-def _decided(change: SharedChange, verb: str, count: int) -> View:
+def _decision_view(change: SharedChange, verb: str, count: int) -> View:
+    """What was decided, and in how many repositories; empty if it was done nowhere."""
     if not count:
         return []
     word = "Remembered" if verb == "accept" else "Rejected"
@@ -179,6 +192,7 @@ def _decided(change: SharedChange, verb: str, count: int) -> View:
 
 
 def _list_view(waiting: Sequence[SharedChange], state: str) -> View:
+    """The changes with their numbers, and the commands that decide."""
     if not waiting:
         return [line("The inbox is empty.")]
     rows = [

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from ouro.commands.action import Action, amount, arg, count, text
 from ouro.commands.background_actions import BACKGROUND_ACTIONS, BACKGROUND_COMMANDS
 from ouro.commands.batch_actions import BATCH_ACTIONS
-from ouro.commands.config_and_doctor_actions import CONFIG, CONFIG_ACTIONS, DOCTOR
+from ouro.commands.configuration_actions import CONFIG, CONFIG_ACTIONS, DOCTOR, PERMISSION_ACTIONS
 from ouro.commands.extension_actions import EXTENSION_ACTIONS
 from ouro.commands.memory_actions import MEMORY_ACTIONS, memory_shortcut
 from ouro.commands.model_actions import MODEL_ACTIONS
-from ouro.commands.permission_actions import PERMISSION_ACTIONS
 from ouro.commands.server_actions import LSP_ACTIONS, MCP_ACTIONS
 from ouro.commands.session_actions import SESSION_ACTIONS
 from ouro.display import Choice

@@ -182,6 +182,7 @@ async def agents(context: SessionContext, name: str) -> Answer:
 
 
 def _transcript(whole: WholeSession) -> Iterator[str]:
+    """Each user message and answer as Markdown, with the tool calls of a message as its own block."""
     messages = [record.message for record in whole.records() if isinstance(record, MessageRecord)]
     replies: dict[str, ToolReply] = {}
     for message in messages:

@@ -71,6 +71,7 @@ async def _copy_from_list(context: SessionContext) -> Answer | None:
 async def _choose_block(
     context: SessionContext, name: str, text: str, *, only_code: bool = False
 ) -> Answer | None:
+    """Copy the text, or the code block that the user picks. None if they cancel."""
     blocks = code_blocks(text)
     if only_code and not blocks:
         raise UsageError(f"{name} has no code block.")

@@ -90,7 +90,7 @@ class Folder:
             settings.memory, root if is_trusted else None, self._secret_in
         )
         if settings.memory.repo.enabled and not is_trusted:
-            self._warn_untrusted(root)
+            self._warn_of_untrusted(root)
         scopes = long_term.open_scopes(stores, demands_known=True)
         for problem in scopes.problems:
             warn(problem)
@@ -163,7 +163,7 @@ class Folder:
             if not place.is_dir() or long_term.is_memory_trusted(text_path(project), Path.cwd()):
                 folders.append(memory_index.MemoryFolder("repo", project, place, core))
             else:
-                self._warn_untrusted(text_path(project))
+                self._warn_of_untrusted(text_path(project))
         own = memory_index.MemoryFolder("user", "", get_memory_dir(), core)
         return memory_index.Sources(
             get_sessions_dir(), (own, *sorted(folders, key=lambda folder: folder.project))
@@ -200,7 +200,8 @@ class Folder:
             except (ModelError, SearchUnavailable) as error:
                 warn(f"Some vectors are missing: {error.message}")
 
-    def _warn_untrusted(self, project: Path) -> None:
+    def _warn_of_untrusted(self, project: Path) -> None:
+        """Warn once that the memory of an untrusted project is not read."""
         if project not in self._untrusted:
             self._untrusted.add(project)
             warn(

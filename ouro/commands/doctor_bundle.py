@@ -75,6 +75,7 @@ def _stamp() -> str:
 def _sections(
     findings: Sequence[Mapping[str, str]], settings: Mapping[str, tuple[str, str]]
 ) -> Iterable[str]:
+    """The sections of the report, in order."""
     yield f"# ouro doctor\n\nouro {__version__}, Python {platform.python_version()}, {platform.platform()}"
     checks = [f"{item['state']:<5} {item['subject']}: {item['what']}" for item in findings]
     yield _block("Checks", checks)
@@ -102,6 +103,7 @@ def _settings(settings: Mapping[str, tuple[str, str]]) -> list[str]:
 
 
 def _packages() -> list[str]:
+    """The packages that ouro requires, with their installed versions."""
     try:
         needed = importlib.metadata.requires("ouro") or []
     except importlib.metadata.PackageNotFoundError:
@@ -118,6 +120,7 @@ def _version(name: str) -> str:
 
 
 def _log() -> list[str]:
+    """The last lines of the log, or why it cannot be read."""
     path = get_log_path()
     try:
         with path.open("rb") as file:

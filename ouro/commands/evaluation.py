@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,7 @@ async def run(
     )
     evaluation = await asyncio.to_thread(read_evaluation, place, where, given)
     if dry_run:
-        return _planned(evaluation, where)
+        return _plan_answer(evaluation, where)
     found = BatchState(where)
     await asyncio.to_thread(prepare, evaluation, found)
     if again:
@@ -71,7 +72,8 @@ async def run(
     return _summary(evaluation, results, where, fail_under)
 
 
-def _planned(evaluation: Evaluation, where: Path) -> Answer:
+def _plan_answer(evaluation: Evaluation, where: Path) -> Answer:
+    """The runs that would start, for `--dry-run`."""
     rows = [
         (run.task, _arm_title(run.arm), f"repeat {run.repeat}", run.id) for run in evaluation.runs
     ]
@@ -90,7 +92,9 @@ def _summary(
     scores = _scores(evaluation.runs, results)
     view: View = [
         Title(evaluation.batch.name),
-        *table([("", "passed", "rate", "95 %", "cost", "time", ""), *map(_row, scores.items())]),
+        *table(
+            [("", "passed", "rate", "95 %", "cost", "time", ""), *starmap(_row, scores.items())]
+        ),
     ]
     arms = list(scores)
     if len(arms) > 1:
@@ -115,14 +119,15 @@ def _summary(
 def _scores(
     runs: Iterable[EvalRun], results: dict[str, TaskResult]
 ) -> dict[tuple[str, str], Score]:
+    """The score of each arm: of all its runs together."""
     by_arm: dict[tuple[str, str], list[EvalRun]] = {}
     for run in runs:
         by_arm.setdefault(run.arm, []).append(run)
-    return {arm: score(own, results) for arm, own in by_arm.items()}
+    return {arm: score(runs_of_arm, results) for arm, runs_of_arm in by_arm.items()}
 
 
-def _row(found: tuple[tuple[str, str], Score]) -> tuple[str, ...]:
-    arm, value = found
+def _row(arm: tuple[str, str], value: Score) -> tuple[str, ...]:
+    """An arm as a row: passes, rate with its interval, cost, time, and what is missing."""
     lacks = [
         plural(value.faults, "fault") if value.faults else "",
         f"{value.missing} not run" if value.missing else "",
@@ -141,9 +146,10 @@ def _row(found: tuple[tuple[str, str], Score]) -> tuple[str, ...]:
 def _task_rows(
     evaluation: Evaluation, arms: Sequence[tuple[str, str]], results: dict[str, TaskResult]
 ) -> Iterator[tuple[str, ...]]:
+    """For each task, the passes of every arm."""
     for task in dict.fromkeys(run.task for run in evaluation.runs):
-        own = [run for run in evaluation.runs if run.task == task]
-        scores = _scores(own, results)
+        runs = [run for run in evaluation.runs if run.task == task]
+        scores = _scores(runs, results)
         yield (task, *(f"{scores[arm].passed}/{scores[arm].counted}" for arm in arms))
 
 
@@ -163,7 +169,7 @@ def _page(evaluation: Evaluation, results: dict[str, TaskResult]) -> Iterator[st
     yield page_head(evaluation.batch.name)
     scores = _scores(evaluation.runs, results)
     head = ("", "passed", "rate", "95 %", "cost", "time", "")
-    yield from _html_table(head, map(_row, scores.items()))
+    yield from _html_table(head, starmap(_row, scores.items()))
     arms = list(scores)
     yield from _html_table(("task", *map(_arm_title, arms)), _task_rows(evaluation, arms, results))
 

@@ -240,6 +240,7 @@ async def remove_plugin(context: ShellContext, name: str, yes: bool) -> Answer:
 async def _install(
     context: ShellContext, name: str, folder: Path, plugin: extensions.Plugin, *, assume_yes: bool
 ) -> Answer:
+    """Show what a plugin brings, ask whether to trust it, and install it."""
     brings = list(extensions.describe_plugin(folder))
     context.say(f"The plugin {name} {plugin.version} from {_place(plugin)} brings:")
     for item in brings:

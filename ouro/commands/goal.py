@@ -32,9 +32,9 @@ async def goal(context: SessionContext, condition: str, **caps: Any) -> Answer |
     session, word = context.session, condition.strip().lower()
     pursuit = session.background.standing.goal
     if not word:
-        return _shown(session)
+        return _goal_answer(session)
     if word in CLEAR:
-        answer = _cleared(session)
+        answer = _clear_goal(session)
         context.front_end.redraw()
         return answer
     if word == "pause":
@@ -151,20 +151,23 @@ def split_interval(text: str) -> tuple[float, str]:
     return seconds, message
 
 
-def _shown(session: Session) -> Answer:
+def _goal_answer(session: Session) -> Answer:
+    """The goal of the session and its state."""
     found = session.background.standing.goal.goal
     if found is None:
         return Answer(None, [line(f"There is no goal. {_USAGE}")])
     return Answer(found.title, [line(f"{found.title} — {session.background.standing.goal.state}")])
 
 
-def _cleared(session: Session) -> Answer:
+def _clear_goal(session: Session) -> Answer:
+    """End the goal of the session. Raises UsageError without one."""
     found = _demand_goal(session)
     session.background.standing.goal.clear()
     return Answer(found.title, [line(f"The goal is ended: {one_line(found.title)}")])
 
 
 def _demand_goal(session: Session) -> Goal:
+    """The goal of the session. Raises UsageError without one."""
     found = session.background.standing.goal.goal
     if found is None:
         raise UsageError("There is no goal.", _USAGE)

@@ -51,6 +51,9 @@ async def handoff(context: SessionContext, agent: Agent) -> Answer:
 
 
 def _write(whole: WholeSession, agent: Agent) -> AgentSession:
+    """Write the session where the other agent looks for its sessions. A state that was handed over
+    before is not written again.
+    """
     # Imported late: only this command needs them.
     from ouro.commands.export.for_agents import session_for_agent
     from ouro.importers.importer import ImportLedger

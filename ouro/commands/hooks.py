@@ -112,6 +112,7 @@ def _describe_use(check: Check | None, runs: int, refused: int) -> str:
 
 
 def _parse_input(text: str) -> dict[str, Any]:
+    """The object of `--input`. Raises UsageError if it is not one."""
     try:
         given = json.loads(text or "{}")
     except ValueError as error:
@@ -145,7 +146,7 @@ async def test(context: ActionContext, event: str, tool: str, input_json: str) -
         return Answer([], [line(f"No hook runs at {event}{which}.")], 1)
     view: View = [*chain.from_iterable(map(_run_details, runs))]
     view.append(line(f"Together: {outcome.verdict or 'nothing decided'}. {outcome.reason}".strip()))
-    return Answer([_data(run) for run in runs], view, int(any(run.failure for run in runs)))
+    return Answer([_run_data(run) for run in runs], view, int(any(run.failure for run in runs)))
 
 
 def _target_of(given: Mapping[str, Any]) -> tuple[str, ...]:
@@ -236,6 +237,7 @@ def _text_of(check: Check) -> str:
 
 
 def _draft_view(session: Session, check: Check) -> View:
+    """A drafted check, and which of the last calls it would have refused."""
     view: View = [line(f"From: {check.text}"), Quote(_text_of(check))]
     calls = _last_calls(session)
     refused = (
@@ -281,6 +283,7 @@ def checks_of(session: Session) -> list[Check]:
 
 
 def _run_row(run: HookRun) -> tuple[str, ...]:
+    """A run of a hook: when, which, how long, and what it decided or why it failed."""
     at = datetime.fromtimestamp(run.at).astimezone().strftime("%H:%M:%S")
     said = (
         run.failure
@@ -291,6 +294,7 @@ def _run_row(run: HookRun) -> tuple[str, ...]:
 
 
 def _run_details(run: HookRun) -> View:
+    """A run of a hook with its output, for `hooks test`."""
     code = run.answer.exit_code
     head = (
         f"{run.hook.place}, {run.seconds:.2f} s,"
@@ -311,7 +315,8 @@ def _run_details(run: HookRun) -> View:
     ]
 
 
-def _data(run: HookRun) -> dict[str, Any]:
+def _run_data(run: HookRun) -> dict[str, Any]:
+    """A run of a hook for `--json`."""
     return {
         "command": run.hook.command or run.hook.url or run.hook.traits.prompt,
         "file": run.hook.place,

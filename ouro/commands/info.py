@@ -86,6 +86,7 @@ async def show_help(context: SessionContext, topic: str) -> Answer | None:
 
 
 def _command_text(session: Session, word: str) -> str:
+    """The help of a built-in or custom command. Raises UsageError for another word."""
     if command := find_command(word):
         example = f"\n\nFor example: {code(f'/{command.examples[0]}')}" if command.examples else ""
         aliases = (

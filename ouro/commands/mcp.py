@@ -211,6 +211,7 @@ async def logout(context: ShellContext, server: str) -> Answer:
 
 
 async def _switch(on: bool, context: ActionContext, what: str) -> Answer:
+    """Switch a server or `SERVER.TOOL` on or off: in the registry, and in the open session."""
     name, _, tool = what.partition(".")
 
     def change(registry: dict[str, Any]) -> None:
@@ -237,6 +238,7 @@ turn_on, turn_off = partial(_switch, True), partial(_switch, False)
 
 
 def _describe_server(server: mcp.McpServer) -> Answer:
+    """A server with its tools: the tokens of each, and whether it is off, changed or invalid."""
     listing = server.listing
     unapproved = {tool.name for tool in server.unapproved()}
     rows, value = [], []

@@ -73,7 +73,7 @@ class MemoryServer(MCPServer):
             notes = long_term.note_entries(editor)
             return [*core, *((note.id, one_line(note.text, 100)) for note in notes)]
 
-        found, hidden = await self._context.memory(work), await self._unapproved()
+        found, hidden = await self._context.memory(work), await self._unapproved_ids()
         return [
             ListedResource(
                 uri=f"memory://{name}", name=name, description=title, mime_type="text/markdown"
@@ -91,7 +91,7 @@ class MemoryServer(MCPServer):
         with _errors_for_the_client():
             answer = await memory_notes.search(self._context, query, max_results)
         hits = [hit for hit in answer.value if "not approved" not in hit["badges"]]
-        texts = [_quoted(number, hit) for number, hit in enumerate(hits, 1)]
+        texts = [_quote_hit(number, hit) for number, hit in enumerate(hits, 1)]
         return "\n".join(texts) or "No matches. Try other words."
 
     async def memory_read(
@@ -106,7 +106,7 @@ class MemoryServer(MCPServer):
             answer = await memory_notes.show(self._context, entry)
             names = _names_in(answer.value)
             # After the text was read: it may change meanwhile.
-            hidden = names & await self._unapproved()
+            hidden = names & await self._unapproved_ids()
             if hidden and entry:
                 raise UsageError(
                     f"{entry} has a change that is not approved yet.",
@@ -122,7 +122,7 @@ class MemoryServer(MCPServer):
                 )
         return clean(as_text(answer.view))
 
-    async def _unapproved(self) -> set[str]:
+    async def _unapproved_ids(self) -> set[str]:
         """The core files, and the ids of the notes, with a change that the user has not approved."""
 
         def work(memory: MemoryAccess) -> set[str]:
@@ -189,9 +189,9 @@ def _names_in(found: Any) -> set[str]:
     }
 
 
-def _quoted(number: int, hit: dict[str, object]) -> str:
-    """A hit as quoted data, with id and source: every line is marked, so that the model does not
-    read instructions.
+def _quote_hit(number: int, hit: dict[str, object]) -> str:
+    """A hit as quoted data, with its id and source. Every line is marked, so that the model does
+    not read instructions.
     """
     text = clean(str(hit["text"]))[:MAX_TEXT]
     lines = [f"   > {line}" for line in text.splitlines()]

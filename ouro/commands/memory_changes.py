@@ -28,6 +28,10 @@ async def edit(context: ActionContext, entry: str) -> Answer:
 
 
 async def _change_note(done: str, context: ActionContext, note: str) -> Answer:
+    """Archive, restore or confirm a note; `done` is what the answer calls it. A restored note is
+    also confirmed. Raises UsageError if the entry is not in a state for it.
+    """
+
     def work(memory: MemoryAccess) -> Answer:
         entry = long_term.find_entry(memory.editor, note)
         if entry.kind == "core":

@@ -87,6 +87,9 @@ async def _choose_entries(
 async def _forget_everywhere(
     context: ActionContext, words: str, *, is_sure: bool, secret: bool, backup: str, no_backup: bool
 ) -> Answer:
+    """Search a text in everything that ouro stores, ask, offer a backup, and remove the text. The
+    exit code is 1 if it is still somewhere, or nothing was removed.
+    """
     text = await _text_to_forget(context, words, secret=secret)
     is_backup_decided = bool(backup) or no_backup
     if is_sure and not is_backup_decided:
@@ -97,7 +100,7 @@ async def _forget_everywhere(
     context.progress("")
     if not found.count:
         searched = table((place.place,) for place in found.places)
-        view = [line("The text was found nowhere. Searched:"), *searched, *_not_searched(found)]
+        view = [line("The text was found nowhere. Searched:"), *searched, *_unsearched_view(found)]
         return Answer({"found": found, "done": False}, view, 1)
     context.show(_places_view(found, is_secret=secret))
     question = f"Forget it in {plural(found.count, 'place')}? This cannot be undone."
@@ -166,17 +169,19 @@ async def _choose_backup(context: ActionContext, question: str) -> tuple[bool, P
 
 
 def _forgotten_view(done: long_term.ForgetReport, placeholder: str) -> View:
+    """In how many places the text was removed, and where it could not be."""
     return [
         Title(f"Forgotten in {done.count:,} places"),
         line(f"Where a text is needed, it is now {placeholder}."),
         *table((f"{place.count:>6,}", place.place) for place in done.places),
         *(line(f"NOT DONE: {problem}", level="warning") for problem in done.left),
-        *_not_searched(done),
+        *_unsearched_view(done),
         line(long_term.PROVIDERS),
     ]
 
 
 async def _text_to_forget(context: ActionContext, words: str, *, secret: bool) -> str:
+    """The text, which is asked for and not shown if it is a secret. Raises UsageError without one."""
     if not secret:
         if not words.strip():
             raise UsageError(
@@ -192,7 +197,7 @@ async def _text_to_forget(context: ActionContext, words: str, *, secret: bool) -
     return await context.ask("Text to forget (not shown)", secret=True)
 
 
-def _not_searched(found: long_term.ForgetReport) -> View:
+def _unsearched_view(found: long_term.ForgetReport) -> View:
     return [line(f"NOT SEARCHED: {place}", level="warning") for place in found.unsearched]
 
 

@@ -308,6 +308,7 @@ def _reasons_view(
     lines: Mapping[str, Sequence[str]],
     texts: Mapping[str, str],
 ) -> View:
+    """What memory gave to a turn: core files, changes that were sent, and recalled notes."""
     loaded = [item for item in found.recalled if item.state == "loaded"]
     rows: list[tuple[str, ...]] = []
     for name, count in core.items():
@@ -343,6 +344,7 @@ def _missing_text(reason: str) -> str:
 
 
 def _plan_view(part: long_term.UndoPlan) -> View:
+    """The changes that an undo would make, and its conflicts."""
     rows: list[str] = []
     for edit in part.edits:
         rows += (f"{edit.name}:", *changed_lines(edit.before or "", edit.after or ""))
@@ -370,11 +372,11 @@ def _conflict_lines(hunks: Sequence[DiffHunk]) -> View:
 
 
 def writer(commit: Commit) -> str:
-    return writer_named(commit.origin)
+    return describe_writer(commit.origin)
 
 
-def writer_named(origin: str) -> str:
-    """Who wrote, in words, from the author in a commit."""
+def describe_writer(origin: str) -> str:
+    """The word for the author in a commit."""
     return _WRITERS.get(origin, origin)
 
 

@@ -66,6 +66,7 @@ async def receipt(context: SessionContext) -> Answer:
 
 
 def _recalled_view(found: NotesRecalled) -> View:
+    """The notes that were found for the last message, and why each was sent or not."""
     rows = [
         (
             item.state,

@@ -110,6 +110,9 @@ def _skill_items(records: Mapping[str, CommandRecord], root: Path) -> list[Inbox
 
 
 async def _accept(context: ActionContext, item: InboxItem) -> View:
+    """Accept an item: approve the change, name the command that drafts the check, or write the
+    skill.
+    """
     if item.kind == "memory":
         await context.answer_proposal(item.id, accept=True)
         return [line(f"Remembered: {one_line(item.text, _MAX_TEXT)}")]
@@ -122,6 +125,7 @@ async def _accept(context: ActionContext, item: InboxItem) -> View:
 
 
 async def _reject(context: ActionContext, item: InboxItem) -> View:
+    """Reject a change, or never offer the check or skill again in this project."""
     if item.kind == "memory":
         await context.answer_proposal(item.id, accept=False)
         return [line(f"Rejected: {one_line(item.text, _MAX_TEXT)}")]
@@ -140,6 +144,7 @@ def _dismissed_path() -> Path:
 
 
 def _list_view(items: Sequence[InboxItem]) -> View:
+    """The items with their numbers, and the commands that decide."""
     if not items:
         return [line("The inbox is empty.")]
     rows = [

@@ -116,6 +116,7 @@ async def crystallize(
 
 
 def _parse_age(age: str, default: int) -> int:
+    """The age in days; 0 for `all`. Raises UsageError for another word."""
     if age == "all":
         return 0
     if not age:
@@ -233,6 +234,7 @@ async def _maintenance(context: ActionContext, session: Session) -> MemoryMainte
 async def _merge_notes(
     context: ActionContext, maintenance: MemoryMaintenance, yes: bool
 ) -> list[Merge]:
+    """Ask whether to merge notes that say the same, and merge them; returns what was merged."""
     found, plan = await maintenance.find_notes()
     merges: list[Merge] = []
     if not found:
@@ -262,6 +264,7 @@ async def _show_lines(
 
 
 def _merge_data(merge: Merge) -> dict[str, Any]:
+    """A merge for `--json`."""
     written = merge.written
     into, commit = (written.note.id, written.commit) if written else (None, "")
     return {
@@ -273,6 +276,7 @@ def _merge_data(merge: Merge) -> dict[str, Any]:
 
 
 def _step_data(step: CrystallizedPart) -> dict[str, Any]:
+    """What was kept, proposed and refused from a part of a session, for `--json`."""
     captured = step.captured
     return {
         "session": step.session.info.id,

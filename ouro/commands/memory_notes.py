@@ -190,6 +190,7 @@ def entry_rows(entries: Iterable[MemoryEntry]) -> list[tuple[str, ...]]:
 
 
 def _entry_row(entry: MemoryEntry, source: str) -> tuple[str, ...]:
+    """An entry as a row: id, text, category and source."""
     place = entry.id if entry.kind == "core" else f"{entry.scope}/{entry.id[:12]}"
     category = entry.category if entry.kind == "note" else ""
     return (
@@ -211,6 +212,7 @@ def _entries_view(found: Sequence[MemoryEntry], limit: int) -> View:
 
 
 def _pending_view(found: Sequence[Proposal]) -> View:
+    """The changes that wait for approval; nothing without any."""
     rows = []
     for proposal in found:
         sources = f"; read before: {', '.join(proposal.sources)}" if proposal.sources else ""
@@ -226,6 +228,7 @@ def _pending_view(found: Sequence[Proposal]) -> View:
 
 
 def _details_view(found: long_term.EntryDetails) -> View:
+    """Everything about an entry: text, source, versions, fields, and changed files that it names."""
     entry = found.entry
     source = " · ".join(
         filter(None, (entry.scope, entry.category, long_term.describe_source(entry)))

@@ -80,7 +80,7 @@ async def _decide(
     effect = await context.session.memory.effect_of(statement) if context.session else None
     if not (scope or statement.is_scope_sure):
         scope = effect.scope if effect and not effect.entry else await _ask_scope(context, words)
-    replaces = await _find_replaced(context, statement, effect)
+    replaces = await _choose_replaced_id(context, statement, effect)
     if replaces and effect and effect.rewritten and effect.entry:
         words = await _choose_words(context, words, effect.rewritten, effect.entry)
     return scope, replaces, words
@@ -115,9 +115,12 @@ async def _near_in_meaning(context: ActionContext, words: str) -> tuple[str, ...
         return ()  # compared by words only
 
 
-async def _find_replaced(
+async def _choose_replaced_id(
     context: ActionContext, statement: OpenStatement, effect: StatementEffect | None
 ) -> str:
+    """The id of the entry that a statement replaces, asked if it is not certain; empty if it
+    replaces none. Raises _UndecidedError if the user cancels.
+    """
     if effect is None:
         doubtful = statement.doubtful
     elif effect.verb == "supersede" and effect.entry:
@@ -142,6 +145,7 @@ async def _ask_scope(context: ActionContext, words: str) -> Scope:
 
 
 async def _keep_for_later(context: ActionContext, words: str, scope: Scope | None) -> Answer:
+    """Save a statement as pending, because the user did not decide."""
     found = await context.memory(
         lambda memory: long_term.keep_for_later(memory.editor, words, scope), reports=False
     )

@@ -29,6 +29,7 @@ async def report(context: ActionContext) -> Answer:
 
 
 def _cells(row: long_term.ReportRow) -> tuple[CodeSpan | str, ...]:
+    """An entry as a row; each count is followed by that of this week."""
     week = row.by_week.get(long_term.this_week(), long_term.WeekUse())
     return (
         CodeSpan(row.id[:24]),

@@ -43,6 +43,7 @@ async def export(context: ActionContext, file: str, force: bool, to: str = "") -
 
 
 async def _write(path: Path | None, text: str, force: bool) -> Answer | None:
+    """Write a text to a file, or to stdout without a path; then there is no answer."""
     if path is None:
         print_document([text])
         return None
@@ -127,10 +128,11 @@ async def import_(
     }
     if dry_run:
         value["entries"] = [{"place": place, "text": text} for place, text in found.texts]
-    return Answer(value, _imported_view(context, done))
+    return Answer(value, _import_view(context, done))
 
 
-def _imported_view(context: ActionContext, done: long_term.Imported | None) -> View:
+def _import_view(context: ActionContext, done: long_term.Imported | None) -> View:
+    """What was imported, or which changes wait for approval."""
     if done is None:
         return [line("Nothing was imported.")]
     if not done.proposals:

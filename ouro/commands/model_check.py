@@ -48,6 +48,7 @@ async def check(
 
 
 def check_title(name: str, cost: float | None) -> str:
+    """The question before a test: how many requests, and their price."""
     price = "its price is not known" if cost is None else f"about ${cost:.2f} at most"
     return f"{name}: up to {llm.MAX_CHECK_REQUESTS} small requests, {price}."
 
@@ -60,6 +61,7 @@ async def run_check(
     seconds: int | None = None,
     patience: int = 0,
 ) -> Answer:
+    """Test a model and close it. The exit code is 1 if it cannot be used."""
     seconds = seconds or llm.CHECK_SECONDS
     model = catalog.make(name, effort, patience=seconds)
     try:
@@ -81,6 +83,7 @@ async def run_check(
 def _check_view(
     checked: llm.CheckedModel, spec: llm.ModelSpec, learned: Mapping[str, llm.Fact]
 ) -> View:
+    """Each check with its result, what was learned, and what the test cost."""
     view: View = table(
         ("  ", check.name, _CHECK_SIGNS[check.state], check.detail) for check in checked.checks
     )
@@ -98,6 +101,7 @@ def _check_view(
 
 
 def learned_view(learned: Mapping[str, llm.Fact]) -> View:
+    """What was learned of a model's server, each with the refusal that taught it."""
     if not learned:
         return [line("Nothing was learned from refusals.")]
     view: View = [line("Learned from refusals (`ouro models reset` forgets it):")]
@@ -108,6 +112,7 @@ def learned_view(learned: Mapping[str, llm.Fact]) -> View:
 
 
 def learned_data(learned: Mapping[str, llm.Fact]) -> list[dict[str, str]]:
+    """What was learned of a model's server, for `--json`."""
     return [
         {"fact": key, "value": fact.value, "date": fact.date, "refusal": fact.refusal}
         for key, fact in learned.items()

@@ -76,5 +76,6 @@ def _write_account(entry_name: str, account: str) -> Path:
 
 
 async def ask_key(asker: Asker, title: str) -> str:
+    """Ask for a key, which is not shown. Empty if the user cancels."""
     # A pasted key may contain newlines.
     return "".join((await asker.ask(title, secret=True)).split())

@@ -57,6 +57,7 @@ class Asker(Protocol):
 
 
 async def set_up_model(context: ShellContext) -> Answer:
+    """`ouro models --setup`: set up a model, then offer to test it. The exit code is 1 without one."""
     if not sys.stdin.isatty():
         problem = "stdin is not a terminal: `ouro models --setup` asks questions."
         raise UsageError(problem, "See models.yaml.example.")
@@ -121,12 +122,16 @@ async def set_up(asker: Asker) -> str:
 
 
 def _hosted_choice(provider: llm.Provider) -> Choice:
+    """A provider as a choice, with the variable that has its key if one is set."""
     variable = _variable_with_key(provider)
     detail = f"with the key in {variable}" if variable else "with your own key"
     return Choice(provider.name, provider.title, detail)
 
 
 async def _choose_hosted_model(asker: Asker, provider: llm.Provider) -> str:
+    """Ask for the key of a provider, if no variable has it, and for a model. Empty if the user
+    cancels.
+    """
     entry = llm.ModelEntry()
     if not _variable_with_key(provider):
         key = await ask_key(asker, f"Your {provider.title} key (it is not shown)")
@@ -145,7 +150,9 @@ async def _choose_hosted_model(asker: Asker, provider: llm.Provider) -> str:
 
 
 async def _choose_other_server(asker: Asker, address: str = "") -> str:
-    """Ask for an address until a server answers there, or the user keeps one that does not."""
+    """Ask for an address until a server answers there, or the user keeps one that does not. Empty
+    if they cancel.
+    """
     problem = key = ""
     title = "Its address, such as https://models.example.com/v1"
     while address := (await asker.ask(f"{problem}{title}", draft=address)).strip():
@@ -168,6 +175,7 @@ async def _choose_other_server(asker: Asker, address: str = "") -> str:
 async def _choose_model_at(
     asker: Asker, server: llm.ServerModels, *, key: str = "", local: llm.Provider | None = None
 ) -> str:
+    """Let the user pick a model of a server, or name one if it lists none. Empty if they cancel."""
     if server.models:
         choices = [
             Choice(
@@ -199,16 +207,19 @@ async def _choose_model_at(
 
 
 def _save_model(asker: Asker, entry_name: str, entry: llm.ModelEntry, default: str) -> str:
+    """Write an entry to models.yaml, and make the model the default; returns its name."""
     path = llm.write_models_file(entry_name, entry, default)
     asker.say(f"{default} is your model now; saved in {tilde(path)}, which only you can read.")
     return default
 
 
 def _variable_with_key(provider: llm.Provider) -> str:
+    """The environment variable that has the key of a provider; empty if none is set."""
     return next((name for name in provider.key_variables if os.environ.get(name, "").strip()), "")
 
 
 def _price_text(name: str) -> str:
+    """The price of a known model; empty if it is not known."""
     spec = llm.find_known_spec(name)
     if spec is None or spec.prices is None:
         return ""

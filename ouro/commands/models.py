@@ -28,6 +28,7 @@ WITHOUT_KEY = "without-key"
 
 
 async def model(context: SessionContext, name: str) -> Answer | None:
+    """Use a model, or the one that the user picks. None if they cancel."""
     session = context.session
     if name in _STEPS:
         name = await use_favorite(session, _STEPS[name])
@@ -98,6 +99,7 @@ def _model_choice(choice: llm.ModelChoice) -> Choice:
 
 
 async def think(context: SessionContext, effort: str) -> Answer | None:
+    """Set the effort, or let the user pick one. None if they cancel."""
     status = context.session.status()
     choices = [Choice(level, level) for level in EFFORTS]
     if effort == "next":
@@ -136,6 +138,7 @@ async def show(_context: ShellContext, name: str) -> Answer:
 
 
 async def reset(_context: ShellContext, name: str) -> Answer:
+    """Forget what was learned of a model."""
     catalog = llm.Catalog.from_files()
     name = catalog.resolve(name)
     forgotten = len(catalog.learned(name))
@@ -153,6 +156,7 @@ _NONE_USABLE = (
 
 
 async def models(context: ShellContext, setup: bool) -> Answer:
+    """List the usable models, and why the others are not usable. With `setup`, set one up."""
     if setup:
         return await set_up_model(context)
     catalog = llm.Catalog.from_files()
@@ -191,6 +195,7 @@ def _section(title: str, rows: Sequence[tuple[str, ...]]) -> View:
 
 
 def _model_data(choice: llm.ModelChoice, spec: llm.ModelSpec) -> dict[str, Any]:
+    """A model for `--json`."""
     data = {name: getattr(choice, name) for name in ("name", "usable", "reason", "origin")}
     for name in ("window", "max_output", "images", "thinking"):
         data[name] = getattr(spec, name)
@@ -206,6 +211,7 @@ def _model_data(choice: llm.ModelChoice, spec: llm.ModelSpec) -> dict[str, Any]:
 
 
 def _figures(spec: llm.ModelSpec) -> str:
+    """The window of a model and its prices, in columns."""
     prices = spec.prices
     price = f"${prices.input:g}/${prices.output:g}" if prices else "price unknown"
     return f"{spec.window // 1000:>5}k  {price:<13}"

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Mapping
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 
 import ouro
@@ -111,16 +112,22 @@ def setting_helps() -> Mapping[str, str]:
 def _helps_in(
     sections: Mapping[str, ast.ClassDef], name: str, prefix: str
 ) -> list[tuple[str, str]]:
-    found = list[tuple[str, str]]()
+    """The settings of a section and of those below it, each with its docstring as help."""
+    helps = list[tuple[str, str]]()
     body = sections[name].body
-    for place, node in enumerate(body):
+    for node, following in zip_longest(body, body[1:]):
         if not isinstance(node, ast.AnnAssign):
             continue
         key, kind = f"{prefix}{ast.unparse(node.target)}", ast.unparse(node.annotation)
         if kind in sections:
-            found += _helps_in(sections, kind, f"{key}.")
-            continue
-        following = body[place + 1] if place + 1 < len(body) else None
-        is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
-        found.append((key, one_line(str(following.value.value), 300) if is_text else ""))  # type: ignore[union-attr]
-    return found
+            helps += _helps_in(sections, kind, f"{key}.")
+        else:
+            helps.append((key, _constant_text(following)))
+    return helps
+
+
+def _constant_text(node: ast.stmt | None) -> str:
+    """The text below a field, as one line; empty if another statement follows."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return one_line(str(node.value.value), 300)
+    return ""

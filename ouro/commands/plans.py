@@ -50,6 +50,7 @@ async def offer_plan(front_end: FrontEnd, plan: PlanFile) -> None:
 
 
 async def _act_on(front_end: FrontEnd, folder: PlanFolder, plan: PlanFile) -> None:
+    """Show a plan, and do what the user picks: carry it out, edit or delete it."""
     front_end.show(plan.body)
     choices = [
         *_CARRY_OUT,

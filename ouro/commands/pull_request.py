@@ -87,7 +87,7 @@ def find_pull_request(cwd: Path) -> PullRequest:
     if done.returncode:
         reason = one_line(clean(done.stderr), 200)
         raise UsageError(f"`gh` shows no pull request here: {reason}", "`/pr open` opens one.")
-    return _decode(done.stdout, PullRequest)
+    return _decode_gh(done.stdout, PullRequest)
 
 
 def read_checks(cwd: Path, number: int) -> list[PullRequestCheck]:
@@ -95,7 +95,7 @@ def read_checks(cwd: Path, number: int) -> list[PullRequestCheck]:
     done = _run_gh(cwd, "pr", "checks", str(number), "--json", "name,bucket,link")
     # Its exit code says how the checks have ended: what counts is what it prints.
     if done.stdout.strip():
-        return _decode(done.stdout, list[PullRequestCheck])
+        return _decode_gh(done.stdout, list[PullRequestCheck])
     if "no checks" in done.stderr:
         return []
     raise UsageError(f"`gh` cannot read the checks: {one_line(clean(done.stderr), 200)}")
@@ -155,7 +155,8 @@ def _run_gh(cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def _decode(text: str, kind: type[T]) -> T:
+def _decode_gh(text: str, kind: type[T]) -> T:
+    """Decode the JSON that `gh` printed. Raises UsageError if it has another shape."""
     try:
         return decode_json(text, kind)
     except msgspec.MsgspecError as error:
@@ -165,6 +166,7 @@ def _decode(text: str, kind: type[T]) -> T:
 
 
 def _view(found: PullRequest, checks: list[PullRequestCheck]) -> View:
+    """The pull request: number, title, state, and its checks."""
     state = "draft" if found.is_draft else found.state.lower()
     review = (found.review_decision or "").lower().replace("_", " ")
     about = " · ".join(filter(None, (state, review, f"into {found.base_ref_name}")))

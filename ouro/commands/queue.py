@@ -24,23 +24,24 @@ async def queue(context: SessionContext, what: str) -> Answer | None:
     if not what:
         if front_end.queue.waiting and await front_end.show_queue():
             return None
-        return _list(front_end.queue)
+        return _list_answer(front_end.queue)
     word, _, rest = what.partition(" ")
     if word == "clear" and not rest:
-        for place in reversed(range(len(front_end.queue.waiting))):
-            front_end.queue.remove(place)
-        return _list(front_end.queue)
-    await _change(context, front_end.queue, word, _place(front_end.queue, rest))
-    return _list(front_end.queue)
+        for position in reversed(range(len(front_end.queue.waiting))):
+            front_end.queue.remove(position)
+        return _list_answer(front_end.queue)
+    await _change(context, front_end.queue, word, _parse_position(front_end.queue, rest))
+    return _list_answer(front_end.queue)
 
 
-async def _change(context: SessionContext, messages: TurnQueue, word: str, place: int) -> None:
+async def _change(context: SessionContext, messages: TurnQueue, word: str, position: int) -> None:
+    """Remove, move or edit a waiting message. Raises UsageError for another word."""
     if word == "remove":
-        messages.remove(place)
+        messages.remove(position)
     elif word in ("up", "down"):
-        messages.move(place, -1 if word == "up" else 1)
+        messages.move(position, -1 if word == "up" else 1)
     elif word == "edit":
-        before = messages.waiting[place]
+        before = messages.waiting[position]
         text = (await context.front_end.edit(before)).strip()
         if text and before in messages.waiting:  # it was not delivered meanwhile
             messages.change(messages.waiting.index(before), text)
@@ -48,14 +49,15 @@ async def _change(context: SessionContext, messages: TurnQueue, word: str, place
         raise UsageError(f"There is no `{word}`.", _USAGE)
 
 
-def _place(messages: TurnQueue, number: str) -> int:
+def _parse_position(messages: TurnQueue, number: str) -> int:
     count = len(messages.waiting)
     if not number.strip().isdecimal() or not 0 < int(number) <= count:
         raise UsageError(f"`{number.strip()}` is not the number of a queued message.", _USAGE)
     return int(number) - 1
 
 
-def _list(messages: TurnQueue) -> Answer:
+def _list_answer(messages: TurnQueue) -> Answer:
+    """The waiting messages; an arrow marks those that steer the running turn."""
     steering = len(messages.steering)
     waiting = messages.waiting
     shown = [

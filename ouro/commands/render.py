@@ -154,6 +154,7 @@ def columns(rows: Sequence[Sequence[str]], prefix: str = "ouro ") -> list[str]:
 
 
 def _width(text: str) -> int:
+    """The cells of a text in a terminal."""
     if text.isascii() or _ONE_CELL_EACH.fullmatch(text):
         return len(text)
     from rich.cells import cell_len  # imported late: 12 ms
@@ -168,6 +169,7 @@ def _markdown_row(row: Sequence[str]) -> str:
 
 
 def _markdown_span(span: str) -> str:
+    """A part of a line as Markdown. Spaces at its edges stay outside of the marks."""
     if isinstance(span, CommandText):
         return code(f"/{span}")
     if isinstance(span, CodeSpan):

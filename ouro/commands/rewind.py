@@ -63,10 +63,13 @@ async def undo(context: SessionContext, what: str) -> None:
     scopes = tuple(name for name in _SCOPES if name in words)
     if "conversation" not in scopes and await _offer_earlier(front_end, scopes, reason):
         return
-    await _show_rewound(front_end, await rewind.undo(scopes, reason), "conversation" in scopes)
+    await _show_rewind(front_end, await rewind.undo(scopes, reason), "conversation" in scopes)
 
 
 async def _undo_file(front_end: FrontEnd, words: Sequence[str], reason: str) -> None:
+    """Undo the changes of a file, or one hunk of it, since a message. Raises UsageError for other
+    words.
+    """
     path, _, hunk = words[0].partition("#")
     if len(words) > 2 or (words[1:] and not words[1].isdigit()):
         raise UsageError(
@@ -165,7 +168,7 @@ async def carry_out(front_end: FrontEnd, choice: RewindChoice, reason: str = "")
     match choice.kind:
         case "rewind":
             rewound = await rewind.rewind(choice.number, choice.scopes, reason)
-            await _show_rewound(front_end, rewound, conversation)
+            await _show_rewind(front_end, rewound, conversation)
         case "visit":
             lines = await rewind.visit(choice.number, choice.scopes)
             front_end.show_again()
@@ -248,6 +251,7 @@ def branch_label(branch: Branch) -> tuple[str, str]:
 
 
 async def _open_copy(front_end: FrontEnd, copy: str, point: Point | None = None) -> None:
+    """Open a copy of the session, or a new one, and put the chosen message back into the prompt."""
     before = front_end.session.id
     await front_end.open(OpenRequest(copy))
     if front_end.session.id == before:
@@ -278,7 +282,8 @@ async def _ask_about_unsure(front_end: FrontEnd, lines: Sequence[str]) -> None:
         await front_end.session.rewind.keep_unsure()
 
 
-async def _show_rewound(front_end: FrontEnd, rewound: Rewound, conversation: bool) -> None:
+async def _show_rewind(front_end: FrontEnd, rewound: Rewound, conversation: bool) -> None:
+    """Put the message back into the prompt, and show what was undone."""
     if conversation:
         front_end.show_again(rewound.text, rewound.images)
     front_end.say("/redo returns to it.")

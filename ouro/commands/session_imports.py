@@ -80,6 +80,9 @@ def _offered_view(offered: Sequence[tuple[str, ...]], older: int) -> View:
 async def _import_all(
     context: ShellContext, sources: Sequence[ImportSource], done: list[ImportResult]
 ) -> None:
+    """Import the sources one after another, and append each result to `done`, so that an interrupt
+    loses none.
+    """
     ledger = ImportLedger()
     store = YamlFileMemoryStore(get_sessions_dir(), context.folder.mask.mask)
     importer = Importer(store, ledger, {info.id for info in await store.list_sessions()})
@@ -99,6 +102,7 @@ def _source_row(source: ImportSource) -> tuple[str, ...]:
 
 
 def _import_view(done: Sequence[ImportResult]) -> View:
+    """What was imported, what failed, and the counts."""
     changed = [result for result in done if result.outcome in ("new", "more")]
     rows = [
         (
@@ -119,6 +123,7 @@ def _import_view(done: Sequence[ImportResult]) -> View:
 
 
 def _import_summary(done: Sequence[ImportResult]) -> str:
+    """How many sessions had which outcome, and what was left out of them."""
     outcomes = Counter[str](result.outcome for result in done)
     names = {
         "more": "continued",
@@ -141,6 +146,7 @@ def _import_summary(done: Sequence[ImportResult]) -> str:
 
 
 def _source_data(source: ImportSource) -> dict[str, Any]:
+    """A session of another program for `--json`."""
     names = ("size", "changed_at", "project", "first_words")
     return {
         "path": str(source.path),
@@ -150,6 +156,7 @@ def _source_data(source: ImportSource) -> dict[str, Any]:
 
 
 def _import_data(done: Sequence[ImportResult], wanted: int) -> dict[str, Any]:
+    """The results for `--json`."""
     names = ("outcome", "title", "messages", "reason")
     imported = [
         {

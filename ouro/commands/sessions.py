@@ -90,6 +90,7 @@ def _more(words: Sequence[str], every: bool, limit: int | None) -> View:
 
 
 def _list_row(info: SessionInfo, *, with_project: bool) -> Sequence[str]:
+    """A session as a row: id, time, messages, cost, title."""
     return (
         CodeSpan(info.short_id),
         date_and_time(info.updated_at),
@@ -266,7 +267,7 @@ async def restore(context: ShellContext, session: str) -> Answer:
         value = [
             {"id": info.id, "title": info.title, "updated_at": info.updated_at} for info in deleted
         ]
-        return Answer(value, _listed(deleted) or [line("The trash is empty.")])
+        return Answer(value, _list_view(deleted) or [line("The trash is empty.")])
     info = find_session(
         deleted, session, context.catalog.is_here, hint="`ouro sessions restore` lists the trash."
     )
@@ -284,7 +285,7 @@ async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer
         unused = f"Every session was used in the last {plural(days, 'day')}."
         return Answer(value, [line(unused)])
     if not yes:
-        context.show(_listed(old))
+        context.show(_list_view(old))
         if not context.can_ask:
             return Answer(value, [line("Nothing was moved: pass --yes to confirm.")])
         if not await confirm(context, _question_about(old, days), "Yes"):
@@ -345,6 +346,7 @@ def _known_remote(context: ShellContext, last: str) -> str:
 
 
 def _describe_sync(report: SessionSyncReport) -> list[str]:
+    """What was sent, received and restored, and which sessions were forked, damaged or left out."""
     lines = [
         *report.notices,
         f"{plural(len(report.sent), 'session')} sent ({byte_size(report.bytes_sent)}),"
@@ -410,7 +412,8 @@ def _data(info: SessionInfo) -> dict[str, Any]:
     return {**asdict(info), "cost": info.cost, "spent": spent}
 
 
-def _listed(sessions: Sequence[SessionInfo]) -> View:
+def _list_view(sessions: Sequence[SessionInfo]) -> View:
+    """The first sessions as a table, and how many more there are."""
     more = (
         [line(f"… and {len(sessions) - _MAX_LISTED} more")] if len(sessions) > _MAX_LISTED else []
     )

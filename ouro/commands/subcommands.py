@@ -117,6 +117,7 @@ def _readable_texts(action: Action, values: Mapping[str, Any]) -> dict[str, Any]
 def _make_parser(
     group: str, action: Action, actions: Mapping[str, Action]
 ) -> argparse.ArgumentParser:
+    """The parser of an action. The help of a group also lists its actions."""
     parser = argparse.ArgumentParser(prog=f"ouro {action.name}", formatter_class=_Help)
     _declare(parser, action)
     others = [other for other in actions.values() if other is not action]
@@ -178,6 +179,7 @@ class _ActionsHelp(_Help):
 
 
 def _declare(parser: argparse.ArgumentParser, action: Action) -> None:
+    """Add the help, the arguments and `--json` of an action to its parser."""
     parser.description = action.help
     parser.epilog = "\n".join(["example:", *(f"  ouro {example}" for example in action.examples)])
     for argument in action.arguments:
@@ -377,6 +379,9 @@ class ShellContext:
             confinement.close()
 
     def _numbers(self, title: str, choices: Sequence[Choice], question: str) -> Sequence[str]:
+        """Print numbered choices, and ask until the answer is `all` or valid numbers. Empty for an
+        empty answer.
+        """
         lines = columns(
             [
                 (f"{number:>3}", choice.label, choice.detail)

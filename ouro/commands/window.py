@@ -151,6 +151,7 @@ async def change_items(window: ContextWindow, items: Sequence[ContextItem], verb
 
 
 def _report_text(report: WindowReport) -> str:
+    """What the context window holds, as a table with bars, and when it will be compacted."""
     names = [*(name for name, _ in report.parts), "free"]
     sizes = [*(size for _, size in report.parts), max(0, report.window - report.tokens)]
     width = max(map(len, names))

@@ -149,6 +149,7 @@ class SessionDocument:
         yield self._form.tail
 
     def _facts(self) -> list[tuple[str, str]]:
+        """What the head of the document says; the text is empty for what is not known."""
         header, usage, form = self._whole.header, self._found.usage, self._form
         cost = dollars(usage.cost, "price unknown")
         used = (
@@ -161,7 +162,7 @@ class SessionDocument:
             ("Model", form.code(header.model) if header.model else ""),
             ("From", f"{date_and_time(header.created_at)} to {date_and_time(self._found.last_at)}"),
             ("Used", used if usage.input or usage.output else ""),
-            ("Taken over from", form.escaped(header.origin.get("from", ""))),
+            ("Taken over from", form.escape(header.origin.get("from", ""))),
         ]
 
     def pieces(self) -> Iterator[str]:
@@ -171,20 +172,23 @@ class SessionDocument:
         for record in self._whole.records():
             if isinstance(record, MessageRecord):
                 if (record.number not in self._found.branch) != is_rewound:
-                    yield from self._unanswered(open_calls)
+                    yield from self._take_unanswered(open_calls)
                     is_rewound = not is_rewound
                     yield self._form.rewound(begins=is_rewound)
                 yield from self._message(record, open_calls)
             elif text := _mark_text(record, self._found.title):
-                yield from self._unanswered(open_calls)
+                yield from self._take_unanswered(open_calls)
                 yield self._form.mark(text, date_and_time(record.at))
                 if isinstance(record, CompactionRecord) and record.summary:
                     yield self._form.fold("Summary", self._form.words(record.summary))
-        yield from self._unanswered(open_calls)
+        yield from self._take_unanswered(open_calls)
         if is_rewound:
             yield self._form.rewound(begins=False)
 
     def _message(self, record: MessageRecord, open_calls: dict[str, ToolCall]) -> Iterator[str]:
+        """The blocks of a message. Its calls are added to `open_calls`; a result takes its call
+        out.
+        """
         message = record.message
         if message.role == "tool":
             for reply in message.parts_of(ToolReply):
@@ -193,19 +197,22 @@ class SessionDocument:
                 )
             return
         if message.role == "assistant" or message.text:
-            yield from self._unanswered(open_calls)
+            yield from self._take_unanswered(open_calls)
         shown = [part for part in message.parts if _has_content(part)]
         if shown:
             who = _speaker(message, shown)
-            notes = [date_and_time(record.at), self._form.escaped(message.model), _ending(message)]
+            notes = [date_and_time(record.at), self._form.escape(message.model), _ending(message)]
             body = self._form.gap.join(self._part(part, by_user=who == "You") for part in shown)
             yield self._form.message(who, record.number, " · ".join(filter(None, notes)), body)
         open_calls.update({call.id: call for call in message.tool_calls})
 
     def _part(self, part: Part, *, by_user: bool) -> str:
+        """A part of a message in the format; empty for tool calls, which are shown with their
+        results.
+        """
         match part:
             case Text(text):
-                return self._form.typed(text) if by_user else self._form.words(text)
+                return self._form.user_text(text) if by_user else self._form.words(text)
             case Context(text):
                 return self._form.fold("Added for the model", self._form.block(text))
             case Thinking(text):
@@ -215,7 +222,8 @@ class SessionDocument:
             case _:
                 return ""
 
-    def _unanswered(self, open_calls: dict[str, ToolCall]) -> Iterator[str]:
+    def _take_unanswered(self, open_calls: dict[str, ToolCall]) -> Iterator[str]:
+        """The blocks of the calls that got no result. Empties `open_calls`."""
         yield from (
             self._form.tool(_call_title(call), "not answered", "") for call in open_calls.values()
         )
@@ -289,6 +297,7 @@ def _ending(message: Message) -> str:
 
 
 def _mark_text(record: Record, last_title: str) -> str:
+    """What a record between the messages did, in a sentence; empty if nothing is shown of it."""
     match record:
         case CompactionRecord(covers=(first, last), summary=summary, dropped=dropped):
             if not summary:

@@ -72,6 +72,7 @@ def session_for_agent(whole: WholeSession, agent: Agent) -> AgentSession:
 def _claude_lines(
     session_id: str, transcript: Transcript, entries: list[MessageRecord], header: SessionHeader
 ) -> Iterator[Mapping[str, Any]]:
+    """The lines of the file of Claude Code. Each entry names the id of the one before it."""
     parent: str | None = None
 
     def entry(kind: str, number: int, at: str, **fields: Any) -> Mapping[str, Any]:
@@ -134,6 +135,7 @@ def _claude_lines(
 def _claude_answer(
     number: int, message: Message, content: Sequence[Mapping[str, Any]]
 ) -> Mapping[str, Any]:
+    """An answer as Claude Code saves it from the API."""
     usage = message.usage or Usage()
     return {
         "id": f"msg_ouro_{number}",
@@ -153,6 +155,9 @@ def _claude_answer(
 
 
 def _claude_block(part: Any, message: Message) -> dict[str, Any] | None:
+    """A part of a message as a block of Anthropic's API. None for what is not sent: thinking of
+    other models, and a call that was cut off.
+    """
     match part:
         case Text(text) if text.strip():
             return {"type": "text", "text": text}
@@ -188,44 +193,16 @@ def _claude_block(part: Any, message: Message) -> dict[str, Any] | None:
 def _codex_lines(
     session_id: str, transcript: Transcript, entries: list[MessageRecord], header: SessionHeader
 ) -> Iterator[Mapping[str, Any]]:
+    """The lines of the file of Codex: for the model as `response_item`, for the screen as
+    `event_msg`.
+    """
     at = entries[0].at if entries else transcript.last_at
-    provider, _, name = (transcript.model or header.model).partition("/")
 
     def line(kind: str, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"timestamp": at, "type": kind, "payload": payload}
 
-    yield line(
-        "session_meta",
-        {
-            "id": session_id,
-            "timestamp": at,
-            "cwd": header.project,
-            "originator": "ouro",
-            "cli_version": "0.0.0",
-            "instructions": None,
-            "source": "cli",
-        },
-    )
-    if provider == "openai":  # otherwise Codex would ask its own provider for this model
-        yield line(
-            "turn_context",
-            {
-                "cwd": header.project,
-                "approval_policy": "on-request",
-                "sandbox_policy": _SANDBOX,
-                "model": name,
-                "summary": "auto",
-            },
-        )
-    if transcript.title:
-        yield line(
-            "event_msg",
-            {
-                "type": "thread_name_updated",
-                "thread_id": session_id,
-                "thread_name": transcript.title,
-            },
-        )
+    for kind, payload in _codex_head(session_id, at, transcript, header):
+        yield line(kind, payload)
     for item in _with_summary(transcript, entries):
         if isinstance(item, str):
             # Without a history of its own, Codex also sends the latest of the messages that are
@@ -247,7 +224,41 @@ def _codex_lines(
             yield line("event_msg", {"type": kind, "message": text})
 
 
+def _codex_head(
+    session_id: str, at: str, transcript: Transcript, header: SessionHeader
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The types and payloads of the lines before the messages: the session, its model and title."""
+    session = {
+        "id": session_id,
+        "timestamp": at,
+        "cwd": header.project,
+        "originator": "ouro",
+        "cli_version": "0.0.0",
+        "instructions": None,
+        "source": "cli",
+    }
+    yield "session_meta", session
+    provider, _, name = (transcript.model or header.model).partition("/")
+    if provider == "openai":  # otherwise Codex would ask its own provider for this model
+        turn = {
+            "cwd": header.project,
+            "approval_policy": "on-request",
+            "sandbox_policy": _SANDBOX,
+            "model": name,
+            "summary": "auto",
+        }
+        yield "turn_context", turn
+    if transcript.title:
+        title = {
+            "type": "thread_name_updated",
+            "thread_id": session_id,
+            "thread_name": transcript.title,
+        }
+        yield "event_msg", title
+
+
 def _codex_items(message: Message) -> Iterator[dict[str, Any]]:
+    """A message as items of the Responses API: its text and images, then its calls and results."""
     kind = "output_text" if message.role == "assistant" else "input_text"
     if content := [block for part in message.parts if (block := _codex_block(part, kind))]:
         yield {"type": "message", "role": message.role, "content": content}
@@ -273,6 +284,7 @@ def _codex_items(message: Message) -> Iterator[dict[str, Any]]:
 
 
 def _codex_block(part: Any, kind: str) -> dict[str, Any] | None:
+    """A text or an image as a block of the Responses API; None for other parts."""
     match part:
         case Text(text) if text.strip():
             return {"type": kind, "text": text}

@@ -42,7 +42,7 @@ class MarkdownFormat:
     tail = ""
 
     code = staticmethod(code)
-    escaped = staticmethod(escape)
+    escape = staticmethod(escape)
     block = staticmethod(block)
     todos = staticmethod(todo_list)
 
@@ -54,7 +54,7 @@ class MarkdownFormat:
     def piece(self, text: str) -> str:
         return f"\n{clean(text).strip(chr(10))}\n"
 
-    def typed(self, text: str) -> str:
+    def user_text(self, text: str) -> str:
         """What the user typed."""
         return self.words(text)
 
@@ -115,7 +115,7 @@ def _markup(text: str) -> str:
     return html.escape(" ".join(clean(text).split()), quote=False)
 
 
-def escaped(text: str) -> str:
+def escape_html(text: str) -> str:
     """A text escaped for HTML, without terminal control."""
     return html.escape(clean(text))
 
@@ -127,7 +127,7 @@ class HtmlFormat:
     gap = ""
     tail = "</main>\n<footer>Written by ouro.</footer>\n</body>\n</html>\n"
 
-    escaped = staticmethod(escaped)
+    escape = staticmethod(escape_html)
 
     def head(
         self, title: str, facts: Sequence[tuple[str, str]], prompts: Sequence[tuple[int, str, str]]
@@ -135,12 +135,12 @@ class HtmlFormat:
         """The beginning of the page: `facts` are names and HTML, `prompts` the numbers, times and
         words of messages.
         """
-        title = escaped(title) or "Session"
+        title = escape_html(title) or "Session"
         listed = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)
         contents = ""
         if len(prompts) > 1:
             lines = "".join(
-                f'<li><a href="#m{number}">{escaped(text)}</a> <time>{at}</time></li>\n'
+                f'<li><a href="#m{number}">{escape_html(text)}</a> <time>{at}</time></li>\n'
                 for number, at, text in prompts
             )
             summary = f"{len(prompts)} of your messages"
@@ -161,10 +161,11 @@ class HtmlFormat:
         return text
 
     def code(self, text: str) -> str:
-        return f"<code>{escaped(text)}</code>"
+        return f"<code>{escape_html(text)}</code>"
 
-    def typed(self, text: str) -> str:
-        return f'<div class="typed">{escaped(text)}</div>\n'
+    def user_text(self, text: str) -> str:
+        """What the user typed, with its line breaks."""
+        return f'<div class="typed">{escape_html(text)}</div>\n'
 
     def words(self, text: str) -> str:
         """Markdown as HTML; HTML in it is escaped, and no image is fetched."""
@@ -185,20 +186,20 @@ class HtmlFormat:
             kind = (
                 "place" if is_place else {"+": "added-line", "-": "removed-line"}.get(line[:1], "")
             )
-            marked.append(f'<span class="{kind}">{escaped(line)}\n</span>')
+            marked.append(f'<span class="{kind}">{escape_html(line)}\n</span>')
         return f'<pre class="diff">{"".join(marked)}</pre>\n'
 
     def todos(self, todos: Iterable[Todo]) -> str:
-        return (
-            f"<ul>{''.join(f'<li>{todo.mark} {escaped(todo.text)}</li>' for todo in todos)}</ul>\n"
-        )
+        return f"<ul>{''.join(f'<li>{todo.mark} {escape_html(todo.text)}</li>' for todo in todos)}</ul>\n"
 
     def picture(self, name: str, image: Image) -> str:
         data = base64.b64encode(image.data).decode()
-        return f'<p><img alt="{escaped(name)}" src="data:{image.media_type};base64,{data}"></p>\n'
+        return (
+            f'<p><img alt="{escape_html(name)}" src="data:{image.media_type};base64,{data}"></p>\n'
+        )
 
     def no_picture(self, text: str) -> str:
-        return f'<p class="mark">[{escaped(text)}]</p>\n'
+        return f'<p class="mark">[{escape_html(text)}]</p>\n'
 
     def fold(self, title: str, body: str) -> str:
         return f'<details class="fold"><summary>{title}</summary>\n{body}</details>\n'
@@ -209,13 +210,13 @@ class HtmlFormat:
 
     def tool(self, title: str, summary: str, body: str, *, failed: bool = False) -> str:
         mark = '<b class="failed">failed</b> ' if failed else ""
-        head = f"{mark}{self.code(title)}{f' — {escaped(summary)}' if summary else ''}"
+        head = f"{mark}{self.code(title)}{f' — {escape_html(summary)}' if summary else ''}"
         if not body:
             return f'<p class="tool">{head}</p>\n'
         return f'<details class="tool"><summary>{head}</summary>\n{body}</details>\n'
 
     def mark(self, text: str, at: str) -> str:
-        return f'<p class="mark">{escaped(text)} <time>{at}</time></p>\n'
+        return f'<p class="mark">{escape_html(text)} <time>{at}</time></p>\n'
 
     def rewound(self, *, begins: bool) -> str:
         return (
@@ -245,6 +246,7 @@ def highlight_code(text: str, language: str) -> str:
 
 @cache
 def _parser() -> MarkdownIt:
+    """A parser of untrusted Markdown: HTML in it stays text, and images are not fetched."""
     from markdown_it import MarkdownIt
 
     # Without `html`, markup is text. Only links of these kinds become links.

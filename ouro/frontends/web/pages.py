@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ouro import events
 from ouro.commands.export import body_text
-from ouro.commands.export.formats import HtmlFormat, escaped
+from ouro.commands.export.formats import HtmlFormat, escape_html
 from ouro.display import NO_FILE, CommandOutput, Diff, Display, Plain, Todo
 from ouro.events import PermissionAsked, QuestionAsked
 from ouro.frontends.background.agents import AgentRow
@@ -127,7 +127,7 @@ def _file_names(before: str, after: str) -> str:
 
 def _diff_row(kind: str, number: str, line: str) -> str:
     mark, text = (line[:1], line[1:]) if kind in ("removed", "added", "same") else ("", line)
-    shown = escaped(written_out(text)) or " "
+    shown = escape_html(written_out(text)) or " "
     return f'<div class="{kind}"><b>{number}</b><i>{mark}</i><span>{shown}</span></div>'
 
 
@@ -146,12 +146,12 @@ def _row(row: AgentRow, now: datetime, *, is_selected: bool) -> str:
     title = one_line(clean(row.title), 120) or row.record.short_id
     said = one_line(clean(row.line), 240)
     return (
-        f'<a class="row {row.state}" href="#s/{escaped(row.id)}"{current}>'
+        f'<a class="row {row.state}" href="#s/{escape_html(row.id)}"{current}>'
         f'<span class="state">{MARKS[row.state]} {_WORDS[row.state]}</span>'
-        f'<span class="figures">{escaped(figures)}</span>'
-        f'<span class="name">{escaped(title)}</span>'
-        f'<span class="said">{escaped(said)}</span>'
-        f'<span class="folder">{escaped(folder_of(row))}</span></a>'
+        f'<span class="figures">{escape_html(figures)}</span>'
+        f'<span class="name">{escape_html(title)}</span>'
+        f'<span class="said">{escape_html(said)}</span>'
+        f'<span class="folder">{escape_html(folder_of(row))}</span></a>'
     )
 
 
@@ -174,10 +174,10 @@ def head_page(state: SessionState) -> str:
         context,
         dollars(status.usage.cost),
     )
-    shown = " · ".join(escaped(fact) for fact in facts if fact)
+    shown = " · ".join(escape_html(fact) for fact in facts if fact)
     title = one_line(clean(state.title), 160) or state.id[:8]
     return (
-        f"<h1>{escaped(title)}</h1>"
+        f"<h1>{escape_html(title)}</h1>"
         f'<p class="facts"><span class="state {state.activity}">{MARKS[state.activity]}'
         f" {_WORDS[state.activity]}</span> {shown}</p>"
     )
@@ -186,11 +186,13 @@ def head_page(state: SessionState) -> str:
 def ended_page(row: AgentRow) -> str:
     """The same for a session without a process."""
     title = one_line(clean(row.title), 160) or row.record.short_id
-    shown = " · ".join(map(escaped, filter(None, (tilde_text(row.record.cwd), row.record.model))))
+    shown = " · ".join(
+        map(escape_html, filter(None, (tilde_text(row.record.cwd), row.record.model)))
+    )
     return (
-        f"<h1>{escaped(title)}</h1>"
+        f"<h1>{escape_html(title)}</h1>"
         f'<p class="facts"><span class="state {row.state}">{MARKS[row.state]}'
-        f" {_WORDS[row.state]}</span> {shown}</p><p>{escaped(row.line)}</p>"
+        f" {_WORDS[row.state]}</span> {shown}</p><p>{escape_html(row.line)}</p>"
     )
 
 
@@ -205,12 +207,14 @@ def todos_page(todos: Sequence[Todo]) -> str:
     done = sum(todo.state == "done" for todo in todos)
     now = next((todo.text for todo in todos if todo.state == "in_progress"), "")
     title = f"{done} of {len(todos)} done" + (f" · {one_line(now, 80)}" if now else "")
-    return f"<details><summary>{escaped(title)}</summary>{FORM.todos(todos)}</details>"
+    return f"<details><summary>{escape_html(title)}</summary>{FORM.todos(todos)}</details>"
 
 
 def waiting_page(waiting: Sequence[str]) -> str:
     """The messages that the agent gets next."""
-    return "".join(f'<p class="next">next: {escaped(one_line(text, 200))}</p>' for text in waiting)
+    return "".join(
+        f'<p class="next">next: {escape_html(one_line(text, 200))}</p>' for text in waiting
+    )
 
 
 # The transcript
@@ -221,7 +225,7 @@ def prompt_card(event: events.Prompted) -> str:
         FORM.no_picture(f"picture: {one_line(image.name or image.media_type, 80)}")
         for image in event.images
     )
-    return FORM.message("You", 0, "", FORM.typed(event.text) + pictures)
+    return FORM.message("You", 0, "", FORM.user_text(event.text) + pictures)
 
 
 def answer_card(text: str, *, is_open: bool = False) -> str:
@@ -230,7 +234,7 @@ def answer_card(text: str, *, is_open: bool = False) -> str:
 
 
 def thought_card(text: str) -> str:
-    return FORM.fold("Thinking", f'<div class="thought">{escaped(text)}</div>')
+    return FORM.fold("Thinking", f'<div class="thought">{escape_html(text)}</div>')
 
 
 def reply_card(message: Message) -> str:
@@ -245,7 +249,7 @@ def reply_card(message: Message) -> str:
 
 def running_card(title: str, output: str = "") -> str:
     """A tool call that has not ended."""
-    body = f"<pre>{escaped(output[-MAX_OUTPUT:])}</pre>" if output.strip() else ""
+    body = f"<pre>{escape_html(output[-MAX_OUTPUT:])}</pre>" if output.strip() else ""
     head = f'<span class="mark">●</span> {FORM.code(one_line(title))}'
     return f'<div class="tool running">{head}{body}</div>'
 
@@ -255,7 +259,7 @@ def finished_card(title: str, event: events.ToolFinished) -> str:
     seconds = f"  {event.seconds:.0f} s" if event.seconds >= 2 else ""
     summary = f"{one_line(event.display.summary)}{seconds}"
     mark = '<span class="mark failed">✗</span>' if event.failed else '<span class="mark">✓</span>'
-    head = f'{mark} {FORM.code(one_line(title))} <span class="sum">{escaped(summary)}</span>'
+    head = f'{mark} {FORM.code(one_line(title))} <span class="sum">{escape_html(summary)}</span>'
     body = body_text(event.display.body, FORM)
     if not body:
         return f'<div class="tool">{head}</div>'
@@ -265,7 +269,7 @@ def finished_card(title: str, event: events.ToolFinished) -> str:
 
 
 def notice_card(text: str, level: events.Level = "info") -> str:
-    return f'<p class="notice {level}">{escaped(text)}</p>'
+    return f'<p class="notice {level}">{escape_html(text)}</p>'
 
 
 def recalled_text(text: str, event: events.NotesRecalled) -> str:
@@ -282,7 +286,7 @@ def subagent_card(event: events.SubagentProgress) -> str:
     mark = "✓" if event.state == "done" else "✗" if event.is_over else "●"
     return (
         f'<div class="tool{"" if event.is_over else " running"}"><span class="mark">{mark}</span>'
-        f' {FORM.code(shown)} <span class="sum">{escaped(activity)} · {escaped(event.figures)}'
+        f' {FORM.code(shown)} <span class="sum">{escape_html(activity)} · {escape_html(event.figures)}'
         "</span></div>"
     )
 
@@ -305,13 +309,13 @@ def question_page(asked: PermissionAsked | QuestionAsked, more: int) -> str:
 def _permission(asked: PermissionAsked) -> str:
     buttons = "".join(
         f'<button type="button" data-choice="{choice}" class="{_look(choice)}">'
-        f"{escaped(PERMIT_LABELS[choice])}{_rule(choice, asked.rule)}</button>"
+        f"{escape_html(PERMIT_LABELS[choice])}{_rule(choice, asked.rule)}</button>"
         for choice in asked.choices
     )
     return (
-        f"<h2>Allow? <code>{escaped(asked.call.name)}</code></h2>"
+        f"<h2>Allow? <code>{escape_html(asked.call.name)}</code></h2>"
         f'<div class="asked">{_shown_whole(asked.display)}</div>'
-        f'<p class="why">{escaped(written_out(asked.reason))}</p>'
+        f'<p class="why">{escape_html(written_out(asked.reason))}</p>'
         '<textarea rows="1" data-comment placeholder="comment for the agent"'
         ' aria-label="comment for the agent"></textarea>'
         f'<div class="choices">{buttons}</div>'
@@ -323,7 +327,7 @@ def _look(choice: str) -> str:
 
 
 def _rule(choice: str, rule: str) -> str:
-    return f"<small>{escaped(written_out(rule))}</small>" if choice == "always" else ""
+    return f"<small>{escape_html(written_out(rule))}</small>" if choice == "always" else ""
 
 
 def _shown_whole(display: Display) -> str:
@@ -336,7 +340,7 @@ def _shown_whole(display: Display) -> str:
             pass
         case _:
             text = display.summary
-    return f"<pre>{escaped(written_out(text))}</pre>"
+    return f"<pre>{escape_html(written_out(text))}</pre>"
 
 
 def _question(asked: QuestionAsked) -> str:
@@ -346,7 +350,7 @@ def _question(asked: QuestionAsked) -> str:
     choices = "".join(_choice(choice, kind) for choice in question.choices)
     sends = "Send the answer" if question.several or not question.choices else "Send another answer"
     return (
-        f'<h2>{escaped(question.text)}</h2><div class="asked">{details}</div>'
+        f'<h2>{escape_html(question.text)}</h2><div class="asked">{details}</div>'
         f'<div class="choices">{choices}</div>'
         '<textarea rows="1" data-reply placeholder="your own answer"'
         ' aria-label="your own answer"></textarea>'
@@ -357,8 +361,8 @@ def _question(asked: QuestionAsked) -> str:
 
 def _choice(choice: str, kind: str) -> str:
     if kind:
-        return f'<label><input type="checkbox" value="{escaped(choice)}"> {escaped(choice)}</label>'
+        return f'<label><input type="checkbox" value="{escape_html(choice)}"> {escape_html(choice)}</label>'
     return (
-        f'<button type="button" data-reply-with="{escaped(choice)}" class="wider">'
-        f"{escaped(choice)}</button>"
+        f'<button type="button" data-reply-with="{escape_html(choice)}" class="wider">'
+        f"{escape_html(choice)}</button>"
     )

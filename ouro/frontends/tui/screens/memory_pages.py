@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
-from ouro.commands.memory_history import writer, writer_named
-from ouro.commands.memory_notes import note_fields
+from ouro.commands.memory_history import describe_writer, writer
 from ouro.commands.memory_in_prompt import core_total, recall_total
+from ouro.commands.memory_notes import note_fields
 from ouro.commands.render import changed_lines
 from ouro.frontends.tui.screens.browser import Page, PageLink
 from ouro.session import MemoryEntry, Proposal, ReceiptLine, details_of
@@ -108,7 +108,7 @@ def _note_row(entry: MemoryEntry, tab: Tab) -> MemoryRow:
     )
     text, item = (_item(entry.text), entry) if is_core else (_line(entry.text), None)
     searched = f"{entry.id} {entry.file}"
-    source = writer_named(entry.source) if is_core else ""
+    source = describe_writer(entry.source) if is_core else ""
     about = " · ".join(filter(None, (entry.category, source)))
     return MemoryRow(link, entry.scope, text, entry.category, flag, about, searched, item=item)
 
