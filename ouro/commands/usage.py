@@ -192,7 +192,7 @@ def _period_data(period: UsagePeriod) -> dict[str, Any]:
 
 
 async def _usage_of_periods(context: ActionContext) -> Answer:
-    """Tables of the periods, then what subagents and other calls beside the turns had of the
+    """Tables of the periods, then what subagents and background calls had of the
     session, then the budgets.
     """
     report, agents = await _report(context)
