@@ -313,8 +313,8 @@ class LoadedSession(msgspec.Struct, frozen=True):
     read_only: bool = False
     kept: tuple[MessageRecord, ...] = ()
     """Messages from before `records` that the compaction in force keeps."""
-    place: int = 0
-    """The position of the first record, for `load_before`; 0: nothing precedes it."""
+    offset: int = 0
+    """Where the first record begins, for `load_before`; 0: nothing precedes it."""
     is_complete: bool = True
     """Whether everything that is sent to a model is included."""
     is_gapped: bool = False
@@ -434,17 +434,17 @@ class MemoryStore(ABC):
     async def load_before(
         self,
         session_id: str,  # noqa: ARG002
-        place: int,  # noqa: ARG002
+        offset: int,  # noqa: ARG002
         count: int,  # noqa: ARG002
     ) -> tuple[tuple[Record, ...], int]:
-        """The `count` messages of the transcript before `place`, the markers between them, and the
-        position of the first (0: nothing precedes it); none in a store that always loads a whole
+        """The `count` messages of the transcript before an offset, the markers between them, and
+        the offset of the first (0: nothing precedes it); none in a store that always loads a whole
         session. Raises SessionDamaged.
         """
         return (), 0
 
-    def place_of(self, session_id: str, number: int) -> int | None:  # noqa: ARG002
-        """The position of a message of an open session, for `load_before`; None if unknown."""
+    def offset_of(self, session_id: str, number: int) -> int | None:  # noqa: ARG002
+        """Where a message of an open session begins, for `load_before`; None if unknown."""
         return None
 
     @abstractmethod

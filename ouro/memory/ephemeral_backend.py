@@ -27,7 +27,7 @@ from ouro.memory.backend import (
     WholeSession,
     timestamp,
 )
-from ouro.memory.sessions.session_folders import not_found
+from ouro.memory.sessions.session_folders import session_not_found
 from ouro.memory.sessions.session_index import SessionTally
 from ouro.memory.sessions.usage import Spending
 
@@ -155,7 +155,7 @@ class DictMemoryStore(MemoryStore):
     def _find(self, session_id: str, *, deleted: bool = False) -> _StoredSession:
         session = self._sessions.get(session_id)
         if session is None or session.is_deleted != deleted:
-            raise not_found(session_id, " in the trash" if deleted else "")
+            raise session_not_found(session_id, " in the trash" if deleted else "")
         return session
 
     def _listed(self, *, deleted: bool) -> list[SessionInfo]:

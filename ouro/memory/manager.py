@@ -92,7 +92,7 @@ class MemoryManager:
         self._one_save = asyncio.Lock()
         self._saves: set[asyncio.Task[None]] = set()
         if loaded is not None:
-            self.pager.set_place(loaded)
+            self.pager.set_offset(loaded)
             self.transcript = Transcript.of(loaded)
             self.pager.show_loaded()
             self.notices += tuple(self.transcript.notices)

@@ -28,7 +28,7 @@ class TranscriptPager(msgspec.Struct, eq=False):
     """Whether messages of long branches are not loaded: after a rewind the session has to be read
     again.
     """
-    _place: int = 0
+    _offset: int = 0
     _shown_from: int = 0
     """The number of the first shown message, which may no longer be in memory; 0: everything is
     shown.
@@ -44,7 +44,7 @@ class TranscriptPager(msgspec.Struct, eq=False):
 
     @property
     def has_earlier(self) -> bool:
-        return self._place > 0 and not self.transcript().is_whole
+        return self._offset > 0 and not self.transcript().is_whole
 
     @property
     def has_hidden(self) -> bool:
@@ -52,8 +52,8 @@ class TranscriptPager(msgspec.Struct, eq=False):
             self.has_earlier or self._first_shown(self.transcript().shown_items()) > 0
         )
 
-    def set_place(self, loaded: LoadedSession) -> None:
-        self._place, self.is_gapped = loaded.place, loaded.is_gapped
+    def set_offset(self, loaded: LoadedSession) -> None:
+        self._offset, self.is_gapped = loaded.offset, loaded.is_gapped
 
     def shown(self) -> tuple[ShownItem, ...]:
         """The items that a new screen shows: the end of the transcript, and what `show_more` added,
@@ -102,10 +102,10 @@ class TranscriptPager(msgspec.Struct, eq=False):
         """
         await self.finish_loading()
         while self.has_earlier:
-            place = self._place
-            records, begin = await self.store.load_before(self.session_id, place, count)
-            if self._place == place:  # unless another call has loaded it meanwhile
-                self._place = begin
+            offset = self._offset
+            records, begin = await self.store.load_before(self.session_id, offset, count)
+            if self._offset == offset:  # unless another call has loaded it meanwhile
+                self._offset = begin
                 return self.transcript().prepend(records, is_whole=begin == 0)
         return ()
 
@@ -117,11 +117,11 @@ class TranscriptPager(msgspec.Struct, eq=False):
             return
         transcript = self.transcript()
         first = transcript.first_needed(MIN_SHOWN)
-        place = self.store.place_of(self.session_id, first.number) if first is not None else None
+        place = self.store.offset_of(self.session_id, first.number) if first is not None else None
         # Without a position it is not on disk, or its offset is unknown.
         if first is not None and place is not None:
             transcript.release_before(first)
-            self._place = place
+            self._offset = place
 
     def hide_before(self, number: int) -> bool:
         """Let the screen drop what precedes that message, if memory has dropped it too. Returns
@@ -172,7 +172,7 @@ class TranscriptPager(msgspec.Struct, eq=False):
         except SessionError as error:
             log.warning("load the context: %s", error)
             return f"Earlier messages could not be read: {error.message}"
-        self.set_place(loaded)
+        self.set_offset(loaded)
         take(loaded)
         return ""
 

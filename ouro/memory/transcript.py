@@ -150,7 +150,7 @@ class Transcript(MessageTree):
     def of(cls, loaded: LoadedSession) -> Transcript:
         numbered = (record for record in loaded.records if isinstance(record, NumberedRecord))
         above = max((0, *(item.number for item in (*numbered, *loaded.kept))))
-        transcript = cls(loaded.kept, is_whole=loaded.place == 0, above=above)
+        transcript = cls(loaded.kept, is_whole=loaded.offset == 0, above=above)
         transcript.lacks_branches |= loaded.is_gapped
         transcript.last_at = loaded.header.created_at
         for record in loaded.records:

@@ -50,16 +50,16 @@ from ouro.memory.sessions.session_file import (
 from ouro.memory.sessions.session_folders import (
     SessionFolders,
     link_outputs,
-    not_found,
     read_header,
+    session_not_found,
     write_output,
 )
 from ouro.memory.sessions.session_reader import (
     ParsedSession,
+    demand_known_format,
     read_all_records,
     read_page,
     read_session,
-    refuse_newer,
 )
 from ouro.memory.sessions.usage import SpendingFile
 from ouro.utils.runtime import ensure_private_dir, get_sessions_dir
@@ -119,7 +119,7 @@ class YamlFileMemoryStore(MemoryStore):
     ) -> None:
         source = await self._find(source_id)
         with _reading(source):
-            await asyncio.to_thread(refuse_newer, source)
+            await asyncio.to_thread(demand_known_format, source)
             data = await asyncio.to_thread(read_file, source)
         copied, last = await asyncio.to_thread(_copied, data, number, source.name)
         now = timestamp()
@@ -162,8 +162,10 @@ class YamlFileMemoryStore(MemoryStore):
                 if found.session.read_only:
                     lock.close()
                 else:
-                    places = {number: record.offset for record, number in found.messages}
-                    self._open[session_id] = await asyncio.to_thread(OpenFile, folder, lock, places)
+                    offsets = {number: record.offset for record, number in found.messages}
+                    self._open[session_id] = await asyncio.to_thread(
+                        OpenFile, folder, lock, offsets
+                    )
         except BaseException:
             lock.close()
             raise
@@ -181,15 +183,15 @@ class YamlFileMemoryStore(MemoryStore):
         return WholeSession(header, partial(read_all_records, folder))
 
     async def load_before(
-        self, session_id: str, place: int, count: int
+        self, session_id: str, offset: int, count: int
     ) -> tuple[tuple[Record, ...], int]:
         folder = await self._find(session_id)
         with _reading(folder):
-            return await read_page(folder, place, count)
+            return await read_page(folder, offset, count)
 
-    def place_of(self, session_id: str, number: int) -> int | None:
+    def offset_of(self, session_id: str, number: int) -> int | None:
         held = self._open.get(session_id)
-        return held.places.get(number) if held is not None else None
+        return held.offsets.get(number) if held is not None else None
 
     async def list_sessions(
         self, project: str | None = None, progress: Progress | None = None
@@ -218,7 +220,7 @@ class YamlFileMemoryStore(MemoryStore):
         folder = await self._find(session_id)
         info = await asyncio.to_thread(session_index.find_info, self._root, folder.name)
         if info is None:
-            raise not_found(session_id)
+            raise session_not_found(session_id)
         # The caller used the name of its folder: it may be a copy made by hand.
         is_copy = session_id != info.id and self._folders.find(info.id) != folder
         return session_index.mark_as_copy(info) if is_copy else info
@@ -318,10 +320,10 @@ class YamlFileMemoryStore(MemoryStore):
             write_output(held.folder, name, data)
 
         def encode() -> Iterator[bytes]:
-            data = self._encode(record, keep, held.places, held.end)
+            data = self._encode(record, keep, held.offsets, held.end)
             yield data
             if isinstance(record, MessageRecord):
-                held.places[record.number] = held.end - len(data)
+                held.offsets[record.number] = held.end - len(data)
 
         with _saving(held.folder):
             await held.append(encode())
@@ -339,25 +341,25 @@ class YamlFileMemoryStore(MemoryStore):
         beside = held.write_again(records, lambda record: self._encode(record, keep, {}, 0), first)
         sync_folder(self._root)
         found, _ = split(read_file(held.folder))
-        places = {
+        offsets = {
             number: record.offset
             for record in found
             if is_message(record) and (number := number_of(record))
         }
-        self._open[header.id] = OpenFile(held.folder, lock, places)
+        self._open[header.id] = OpenFile(held.folder, lock, offsets)
         held.close()
         if lock is not held.lock:
             held.lock.close()
         return beside
 
-    def _encode(self, record: Record, keep: Keep, places: Mapping[int, int], offset: int) -> bytes:
+    def _encode(self, record: Record, keep: Keep, offsets: Mapping[int, int], offset: int) -> bytes:
         data = record_data(record, self._mask, keep)
         if (
             isinstance(record, CompactionRecord)
             and record.kept
-            and places.keys() >= set(record.kept)
+            and offsets.keys() >= set(record.kept)
         ):
-            data[BYTES_BACK] = [offset - places[number] for number in record.kept]
+            data[BYTES_BACK] = [offset - offsets[number] for number in record.kept]
         return encode_record(data)
 
     def _write_whole(
@@ -373,7 +375,7 @@ class YamlFileMemoryStore(MemoryStore):
         with self._folders.making(header) as (folder, _):
             if source is not None:
                 link_outputs(source, folder)
-            keep, places = partial(write_output, folder), dict[int, int]()
+            keep, offsets = partial(write_output, folder), dict[int, int]()
             with (
                 open_private(folder, FILE_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor,
                 open(descriptor, "wb", closefd=False) as file,
@@ -381,8 +383,8 @@ class YamlFileMemoryStore(MemoryStore):
                 offset = file.write(encode_record(header_data(header)) + copied)
                 for record in records:
                     if isinstance(record, MessageRecord):
-                        places[record.number] = offset
-                    offset += file.write(self._encode(record, keep, places, offset))
+                        offsets[record.number] = offset
+                    offset += file.write(self._encode(record, keep, offsets, offset))
                 file.flush()
                 os.fsync(descriptor)
 
@@ -395,7 +397,7 @@ async def _read_to_write(folder: Path, reach: Reach) -> ParsedSession:
     if found.session.read_only:
         return found
 
-    from ouro.memory.sessions.repair import number_messages, without_number
+    from ouro.memory.sessions.repair import messages_without_number, number_messages
 
     def remove_tail() -> Path | None:
         with open_private(folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
@@ -404,7 +406,7 @@ async def _read_to_write(folder: Path, reach: Reach) -> ParsedSession:
     notices = found.session.notices
     if (saved := await asyncio.to_thread(remove_tail)) is not None:
         notices += (f"The incomplete record was moved to {saved}.",)
-    if unnumbered := without_number(found.messages):
+    if unnumbered := messages_without_number(found.messages):
         numbers = [number for _, number in found.messages]
         numbers += [
             record.number for record in found.session.records if isinstance(record, NumberedRecord)

@@ -101,9 +101,11 @@ async def test_kept_messages_are_read_at_their_recorded_offsets(store, path, mon
     sent = memory.context()
     await memory.close()
     scanned = []
-    scan = session_reader._SessionReader._scan
+    scan = session_reader._SessionReader._scan_for_messages
     monkeypatch.setattr(
-        session_reader._SessionReader, "_scan", lambda *given: scanned.append(given) or scan(*given)
+        session_reader._SessionReader,
+        "_scan_for_messages",
+        lambda *given: scanned.append(given) or scan(*given),
     )
 
     again = await reopen(store)

@@ -41,7 +41,7 @@ def compaction(
 def fold(
     *records: Record, is_whole: bool = True, kept: tuple[MessageRecord, ...] = ()
 ) -> Transcript:
-    return Transcript.of(LoadedSession(HEADER, records, kept=kept, place=0 if is_whole else 100))
+    return Transcript.of(LoadedSession(HEADER, records, kept=kept, offset=0 if is_whole else 100))
 
 
 def texts(entries) -> list[str]:

@@ -240,12 +240,12 @@ class TestYamlFileMemoryStore(StoreContract):
         loaded = wait(again().load_session(HEADER.id, reach="context"))
         transcript = Transcript.of(loaded)
 
-        assert (loaded.is_complete, loaded.place > 0, transcript.is_complete) == (True, True, True)
+        assert (loaded.is_complete, loaded.offset > 0, transcript.is_complete) == (True, True, True)
         assert [each.message.text for each in loaded.kept] == ["3", "7"]
         assert len(transcript.entries) == MIN_SHOWN
         whole = Transcript.of(wait(again().load_session(HEADER.id, read_only=True)))
         assert (transcript.sent(), transcript.usage) == (whole.sent(), whole.usage)
-        place, pages = loaded.place, []
+        place, pages = loaded.offset, []
         while place:
             records, place = wait(store.load_before(HEADER.id, place, 50))
             pages.append(len(transcript.prepend(records, is_whole=place == 0)))
@@ -256,15 +256,15 @@ class TestYamlFileMemoryStore(StoreContract):
         wait(store.create_session(HEADER))
         for number in range(1, 8):
             wait(store.save_message(HEADER.id, message_record(number, user(str(number)))))
-        records, place = wait(store.load_before(HEADER.id, store.place_of(HEADER.id, 5), 3))
+        records, place = wait(store.load_before(HEADER.id, store.offset_of(HEADER.id, 5), 3))
         assert [each.message.text for each in records] == ["2", "3", "4"]
-        assert store.place_of(HEADER.id, 2) == place
-        assert store.place_of(HEADER.id, 99) is None
+        assert store.offset_of(HEADER.id, 2) == place
+        assert store.offset_of(HEADER.id, 99) is None
         wait(store.close_session(HEADER.id))
 
         second = again()
         wait(second.load_session(HEADER.id))
-        assert second.place_of(HEADER.id, 2) == place
+        assert second.offset_of(HEADER.id, 2) == place
         wait(second.close_session(HEADER.id))
 
     def test_rewound_messages_are_skipped_when_loading(self, store, again):

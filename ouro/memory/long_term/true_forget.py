@@ -58,7 +58,7 @@ from ouro.memory.sessions.session_file import (
     split,
 )
 from ouro.memory.sessions.session_folders import SUBAGENTS, TRASH
-from ouro.memory.sessions.session_reader import is_readable, refuse_newer
+from ouro.memory.sessions.session_reader import demand_known_format, is_readable
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.utils.decoding import from_plain
 
@@ -184,7 +184,7 @@ class TrueForget:
 
     def _forget_in_session(self, folder: Path, paths: Iterable[Path], report: ForgetReport) -> None:
         if (folder / FILE_NAME).exists():
-            refuse_newer(folder)
+            demand_known_format(folder)
         with closing(SessionLock(folder)):
             for path in paths:
                 if path.name == FILE_NAME:

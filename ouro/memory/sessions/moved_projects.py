@@ -68,6 +68,7 @@ def _marks(project: str) -> frozenset[str]:
 
 
 def _marks_of(folder: Path) -> Iterator[str]:
+    """What identifies a folder, then what identifies its repository; nothing if it cannot be read."""
     with suppress(OSError):
         yield f"folder {_identity(folder)}"
         repository = repository_of(folder)
@@ -76,6 +77,9 @@ def _marks_of(folder: Path) -> Iterator[str]:
 
 
 def _identity(folder: Path) -> str:
+    """What stays the same when a folder is moved: its disk, its number there, and when it was
+    created.
+    """
     found = folder.stat()
     return f"{found.st_dev}:{found.st_ino}:{_birth(folder, found)}"
 

@@ -49,12 +49,12 @@ def newest_infos(root: Path, is_wanted: Callable[[str], bool], count: int) -> li
     does not tell. Blocks.
     """
     try:
-        found = _newest(root, is_wanted, count)
+        found = _newest_by_index(root, is_wanted, count)
     except (OSError, SessionError, msgspec.MsgspecError, UnicodeDecodeError):
         return []  # missing, broken or of another version
     # A copy made by hand has the id of another session: the whole list tells them apart.
-    own = [info for info in _shown(found) if is_named_after(info.folder, info.id)]
-    return sorted(own, key=rank, reverse=True)[:count]
+    originals = [info for info in _infos_in_lists(found) if is_named_after(info.folder, info.id)]
+    return sorted(originals, key=rank, reverse=True)[:count]
 
 
 def first_infos(
@@ -65,18 +65,20 @@ def first_infos(
     Of the others only the names are compared with the index. None if that does not suffice. Blocks.
     """
     try:
-        found = _first(root, is_wanted, count)
+        found = _first_by_index(root, is_wanted, count)
     except (OSError, SessionError, msgspec.MsgspecError, UnicodeDecodeError):
         return None  # missing, broken or of another version
     if found is None:
         return None
-    infos = [info for info in _shown(found) if is_wanted(info.project)]
+    infos = [info for info in _infos_in_lists(found) if is_wanted(info.project)]
     if not all(is_named_after(info.folder, info.id) for info in infos):
         return None
     return sorted(infos, key=rank, reverse=True)[:count]
 
 
-def _first(root: Path, is_wanted: Callable[[str], bool], count: int) -> list[SessionSurvey] | None:
+def _first_by_index(
+    root: Path, is_wanted: Callable[[str], bool], count: int
+) -> list[SessionSurvey] | None:
     """At least the first `count` entries, and all that changed since the index was written."""
     noted, are_all = opened_sessions(root, MANY_NOTES)
     known = _indexed_lines(root)
@@ -90,11 +92,11 @@ def _first(root: Path, is_wanted: Callable[[str], bool], count: int) -> list[Ses
     belongs = cache(lambda project: is_wanted(json_decoder(str).decode(project)))
     unchanged = [name for name in known if name in names and name not in changed]
     wanted = (name for name in unchanged if belongs(_project_in(known[name])))
-    entries = (_looked_at(root, name, decode(known[name])) for name in wanted)
-    page = list(islice((entry for entry in entries if entry and _shown([entry])), count))
+    entries = (_current_entry(root, name, decode(known[name])) for name in wanted)
+    page = list(islice((entry for entry in entries if entry and _infos_in_lists([entry])), count))
     for name in changed:
         before = decode(known[name]) if name in known else None
-        if entry := _looked_at(root, name, before):
+        if entry := _current_entry(root, name, before):
             page.append(entry)
     return page
 
@@ -113,16 +115,22 @@ def _indexed_lines(root: Path) -> dict[str, bytes]:
 
 
 def _project_in(line: bytes) -> bytes:
+    """The project in a line of the index, as JSON; an empty string if it has none."""
     found = _PROJECT.search(line)
     return found[1] if found else b'""'
 
 
-def _shown(entries: Iterable[SessionSurvey]) -> list[SessionInfo]:
-    """Those that a list shows."""
+def _infos_in_lists(entries: Iterable[SessionSurvey]) -> list[SessionInfo]:
+    """The entries that a list shows: those with messages or a title."""
     return [entry.info for entry in entries if entry.info.messages or entry.info.title]
 
 
-def _newest(root: Path, is_wanted: Callable[[str], bool], count: int) -> list[SessionSurvey]:
+def _newest_by_index(
+    root: Path, is_wanted: Callable[[str], bool], count: int
+) -> list[SessionSurvey]:
+    """The current entries of the first `count` wanted sessions in the index, and of the sessions
+    opened since; none if the index is in another order.
+    """
     noted, _ = opened_sessions(root, _NOTES_READ)
     known: dict[str, SessionSurvey] = {}
     page: list[SessionSurvey] = []
@@ -136,8 +144,8 @@ def _newest(root: Path, is_wanted: Callable[[str], bool], count: int) -> list[Se
     if not is_ordered(known.values()):
         return []  # an earlier version wrote it
     folders = dict.fromkeys([*(entry.info.folder for entry in page), *noted])
-    looked_at = [_looked_at(root, name, known.get(name)) for name in folders]
-    return [entry for entry in looked_at if entry and is_wanted(entry.info.project)]
+    current = [_current_entry(root, name, known.get(name)) for name in folders]
+    return [entry for entry in current if entry and is_wanted(entry.info.project)]
 
 
 def _entries(descriptor: int) -> Iterator[SessionSurvey]:
@@ -159,10 +167,12 @@ def _entries(descriptor: int) -> Iterator[SessionSurvey]:
         *lines, rest = (rest + text).split(b"\n")
 
 
-def _looked_at(root: Path, name: str, known: SessionSurvey | None) -> SessionSurvey | None:
-    """The entry as its file is now; None if there is no such session."""
+def _current_entry(root: Path, name: str, known: SessionSurvey | None) -> SessionSurvey | None:
+    """The entry as its file is now, surveyed again if the file has changed; None if there is no
+    such session.
+    """
     try:
-        found = (root / name / FILE_NAME).lstat()
+        status = (root / name / FILE_NAME).lstat()
     except OSError:
         return None
-    return known if known and is_current(known, found) else survey(root / name, found, known)
+    return known if known and is_current(known, status) else survey(root / name, status, known)

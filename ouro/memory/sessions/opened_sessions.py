@@ -71,17 +71,22 @@ class OldNotes:
 
 
 def _write_again(descriptor: int, text: bytes) -> None:
+    """Replace the content of an open file."""
     os.ftruncate(descriptor, 0)
     os.write(descriptor, text)
 
 
 def _names_in(text: bytes, *, is_cut: bool) -> list[str]:
+    """The names of folders in notes, each once; `is_cut`: the first line may begin in the middle of
+    a name.
+    """
     names = text.decode("utf-8", "replace").split("\n")
     shown = [name for name in names[is_cut:] if name and not name.startswith(".")]
     return list(dict.fromkeys(name for name in shown if "/" not in name and "\0" not in name))
 
 
 def _is_in_use(folder: Path) -> bool:
+    """Whether a process has the session open: it holds the lock. Takes the lock for a moment."""
     if not folder.is_dir():
         return False
     try:

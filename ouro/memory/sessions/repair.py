@@ -30,7 +30,7 @@ from ouro.memory.sessions.session_file import (
     split,
 )
 from ouro.memory.sessions.session_folders import load_record, write_output
-from ouro.memory.sessions.session_reader import read_record, refuse_newer
+from ouro.memory.sessions.session_reader import demand_known_format, read_record
 from ouro.memory.sessions.yaml_text import BadYamlError, dump
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import plural
@@ -47,7 +47,7 @@ def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
     `.torn` file too. Returns the actions, one line each. Raises SessionDamaged if a newer version
     of ouro wrote it, or OSError; the file is then unchanged. Blocks.
     """
-    refuse_newer(folder)
+    demand_known_format(folder)
     data = read_file(folder)
     records, tail = split(data)
     header = _header_of(records)
@@ -101,6 +101,7 @@ def _new_header(folder: Path) -> bytes:
 
 
 def _lines_about(moved: int, repaired: int, tail: int, saved: str) -> Iterator[str]:
+    """What was done with damaged data, as lines for the user."""
     if moved or tail:
         yield f"Moved {plural(moved, 'record')} and {tail} bytes at the end to {saved}."
     if repaired:
@@ -121,7 +122,7 @@ def _readable_bytes(record: RawRecord, folder: Path, mask: Mask) -> bytes | None
     return dump(record_data(read.record, mask, partial(write_output, folder))).encode()
 
 
-def without_number(messages: Sequence[tuple[RawRecord, int]]) -> tuple[RawRecord, ...]:
+def messages_without_number(messages: Sequence[tuple[RawRecord, int]]) -> tuple[RawRecord, ...]:
     """The messages that need a new number: those without a number, and the second of two with the
     same number.
     """

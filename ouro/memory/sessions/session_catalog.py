@@ -181,7 +181,7 @@ class SessionCatalog:
         sessions, words = _narrow_by_tags(sessions, words)
         if not words:
             return sessions
-        titles = _titled(sessions, words)
+        titles = _with_words_in_title(sessions, words)
         seen = {info.id for info in titles}
         rest = [info for info in sessions if info.id not in seen]
         ids = {hit.session_id for hit in await asyncio.to_thread(list, self._hits(rest, words))}
@@ -220,10 +220,10 @@ class SessionCatalog:
         found = _branch_with(message, [current, *(left.entries for left in transcript.branches)])
         entries = current if found is None else found
         is_left = entries is not current
-        begins = [place for place, entry in enumerate(entries) if begins_turn(entry.message)]
+        begins = [index for index, entry in enumerate(entries) if begins_turn(entry.message)]
         number = 0
         if found is not None:
-            number = sum(entries[place].number <= message for place in begins)
+            number = sum(entries[index].number <= message for index in begins)
         if not number and not is_left:
             number = turn or len(begins)
         if not 1 <= number <= len(begins):
@@ -260,6 +260,7 @@ class SessionCatalog:
         await self._change(info.id, lambda at: LabelRecord(tuple(tags), at, pinned, *labels))
 
     async def _change(self, session_id: str, make: Callable[[str], ChangeRecord]) -> None:
+        """Append the record that `make` returns for a time. Raises as `rename`."""
         loaded = await self.store.load_session(session_id, reach="screen")
         if loaded.read_only:
             raise SaveFailed(f"Not changed: {loaded.notices[-1]}")
@@ -272,6 +273,7 @@ class SessionCatalog:
     def _hits(
         self, sessions: Sequence[SessionInfo], words: str, ended: threading.Event | None = None
     ) -> Iterator[SessionHit]:
+        """At most `SEARCH_LIMIT` hits of `_search`."""
         return islice(self._search(sessions, words, ended or threading.Event()), SEARCH_LIMIT)
 
     def _search(
@@ -290,7 +292,7 @@ class SessionCatalog:
                 seen.add(hit.session_id)
                 yield hit
         unread = [info for info in sessions if changed is None or info.folder in changed]
-        yield from _search_files(self._root, words, unread, seen, ended)
+        yield from _search_session_files(self._root, words, unread, seen, ended)
 
     def _search_index(
         self, root: Path, words: str
@@ -340,21 +342,21 @@ def find_session(
     if query == "latest":
         begun = filter(_has_begun, sessions)
         here = [session for session in begun if is_here(session.project)]
-        return _only(here[:1], "No session of this folder yet.", hint)
+        return _the_only_one(here[:1], "No session of this folder yet.", hint)
     if query.startswith("#"):
-        tagged = _rather_here(is_here, _narrow_by_tags(sessions, query)[0])
-        return _only(tagged, f"No session has the tag `{cut(query, 60)}`.", hint)
-    found = _named(sessions, query)
+        tagged = _prefer_here(is_here, _narrow_by_tags(sessions, query)[0])
+        return _the_only_one(tagged, f"No session has the tag `{cut(query, 60)}`.", hint)
+    found = _with_folder_or_id(sessions, query)
     if len(query) < _LONG_PREFIX or not found:
-        titled = _rather_here(is_here, _titled(sessions, query))
+        titled = _prefer_here(is_here, _with_words_in_title(sessions, query))
         found += [session for session in titled if session not in found]
     if not found and query:
         ids = set(ids_with(query))
-        found = _rather_here(is_here, [session for session in sessions if session.id in ids])
-    return _only(found, f"No session matches `{cut(query, 60)}`.", hint)
+        found = _prefer_here(is_here, [session for session in sessions if session.id in ids])
+    return _the_only_one(found, f"No session matches `{cut(query, 60)}`.", hint)
 
 
-def _named(sessions: Sequence[SessionInfo], query: str) -> list[SessionInfo]:
+def _with_folder_or_id(sessions: Sequence[SessionInfo], query: str) -> list[SessionInfo]:
     """The sessions with this folder; if there is none, those whose id begins so."""
     found = [session for session in sessions if session.folder == query]
     if found or not query:
@@ -362,13 +364,13 @@ def _named(sessions: Sequence[SessionInfo], query: str) -> list[SessionInfo]:
     return [session for session in sessions if session.id.startswith(query.lower())]
 
 
-def _titled(sessions: Iterable[SessionInfo], words: str) -> list[SessionInfo]:
+def _with_words_in_title(sessions: Iterable[SessionInfo], words: str) -> list[SessionInfo]:
     """The sessions whose title has all these words."""
     return [session for session in sessions if _has_words(session.title, words)]
 
 
-def _rather_here(is_here: Callable[[str], bool], found: list[SessionInfo]) -> list[SessionInfo]:
-    """Those of this project; all of them if none is."""
+def _prefer_here(is_here: Callable[[str], bool], found: list[SessionInfo]) -> list[SessionInfo]:
+    """The sessions of this project; all of them if none is."""
     return [session for session in found if is_here(session.project)] or found
 
 
@@ -400,13 +402,12 @@ def _evidence_of(
     *,
     is_left: bool,
 ) -> TurnEvidence:
-    """What is known about the turn with these messages."""
+    """The evidence of the turn with these messages; `is_left`: they are on a branch that a rewind
+    left.
+    """
     first = messages[0]
-    records = []
-    for entry in messages:
-        record = transcript.recalled.get(entry.number)
-        if record:
-            records.append(record)
+    recalled = (transcript.recalled.get(entry.number) for entry in messages)
+    records = [record for record in recalled if record]
     scopes = [scope for scope in ("user", "repo") if scope in header.memory]
     return TurnEvidence(
         session_id=header.id,
@@ -415,7 +416,7 @@ def _evidence_of(
         number=first.number,
         at=first.at,
         words=tuple(_words_of(messages)),
-        told=tuple(_told_in(first.message)),
+        told=tuple(_memory_changes_in(first.message)),
         recalled=tuple(chain.from_iterable(record.items for record in records)),
         way=records[0].way if records else "",
         began_with={scope: header.memory[scope] for scope in scopes},
@@ -424,13 +425,14 @@ def _evidence_of(
 
 
 def _words_of(entries: Iterable[MessageRecord]) -> Iterator[tuple[str, str]]:
+    """The role and the text of each message that has text."""
     for entry in entries:
         if entry.message.text:
             yield entry.message.role, entry.message.text
 
 
-def _told_in(message: Message) -> Iterator[str]:
-    """What the model was told about changes of memory."""
+def _memory_changes_in(message: Message) -> Iterator[str]:
+    """The lines with which ouro sent changes of memory to the model with this message."""
     for part in message.parts_of(Context):
         for change in _CHANGES.finditer(part.text):
             lines = change[2].split("\n")
@@ -438,8 +440,8 @@ def _told_in(message: Message) -> Iterator[str]:
 
 
 def _has_begun(session: SessionInfo) -> bool:
-    """Whether there may be something to resume: not of a session that was killed while its first
-    record was written. It stays in the list, and `sessions repair` looks at it.
+    """Whether the session may have something to resume. One that was killed while its first record
+    was written has nothing: it stays in the list, and `sessions repair` looks at it.
     """
     return bool(session.project or session.messages) or session.size > _FIRST_RECORD
 
@@ -463,7 +465,10 @@ def _has_words(title: str, words: str) -> bool:
     return bool(wanted) and all(word in lowered for word in wanted)
 
 
-def _only(found: Sequence[SessionInfo], otherwise: str, hint: str) -> SessionInfo:
+def _the_only_one(found: Sequence[SessionInfo], otherwise: str, hint: str) -> SessionInfo:
+    """The session, if only one was found. Raises SessionNotFound with `otherwise` if none was,
+    SeveralSessions if there are more.
+    """
     if len(found) == 1:
         return found[0]
     if not found:
@@ -477,7 +482,7 @@ def _only(found: Sequence[SessionInfo], otherwise: str, hint: str) -> SessionInf
     )
 
 
-def _search_files(
+def _search_session_files(
     root: Path,
     words: str,
     sessions: Sequence[SessionInfo],
@@ -491,12 +496,12 @@ def _search_files(
             continue
         if ended.is_set():
             return
-        hit = _find_in(root / info.folder, info.id, patterns)
+        hit = _find_last_message(root / info.folder, info.id, patterns)
         if hit is not None:
             yield hit
 
 
-def _find_in(
+def _find_last_message(
     folder: Path, session_id: str, patterns: Sequence[re.Pattern[bytes]]
 ) -> SessionHit | None:
     """The last message (of user or model) with all the words; only the end of a very long file is
@@ -536,6 +541,7 @@ def _text_around(pattern: re.Pattern[bytes], text: bytes) -> str:
 
 
 def _pattern(word: str) -> re.Pattern[bytes]:
+    """A pattern of a word in UTF-8 bytes, with each letter in both cases."""
     letters = (sorted({letter, letter.lower(), letter.upper()}) for letter in word)
     alternatives = (
         b"|".join(re.escape(form.encode("utf-8", "replace")) for form in forms) for forms in letters

@@ -118,57 +118,62 @@ def is_message(record: RawRecord) -> bool:
 
 
 def _marks(
-    mark: re.Pattern[bytes], begins: bytes, data: bytes, place: int = 0
+    mark: re.Pattern[bytes], begins: bytes, data: bytes, offset: int = 0
 ) -> Iterator[re.Match[bytes]]:
-    """Yield the marks from `place` on, which must be the start of a line. `find` skips other lines
-    fast.
+    """Yield the marks from `offset` on, which must be the start of a line.
+
+    Args:
+        begins: the bytes with which each mark begins: `find` skips other lines fast.
     """
-    while place >= 0:
-        found = mark.match(data, place)
+    while True:
+        found = mark.match(data, offset)
         if found:
             yield found
-        place = data.find(b"\n" + begins, max(place, found.end() - 1 if found else place)) + 1 or -1
+        search_from = max(offset, found.end() - 1) if found else offset
+        newline = data.find(b"\n" + begins, search_from)
+        if newline < 0:
+            return
+        offset = newline + 1
 
 
 def _open_folder(folder: Path) -> int:
     """A descriptor of a folder; raises SessionError for a symlink, or a folder of another user."""
     try:
-        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except NotADirectoryError as error:
         raise SessionError(
             f"{folder} is not a folder that ouro made. It is left unchanged."
         ) from error
-    if os.fstat(place).st_uid != os.getuid():
-        os.close(place)
+    if os.fstat(descriptor).st_uid != os.getuid():
+        os.close(descriptor)
         raise SessionError(
             f"{folder} belongs to another user; ouro does not use it.",
             "Move it away, or set OURO_HOME.",
         )
-    return place
+    return descriptor
 
 
-def _open_checked(folder: Path, name: str, flags: int) -> int:
+def _open_private_file(folder: Path, name: str, flags: int) -> int:
     """A descriptor of the regular file `name` in `folder`, made private (0600).
 
     Raises SessionError for a symlink, a device, or a file or folder of another user.
     """
-    place = _open_folder(folder)
+    folder_descriptor = _open_folder(folder)
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        descriptor = os.open(
-            name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600, dir_fd=place
-        )
+        descriptor = os.open(name, flags, 0o600, dir_fd=folder_descriptor)
     except OSError as error:
         error.filename = str(folder / name)
         raise
     finally:
-        os.close(place)
+        os.close(folder_descriptor)
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise SessionError(f"{folder / name} is not a regular file. It is left unchanged.")
-        if found.st_uid != os.getuid():
+        if status.st_uid != os.getuid():
             raise SessionError(f"{folder / name} belongs to another user; ouro does not use it.")
-        if found.st_mode & 0o077:
+        if status.st_mode & 0o077:
             os.fchmod(descriptor, 0o600)
     except BaseException:
         os.close(descriptor)
@@ -178,8 +183,8 @@ def _open_checked(folder: Path, name: str, flags: int) -> int:
 
 @contextmanager
 def open_private(folder: Path, name: str, flags: int) -> Iterator[int]:
-    """As `_open_checked`; the descriptor is closed at the end of the block. Blocks."""
-    descriptor = _open_checked(folder, name, flags)
+    """As `_open_private_file`; the descriptor is closed at the end of the block. Blocks."""
+    descriptor = _open_private_file(folder, name, flags)
     try:
         yield descriptor
     finally:
@@ -191,7 +196,7 @@ async def open_session_file(folder: Path) -> AsyncIterator[AsyncFileIO]:
     """The session file, opened with the same checks, for `read_at`."""
     import aiofiles  # imported late: it takes 2 ms, and a start does not need it
 
-    check = partial(_open_checked, folder, FILE_NAME, os.O_RDONLY)
+    check = partial(_open_private_file, folder, FILE_NAME, os.O_RDONLY)
     async with aiofiles.open(
         folder / FILE_NAME, "rb", buffering=0, opener=lambda *_: check()
     ) as file:
@@ -204,6 +209,7 @@ def encode_record(data: Any) -> bytes:
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
+    """Write all bytes: one call may write only some of them."""
     written = os.write(descriptor, data)
     while written < len(data):
         written += os.write(descriptor, data[written:])
@@ -269,16 +275,16 @@ async def read_backward(file: AsyncFileIO, begin: int, end: int) -> AsyncIterato
         carried, end = (data if cut is None else data[:cut]), start
 
 
-async def read_record_at(file: AsyncFileIO, place: int) -> RawRecord | None:
+async def read_record_at(file: AsyncFileIO, offset: int) -> RawRecord | None:
     """The record that begins at an offset; None if no record begins there."""
-    if place > 0 and await read_at(file, place - 1, place) != b"\n":
+    if offset > 0 and await read_at(file, offset - 1, offset) != b"\n":
         return None
     reach = 1 << 16
     while True:
-        data = await read_at(file, place, place + reach)
+        data = await read_at(file, offset, offset + reach)
         if not _START_MARK.match(data):
             return None
-        records, _ = split(data, place)
+        records, _ = split(data, offset)
         if records or len(data) < reach:
             return records[0] if records else None
         reach *= 8
@@ -312,15 +318,18 @@ def save_beside(folder: Path, ending: str, data: bytes) -> Path:
 
 def rewrite_file(folder: Path, name: str, data: bytes) -> None:
     """Replace a whole file, on disk when this returns. Raises as `open_private`."""
-    place = _open_folder(folder)
-    note_written_dir(place)  # an old session that is resumed is not swept
+    descriptor = _open_folder(folder)
+    # A kill may leave a temporary file here. `SessionFolders.sweep` does not look into the folders
+    # of old sessions, which are written again when they are resumed.
+    note_written_dir(descriptor)
     try:
-        replace_file(place, name, data)
+        replace_file(descriptor, name, data)
     finally:
-        os.close(place)
+        os.close(descriptor)
 
 
 def sync_folder(folder: Path) -> None:
+    """Make sure that names which were added to a folder or removed from it are on disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -367,23 +376,23 @@ class OpenFile(FileIO):
     raise OSError.
 
     Args:
-        places: the offset of each message by number: a compaction records it for the messages that it keeps.
+        offsets: where each message begins, by number: a compaction records it for the messages that it keeps.
         new: the file must not exist yet.
     """
 
     def __init__(
-        self, folder: Path, lock: SessionLock, places: Mapping[int, int] = {}, *, new: bool = False
+        self, folder: Path, lock: SessionLock, offsets: Mapping[int, int] = {}, *, new: bool = False
     ) -> None:
         flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if new else 0)
         # Readable while it is open, even if another file has its name.
-        super().__init__(_open_checked(folder, FILE_NAME, flags), "rb+")
+        super().__init__(_open_private_file(folder, FILE_NAME, flags), "rb+")
         self.folder = folder
         self.lock = lock
-        self.places = dict(places)
+        self.offsets = dict(offsets)
         self._size = 0
         self._tail = b""
         self._one_append = Lock()
-        self._note_end(self.fileno())
+        self._remember_end(self.fileno())
 
     @property
     def end(self) -> int:
@@ -420,7 +429,7 @@ class OpenFile(FileIO):
             try:
                 _write_all(descriptor, glue + data)
                 os.fsync(descriptor)
-                self._note_end(descriptor)
+                self._remember_end(descriptor)
             except OSError:
                 os.ftruncate(descriptor, size)
                 raise
@@ -428,27 +437,31 @@ class OpenFile(FileIO):
             unlock(descriptor)
         return len(data)
 
-    def _note_end(self, descriptor: int) -> None:
+    def _remember_end(self, descriptor: int) -> None:
+        """Store the size and the last bytes of the file, with which `_has_all` compares it."""
         self._size = os.fstat(descriptor).st_size
         self._tail = os.pread(descriptor, _TAIL, max(0, self._size - _TAIL))
 
     def check(self, descriptor: int) -> None:
-        """`descriptor`: the file. Raises SessionLost if another file has the name of this one, or
-        bytes are gone.
+        """Raises SessionLost if another file has the name of this one, or bytes of it are gone.
+
+        Args:
+            descriptor: of this file.
         """
         try:
             with open_private(self.folder, FILE_NAME, os.O_RDONLY) as named:
                 is_same = os.path.sameopenfile(named, descriptor)
         except (FileNotFoundError, SessionError) as error:
-            raise self._lost(
+            raise self._lost_error(
                 "deleted" if isinstance(error, FileNotFoundError) else "replaced"
             ) from error
         if not is_same:
-            raise self._lost("replaced")
+            raise self._lost_error("replaced")
         if not self._has_all(descriptor):
-            raise self._lost("cut or rewritten")
+            raise self._lost_error("cut or rewritten")
 
-    def _lost(self, what: str) -> SessionLost:
+    def _lost_error(self, what: str) -> SessionLost:
+        """The error for a file that another program replaced, deleted or changed."""
         return SessionLost(
             f"{self.folder / FILE_NAME} was {what} by another program while the session was open."
         )
@@ -456,18 +469,20 @@ class OpenFile(FileIO):
     def write_again(
         self, records: Sequence[Record], encode: Callable[[Record], bytes], header: bytes
     ) -> Path | None:
-        """Write the session again: the opened file; if bytes of it are gone, what is left and
-        `records` (those in memory, oldest first). Returns the file to which the other file was
-        moved; None if there was no other file.
+        """Write the session again, when another program has deleted, replaced or cut its file.
+
+        That is the opened file. If bytes of it are gone, it is the records that are left and
+        `records`, those in memory, oldest first. Returns where the bytes of the other program were
+        saved; None if there were none, or they are in the session.
         """
-        found = b""
+        other = b""
         with suppress(FileNotFoundError, SessionError):
-            found = read_file(self.folder)
+            other = read_file(self.folder)
         if self._has_all(self.fileno()):
             data = read_range(self.fileno(), 0, self._size)
         else:
-            data = header + _before(found, records) + b"".join(map(encode, records))
-        beside = None if data.startswith(found) else save_beside(self.folder, "found", found)
+            data = header + _records_before(other, records) + b"".join(map(encode, records))
+        beside = None if data.startswith(other) else save_beside(self.folder, "found", other)
         rewrite_file(self.folder, FILE_NAME, data)
         return beside
 
@@ -477,15 +492,18 @@ class OpenFile(FileIO):
         return os.pread(descriptor, len(self._tail), start) == self._tail
 
 
-def _before(data: bytes, records: Sequence[Record]) -> bytes:
-    """The remaining records of a file, from its header up to those that are in memory."""
+def _records_before(data: bytes, records: Sequence[Record]) -> bytes:
+    """The bytes of the records after the header of a file, up to the first one that is among
+    `records`.
+    """
     in_memory = {record.number for record in records if isinstance(record, NumberedRecord)}
-    left = [record for record in split(data)[0] if record.is_whole][1:]
-    end = next(
-        (place for place, record in enumerate(left) if number_of(record) in in_memory), len(left)
-    )
-    found = (data[record.offset : record.offset + record.size] for record in left[:end])
-    return b"".join(record if record.endswith(b"\n") else record + b"\n" for record in found)
+    kept: list[bytes] = []
+    for record in [record for record in split(data)[0] if record.is_whole][1:]:
+        if number_of(record) in in_memory:
+            break
+        text = data[record.offset : record.offset + record.size]
+        kept.append(text if text.endswith(b"\n") else text + b"\n")
+    return b"".join(kept)
 
 
 class SessionLock:
@@ -494,7 +512,7 @@ class SessionLock:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._descriptor = _open_checked(folder, LOCK_NAME, os.O_RDWR | os.O_CREAT)
+        self._descriptor = _open_private_file(folder, LOCK_NAME, os.O_RDWR | os.O_CREAT)
         try:
             self._lock()
         except BlockingIOError as error:
@@ -522,6 +540,7 @@ class SessionLock:
         unlock(self._descriptor)
 
     def _lock(self) -> None:
+        """Lock the file. Raises BlockingIOError if a running process holds the lock."""
         try:
             lock_descriptor(self._descriptor, timeout=0)
         except BlockingIOError:
@@ -533,4 +552,7 @@ class SessionLock:
             lock_descriptor(self._descriptor, timeout=_ORPHAN_TIMEOUT)
 
     def _holder(self) -> str:
+        """The process id and the time that the holder of the lock has written; empty if there is
+        none.
+        """
         return os.pread(self._descriptor, 200, 0).decode("utf-8", "replace").strip()

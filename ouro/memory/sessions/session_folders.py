@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -71,18 +71,19 @@ class SessionFolders:
 
         Raises SessionNotFound.
         """
-        place = self.trash if deleted else self.root
-        names = folder_names(place)
+        root = self.trash if deleted else self.root
+        names = folder_names(root)
         if session_id in names:
-            return place / session_id
+            return root / session_id
         if _ID.fullmatch(session_id):
             # Few of ten thousand names are looked at.
             for name in sorted(name for name in names if is_named_after(name, session_id)):
-                if name.endswith(session_id) or _id_of(place / name) in (session_id, ""):
-                    return place / name
-        raise not_found(session_id, " in the trash" if deleted else "")
+                if name.endswith(session_id) or _id_of(root / name) in (session_id, ""):
+                    return root / name
+        raise session_not_found(session_id, " in the trash" if deleted else "")
 
     def _create(self) -> None:
+        """Make the root folder, and mark it with the version of its layout."""
         ensure_private_dir(self.root)
         if self.root.name != SUBAGENTS:
             mark_layout(self.root / MARK)
@@ -93,7 +94,7 @@ class SessionFolders:
         Raises SaveFailed if the session exists already.
         """
         self._create()
-        folder = self._free(header)
+        folder = self._free_folder(header)
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder
 
@@ -103,8 +104,8 @@ class SessionFolders:
         the second folder.
         """
         self._create()
-        final = self._free(header)
-        unfinished = self._unfinished(final.name)
+        final = self._free_folder(header)
+        unfinished = self._unfinished_folder(final.name)
         unfinished.mkdir(mode=0o700)
         try:
             yield unfinished, final
@@ -129,6 +130,7 @@ class SessionFolders:
         sync_folder(folder.parent)
 
     def remove(self, folder: Path) -> None:
+        """Delete a session in the trash, with all its files."""
         # Renamed first: a crash in the middle leaves no half of a session.
         doomed = folder.with_name(f".removed-{folder.name}")
         folder.rename(doomed)
@@ -142,7 +144,7 @@ class SessionFolders:
         messages.
         """
         sweep_temporary(self.root)
-        hidden, shown = _listed(self.root)
+        hidden, shown = _hidden_and_shown_names(self.root)
         newest = sorted(shown, reverse=True)[:_SWEPT]
         for name in newest[:_SWEPT_OF_TEMPORARY]:
             for folder in (self.root / name, self.root / name / OUTPUTS):
@@ -150,16 +152,9 @@ class SessionFolders:
         for name in newest:
             with suppress(OSError, SessionError):
                 self._remove_empty(self.root / name)
-        removed, _ = _listed(self.trash)
-        for place, names, start in (
-            (self.root, hidden, _UNFINISHED),
-            (self.trash, removed, ".removed-"),
-        ):
-            for name in names:
-                if name.startswith(start) and not _is_alive(name):
-                    import shutil  # imported late: few sessions need it
-
-                    shutil.rmtree(place / name, ignore_errors=True)
+        _remove_abandoned(self.root, hidden, _UNFINISHED)
+        removed, _ = _hidden_and_shown_names(self.trash)
+        _remove_abandoned(self.trash, removed, ".removed-")
 
     def _remove_empty(self, folder: Path) -> None:
         """Remove a session that has only a header. Raises SessionInUse if it is open: it will get a
@@ -169,11 +164,12 @@ class SessionFolders:
             if os.stat(f"{folder}/{FILE_NAME}").st_size > _MAX_HEADER:  # noqa: PTH116 (1,000 of them)
                 return
         names = {path.name for path in folder.iterdir()}
-        if not names <= {FILE_NAME, LOCK_NAME} or (
-            FILE_NAME not in names
-            and time.time() - folder.stat().st_mtime < _MAKING  # it may be in creation
-        ):
+        if not names <= {FILE_NAME, LOCK_NAME}:
             return
+        if FILE_NAME not in names:
+            age = time.time() - folder.stat().st_mtime
+            if age < _MAKING:
+                return  # another process may be making it
         if FILE_NAME in names and len(split(read_file(folder))[0]) > 1:
             # read without the lock: locking writes to the disk, 1 ms for each short session at each
             # start
@@ -183,16 +179,19 @@ class SessionFolders:
             if len(records) <= 1 and not tail:
                 for record in records:
                     header_from(load(record.data))  # a damaged session may have had messages
-                doomed = self._unfinished(folder.name)
+                doomed = self._unfinished_folder(folder.name)
                 folder.rename(doomed)
                 import shutil  # imported late: few sessions need it
 
                 shutil.rmtree(doomed)
 
-    def _unfinished(self, name: str) -> Path:
+    def _unfinished_folder(self, name: str) -> Path:
         return self.root / f"{_UNFINISHED}{name}.{os.getpid()}.{os.urandom(4).hex()}"
 
-    def _free(self, header: SessionHeader) -> Path:
+    def _free_folder(self, header: SessionHeader) -> Path:
+        """The folder that a new session gets. Raises SaveFailed if a session with this id exists,
+        or the header has no valid date.
+        """
         day = header.created_at[:10]
         if not _DAY.fullmatch(day):  # a header of a remote could name a folder elsewhere
             raise SaveFailed(
@@ -208,14 +207,16 @@ class SessionFolders:
 
 
 def is_named_after(folder: str, session_id: str) -> bool:
+    """Whether the name of a folder ends with this id, or with its first eight characters."""
     return folder.partition("_")[2] in (session_id, session_id[:8])
 
 
 def folder_names(root: Path) -> list[str]:
-    return _listed(root)[1]
+    """The names of the session folders in `root`; none if it does not exist."""
+    return _hidden_and_shown_names(root)[1]
 
 
-def _listed(root: Path) -> tuple[list[str], list[str]]:
+def _hidden_and_shown_names(root: Path) -> tuple[list[str], list[str]]:
     """The names in a folder that begin with a dot, and the others; none if it does not exist."""
     try:
         names = os.listdir(root)  # noqa: PTH208 (10,000 of them)
@@ -296,12 +297,12 @@ def write_output(folder: Path, name: str, data: bytes) -> None:
     """Write an image or output, unless it exists. `name`: the path relative to the session's
     folder.
     """
-    place = (folder / name).parent
-    if not place.is_dir():
-        place.mkdir(mode=0o700, exist_ok=True)
+    path = folder / name
+    if not path.parent.is_dir():
+        path.parent.mkdir(mode=0o700, exist_ok=True)
         sync_folder(folder)
-    if not (folder / name).exists():
-        rewrite_file(place, (folder / name).name, data)
+    if not path.exists():
+        rewrite_file(path.parent, path.name, data)
 
 
 def link_outputs(source: Path, target: Path) -> None:
@@ -327,18 +328,29 @@ def link_outputs(source: Path, target: Path) -> None:
     sync_folder(target / OUTPUTS)
 
 
-def not_found(session_id: str, where: str = "") -> SessionNotFound:
+def session_not_found(session_id: str, where: str = "") -> SessionNotFound:
     return SessionNotFound(
         f"No session `{session_id[:60]}`{where}.", "`ouro sessions list --all` shows them all."
     )
 
 
-def _is_alive(name: str) -> bool:
+def _remove_abandoned(parent: Path, names: Sequence[str], prefix: str) -> None:
+    """Remove the folders whose name begins with `prefix`, and which no running process is making."""
+    for name in names:
+        if name.startswith(prefix) and not _is_maker_alive(name):
+            import shutil  # imported late: few sessions need it
+
+            shutil.rmtree(parent / name, ignore_errors=True)
+
+
+def _is_maker_alive(name: str) -> bool:
+    """Whether the process whose id is in the name of an unfinished folder still runs."""
     found = re.fullmatch(r".*\.([0-9]{1,9})\.[^.]*", name)
     return found is not None and int(found[1]) > 0 and is_running(int(found[1]))
 
 
 def _id_of(folder: Path) -> str:
+    """The id in the header of a session; empty if it cannot be read."""
     try:
         return read_header(folder).id
     except (OSError, SessionError):

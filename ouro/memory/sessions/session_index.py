@@ -151,33 +151,27 @@ class SessionTally:
                 pass
 
 
-def survey(folder: Path, found: os.stat_result, known: SessionSurvey | None) -> SessionSurvey:
-    """Survey the session in `folder`, whose file status is `found`; reads only what is new since
+def survey(folder: Path, status: os.stat_result, known: SessionSurvey | None) -> SessionSurvey:
+    """Survey the session in `folder`, whose file has this `status`; reads only what is new since
     `known`.
     """
-    size, error, read = found.st_size, "", 0
+    size, error, read = status.st_size, "", 0
     tally = SessionTally(folder.name)
     try:
         with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
             is_long = known is not None and known.read <= size and size > _ALWAYS_WHOLE
-            if (
-                known
-                and is_long
-                and os.pread(descriptor, len(END), max(0, known.read - len(END))) == END
-            ):
-                # The file has only grown since it was read.
-                tally, read = SessionTally(folder.name, known.info), known.read
+            if known and is_long:
+                before_new = os.pread(descriptor, len(END), max(0, known.read - len(END)))
+                if before_new == END:  # the file has only grown since it was read
+                    tally, read = SessionTally(folder.name, known.info), known.read
             read = _tally_records(tally, descriptor, read, size)
     except (OSError, SessionError, BadYamlError, BadRecordError) as caught:
         # Next time read from its start.
-        error, read = (
-            f"[cannot be read: {clean(str(caught)).splitlines()[0]}]",
-            0,
-        )
+        error, read = f"[cannot be read: {clean(str(caught)).splitlines()[0]}]", 0
     info = tally.info(size)
     if error and not info.title:
         info = msgspec.structs.replace(info, title=error)
-    return SessionSurvey(info, found.st_mtime_ns, read)
+    return SessionSurvey(info, status.st_mtime_ns, read)
 
 
 def _tally_records(tally: SessionTally, descriptor: int, begin: int, size: int) -> int:
@@ -211,9 +205,8 @@ def _tally_record(tally: SessionTally, block: RawRecord) -> None:
     if kind == "session" and not tally.has_header:
         tally.take_header(header_from(load(block.data)))
     elif kind in _OTHERS:
-        if (
-            record := parse_record(block)
-        ) is not None:  # unreadable records are reported when the session is opened
+        record = parse_record(block)
+        if record is not None:  # unreadable records are reported when the session is opened
             tally.take(record)
     elif is_message(block):
         at, usage, model = (pattern.search(block.data) for pattern in (_AT, _USAGE, _MODEL))
@@ -225,6 +218,7 @@ def _tally_record(tally: SessionTally, block: RawRecord) -> None:
 
 
 def _usage(text: bytes) -> Usage:
+    """The usage in the text of a message record: `{input: 12, output: 3, cost: 0.01}`."""
     found: dict[str, float] = {}
     for name, value in _PAIR.findall(text):
         if len(value) < 16 or b"." in value:
@@ -240,14 +234,15 @@ def update_index(
     """The current entry of each session below `root`; updates the index if it is writable, or makes
     it again.
     """
-    known, old_notes = {} if rebuild else _read(root), OldNotes(root)
+    known = {} if rebuild else _read_index(root)
+    old_notes = OldNotes(root)
     current: dict[str, SessionSurvey] = {}
     files, looked_at = session_files(root), 0
     reported_at = time.monotonic()
-    for number, (name, found) in enumerate(files.items()):
+    for number, (name, status) in enumerate(files.items()):
         entry = known.get(name)
-        if entry is None or not is_current(entry, found):
-            entry = survey(root / name, found, entry)
+        if entry is None or not is_current(entry, status):
+            entry = survey(root / name, status, entry)
             looked_at += entry.info.size
         current[name] = entry
         if progress is not None and (now := time.monotonic()) - reported_at > _PROGRESS_EVERY:
@@ -258,13 +253,17 @@ def update_index(
     # The first page of a list is read from the start of the index: `newest_sessions`.
     is_other = current.keys() != known.keys() or not is_ordered(known.values())
     is_worth_writing = looked_at > _WORTH_WRITING or old_notes.are_many
-    if (rebuild or is_worth_writing or is_other) and _is_written(root, current.values()):
-        old_notes.drop()
+    if rebuild or is_worth_writing or is_other:
+        is_written = _write_index(root, current.values())
+        if is_written:
+            old_notes.drop()
     return list(current.values())
 
 
-def _is_written(root: Path, entries: Iterable[SessionSurvey]) -> bool:
-    """Write the index, if it is writable; otherwise the next list reads the files again."""
+def _write_index(root: Path, entries: Iterable[SessionSurvey]) -> bool:
+    """Write the index, and return True. False if it is not writable: the next list then reads the
+    files again.
+    """
     ordered = sorted(entries, key=lambda entry: rank(entry.info), reverse=True)
     encode = msgspec.json.Encoder().encode
     lines = b",\n".join(encode(item) for item in ordered)
@@ -275,7 +274,7 @@ def _is_written(root: Path, entries: Iterable[SessionSurvey]) -> bool:
 
 
 def rank(info: SessionInfo) -> tuple[bool, str, str]:
-    """Its place in lists, highest first: pinned ones, then those used last."""
+    """The sort key of a session in lists, highest first: pinned ones, then those used last."""
     return info.pinned, info.updated_at, info.folder
 
 
@@ -290,28 +289,27 @@ def find_info(root: Path, folder: str) -> SessionInfo | None:
     a folder.
     """
     try:
-        found = (root / folder / FILE_NAME).lstat()
+        status = (root / folder / FILE_NAME).lstat()
     except FileNotFoundError:
         return None
     except OSError as error:
         if root.is_dir():
             return None
         raise not_a_folder(root, error) from error
-    known = _read(root, folder).get(folder)
-    return (
-        known.info
-        if known and is_current(known, found)
-        else survey(root / folder, found, known).info
-    )
+    known = _read_index(root, folder).get(folder)
+    if known and is_current(known, status):
+        return known.info
+    return survey(root / folder, status, known).info
 
 
-def is_current(survey: SessionSurvey, found: os.stat_result) -> bool:
-    return survey.mtime == found.st_mtime_ns and survey.info.size == found.st_size
+def is_current(survey: SessionSurvey, status: os.stat_result) -> bool:
+    """Whether the file is as it was when it was surveyed."""
+    return survey.mtime == status.st_mtime_ns and survey.info.size == status.st_size
 
 
 def list_infos(root: Path, progress: Progress | None = None) -> list[SessionInfo]:
     """The sessions with messages, last used first."""
-    with _no_collecting():
+    with _garbage_collection_off():
         surveys = update_index(root, progress=progress)
         found = [entry.info for entry in surveys if entry.info.messages or entry.info.title]
     ordered = _with_unique_ids(found)[::-1]  # at equal times, the last by name comes first
@@ -339,12 +337,15 @@ def _with_unique_ids(found: list[SessionInfo]) -> list[SessionInfo]:
 
 
 def mark_as_copy(info: SessionInfo) -> SessionInfo:
+    """The entry of a copy that was made by hand: its id is the name of its folder, its title names
+    it, and it has no cost.
+    """
     title = f"{info.title} [{info.folder}]".lstrip()
     return msgspec.structs.replace(info, id=info.folder, fork_of=info.id, title=title, spent=())
 
 
 @contextmanager
-def _no_collecting() -> Iterator[None]:
+def _garbage_collection_off() -> Iterator[None]:
     """Disable garbage collection: with ten thousand new objects it takes longer than reading the
     file.
     """
@@ -357,7 +358,7 @@ def _no_collecting() -> Iterator[None]:
             gc.enable()
 
 
-def _read(root: Path, folder: str = "") -> dict[str, SessionSurvey]:
+def _read_index(root: Path, folder: str = "") -> dict[str, SessionSurvey]:
     """Folder -> entry, or only that of one folder: it takes 30 ms to decode ten thousand."""
     try:
         text = read_file(root, INDEX_NAME)
@@ -365,9 +366,9 @@ def _read(root: Path, folder: str = "") -> dict[str, SessionSurvey]:
             return {}
         text = text[len(HEAD) :]
         if folder:
-            place = text.find(b'"folder":' + msgspec.json.encode(folder) + b",")
-            line = text[text.rfind(b"\n", 0, place) + 1 : text.find(b"\n", place)].rstrip(b",")
-            text = b"[" + line + b"]" if place >= 0 else b"[]"
+            offset = text.find(b'"folder":' + msgspec.json.encode(folder) + b",")
+            line = text[text.rfind(b"\n", 0, offset) + 1 : text.find(b"\n", offset)].rstrip(b",")
+            text = b"[" + line + b"]" if offset >= 0 else b"[]"
         return {item.info.folder: item for item in decode_json(text, list[SessionSurvey])}
     except (OSError, SessionError, msgspec.MsgspecError, UnicodeDecodeError):
         # Missing, broken, or from a newer version of ouro (another head): it is rebuilt from the

@@ -138,14 +138,19 @@ async def read_session(folder: Path, reach: Reach = "whole") -> ParsedSession:
         return await reader.read(reach)
 
 
-async def read_page(folder: Path, place: int, count: int) -> tuple[tuple[Record, ...], int]:
-    """Read the `count` messages of the transcript before an offset. Raises as `read_session`."""
+async def read_page(folder: Path, offset: int, count: int) -> tuple[tuple[Record, ...], int]:
+    """The last `count` messages of the transcript before an offset with the records between them,
+    and the offset where they begin; 0 if nothing precedes them. Raises as `read_session`.
+    """
     async with _open_reader(folder) as reader:
-        return await reader.page(place, count)
+        return await reader.page(offset, count)
 
 
 @asynccontextmanager
 async def _open_reader(folder: Path) -> AsyncIterator[_SessionReader]:
+    """A reader of the session in `folder`, whose header was read; the file is closed at the end of
+    the block.
+    """
     async with open_session_file(folder) as file:
         first, header = await asyncio.to_thread(
             read_first_record, file.fileno(), folder / FILE_NAME
@@ -154,7 +159,7 @@ async def _open_reader(folder: Path) -> AsyncIterator[_SessionReader]:
         yield _SessionReader(folder / FILE_NAME, file, header, first.offset + first.size, end, tail)
 
 
-def refuse_newer(folder: Path) -> None:
+def demand_known_format(folder: Path) -> None:
     """Raises SessionDamaged for a session of a newer version of ouro: unknown data must not be
     changed. Blocks.
 
@@ -222,54 +227,63 @@ class _SessionReader(msgspec.Struct, eq=False):
     messages: list[tuple[RawRecord, int]] = msgspec.field(default_factory=list)
 
     async def read(self, reach: Reach) -> ParsedSession:
+        """Read as much of the session as `reach` says."""
         if reach != "whole":
             max_bytes = MAX_SHOWN if reach == "screen" else MAX_SENT
             found = await _find_context(read_backward(self.file, self.begin, self.end), max_bytes)
             if not found.is_lost:
-                return await self._parsed_context(found, reach)
+                return await self._read_context(found, reach)
         begin = max(self.begin, self.end - MAX_READ)
         records, _ = await asyncio.to_thread(
             split, await read_at(self.file, begin, self.end), begin
         )
         if begin == self.begin:
-            return await self._parsed(records, LoadedSession(self.header, ()))
+            return await self._make_session(records, LoadedSession(self.header, ()))
         notice = (
             f"The session has {self.end >> 20} MB: only its last {MAX_READ >> 20} MB were read."
             f" The rest stays in {self.path}."
         )
         records = records[1:]  # the first one is incomplete
-        place = records[0].offset if records else 0
-        return await self._parsed(records, LoadedSession(self.header, (), (notice,), place=place))
+        offset = records[0].offset if records else 0
+        session = LoadedSession(self.header, (), (notice,), offset=offset)
+        return await self._make_session(records, session)
 
-    async def _parsed_context(self, found: _Context, reach: Reach) -> ParsedSession:
+    async def _read_context(self, found: _Context, reach: Reach) -> ParsedSession:
+        """The session with the records of the context, and the messages before it that its
+        compaction keeps.
+        """
         is_cut = reach == "context" and not found.is_complete
         notice = (
             f"The session is longer than any context window: only its last {MAX_SENT >> 20} MB are"
             " sent."
         )
-        kept = await asyncio.to_thread(self._parse, await self._find_kept(found))
+        kept = await asyncio.to_thread(self._parse, await self._find_kept_messages(found))
         session = LoadedSession(
             self.header,
             (),
             (notice,) if is_cut else (),
             kept=tuple(record for record in kept if isinstance(record, MessageRecord)),
-            place=found.place,
+            offset=found.offset,
             is_complete=found.is_complete or is_cut,
             is_gapped=found.is_gapped,
         )
-        return await self._parsed([step.record for step in found.steps], session)
+        return await self._make_session([step.record for step in found.steps], session)
 
-    async def page(self, place: int, count: int) -> tuple[tuple[Record, ...], int]:
-        if place == self.begin:
+    async def page(self, offset: int, count: int) -> tuple[tuple[Record, ...], int]:
+        """As `read_page`. Raises SessionDamaged if no record begins at the offset any more."""
+        if offset == self.begin:
             return (), 0
-        if not self.begin < place <= self.end or await read_record_at(self.file, place) is None:
+        if not self.begin < offset <= self.end or await read_record_at(self.file, offset) is None:
             raise SessionDamaged(
                 f"{self.path} was changed by another program.", "Resume the session again."
             )
-        sources, begin = await _find_page(read_backward(self.file, self.begin, place), count)
+        sources, begin = await _find_page(read_backward(self.file, self.begin, offset), count)
         return await asyncio.to_thread(self._parse, sources), begin
 
-    async def _parsed(self, sources: Sequence[RawRecord], session: LoadedSession) -> ParsedSession:
+    async def _make_session(
+        self, sources: Sequence[RawRecord], session: LoadedSession
+    ) -> ParsedSession:
+        """Parse the records into the session, with notices about what could not be read."""
         records = await asyncio.to_thread(self._parse, sources)
         notices = [*session.notices, *self.findings.notices(self.path)]
         if self.tail:
@@ -287,7 +301,7 @@ class _SessionReader(msgspec.Struct, eq=False):
         )
         return ParsedSession(session, tuple(self.messages))
 
-    async def _find_kept(self, context: _Context) -> list[RawRecord]:
+    async def _find_kept_messages(self, context: _Context) -> list[RawRecord]:
         """The messages before the context that the compaction keeps: from the offsets in it, else
         by a scan.
         """
@@ -295,16 +309,17 @@ class _SessionReader(msgspec.Struct, eq=False):
             return []
         numbers = {step.number for step in context.steps}
         wanted = [number for number in context.compaction.kept if number not in numbers]
-        places = dict(
+        # Number -> how many bytes before the compaction the message begins.
+        bytes_back = dict(
             zip(context.compaction.kept, bytes_back_in(load(context.source.data)), strict=False)
         )
         found: dict[int, RawRecord] = {}
-        for number in places.keys() & wanted:
-            record = await self._message_at(context.source.offset - places[number], number)
+        for number in bytes_back.keys() & wanted:
+            record = await self._message_at(context.source.offset - bytes_back[number], number)
             if record is not None:
                 found[number] = record
         if len(found) < len(wanted):
-            found |= await self._scan(set(wanted) - found.keys(), context.place)
+            found |= await self._scan_for_messages(set(wanted) - found.keys(), context.offset)
         return [found[number] for number in wanted if number in found]
 
     async def _message_at(self, offset: int, number: int) -> RawRecord | None:
@@ -314,7 +329,10 @@ class _SessionReader(msgspec.Struct, eq=False):
             return None
         return record
 
-    async def _scan(self, wanted: set[int], end: int) -> dict[int, RawRecord]:
+    async def _scan_for_messages(self, wanted: set[int], end: int) -> dict[int, RawRecord]:
+        """Number -> message, of the wanted numbers that are found before `end`; it reads the file
+        from there to its start.
+        """
         found: dict[int, RawRecord] = {}
         async for record in read_backward(self.file, self.begin, end):
             number = number_of(record)
@@ -325,6 +343,9 @@ class _SessionReader(msgspec.Struct, eq=False):
         return found
 
     def _fetch(self, name: str) -> bytes:
+        """The bytes of an output of the session. Notes its name, and raises OSError, if it cannot
+        be read.
+        """
         try:
             return fetch_output(self.path.parent, name)
         except OSError:
@@ -381,6 +402,9 @@ class _Step(msgspec.Struct, frozen=True):
 
 
 def _classify(record: RawRecord) -> _Step:
+    """What a record means for the context. Only compactions, drops and rewinds are parsed: YAML is
+    slow.
+    """
     kind = kind_of(record)
     if kind in ("compaction", "drop", "rewind"):
         change = parse_record(record)
@@ -398,8 +422,8 @@ class _Context(msgspec.Struct):
     compaction: CompactionRecord | None = None
     source: RawRecord | None = None
     """The raw record of the compaction."""
-    place: int = 0
-    """The offset where the steps begin; 0: nothing precedes them."""
+    offset: int = 0
+    """Where the steps begin in the file; 0: nothing precedes them."""
     is_complete: bool = False
     """Whether everything that is sent is included, except what the compaction keeps."""
     is_lost: bool = False
@@ -443,10 +467,10 @@ async def _find_context(records: AsyncIterator[RawRecord], max_bytes: int) -> _C
         found.take_compaction(step)
         is_enough = size >= max_bytes or (found.reaches_covered and messages >= MIN_SHOWN)
         if step.number and is_enough:
-            found.place = record.offset
+            found.offset = record.offset
             break
     found.steps.reverse()
-    found.is_complete = found.place == 0 or found.reaches_covered
+    found.is_complete = found.offset == 0 or found.reaches_covered
     # No record has the number 0: all records before a rewind to the start are on branches.
     found.is_lost = bool(target)
     return found

@@ -43,6 +43,9 @@ def day_of(at: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _local_day(minutes: str) -> str:
+    """The local date at a UTC time, which ends with the first digit of its minute. For a damaged
+    time: its first ten characters.
+    """
     try:
         return datetime.fromisoformat(f"{minutes}0:00+00:00").astimezone().date().isoformat()
     except (ValueError, OverflowError):
@@ -132,19 +135,20 @@ def sum_periods(
     own = [session.spent for session in known if session.id == session_id]
     here = list(chain.from_iterable(own))
     found = (
-        UsagePeriod("today", _by_model(item for item in spent if item.day == day)),
-        UsagePeriod("month", _by_model(item for item in spent if item.day[:7] == day[:7])),
-        UsagePeriod("all", _by_model(spent)),
+        UsagePeriod("today", _sum_by_model(item for item in spent if item.day == day)),
+        UsagePeriod("month", _sum_by_model(item for item in spent if item.day[:7] == day[:7])),
+        UsagePeriod("all", _sum_by_model(spent)),
     )
-    return (UsagePeriod("session", _by_model(here)), *found) if session_id else found
+    return (UsagePeriod("session", _sum_by_model(here)), *found) if session_id else found
 
 
 def sum_by(rows: Iterable[tuple[str, DailyUsage]]) -> tuple[ModelUse, ...]:
     """The usage by the first of each pair; the most expensive first."""
-    return _by_model(msgspec.structs.replace(item, model=name) for name, item in rows)
+    return _sum_by_model(msgspec.structs.replace(item, model=name) for name, item in rows)
 
 
-def _by_model(spent: Iterable[DailyUsage]) -> tuple[ModelUse, ...]:
+def _sum_by_model(spent: Iterable[DailyUsage]) -> tuple[ModelUse, ...]:
+    """The usage of each model; the most expensive first, then by input tokens."""
     found: dict[str, ModelUse] = {}
     for item in spent:
         before = found.get(item.model, ModelUse(item.model, Usage(), 0))

@@ -60,6 +60,7 @@ def dump(data: Mapping[str, Any]) -> str:
 
 
 def dump_inline(value: Any) -> str:
+    """A value on one line: `{a: 1, b: [x, y]}`."""
     if isinstance(value, Mapping):
         return (
             "{"
@@ -72,6 +73,7 @@ def dump_inline(value: Any) -> str:
 
 
 def _mapping_lines(data: Mapping[str, Any], pad: str) -> list[str]:
+    """The lines of a mapping, each indented by `pad`."""
     lines: list[str] = []
     for key, value in data.items():
         first, *rest = _value_lines(value, pad, pad)
@@ -81,6 +83,7 @@ def _mapping_lines(data: Mapping[str, Any], pad: str) -> list[str]:
 
 
 def _list_lines(items: Sequence[Any], pad: str) -> list[str]:
+    """The lines of a list, each indented by `pad`. A mapping begins on the line of its `-`."""
     lines: list[str] = []
     for item in items:
         if isinstance(item, Mapping) and item and not _fits_inline(item):
@@ -122,6 +125,7 @@ def _width(value: Any) -> int:
 
 
 def _sum_widths(items: Sequence[Any]) -> int:
+    """The approximate characters of a list or mapping on one line; counting ends above the limit."""
     total = 2
     for item in items:
         total += _width(item) + 1
@@ -131,22 +135,32 @@ def _sum_widths(items: Sequence[Any]) -> int:
 
 
 def _string_lines(text: str, pad: str) -> list[str]:
+    """As `_value_lines`, for a string: on one line, in a literal block, or quoted if a block cannot
+    hold it.
+    """
     text = replace_surrogates(text)
     if "\n" not in text:
         return [" " + _scalar(text)]
     if _NOT_PRINTABLE.search(text):
         return _quoted_lines(text, pad)
-    body = text.rstrip("\n")
-    ending = len(text) - len(body)
-    mark = (
-        "|"
-        + ("2" if text[0] in " \t\n" else "")
-        + ("-" if not ending else "" if ending == 1 and body else "+")
-    )
     lines = text.split("\n")
-    if ending:
-        lines.pop()
-    return [" " + mark, *(pad + line if line else "" for line in lines)]
+    if not lines[-1]:
+        lines.pop()  # the mark says how the text ends
+    return [" " + _block_mark(text), *(pad + line if line else "" for line in lines)]
+
+
+def _block_mark(text: str) -> str:
+    """The mark before a literal block: `|`, `2` if YAML cannot see the indentation, and how the
+    text ends: `-` without a newline, `+` with several.
+    """
+    indentation = "2" if text[0] in " \t\n" else ""
+    body = text.rstrip("\n")
+    newlines = len(text) - len(body)
+    if newlines == 0:
+        return f"|{indentation}-"
+    if newlines == 1 and body:
+        return f"|{indentation}"
+    return f"|{indentation}+"
 
 
 def _quoted_lines(text: str, pad: str) -> list[str]:
@@ -158,6 +172,7 @@ def _quoted_lines(text: str, pad: str) -> list[str]:
 
 
 def _scalar(value: Any) -> str:
+    """A single value: without quotes if no reader of YAML can take it for something else."""
     if isinstance(value, str):
         text = replace_surrogates(value)
         if _PLAIN.fullmatch(text) and text.lower() not in _WORDS_WITH_A_MEANING and len(text) < 200:
@@ -171,6 +186,7 @@ def _scalar(value: Any) -> str:
 
 
 def _float_text(value: float) -> str:
+    """A float that all readers of YAML take for one."""
     if math.isnan(value):
         return ".nan"
     if math.isinf(value):
@@ -181,6 +197,7 @@ def _float_text(value: float) -> str:
 
 
 def _escape(line: str) -> str:
+    """The text of a line between double quotes."""
     text = json.dumps(line, ensure_ascii=False)[1:-1]
     if text.isascii() and "\x7f" not in text:
         return text
@@ -217,6 +234,9 @@ def load(text: bytes) -> Any:
 
 
 def _make_mapping(items: list[Any], start: Any) -> dict[str, Any]:
+    """A dict from keys and values in turn. Raises BadYamlError for a key that is not a string, or
+    comes twice.
+    """
     keys = items[::2]
     if not all(isinstance(key, str) for key in keys):
         raise _bad_yaml_error(start, "a key that is not a word")
@@ -227,6 +247,9 @@ def _make_mapping(items: list[Any], start: Any) -> dict[str, Any]:
 
 
 def _make_scalar(event: Any) -> Any:
+    """The value of an event: a string if it has quotes, else what it looks like. Raises
+    BadYamlError for a number of over 100 digits.
+    """
     text: str = event.value
     if event.style or (text[:1].isalpha() and text not in _CONSTANTS):
         return text
