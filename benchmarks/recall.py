@@ -157,9 +157,9 @@ def whole_recall(folder: Path, notes: int, index: Index, vectors: Vectors) -> No
             )
             (place / note.file_name).write_text(note_text(note))
     started = time.perf_counter()
-    index.follow(Sources(memories=(MemoryFolder("user", "", place),)))
+    index.update(Sources(memories=(MemoryFolder("user", "", place),)))
     print(f"{notes:,} note files read into the index in {time.perf_counter() - started:.1f} s")
-    while vectors._fill("notes", 1_000):
+    while vectors._fill_table("notes", 1_000):
         pass
     notebook = Notebook({"user": GitMemoryStore(place, "user", folder / "history.git")})
     for words in (6, 12, 40):
@@ -218,7 +218,9 @@ def main() -> None:
     print(f"{args.passages:,} passages, {args.notes:,} notes, {index.state().size >> 20} MB")
     vectors = Vectors(index, RandomEmbedder())
     vectors.choose_model()
-    while vectors._fill("notes", 1_000) or (args.vectors and vectors._fill("messages", 2_000)):
+    while vectors._fill_table("notes", 1_000) or (
+        args.vectors and vectors._fill_table("messages", 2_000)
+    ):
         pass
     vectors.warm()
     for words in (6, 12, 40):

@@ -143,7 +143,7 @@ def memory(folder: Path, notes, embedder):
         note = Note(id=note_id, text=notes[name], scope="user")
         (place / note.file_name).write_text(note_text(note))
     index = Index(folder / "index.db")
-    index.follow(Sources(memories=(MemoryFolder("user", "", place),)))
+    index.update(Sources(memories=(MemoryFolder("user", "", place),)))
     vectors = Vectors(index, embedder) if embedder else None
     while vectors and vectors.fill():
         pass

@@ -106,7 +106,7 @@ def prepare(folder: Path, embedder: Any) -> tuple[Recall, Situation, dict[str, s
         texts[note.id] = text
         (place / note.file_name).write_text(note_text(note))
     index = Index(folder / "index.db")
-    index.follow(Sources(memories=(MemoryFolder("user", "", place),)))
+    index.update(Sources(memories=(MemoryFolder("user", "", place),)))
     vectors = Vectors(index, embedder) if embedder else None
     while vectors and vectors.fill():
         pass

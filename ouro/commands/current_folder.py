@@ -98,7 +98,7 @@ class Folder:
         with self.index() as index:
             yield long_term.MemoryEditor(scopes.opened, lambda: index, worktree=root), stores
             if [store.places() for store in stores] != before:
-                changed = index.follow(memory_index.Sources.of_notes(stores))
+                changed = index.update(memory_index.Sources.of_notes(stores))
                 # Sessions make the vectors of older notes in the background: a command does not
                 # wait for them.
                 self.make_vectors(index, seconds=_VECTOR_SECONDS, most=changed)
@@ -175,7 +175,7 @@ class Folder:
     ) -> Iterator[Search]:
         """A search over the current files; with vectors if an embedding model is configured."""
         with self.index() as index:
-            index.follow(self.sources(index), progress)
+            index.update(self.sources(index), progress)
             embedder = None if words_only else self._embedder()
             with closing(embedder) if embedder else nullcontext():
                 yield memory_index.Search(

@@ -341,7 +341,7 @@ class ShellContext:
     async def update_index(self) -> None:
         with self.folder.index() as index:
             try:
-                index.follow(self.folder.sources(index))
+                index.update(self.folder.sources(index))
             except SearchUnavailable as error:
                 self.say(f"The index is rebuilt at the next start: {error.message}", "warning")
 

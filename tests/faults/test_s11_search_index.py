@@ -49,7 +49,7 @@ def look(path, root) -> set[str]:
     """Open an index, update it and close it; returns the ids of the sessions found."""
     index = Index(path)
     try:
-        index.follow(Sources(root))
+        index.update(Sources(root))
         return {hit.session_id for hit in search_sessions(index, "heron")}
     finally:
         index.close()
@@ -115,7 +115,7 @@ def test_s11_missing_table_is_reported_and_fixed_by_a_rebuild(path, root):
     without_a_table(path)
     index = Index(path)
     with pytest.raises(SearchUnavailable):
-        index.follow(Sources(root))
+        index.update(Sources(root))
     index.rebuild(Sources(root))
     assert {hit.session_id for hit in search_sessions(index, "heron")} == {
         session_id(1),
@@ -133,7 +133,7 @@ def test_s11_a_page_that_is_damaged_in_use_sets_the_index_aside(path, root):
     index = Index(path)
     for _ in range(3):
         try:
-            index.follow(Sources(root))
+            index.update(Sources(root))
             found = {hit.session_id for hit in search_sessions(index, "heron")}
         except SearchUnavailable:
             continue
@@ -152,11 +152,11 @@ def test_s11_locked_index_is_reported_and_recovers(path, root, monkeypatch):
     talk.end()
     index = Index(path)
     with pytest.raises(SearchUnavailable):
-        index.follow(Sources(root))
+        index.update(Sources(root))
     assert len(search_sessions(index, "heron")) == 2
     holder.execute("ROLLBACK")
     holder.close()
-    index.follow(Sources(root))
+    index.update(Sources(root))
     assert len(search_sessions(index, "heron")) == 3
     index.close()
 
@@ -176,7 +176,7 @@ from pathlib import Path
 from ouro.memory.index import Index, Sources
 index = Index(Path(sys.argv[1]))
 for _ in range(5):
-    index.follow(Sources(Path(sys.argv[2])))
+    index.update(Sources(Path(sys.argv[2])))
 with index.reading() as database:
     print(database.execute("SELECT count(*), count(DISTINCT text) FROM messages").fetchone())
 """
@@ -206,7 +206,7 @@ def test_s11_a_session_that_cannot_be_read_hides_no_other(path, root):
 def notes_of(memory) -> list[tuple[str, str]]:
     index = Index(memory.parent / "cache" / "index.db")
     try:
-        index.follow(Sources(None, (MemoryFolder("user", "", memory),)))
+        index.update(Sources(None, (MemoryFolder("user", "", memory),)))
         with index.reading() as database:
             return database.execute("SELECT note, text FROM notes ORDER BY note").fetchall()
     finally:
@@ -276,7 +276,7 @@ def test_m10_a_project_whose_name_is_no_text_hides_no_other(memory, home):
     odd.mkdir()
     (odd / "facts.md").write_text("- It is there.\n")
     index = Index(memory.parent / "cache" / "index.db")
-    index.follow(
+    index.update(
         Sources(None, (MemoryFolder("repo", str(odd), odd), MemoryFolder("user", "", memory)))
     )
     with index.reading() as database:

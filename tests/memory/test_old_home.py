@@ -97,7 +97,7 @@ async def test_deleted_session_is_restored(capsys):
 
 def test_index_returns_the_same_hits():
     index = Index(get_index_path())
-    index.follow(Sources(get_sessions_dir()))
+    index.update(Sources(get_sessions_dir()))
     for words, hits in GOLDEN["sessions"].items():
         assert [[hit.session_id, hit.number] for hit in search_sessions(index, words)] == hits
     for words, ids in GOLDEN["search"].items():

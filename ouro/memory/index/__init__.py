@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         make_embedder,
     )
     from ouro.memory.index.graph import Graph
-    from ouro.memory.index.index import Index, Progress, Sources, writing_alone
+    from ouro.memory.index.index import Index, Progress, Sources, lock_index
     from ouro.memory.index.indexers import CORE_FILES, MemoryFolder, project_of
     from ouro.memory.index.late_numpy import has_numpy
     from ouro.memory.index.query import findable, parse_query, word_starts

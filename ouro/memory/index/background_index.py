@@ -45,15 +45,16 @@ class _StoppedError(Exception):
     """Stops an update; the next one continues there."""
 
 
-def _place_of(folder: MemoryFolder) -> tuple[int, ...]:
-    """Changes if a note is added, removed or replaced, or a core file changes."""
-    places = (folder.path, folder.path / "archive", *(folder.path / name for name in folder.core))
-    return tuple(_changed_at(place) for place in places)
+def _times_of(folder: MemoryFolder) -> tuple[int, ...]:
+    """Times that change if a note is added, removed or replaced, or a core file changes."""
+    paths = (folder.path, folder.path / "archive", *(folder.path / name for name in folder.core))
+    return tuple(_changed_at(path) for path in paths)
 
 
-def _changed_at(place: Path) -> int:
+def _changed_at(path: Path) -> int:
+    """When a file or folder was changed, in nanoseconds; 0 if there is none."""
     try:
-        return place.stat().st_mtime_ns
+        return path.stat().st_mtime_ns
     except OSError:
         return 0
 
@@ -84,14 +85,14 @@ class Lookup:
         self._is_asked_again = False
         self._has_turns = False
         self._made_at = time.time()
-        self._places: dict[Path, tuple[int, ...]] = {}
-        """The times of the folders of memory, and of their core files, when they were followed."""
+        self._known_times: dict[Path, tuple[int, ...]] = {}
+        """The times of the folders of memory, and of their core files, when they were indexed."""
 
     async def find(
         self, query: str, k: int = 5, wanted: SearchFilter | None = None
     ) -> list[MemoryHit]:
         """The `k` best hits, after an update from the files. Raises SearchUnavailable."""
-        await asyncio.to_thread(lambda: self.follow(self._sources(), PATIENCE_SECONDS))
+        await asyncio.to_thread(lambda: self.update(self._sources(), PATIENCE_SECONDS))
         return await asyncio.to_thread(lambda: self.search().find(query, k, wanted))
 
     def note_turn(self) -> None:
@@ -106,8 +107,8 @@ class Lookup:
         async with self._keeping_up:
             while self._is_asked_again and not self._stopped.is_set():
                 self._is_asked_again = False
-                await asyncio.to_thread(self._follow_changed)
-                await self._fill()
+                await asyncio.to_thread(self._update_changed_folders)
+                await self._make_vectors()
 
     def search(self) -> Search:
         """The search, made at the first call. Blocks: call it from a thread."""
@@ -121,7 +122,7 @@ class Lookup:
                 self._search = Search(index, Vectors(index, embedder) if embedder else None)
         return self._search
 
-    def follow(self, sources: Sources, seconds: float = math.inf, pause: float = 0.0) -> bool:
+    def update(self, sources: Sources, seconds: float = math.inf, pause: float = 0.0) -> bool:
         """Index changed files for `seconds`, with pauses; returns whether all are indexed. Blocks."""
         deadline = time.monotonic() + seconds
 
@@ -130,10 +131,10 @@ class Lookup:
                 raise _StoppedError
             time.sleep(pause)
 
-        places = {folder.path: _place_of(folder) for folder in sources.memories}
+        times = {folder.path: _times_of(folder) for folder in sources.memories}
         try:
-            self.search().index.follow(sources, check)
-            self._places |= places
+            self.search().index.update(sources, check)
+            self._known_times |= times
         except _StoppedError:
             return False
         except SearchUnavailable as error:
@@ -141,7 +142,7 @@ class Lookup:
             return False
         return True
 
-    def _follow_changed(self) -> None:
+    def _update_changed_folders(self) -> None:
         """Update the index, without the folders of memory in which no file was added, removed or
         replaced since. A file that is written in place is found when the next turn begins.
         """
@@ -149,9 +150,9 @@ class Lookup:
         changed = (
             folder
             for folder in sources.memories
-            if self._places.get(folder.path) != _place_of(folder)
+            if self._known_times.get(folder.path) != _times_of(folder)
         )
-        self.follow(replace(sources, memories=tuple(changed)), pause=_PAUSE_SECONDS)
+        self.update(replace(sources, memories=tuple(changed)), pause=_PAUSE_SECONDS)
 
     def fill_few_notes(self, most: int) -> None:
         """Make the vectors of the newest notes, if at most so many have none; others are made by a
@@ -197,7 +198,7 @@ class Lookup:
                 if self._has_new_notes() or search.vectors.are_missing():
                     self._start_process()
                 return
-            search.index.follow(replace(self._sources(), sessions=None))
+            search.index.update(replace(self._sources(), sessions=None))
             self.fill_notes(CLOSE_SECONDS, CLOSE_NOTES)
         except (ModelError, SearchUnavailable) as error:
             log.warning("vectors of notes are made in the next session: %s", error)
@@ -210,34 +211,33 @@ class Lookup:
         if folders is None:
             folders = [memory.path for memory in self._sources().memories]
         for folder in folders:
-            for place in (folder, folder / "archive"):
+            for path in (folder, folder / "archive"):
                 with suppress(OSError):
-                    if place.stat().st_mtime >= self._made_at - _MTIME_MARGIN:
+                    if path.stat().st_mtime >= self._made_at - _MTIME_MARGIN:
                         return True
         return False
 
     def _start_process(self) -> None:
+        """Start the process that makes the vectors of notes and core lines."""
         from ouro.memory.index.vector_process import start_vector_process
 
         start_vector_process(self._path, replace(self._sources(), sessions=None))
 
-    async def _fill(self) -> None:
+    async def _make_vectors(self) -> None:
+        """Make missing vectors: the local model in a process of its own, after some seconds without
+        a turn; a remote model here.
+        """
         from ouro.memory.index.embeddings import LocalEmbedder  # imported late: few answers need it
 
-        if (
-            self._search
-            and self._search.vectors
-            and isinstance(self._search.vectors.embedder, LocalEmbedder)
-        ):
-            await asyncio.sleep(IDLE_SECONDS)
-            if not self._is_asked_again and await asyncio.to_thread(
-                self._search.vectors.are_missing
-            ):
-                await asyncio.to_thread(self._start_process)
-        else:
-            await self._fill_here()
+        vectors = self._search.vectors if self._search else None
+        if vectors is None or not isinstance(vectors.embedder, LocalEmbedder):
+            await self._make_vectors_here()
+            return
+        await asyncio.sleep(IDLE_SECONDS)
+        if not self._is_asked_again and await asyncio.to_thread(vectors.are_missing):
+            await asyncio.to_thread(self._start_process)
 
-    async def _fill_here(self) -> None:
+    async def _make_vectors_here(self) -> None:
         """Make vectors in small batches, with a pause after each as long as it took, to leave the
         CPU to the user.
         """

@@ -106,6 +106,7 @@ def answers(
 
 
 def _last_day(documents: Sequence[Document]) -> date | None:
+    """The day of the newest document; None if none has a date."""
     last = max((document.date[:10] for document in documents), default="")
     try:
         return date.fromisoformat(last)
@@ -177,6 +178,7 @@ def ask_own_notes(
 
 
 def _words_of_turn(search: Search, session: str, turn: int) -> str:
+    """The messages of the user in a turn of an indexed session; empty if there is no such turn."""
     with search.index.reading() as database:
         found = database.execute("SELECT seq FROM sessions WHERE id = ?", (session,)).fetchone()
         seq = found[0] if found else -1

@@ -87,11 +87,13 @@ class LocalEmbedder:
         return rows
 
     def _release_in(self, seconds: float) -> None:
+        """Start the timer that releases the model."""
         self._timer = threading.Timer(seconds, self._release)
         self._timer.daemon = True
         self._timer.start()
 
     def _release(self) -> None:
+        """Remove the model from memory, or start the timer again if it was used meanwhile."""
         with self._loading:
             left = self._used_at + RELEASE_AFTER - time.monotonic()
             if left > 0:
@@ -145,9 +147,9 @@ class RemoteEmbedder:
                 self._budget.afford()
             answer = self._model.embed(texts)
         except LimitReached as error:
-            raise self._failed(ModelError(error.message, error.hint)) from error
+            raise self._note_failure(ModelError(error.message, error.hint)) from error
         except ModelError as error:
-            self._failed(error)
+            self._note_failure(error)
             raise
         if self._failure is not None:
             self._failure = None
@@ -160,7 +162,8 @@ class RemoteEmbedder:
     def close(self) -> None:
         self._model.close()
 
-    def _failed(self, error: ModelError) -> ModelError:
+    def _note_failure(self, error: ModelError) -> ModelError:
+        """Store the time and the reason of a failure, log the first one, and return it."""
         if self._failure is None:
             log.warning("%s gives no vectors, words alone decide: %s", self.name, error)
         self._failure, self._asked_again_at = error, time.monotonic() + _REST_SECONDS
@@ -222,7 +225,7 @@ class WordPieces:
     def encode(self, text: str, most: int) -> list[int]:
         """The ids of a text with start and end marks; at most `most`."""
         ids = [self._start]
-        for word in _words(text):
+        for word in _split_words(text):
             if (pieces := self._known.get(word)) is None:
                 pieces = self._pieces_of(word)
                 if len(self._known) < _KNOWN_WORDS:
@@ -260,7 +263,10 @@ class WordPieces:
         return None
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
+    """The words and signs of a text in lower case, without accents; each Chinese character is a
+    word.
+    """
     text = text.lower()
     if not text.isascii():
         text = "".join(
@@ -288,12 +294,15 @@ class MiniLm:
     def embed(self, texts: Sequence[str]) -> Floats:
         """A row of length one for each text, in their order."""
         ids = [self._pieces.encode(text, MAX_PIECES) for text in texts]
-        found = np.zeros((len(texts), self._weights.dimensions), np.float32)
-        for batch in _batches(ids):
-            found[batch] = self._run([ids[number] for number in batch])
-        return found
+        vectors = np.zeros((len(texts), self._weights.dimensions), np.float32)
+        for batch in _batches_by_length(ids):
+            vectors[batch] = self._run([ids[number] for number in batch])
+        return vectors
 
     def _run(self, ids: list[list[int]]) -> Floats:
+        """The vectors of texts, from the ids of their pieces: the mean of the last states, scaled
+        to length one.
+        """
         lengths = np.array([len(identifier) for identifier in ids])
         count, longest = len(ids), int(lengths.max())
         padded = np.zeros((count, longest), np.int64)
@@ -301,15 +310,18 @@ class MiniLm:
             row[: len(pieces)] = pieces
         is_there = np.arange(longest) < lengths[:, None]
         hidden = np.where(is_there, np.float32(0), np.float32(-1e9))[:, None, None, :]
-        states = self._normed(
+        states = self._normalize(
             self._weights.words[padded] + self._weights.places[:longest], self._weights.norm
         )
         for layer in self._weights.layers:
-            states = self._layer(states, layer, hidden)
+            states = self._run_layer(states, layer, hidden)
         means = (states * is_there[:, :, None]).sum(axis=1) / lengths[:, None]
         return means / np.maximum(np.linalg.norm(means, axis=-1, keepdims=True), np.float32(1e-12))  # type: ignore[no-any-return]
 
-    def _layer(self, states: Floats, layer: EncoderLayer, hidden: Floats) -> Floats:
+    def _run_layer(self, states: Floats, layer: EncoderLayer, hidden: Floats) -> Floats:
+        """The states after one layer: self-attention, then the feed-forward part. `hidden` is added
+        to the attention of padding: it is not seen.
+        """
         count, longest, width = states.shape
         attention = _dense(states, layer.attention).reshape(
             count, longest, 3, self._weights.heads, -1
@@ -322,12 +334,13 @@ class MiniLm:
         np.exp(weights, out=weights)
         weights /= weights.sum(axis=-1, keepdims=True)
         seen = (weights @ value).transpose(0, 2, 1, 3).reshape(count, longest, width)
-        states = self._normed(states + _dense(seen, layer.joined), layer.joined_norm)
-        return self._normed(
+        states = self._normalize(states + _dense(seen, layer.joined), layer.joined_norm)
+        return self._normalize(
             states + _dense(_gelu(_dense(states, layer.wide)), layer.narrow), layer.narrow_norm
         )
 
-    def _normed(self, states: Floats, norm: Dense) -> Floats:
+    def _normalize(self, states: Floats, norm: Dense) -> Floats:
+        """Layer normalization."""
         states = states - states.mean(axis=-1, keepdims=True)
         spread = np.sqrt(
             (states * states).mean(axis=-1, keepdims=True) + np.float32(self._weights.tiny)
@@ -336,10 +349,14 @@ class MiniLm:
 
 
 def _dense(states: Floats, layer: Dense) -> Floats:
+    """States times weights, plus bias."""
     return states @ layer[0] + layer[1]
 
 
-def _batches(ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+def _batches_by_length(ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """Yields numbers of texts, the shortest texts first, so that little is padded; about
+    `_BATCH_PIECES` tokens a batch.
+    """
     batch: list[int] = []
     for number in sorted(range(len(ids)), key=lambda item: len(ids[item])):
         if batch and len(ids[number]) * (len(batch) + 1) > _BATCH_PIECES:

@@ -62,6 +62,7 @@ class Graph:
         return [(path, decode_json(note, Note)) for path, note in rows]
 
     def projects(self) -> list[str]:
+        """The repositories that have notes in the index."""
         return [
             project
             for (project,) in self._ask("SELECT DISTINCT project FROM files WHERE project <> ''")
@@ -82,6 +83,7 @@ class Graph:
         return [version for version in dict.fromkeys(ids) if version in present]
 
     def latest_of(self, note_ids: Iterable[str]) -> dict[str, str]:
+        """Id -> id of the newest version of that note."""
         with self._index.reading() as database:
             return {
                 note_id: [note_id, *_walk(database, note_id, _AFTER)][-1] for note_id in note_ids
@@ -92,6 +94,7 @@ class Graph:
         return [other for (other,) in self._ask(_CONTRADICTING, {"note": note_id})]
 
     def anchors_of(self, path: str) -> list[Anchor]:
+        """The files that the note at this path names, with the hash of their content then."""
         return [
             Anchor(*row)
             for row in self._ask("SELECT file, blob FROM anchors WHERE path = ?", (path,))
@@ -130,7 +133,7 @@ class Graph:
         found: dict[str, float] = {}
         with self._index.reading() as database:
             for entity in entities:
-                notes = _naming(database, entity)
+                notes = _notes_with_entity(database, entity)
                 for note_id in notes:
                     found[note_id] = found.get(note_id, 0.0) + 1 / len(notes)
         return found
@@ -150,7 +153,9 @@ class Graph:
                 reached = database.execute(_ALONG_EDGES, ids * 2).fetchall()
                 related = dict(database.execute(_RELATED, ids).fetchall())
                 for entity, relation in related.items():
-                    reached += [(note_id, relation) for note_id in _naming(database, entity)]
+                    reached += [
+                        (note_id, relation) for note_id in _notes_with_entity(database, entity)
+                    ]
                 edge = set()
                 for note_id, way in reached:
                     if note_id not in found and note_id not in note_ids:
@@ -175,7 +180,8 @@ def _walk(database: sqlite3.Connection, start: str, question: str) -> list[str]:
     return seen[1:]
 
 
-def _naming(database: sqlite3.Connection, entity: str) -> list[str]:
+def _notes_with_entity(database: sqlite3.Connection, entity: str) -> list[str]:
+    """The ids of the notes that name an entity, newest first; at most `MAX_NAMING`."""
     rows = database.execute(
         "SELECT notes.note FROM entities JOIN notes ON notes.id = entities.note"
         " WHERE entities.entity = ? AND notes.kind = 'note' ORDER BY entities.note DESC LIMIT ?",

@@ -189,7 +189,7 @@ class Index:
 
     Raises:
         SearchUnavailable: every method raises it if the index cannot be read or written now. A broken index was set
-        aside, and `follow` builds it again.
+        aside, and `update` builds it again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -236,20 +236,20 @@ class Index:
                 if self._writer is not None and self._writer.in_transaction:
                     self._writer.execute("ROLLBACK")
 
-    def follow(self, sources: Sources, progress: Progress | None = None) -> int:
+    def update(self, sources: Sources, progress: Progress | None = None) -> int:
         """Update the index, after another process that indexes sessions; returns the number of
         changed files.
         """
-        self.made()  # opened first, so that its folder exists
+        self.build_id()  # opens the index, so that its folder exists
         if sources.sessions is None:
-            return self._follow(sources, progress)
+            return self._update_alone(sources, progress)
         try:
             with (
-                writing_alone(Path(f"{self._path}.feed"))
+                lock_index(Path(f"{self._path}.feed"))
                 if self._path.parent.is_dir()
                 else nullcontext()
             ):
-                return self._follow(sources, progress)
+                return self._update_alone(sources, progress)
         except OSError as error:
             if isinstance(error, BlockingIOError):
                 raise SearchUnavailable(
@@ -257,7 +257,7 @@ class Index:
                 ) from error
             raise SearchUnavailable(f"The index cannot be written: {error}.") from error
 
-    def made(self) -> str:
+    def build_id(self) -> str:
         """An id of the index, new after each rebuild. A deleted index is created empty."""
         with self.reading() as database:
             was_deleted = not _is_in_memory(database) and _inode(self._path) != self._inode
@@ -266,13 +266,13 @@ class Index:
                     database.execute("SELECT value FROM facts WHERE name = 'made'").fetchone()[0]
                 )
         self.close()
-        return self.made()
+        return self.build_id()
 
     def rebuild(self, sources: Sources, progress: Progress | None = None) -> int:
         """Rebuild the index from the files, keeping vectors. Returns the number of files."""
         with self.writing() as database:
             make_tables(database)
-        count = self.follow(sources, progress)
+        count = self.update(sources, progress)
         with self.writing() as database:
             used = "SELECT hash FROM messages UNION SELECT hash FROM notes"
             database.execute(f"DELETE FROM vectors WHERE hash NOT IN ({used})")
@@ -318,7 +318,10 @@ class Index:
                 item.close()  # type: ignore[union-attr]
             self._reader = self._writer = None
 
-    def _follow(self, sources: Sources, progress: Progress | None) -> int:
+    def _update_alone(self, sources: Sources, progress: Progress | None) -> int:
+        """Index the changed files, one transaction for each portion; returns their number. No other
+        process updates the index from sessions meanwhile.
+        """
         steps = deque(self._steps(sources))
         count = len(steps)
         while steps:
@@ -378,19 +381,21 @@ class Index:
         log.warning("the index cannot be used: %s", error)
         self.close()
         try:
-            with writing_alone(self._path):
+            with lock_index(self._path):
                 set_aside(self._path)
         except OSError as trouble:
             log.warning("the index cannot be set aside: %s", trouble)
 
 
 def _session_files(root: Path | None) -> dict[str, os.stat_result]:
+    """The status of each session file by folder; none without `root`, or if it cannot be read."""
     with suppress(SessionError):  # the list of sessions reports it
         return session_files(root) if root else {}
     return {}
 
 
 def _inode(path: Path) -> int:
+    """The inode of a file; 0 if there is none."""
     try:
         return path.stat().st_ino
     except OSError:
@@ -398,6 +403,7 @@ def _inode(path: Path) -> int:
 
 
 def _is_in_memory(database: sqlite3.Connection) -> bool:
+    """Whether the database has no file, because the file could not be used."""
     return not database.execute(
         "SELECT file FROM pragma_database_list WHERE name = 'main'"
     ).fetchone()[0]
@@ -433,7 +439,7 @@ def open_index(path: Path) -> sqlite3.Connection:
     """
     try:
         ensure_private_dir(path.parent)
-        with writing_alone(path):
+        with lock_index(path):
             if path.is_symlink() or (path.exists() and not path.is_file()):
                 raise OSError(f"{path} is not a file that ouro made")
             if path.exists() and not _is_good(path):
@@ -445,55 +451,58 @@ def open_index(path: Path) -> sqlite3.Connection:
                     path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
                 )
             )
-            made = _new(str(path))
-            _copy_vectors(made, Path(f"{path}.aside"))
-            return made
+            database = _create_index(str(path))
+            _copy_vectors(database, Path(f"{path}.aside"))
+            return database
     except (OSError, sqlite3.Error) as error:
         log.warning("the index %s cannot be used (%s): one in memory is used", path, error)
-        return _new(":memory:")
+        return _create_index(":memory:")
 
 
-def writing_alone(path: Path) -> AbstractContextManager[object]:
+def lock_index(path: Path) -> AbstractContextManager[object]:
     """Lock out other processes that make or set aside the index. Raises OSError if the lock is not
     free in time.
     """
     return lock_file(Path(f"{path}.lock"), timeout=WAIT_SECONDS)
 
 
-def _copy_vectors(made: sqlite3.Connection, aside: Path) -> None:
+def _copy_vectors(database: sqlite3.Connection, aside: Path) -> None:
     """Copy the vectors from the index that was set aside: they may have cost money."""
     if not aside.is_file():
         return
     try:
-        made.execute("ATTACH ? AS aside", (str(aside),))
-        (version,) = made.execute("PRAGMA aside.user_version").fetchone()
+        database.execute("ATTACH ? AS aside", (str(aside),))
+        (version,) = database.execute("PRAGMA aside.user_version").fetchone()
         if version < _FIRST_WITH_MODELS:
-            made.execute(
+            database.execute(
                 "INSERT INTO main.models (name, length, used) SELECT DISTINCT model, length(vector)"
                 " / 2, date('now') FROM aside.vectors"
             )
-            made.execute(
+            database.execute(
                 "INSERT INTO main.vectors SELECT hash, models.id, vector FROM aside.vectors AS old"
                 " JOIN main.models ON models.name = old.model AND models.length ="
                 " length(old.vector) / 2"
             )
             return
-        made.execute("INSERT INTO main.models SELECT id, name, length, used FROM aside.models")
-        made.execute("INSERT INTO main.vectors SELECT hash, model, vector FROM aside.vectors")
+        database.execute("INSERT INTO main.models SELECT id, name, length, used FROM aside.models")
+        database.execute("INSERT INTO main.vectors SELECT hash, model, vector FROM aside.vectors")
     except sqlite3.Error as error:
         log.warning("the vectors in %s are made again: %s", aside, error)
     finally:
         with suppress(sqlite3.Error):  # it was not attached
-            made.execute("DETACH aside")
+            database.execute("DETACH aside")
 
 
 def _is_good(path: Path) -> bool:
+    """Whether the index can be read and has the tables of this version. Raises SearchUnavailable if
+    a newer ouro made it, and OperationalError if the disk or another process is the reason.
+    """
     try:
-        with closing(_connect(str(path))) as found:
-            (version,) = found.execute("PRAGMA user_version").fetchone()
+        with closing(_connect(str(path))) as database:
+            (version,) = database.execute("PRAGMA user_version").fetchone()
             if version > VERSION:
-                raise SearchUnavailable(*newer_ouro(str(path), _writer_of(found)))
-            found.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+                raise SearchUnavailable(*newer_ouro(str(path), _writer_of(database)))
+            database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF in _NO_DAMAGE:
             raise
@@ -520,27 +529,29 @@ def set_aside(path: Path) -> None:
         path.replace(f"{path}.aside")
 
 
-def _new(place: str) -> sqlite3.Connection:
-    made = _connect(place)
-    made.execute("BEGIN IMMEDIATE")
-    make_tables(made)
-    made.execute("COMMIT")
-    return made
+def _create_index(path: str) -> sqlite3.Connection:
+    """An index with empty tables; `path` may be `:memory:`."""
+    database = _connect(path)
+    database.execute("BEGIN IMMEDIATE")
+    make_tables(database)
+    database.execute("COMMIT")
+    return database
 
 
-def _connect(place: str) -> sqlite3.Connection:
-    made = sqlite3.connect(
-        place, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False
+def _connect(path: str) -> sqlite3.Connection:
+    """A connection with ouro's settings, which any thread may use."""
+    database = sqlite3.connect(
+        path, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False
     )
     try:
-        made.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA journal_mode = WAL")
         # After a power loss it is rebuilt from the files.
-        made.execute("PRAGMA synchronous = NORMAL")
-        made.execute("PRAGMA secure_delete = ON")
-        made.execute("PRAGMA cache_size = -16000")
-        made.execute("PRAGMA trusted_schema = ON")  # so that the triggers may call this:
-        made.create_function("findable", 1, findable, deterministic=True)
+        database.execute("PRAGMA synchronous = NORMAL")
+        database.execute("PRAGMA secure_delete = ON")
+        database.execute("PRAGMA cache_size = -16000")
+        database.execute("PRAGMA trusted_schema = ON")  # so that the triggers may call this:
+        database.create_function("findable", 1, findable, deterministic=True)
     except sqlite3.Error:
-        made.close()
+        database.close()
         raise
-    return made
+    return database

@@ -116,13 +116,16 @@ def feed_session(database: sqlite3.Connection, root: Path, folder: str) -> bool:
     """
     try:
         with open_private(root / folder, FILE_NAME, os.O_RDONLY) as descriptor:
-            return _feed(database, folder, descriptor)
+            return _index_portion(database, folder, descriptor)
     except (OSError, SessionError, BadYamlError, BadRecordError) as error:
         log.warning("the session in %s is not searched: %s", root / folder, error)
         return False
 
 
-def _feed(database: sqlite3.Connection, folder: str, descriptor: int) -> bool:
+def _index_portion(database: sqlite3.Connection, folder: str, descriptor: int) -> bool:
+    """Index the records after those that were read, about `_PORTION` bytes; returns whether more is
+    left. A session whose file was edited is removed first.
+    """
     found = os.fstat(descriptor)
     row = database.execute(
         f"SELECT {', '.join(_COLUMNS)} FROM sessions WHERE folder = ?", (folder,)
@@ -137,7 +140,7 @@ def _feed(database: sqlite3.Connection, folder: str, descriptor: int) -> bool:
         if is_left := block.offset >= begin + _PORTION:
             break
         if session is None:
-            session = _begin(database, folder, block)
+            session = _save_new_session(database, folder, block)
         else:
             _add_record(database, session, block)
         session.read = block.offset + block.size
@@ -154,7 +157,9 @@ def _continues(descriptor: int, size: int, session: IndexedSession) -> bool:
     return size >= session.read and _hash(descriptor, session.read) == session.hash
 
 
-def _begin(database: sqlite3.Connection, folder: str, block: RawRecord) -> IndexedSession:
+def _save_new_session(
+    database: sqlite3.Connection, folder: str, block: RawRecord
+) -> IndexedSession:
     """Save a session with what its header says."""
     header = header_from(load(block.data) if block.is_whole else None)
     at = header.created_at
@@ -174,6 +179,7 @@ def save_session(database: sqlite3.Connection, session: IndexedSession) -> None:
 
 
 def _hash(descriptor: int, end: int) -> bytes:
+    """A hash of the bytes up to `end`; of a long file only of the last ones."""
     start = 0 if end <= _HASHED_WHOLE else end - _HASHED_END
     return hashlib.blake2b(read_range(descriptor, start, end), digest_size=16).digest()
 
@@ -182,7 +188,7 @@ _INDEXED = ("message", "title", "summary", "model")
 
 
 def _add_record(database: sqlite3.Connection, session: IndexedSession, block: RawRecord) -> None:
-    # A damaged one is reported when it is opened.
+    """Index one record. An unreadable one is left out: it is reported when the session is opened."""
     record = parse_record(block) if kind_of(block) in _INDEXED else None
     match record:
         case MessageRecord(number, at, message):
@@ -207,12 +213,13 @@ def add_words(
     at: str,
     text: str,
 ) -> None:
+    """Add the passages of a message to the word index."""
     start = (session.seq << SHIFT) + session.passages + 1
-    found = split_passages(text)[: _MAX_PLACES - session.passages]
-    session.passages += len(found)
+    passages = split_passages(text)[: _MAX_PLACES - session.passages]
+    session.passages += len(passages)
     rows = [
-        (place, session.seq, number, role, at, part, content_hash(part))
-        for place, part in enumerate(found, start)
+        (passage_id, session.seq, number, role, at, passage, content_hash(passage))
+        for passage_id, passage in enumerate(passages, start)
     ]
     database.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", rows)
 
@@ -220,13 +227,14 @@ def add_words(
 def _add_outputs(
     database: sqlite3.Connection, session: IndexedSession, number: int, at: str, message: Message
 ) -> None:
+    """Add the tool calls and results of a message to the table `outputs`."""
     texts = [(call.name, _call_text(call)) for call in message.parts_of(ToolCall)]
     texts += [(reply.name, reply.text[:_OUTPUT_HEAD]) for reply in message.parts_of(ToolReply)]
     for name, text in texts:
         if text.strip() and session.outputs < _MAX_PLACES:
             session.outputs += 1
-            place = session.seq << SHIFT | session.outputs
-            row = (place, session.seq, number, name, at, text)
+            output_id = session.seq << SHIFT | session.outputs
+            row = (output_id, session.seq, number, name, at, text)
             database.execute("INSERT INTO outputs VALUES (?, ?, ?, ?, ?, ?)", row)
 
 
@@ -282,21 +290,22 @@ def is_fully_indexed(database: sqlite3.Connection, folder: MemoryFolder) -> bool
     not known.
     """
     found = database.execute("SELECT value FROM facts WHERE name = ?", (_fact_of(folder),))
-    return bool(folder.state) and found.fetchone() == (_state_of(database, folder),)
+    return bool(folder.state) and found.fetchone() == (_state_in_index(database, folder),)
 
 
 def mark_fully_indexed(database: sqlite3.Connection, folder: MemoryFolder) -> None:
     """Record that the index has all files of this folder in their present state."""
-    values = (_fact_of(folder), _state_of(database, folder))
+    values = (_fact_of(folder), _state_in_index(database, folder))
     database.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", values)
 
 
 def _fact_of(folder: MemoryFolder) -> str:
+    """The name of the fact that says up to which state a folder is indexed."""
     return f"followed {path_text(folder.path)}"
 
 
-def _state_of(database: sqlite3.Connection, folder: MemoryFolder) -> str:
-    """With the id of the index: a rebuilt one has nothing of it yet."""
+def _state_in_index(database: sqlite3.Connection, folder: MemoryFolder) -> str:
+    """The known state of a folder, with the id of the index: a rebuilt index has nothing of it yet."""
     (made,) = database.execute("SELECT value FROM facts WHERE name = 'made'").fetchone()
     return f"{made} {folder.state}"
 
@@ -315,22 +324,24 @@ def changed_files(
             "SELECT path, size, mtime FROM files WHERE folder = ?", (path_text(folder.path),)
         )
     )
-    found = set(_files(folder))
+    found = set(_files_with_times(folder))
     changed = {path for path, _size, _mtime in found - known}
     return sorted(changed), sorted({path for path, _size, _mtime in known - found} - changed)
 
 
-def _files(folder: MemoryFolder) -> Iterator[tuple[str, int, int]]:
-    for place in (folder.path, folder.path / "archive"):
-        with suppress(OSError), os.scandir(place) as entries:
+def _files_with_times(folder: MemoryFolder) -> Iterator[tuple[str, int, int]]:
+    """The path, the size and the time of change of each note and core file."""
+    for path in (folder.path, folder.path / "archive"):
+        with suppress(OSError), os.scandir(path) as entries:
             for entry in entries:
-                if is_note_name(entry.name) or (place == folder.path and entry.name in folder.core):
+                if is_note_name(entry.name) or (path == folder.path and entry.name in folder.core):
                     with suppress(OSError):  # another process has just removed it
                         status = entry.stat(follow_symlinks=False)
                         yield path_text(entry.path), status.st_size, status.st_mtime_ns
 
 
 def remove_file(database: sqlite3.Connection, path: str) -> None:
+    """Remove what was indexed of a core file or note."""
     database.execute(
         "DELETE FROM entities WHERE note IN (SELECT id FROM notes WHERE path = ?)", (path,)
     )
@@ -340,9 +351,9 @@ def remove_file(database: sqlite3.Connection, path: str) -> None:
 
 def feed_file(database: sqlite3.Connection, folder: MemoryFolder, path: str) -> None:
     """Index one core file or note again. An unreadable file is skipped with a line in the log."""
-    place = text_path(path)
+    file = text_path(path)
     try:
-        with open_private(place.parent, place.name, os.O_RDONLY) as descriptor:
+        with open_private(file.parent, file.name, os.O_RDONLY) as descriptor:
             status = os.fstat(descriptor)
             data = read_range(descriptor, 0, min(status.st_size, MAX_FILE + 1))
     except (OSError, SessionError) as error:
@@ -354,20 +365,20 @@ def feed_file(database: sqlite3.Connection, folder: MemoryFolder, path: str) -> 
         log.warning("%s is not searched: it has over %d bytes", path, MAX_FILE)
         return
     text = data.decode("utf-8", "replace").replace("\x00", "")
-    if place.name not in folder.core:
-        _insert(database, folder, path, parse_note(place.name, text).note)
+    if file.name not in folder.core:
+        _insert_note(database, folder, path, parse_note(file.name, text).note)
         return
     changed_at = datetime.fromtimestamp(status.st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    category = place.name.removesuffix(".md")
+    category = file.name.removesuffix(".md")
     for number, line in enumerate(text.splitlines(), 1):
         if is_core_line(line):
             note = Note(
-                id=f"{place.name}:{number}",
+                id=f"{file.name}:{number}",
                 category=category,
                 text=line.strip(),
                 updated_at=changed_at,
             )
-            _insert(database, folder, path, note, number)
+            _insert_note(database, folder, path, note, number)
 
 
 def _record_file(
@@ -400,9 +411,10 @@ def _record_file(
     return True
 
 
-def _insert(
+def _insert_note(
     database: sqlite3.Connection, folder: MemoryFolder, path: str, note: Note, line: int = 0
 ) -> None:
+    """Index a note, or the core line of this number, with its entities and links."""
     root = folder.project
     values = (
         path,

@@ -263,6 +263,9 @@ def word_starts(text: str) -> set[str]:
 
 
 def _groups(run: str, size: int) -> list[str]:
+    """The groups of `size` neighbouring characters of a text without spaces, overlapping; a shorter
+    text is one group.
+    """
     signs: list[str] = []  # each letter with its combining marks, which SQLite ignores
     for letter in run:
         if signs and unicodedata.category(letter).startswith("M"):
@@ -296,20 +299,20 @@ def split_passages(text: str) -> list[str]:
     text = text.strip()
     found: list[str] = []
     while text and len(found) < MAX_PASSAGES:
-        cut = len(text) if len(text) <= MAX_PASSAGE else _cut(text)
-        found.append(text[:cut].rstrip())
-        text = text[cut:].lstrip()
+        end = len(text) if len(text) <= MAX_PASSAGE else _end_of_piece(text)
+        found.append(text[:end].rstrip())
+        text = text[end:].lstrip()
     return found
 
 
-def _cut(text: str) -> int:
+def _end_of_piece(text: str) -> int:
     """The end of the first piece: the last border of the best kind that uses at least a third of
     the length.
     """
     for border in _BORDERS:
-        places = [found.end() for found in border.finditer(text, MAX_PASSAGE // 3, MAX_PASSAGE)]
-        if places:
-            return places[-1]
+        ends = [found.end() for found in border.finditer(text, MAX_PASSAGE // 3, MAX_PASSAGE)]
+        if ends:
+            return ends[-1]
     return MAX_PASSAGE
 
 
@@ -389,31 +392,35 @@ def parse_query(
     text: str, speakers: Sequence[str] = SPEAKERS, today: date | None = None
 ) -> ParsedQuery:
     """Parse a query. Partial or relative dates mean the last such days before `today`."""
-    speaker = _speaker(text, speakers)
+    speaker = _only_speaker(text, speakers)
     names: set[str] = set()
     for speaker_name in speakers:
         names.update(word.lower() for word in _WORD.findall(speaker_name))
-    days, rest = _days(text, today)
+    days, rest = _spans_of_days(text, today)
     found: dict[tuple[str, ...], None] = {}
     for word in words_in(rest):
         if word not in STOP_WORDS and word not in names:
             found[FORMS.get(word, (word,))] = None
         if len(found) == MAX_WORDS:
             break
-    spoken = text
-    if speaker not in ("", "user"):
-        own, name = (
-            ("your", "you")
-            if speaker == "assistant"
-            else (f"{re.escape(speaker)}['’]s", re.escape(speaker))
-        )
-        spoken = re.sub(rf"\b{own}\b", "my", text, flags=re.IGNORECASE)
-        spoken = re.sub(rf"\b{name}\b", "I", spoken, flags=re.IGNORECASE)
-    return ParsedQuery(tuple(found), speaker, days, spoken)
+    return ParsedQuery(tuple(found), speaker, days, _as_speaker_says(text, speaker))
 
 
-def _speaker(text: str, speakers: Sequence[str]) -> str:
-    """The only speaker that is named; of a session the user is `I`, the assistant `you`."""
+def _as_speaker_says(text: str, speaker: str) -> str:
+    """A query with `I` and `my` instead of the name of its speaker: it is nearer to what was said."""
+    if speaker in ("", "user"):
+        return text
+    possessive, name = f"{re.escape(speaker)}['’]s", re.escape(speaker)
+    if speaker == "assistant":
+        possessive, name = "your", "you"
+    spoken = re.sub(rf"\b{possessive}\b", "my", text, flags=re.IGNORECASE)
+    return re.sub(rf"\b{name}\b", "I", spoken, flags=re.IGNORECASE)
+
+
+def _only_speaker(text: str, speakers: Sequence[str]) -> str:
+    """The speaker that a query names; empty if it names none, or several. In a session `I` is the
+    user, and `you` the assistant.
+    """
     said = set(_WORD.findall(text.lower()))
     if tuple(speakers) == SPEAKERS:
         words_of = {"user": _USER, "assistant": _ASSISTANT}
@@ -436,7 +443,7 @@ def _named_span(found: re.Match[str], today: date | None) -> Sequence[tuple[date
     return _calendar_span(today.year - is_to_come, month, day)
 
 
-def _days(text: str, today: date | None) -> tuple[tuple[tuple[str, str], ...], str]:
+def _spans_of_days(text: str, today: date | None) -> tuple[tuple[tuple[str, str], ...], str]:
     """The named spans of days, and the text without them."""
     lowered = text.lower()
     spans: list[tuple[date, date]] = []
@@ -448,13 +455,13 @@ def _days(text: str, today: date | None) -> tuple[tuple[tuple[str, str], ...], s
     if not spans and (year := _YEAR.search(lowered)):
         spans += _calendar_span(int(year[1]), 0, 0)
     if today:
-        spans += _relative(lowered, today)
+        spans += _relative_spans(lowered, today)
     rest = _NAMED.sub(" ", _ISO.sub(" ", lowered)) if spans else lowered
     return tuple((first.isoformat(), last.isoformat()) for first, last in spans), rest
 
 
 def _calendar_span(year: int, month: int, day: int) -> list[tuple[date, date]]:
-    """The span of a year, month or day (0: not given); None for a date that does not exist."""
+    """The span of a year, month or day (0: not given); empty for a date that does not exist."""
     try:
         if day:
             return [(date(year, month, day),) * 2]
@@ -465,7 +472,7 @@ def _calendar_span(year: int, month: int, day: int) -> list[tuple[date, date]]:
     return [(first, following - timedelta(days=1))]
 
 
-def _relative(text: str, today: date) -> list[tuple[date, date]]:
+def _relative_spans(text: str, today: date) -> list[tuple[date, date]]:
     """Days relative to today, with a margin: users remember them roughly."""
     spans: list[tuple[date, date]] = []
     for found in _AGO.finditer(text):
@@ -477,22 +484,25 @@ def _relative(text: str, today: date) -> list[tuple[date, date]]:
     for found in _WEEKDAY.finditer(text):
         day = today - timedelta(days=(today.weekday() - _WEEKDAYS.index(found[1]) - 1) % 7 + 1)
         spans.append((day, day))
-    return [*spans, *(_recent(found, today) for found in _RECENT.finditer(text))]
+    return [*spans, *(_recent_span(found, today) for found in _RECENT.finditer(text))]
 
 
-def _recent(found: re.Match[str], today: date) -> tuple[date, date]:
+def _recent_span(found: re.Match[str], today: date) -> tuple[date, date]:
+    """The span of `today`, `yesterday`, or this or the last week, month or year."""
     if found[1]:
         day = today - timedelta(days=found[1] == "yesterday")
         return day, day
-    if found[3] == "week":
-        first = today - timedelta(days=today.weekday())
-        return (
-            (first, today)
-            if found[2] == "this"
-            else (first - timedelta(days=7), first - timedelta(days=1))
-        )
-    first = today.replace(day=1) if found[3] == "month" else today.replace(month=1, day=1)
+    first = _first_day_of(found[3], today)
     if found[2] == "this":
         return first, today
     last = first - timedelta(days=1)
-    return last.replace(day=1) if found[3] == "month" else last.replace(month=1, day=1), last
+    return _first_day_of(found[3], last), last
+
+
+def _first_day_of(period: str, day: date) -> date:
+    """The first day of the week, month or year of a day."""
+    if period == "week":
+        return day - timedelta(days=day.weekday())
+    if period == "month":
+        return day.replace(day=1)
+    return day.replace(month=1, day=1)

@@ -56,12 +56,12 @@ def score_passages(
     best: dict[int, float] = {}
     average = sum(cosines.values()) / len(cosines) if cosines else 0.0
     for passage in passages:
-        place, session = passage.id, passage.id >> SHIFT
-        parts = {"words": shares.get(place, 0.0)}
+        passage_id, session = passage.id, passage.id >> SHIFT
+        parts = {"words": shares.get(passage_id, 0.0)}
         if cosines:
-            around = cosines.get(place - 1, 0.0) + cosines.get(place + 1, 0.0)
+            around = cosines.get(passage_id - 1, 0.0) + cosines.get(passage_id + 1, 0.0)
             parts["vectors"] = max(
-                0.0, (cosines.get(place, average) + AROUND * around) / (1 + 2 * AROUND)
+                0.0, (cosines.get(passage_id, average) + AROUND * around) / (1 + 2 * AROUND)
             )
         if question.speaker and passage.role == question.speaker:
             parts["speaker"] = SPEAKER
@@ -69,10 +69,10 @@ def score_passages(
             parts["days"] = DAYS * fit
         if _ASKS.search(passage.text):
             parts["asks"] = -QUESTION
-        found[place] = parts
+        found[passage_id] = parts
         best[session] = max(best.get(session, 0.0), sum(parts.values()))
-    for place, parts in found.items():
-        parts["session"] = SESSION * best[place >> SHIFT]
+    for passage_id, parts in found.items():
+        parts["session"] = SESSION * best[passage_id >> SHIFT]
     return found
 
 
@@ -132,7 +132,7 @@ def word_scores(
     """
     # `paint` and `painting` count as one word.
     different = {stem(forms[0]): forms for forms in reversed(words)}
-    found = [_places(database, table, forms, within) for forms in different.values()]
+    found = [_passages_with_word(database, table, forms, within) for forms in different.values()]
     whole = sum(weight for weight, _ in found)
     scores: dict[int, float] = {}
     score = scores.get
@@ -143,25 +143,27 @@ def word_scores(
         ids = every[: room // left]
         room -= len(ids)
         worth = weight / whole
-        near = _near(ids) if has_neighbours else dict.fromkeys(ids, 1.0)
-        for place, nearness in near.items():
-            scores[place] = score(place, 0.0) + nearness * worth
+        near = _with_neighbours(ids) if has_neighbours else dict.fromkeys(ids, 1.0)
+        for passage_id, nearness in near.items():
+            scores[passage_id] = score(passage_id, 0.0) + nearness * worth
     return scores
 
 
 def best_of(scores: Mapping[int, float], count: int) -> list[int]:
+    """The keys of the `count` highest scores, best first."""
     return heapq.nlargest(count, scores, key=scores.__getitem__)
 
 
-def _near(ids: Sequence[int]) -> dict[int, float]:
+def _with_neighbours(ids: Sequence[int]) -> dict[int, float]:
+    """These passages and the ones around them, each with its nearness: 1.0 for a passage itself."""
     near = dict.fromkeys(ids, 1.0)
     for step, nearness in NEAR:
-        for place in ids:
-            near.setdefault(place + step, nearness)
+        for passage_id in ids:
+            near.setdefault(passage_id + step, nearness)
     return near
 
 
-def _places(
+def _passages_with_word(
     database: sqlite3.Connection, table: str, forms: Sequence[str], within: PassageRange
 ) -> tuple[float, list[int]]:
     """The rarity of a word, and the passages with it, newest first."""
@@ -198,10 +200,11 @@ _ONE_AT_A_TIME = threading.Lock()
 
 @cache
 def _stemmer() -> sqlite3.Connection:
-    made = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    made.execute(
+    """A database with the tokenizer of the word index, for one word at a time."""
+    database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    database.execute(
         "CREATE VIRTUAL TABLE one USING fts5(text, tokenize = 'porter unicode61"
         " remove_diacritics 2')"
     )
-    made.execute("CREATE VIRTUAL TABLE terms USING fts5vocab(one, 'row')")
-    return made
+    database.execute("CREATE VIRTUAL TABLE terms USING fts5vocab(one, 'row')")
+    return database

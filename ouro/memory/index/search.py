@@ -69,6 +69,7 @@ class MemoryHit(msgspec.Struct, frozen=True):
     parts: Mapping[str, float]
     """The terms of the score: `words`, `vectors`, `speaker`, `days`, `asks`, `session`."""
     place: int
+    """The id of its row in the index."""
     at: str = ""
     session: str = ""
     title: str = ""
@@ -130,15 +131,14 @@ class _Request(msgspec.Struct, frozen=True):
 
     def cosines(self, table: str, ids: Iterable[int]) -> dict[int, float]:
         """The cosine of each; empty without vectors."""
-        return (
-            {}
-            if self.vectors is None
-            else self.vectors.cosines(self.database, table, self.vector, sorted(ids))
-        )
+        if self.vectors is None:
+            return {}
+        return self.vectors.cosines(self.database, table, self.vector, sorted(ids))
 
     def words(
         self, table: str, within: PassageRange, *, has_neighbours: bool = False
     ) -> dict[int, float]:
+        """The share of the query's words in each passage, as `word_scores`."""
         return word_scores(
             self.database, table, self.question.words, within, has_neighbours=has_neighbours
         )
@@ -221,11 +221,12 @@ class Search:
 
 
 def _note_hits(database: sqlite3.Connection, ids: Iterable[int]) -> list[MemoryHit]:
+    """The notes and core lines of these rows, without scores."""
     rows = database.execute(
         "SELECT id AS place, note AS id, kind, text, at, session, project, iif(line, line, turn)"
         " AS number, path, scope, category, confidence, source, branch, supersedes, archived FROM"
         f" notes WHERE {_IN_LIST}",
-        _listed(ids),
+        _json_list(ids),
     )
     names = [column[0] for column in rows.description]
     fields = ({**dict(zip(names, row, strict=True)), "score": 0.0, "parts": {}} for row in rows)
@@ -239,11 +240,13 @@ _ALLOWED = (
 _ALLOWED_SESSIONS = f"SELECT first >> {SHIFT} FROM temp.allowed"
 
 
-def _listed(ids: Iterable[int]) -> tuple[str]:
+def _json_list(ids: Iterable[int]) -> tuple[str]:
+    """The parameter for `_IN_LIST`."""
     return (json.dumps(sorted(ids)),)
 
 
 def _find_notes(request: _Request) -> list[MemoryHit]:
+    """The notes and core lines that are relevant to the query, in no order, each with its score."""
     within = _range_of_notes(request)
     shares = request.words("notes", within)
     nearest = request.nearest("notes", _NOTE_CANDIDATES, within)
@@ -263,6 +266,7 @@ def _find_notes(request: _Request) -> list[MemoryHit]:
 
 
 def _range_of_notes(request: _Request) -> PassageRange:
+    """The notes that pass the filter; if these are not all, their ids are put into `temp.allowed`."""
     wanted = request.wanted
     kinds = ", ".join(f"'{kind}'" for kind in wanted.kinds)
     conditions = [f"notes.kind IN ({kinds})", *([] if wanted.archived else ["notes.archived = 0"])]
@@ -293,6 +297,7 @@ def _range_of_notes(request: _Request) -> PassageRange:
 
 
 def _make_allowed(database: sqlite3.Connection) -> None:
+    """Make the table `temp.allowed`, or empty it. Its rows are ranges of ids."""
     database.execute(
         "CREATE TEMP TABLE IF NOT EXISTS allowed (first INTEGER PRIMARY KEY, last INTEGER NOT NULL)"
     )
@@ -300,6 +305,7 @@ def _make_allowed(database: sqlite3.Connection) -> None:
 
 
 def _notes_of_days(request: _Request, within: PassageRange) -> list[int]:
+    """The ids of notes from the days that the query names, newest first."""
     found: list[int] = []
     for first, last in request.question.days:
         until = (date.fromisoformat(last) + timedelta(days=1)).isoformat()
@@ -308,7 +314,7 @@ def _notes_of_days(request: _Request, within: PassageRange) -> list[int]:
             " BY at DESC LIMIT ?",
             (first, until, _NOTE_CANDIDATES),
         )
-        found += [place for (place,) in rows]
+        found += [passage_id for (passage_id,) in rows]
     return found
 
 
@@ -318,19 +324,21 @@ def _find_messages(request: _Request, k: int) -> list[MemoryHit]:
     shares = request.words("messages", within, has_neighbours=True)
     nearest = request.nearest("messages", _CANDIDATES, within)
     chosen = {*best_of(shares, _CANDIDATES), *nearest, *_messages_of_days(request, within)}
-    passages = _passages(request, "messages", chosen)
-    before, after = {place - 1 for place in chosen}, {place + 1 for place in chosen}
+    passages = _read_passages(request, "messages", chosen)
+    before = {passage_id - 1 for passage_id in chosen}
+    after = {passage_id + 1 for passage_id in chosen}
     cosines = request.cosines("messages", before | chosen | after)
-    return _hits(
+    return _best_hits(
         "message", passages, score_passages(passages, shares, cosines, request.question), k
     )
 
 
 def _find_outputs(request: _Request, k: int) -> list[MemoryHit]:
+    """The `k` best tool outputs, plus near copies of them; by words alone."""
     shares = request.words("outputs", _range_of_messages(request, "outputs"))
-    passages = _passages(request, "outputs", best_of(shares, _CANDIDATES))
+    passages = _read_passages(request, "outputs", best_of(shares, _CANDIDATES))
     scored = {passage.id: {"words": _OUTPUT_WORTH * shares[passage.id]} for passage in passages}
-    return _hits("output", passages, scored, k)
+    return _best_hits("output", passages, scored, k)
 
 
 def _range_of_messages(request: _Request, table: Literal["messages", "outputs"]) -> PassageRange:
@@ -376,23 +384,25 @@ def _messages_of_days(request: _Request, within: PassageRange) -> list[int]:
             f" ? AND messages.at < ? AND {within.condition} LIMIT ?",
             (first, until, _SESSIONS_OF_DAYS, SHIFT, SHIFT, first, until, _CANDIDATES),
         )
-        found += [place for (place,) in rows]
+        found += [passage_id for (passage_id,) in rows]
     return found
 
 
-def _passages(request: _Request, table: str, ids: Iterable[int]) -> list[Passage]:
+def _read_passages(request: _Request, table: str, ids: Iterable[int]) -> list[Passage]:
+    """The rows of messages or outputs with these ids, with what is known about their session."""
     rows = request.database.execute(
         f"SELECT passage.id, number, role, at, text, sessions.id, title, project FROM {table} AS"
         f" passage JOIN sessions ON seq = session WHERE passage.{_IN_LIST} AND at >= ?",
-        (*_listed(ids), request.wanted.since),
+        (*_json_list(ids), request.wanted.since),
     )
     return [Passage(*row) for row in rows]
 
 
-def _hits(
+def _best_hits(
     kind: HitKind, passages: Sequence[Passage], scored: Mapping[int, dict[str, float]], k: int
 ) -> list[MemoryHit]:
-    totals = {place: sum(parts.values()) for place, parts in scored.items()}
+    """The `k` best passages with a score above 0, best first, plus near copies of them."""
+    totals = {passage_id: sum(terms.values()) for passage_id, terms in scored.items()}
     # Copies of a session have the same messages: take enough that `k` different ones remain.
     best = heapq.nlargest(3 * k, passages, key=lambda item: (totals[item.id], item.id))
     return [
@@ -481,8 +491,8 @@ def _sessions_with_summary(
 def _excerpt(text: str, words: Sequence[str]) -> str:
     """The part of `text` around the first match of `words`, ignoring accents and case."""
     plain = _plain(text)
-    places = [place for word in words if (place := plain.find(_plain(word))) >= 0]
-    start = max(0, min(places, default=0) - _BEFORE)
+    offsets = [offset for word in words if (offset := plain.find(_plain(word))) >= 0]
+    start = max(0, min(offsets, default=0) - _BEFORE)
     shown = text[start : start + _SHOWN]
     return f"{'…' if start else ''}{shown}{'…' if start + _SHOWN < len(text) else ''}"
 

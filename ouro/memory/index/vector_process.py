@@ -54,6 +54,9 @@ def lock_of(index: Path) -> Path:
 
 
 def main(index: str, sources: str) -> None:
+    """Make all missing vectors. Does nothing if another process does it already, or no local model
+    is installed.
+    """
     from ouro.memory.index.embeddings import local_embedder
     from ouro.memory.index.vectors import Vectors
 
@@ -65,7 +68,7 @@ def main(index: str, sources: str) -> None:
         if embedder is None:
             return
         opened = Index(path)
-        opened.follow(_decode(sources))
+        opened.update(_decode(sources))
         vectors = Vectors(opened, embedder)
         while vectors.are_missing() and vectors.fill():
             pass
@@ -73,6 +76,7 @@ def main(index: str, sources: str) -> None:
 
 
 def _is_locked(path: Path) -> bool:
+    """Whether a process makes vectors now. Takes the lock for a moment."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

@@ -92,7 +92,7 @@ class Vectors:
         done = 0
         for table in tables:
             if done < most:
-                done += self._fill(table, most - done)
+                done += self._fill_table(table, most - done)
         return done
 
     def fill_all(
@@ -119,6 +119,7 @@ class Vectors:
             )
 
     def are_missing(self) -> bool:
+        """Whether a passage or note has no vector of this model yet."""
         self.choose_model()
         with self._index.reading() as database:
             found = (
@@ -147,7 +148,7 @@ class Vectors:
             while len(self._questions) > _MAX_QUESTIONS:
                 self._questions.popitem(last=False)
         if found:
-            self._choose_known(len(found[0]))
+            self._choose_model_again(len(found[0]))
         return found
 
     def nearest(
@@ -163,7 +164,7 @@ class Vectors:
         differ least.
         """
         with self._lock:
-            bits = self._load(database, table, len(question))
+            bits = self._load_signs(database, table, len(question))
             chosen = (
                 np.flatnonzero(_are_allowed(database, bits.ids))
                 if is_limited
@@ -171,8 +172,8 @@ class Vectors:
             )
             if not len(chosen):
                 return []
-            distances = _differences(bits.signs, _signs(question[None])[:, 0])
-            chosen = chosen[_least(distances[chosen], count)]
+            distances = _count_different_bits(bits.signs, _signs(question[None])[:, 0])
+            chosen = chosen[_positions_of_smallest(distances[chosen], count)]
             return [int(identifier) for identifier in bits.ids[chosen]]
 
     def cosines(
@@ -183,7 +184,7 @@ class Vectors:
         Those of a model with a narrow scale are spread, as if its texts were usually as far apart
         as those of the local model.
         """
-        model = self._model(database, len(question))[0]
+        model = self._model_row(database, len(question))[0]
         rows = database.execute(
             f"SELECT passage.id, vectors.vector FROM {table} AS passage JOIN vectors ON"
             " vectors.hash = passage.hash AND vectors.model = ? WHERE passage.id IN (SELECT value"
@@ -226,15 +227,15 @@ class Vectors:
         today = datetime.now(UTC).date()
         with self._index.reading() as database:
             if self._is_chosen(
-                database, (model := self._model(database, self._length))[0]
+                database, (model := self._model_row(database, self._length))[0]
             ) and model[1] == str(today):
                 return
         with self._index.writing() as database:
-            model = self._model(database, self._length)
+            model = self._model_row(database, self._length)
             if self._length and not model[0]:
                 new = (self.embedder.name, self._length, str(today))
                 database.execute("INSERT INTO models (name, length, used) VALUES (?, ?, ?)", new)
-                model = self._model(database, self._length)
+                model = self._model_row(database, self._length)
             database.execute("UPDATE models SET used = ? WHERE id = ?", (str(today), model[0]))
             if not self._is_chosen(database, model[0]):
                 _restamp(database, model[0])
@@ -244,7 +245,7 @@ class Vectors:
             )
             database.execute("DELETE FROM models WHERE used < ?", unused)
 
-    def _model(self, database: sqlite3.Connection, length: int) -> tuple[int, str]:
+    def _model_row(self, database: sqlite3.Connection, length: int) -> tuple[int, str]:
         """The id of the model and the day of its last use; 0 if it has no vector of this length
         yet.
 
@@ -259,28 +260,33 @@ class Vectors:
 
     @staticmethod
     def _is_chosen(database: sqlite3.Connection, model: int) -> bool:
+        """Whether the stamps in the tables are for this model."""
         return bool(
             database.execute("SELECT value FROM facts WHERE name = 'model'").fetchone()
             == (str(model),)
         )
 
     def _embed(self, texts: Sequence[str]) -> Floats:
+        """The vectors of texts. Stores their length."""
         rows = self.embedder.embed(texts)
         self._length = rows.shape[1]
         return rows
 
-    def _choose_known(self, length: int) -> None:
+    def _choose_model_again(self, length: int) -> None:
         """Before a search: set the stamps again if another model was chosen meanwhile."""
         try:
             with self._index.reading() as database:
-                model, _ = self._model(database, length)
+                model, _ = self._model_row(database, length)
                 if not model or self._is_chosen(database, model):
                     return
             self.choose_model()
         except SearchUnavailable as error:
             log.warning("some vectors are not looked at: %s", error)
 
-    def _fill(self, table: str, most: int) -> int:
+    def _fill_table(self, table: str, most: int) -> int:
+        """Make up to `most` missing vectors of a table, and set the stamps of their rows; returns
+        the number of rows.
+        """
         with self._index.reading() as database:
             rows = database.execute(
                 f"SELECT id, hash, text FROM {table} WHERE stamp IS NULL ORDER BY id DESC LIMIT ?",
@@ -290,7 +296,7 @@ class Vectors:
                 "SELECT hash FROM vectors WHERE model = ? AND hash IN (SELECT value FROM"
                 " json_each(?))",
                 (
-                    self._model(database, self._length)[0],
+                    self._model_row(database, self._length)[0],
                     json.dumps([hashed for _, hashed, _ in rows]),
                 ),
             ).fetchall()
@@ -303,7 +309,7 @@ class Vectors:
         vectors = self._embed(list(new.values())) if new else ()
         self.choose_model()  # the length of the vectors is known only now; it may have changed
         with self._index.writing() as database:
-            model, _ = self._model(database, self._length)
+            model, _ = self._model_row(database, self._length)
             values = [
                 (hashed, model, vector.astype(np.float16).tobytes())
                 for hashed, vector in zip(new, vectors, strict=True)
@@ -328,10 +334,11 @@ class Vectors:
         """Load the signs of all vectors, so that the first search does not wait for them."""
         for table in TABLES:
             with self._index.reading() as database, self._lock:
-                self._load(database, table, self._length)
+                self._load_signs(database, table, self._length)
 
-    def _load(self, database: sqlite3.Connection, table: str, length: int) -> _Bits:
-        model, _ = self._model(database, length)
+    def _load_signs(self, database: sqlite3.Connection, table: str, length: int) -> _Bits:
+        """The signs of all vectors of a table; only those with a new stamp are read."""
+        model, _ = self._model_row(database, length)
         facts = database.execute(
             "SELECT value FROM facts WHERE name IN ('made', 'stamped') ORDER BY name"
         )
@@ -395,16 +402,19 @@ def _signs(vectors: NDArray[np.floating[Any]]) -> NDArray[np.uint64]:
     )
 
 
-def _differences(signs: NDArray[np.uint64], question: NDArray[np.uint64]) -> NDArray[np.uint16]:
+def _count_different_bits(
+    signs: NDArray[np.uint64], question: NDArray[np.uint64]
+) -> NDArray[np.uint16]:
+    """In how many dimensions each vector has another sign than the question."""
     found = np.zeros(signs.shape[1], np.uint16)
     for start in range(0, len(found), _COUNTED_AT_ONCE):
         part = slice(start, start + _COUNTED_AT_ONCE)
-        for row, own in zip(signs, question, strict=True):
-            found[part] += np.bitwise_count(row[part] ^ own)
+        for row, word in zip(signs, question, strict=True):
+            found[part] += np.bitwise_count(row[part] ^ word)
     return found
 
 
-def _least(distances: NDArray[np.uint16], count: int) -> NDArray[np.intp]:
+def _positions_of_smallest(distances: NDArray[np.uint16], count: int) -> NDArray[np.intp]:
     """The positions of the `count` smallest, unordered. They are small integers: counting is faster
     than sorting.
     """
@@ -416,6 +426,7 @@ def _least(distances: NDArray[np.uint16], count: int) -> NDArray[np.intp]:
 
 
 def _are_allowed(database: sqlite3.Connection, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each id is in a range of `temp.allowed`."""
     rows = database.execute("SELECT first, last FROM temp.allowed ORDER BY first").fetchall()
     firsts, lasts = np.array([(-1, -1), *rows], np.int64).T
     found: NDArray[np.bool_] = ids <= lasts[np.searchsorted(firsts, ids, side="right") - 1]

@@ -9,7 +9,7 @@ import importlib.util
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -96,6 +96,7 @@ def read_weights(path: Path) -> ModelWeights:
 
 
 def _read_floats(path: Path) -> ModelWeights:
+    """The weights of a safetensors file, with the `config.json` beside it."""
     config = json.loads(path.with_name("config.json").read_text())
     tensors = _safetensors(path)
 
@@ -103,13 +104,13 @@ def _read_floats(path: Path) -> ModelWeights:
     for number in range(int(config["num_hidden_layers"])):
         names = [f"encoder.layer.{number}.{name}" for name in _DENSE_NAMES]
         dense = [(tensors[f"{name}.weight"].T, tensors[f"{name}.bias"]) for name in names]
-        layers.append(_layer(tensors, number, dense))
+        layers.append(_make_layer(tensors, number, dense))
     return ModelWeights(
         path.with_name("vocab.txt"),
         int(config["num_attention_heads"]),
         float(config["layer_norm_eps"]),
         tensors["embeddings.word_embeddings.weight"],
-        _places(tensors, tensors["embeddings.position_embeddings.weight"]),
+        _position_vectors(tensors, tensors["embeddings.position_embeddings.weight"]),
         _norm(tensors, "embeddings.LayerNorm"),
         layers,
     )
@@ -127,20 +128,23 @@ def _read_bytes(path: Path) -> ModelWeights:
     layers: list[EncoderLayer] = []
     for number in range(sum(name.endswith(".intermediate.dense.bias") for name in tensors)):
         biases = (tensors[f"encoder.layer.{number}.{name}.bias"] for name in _DENSE_NAMES)
-        layers.append(_layer(tensors, number, [(next(matrices), bias) for bias in biases]))
+        layers.append(_make_layer(tensors, number, [(next(matrices), bias) for bias in biases]))
     words, places = "embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight"
     return ModelWeights(
         _VOCABULARY,
         tensors[f"{words}_q"].shape[1] // _HEAD_WIDTH,
         _TINY,
         ByteRows(tensors[f"{words}_q"], tensors[f"{words}_scale"]),
-        _places(tensors, tensors[f"{places}_q"] * tensors[f"{places}_scale"]),
+        _position_vectors(tensors, tensors[f"{places}_q"] * tensors[f"{places}_scale"]),
         _norm(tensors, "embeddings.LayerNorm"),
         layers,
     )
 
 
-def _layer(tensors: Mapping[str, Any], number: int, dense: list[Dense]) -> EncoderLayer:
+def _make_layer(tensors: Mapping[str, Any], number: int, dense: list[Dense]) -> EncoderLayer:
+    """A layer from its dense parts, in the order of `_DENSE_NAMES`: query, key and value become one
+    matrix.
+    """
     query, key, value, joined, wide, narrow = dense
     weights, biases = zip(query, key, value, strict=True)
     name = f"encoder.layer.{number}"
@@ -155,10 +159,12 @@ def _layer(tensors: Mapping[str, Any], number: int, dense: list[Dense]) -> Encod
 
 
 def _norm(tensors: Mapping[str, Any], name: str) -> Dense:
+    """The scale and the bias of a norm."""
     return tensors[f"{name}.weight"], tensors[f"{name}.bias"]
 
 
-def _places(tensors: Mapping[str, Any], places: Floats) -> Floats:
+def _position_vectors(tensors: Mapping[str, Any], places: Floats) -> Floats:
+    """The vectors of the positions, with the vector of the only token type added."""
     return places + tensors["embeddings.token_type_embeddings.weight"][0]  # type: ignore[no-any-return]
 
 
@@ -194,14 +200,24 @@ def _onnx_tensors(path: Path) -> dict[str, Any]:
     graphs = [value for field, value in _fields(view, 0, len(view)) if field == _GRAPH]
     for field, value in _fields(view, *graphs[0]):
         if field == _TENSOR:
-            name, kind, shape, raw = _tensor(view, *value)
-            if kind in _TYPES:
-                flat = np.asarray(data[slice(*raw)]).view(_TYPES[kind])
-                found[name.removeprefix("inner.")] = flat.reshape(shape)
+            tensor = _read_tensor(view, *value)
+            if tensor.kind in _TYPES:
+                flat = np.asarray(data[slice(*tensor.raw)]).view(_TYPES[tensor.kind])
+                found[tensor.name.removeprefix("inner.")] = flat.reshape(tensor.shape)
     return found
 
 
-def _tensor(view: memoryview, start: int, end: int) -> tuple[str, int, list[int], tuple[int, int]]:
+class _Tensor(NamedTuple):
+    name: str
+    kind: int
+    """A key of `_TYPES`."""
+    shape: list[int]
+    raw: tuple[int, int]
+    """The range of its bytes in the file."""
+
+
+def _read_tensor(view: memoryview, start: int, end: int) -> _Tensor:
+    """The description of a tensor, from a range of the file."""
     name, kind, raw = "", 0, (0, 0)
     shape: list[int] = []
     for field, value in _fields(view, start, end):
@@ -214,7 +230,7 @@ def _tensor(view: memoryview, start: int, end: int) -> tuple[str, int, list[int]
                 name = bytes(view[slice(*value)]).decode()
             case 9:  # raw_data
                 raw = value
-    return name, kind, shape, raw
+    return _Tensor(name, kind, shape, raw)
 
 
 def _fields(view: memoryview, start: int, end: int) -> Iterator[tuple[int, Any]]:

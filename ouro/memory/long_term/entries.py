@@ -236,7 +236,7 @@ def all_notes(editor: MemoryEditor) -> list[NoteFile]:
 
         sources = Sources.of_notes(scope.store for scope in editor.scopes)
         try:
-            (index := editor.index()).follow(sources)
+            (index := editor.index()).update(sources)
             found = []
             for folder in sources.memories:
                 above = f"{path_text(folder.path)}/"

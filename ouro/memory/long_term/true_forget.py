@@ -23,7 +23,7 @@ from ouro.errors import (
     SessionInUse,
     UsageError,
 )
-from ouro.memory.index import writing_alone
+from ouro.memory.index import lock_index
 from ouro.memory.long_term.edited_files import EDITED
 from ouro.memory.long_term.forgotten_text import (
     ForgetReport,
@@ -311,7 +311,7 @@ class TrueForget:
         files = [path for path in self._home.index_files() if path.is_file()]
         report.add("the index", sum(self._text.count_bytes(path.read_bytes()) for path in files))
         if changes and files and report.count:
-            with writing_alone(self._home.index):
+            with lock_index(self._home.index):
                 for path in files:
                     path.unlink(missing_ok=True)
 

@@ -87,7 +87,7 @@ def indexed_session(home):
     talk.say(user("aaab"), assistant("ccd"), user("kkkl"))
     talk.end()
     index = Index(home / ".ouro" / "cache" / "index.db")
-    index.follow(Sources(root))
+    index.update(Sources(root))
     yield index, root
     index.close()
 
@@ -237,13 +237,13 @@ def test_vectors_of_an_older_index_version_are_reused(indexed_session, version):
             database.execute("ALTER TABLE before RENAME TO vectors")
         database.execute(f"PRAGMA user_version = {version}")
         database.commit()
-    index.follow(Sources(root))
+    index.update(Sources(root))
     vectors = Vectors(index, embedder)
     assert missing(index) == 3
     vectors.fill()
     assert (missing(index), len(embedder.asked)) == (0, 3)
     assert nearest(index, embedder, "aab") == ["aaab"]
-    assert index.made() != "old"
+    assert index.build_id() != "old"
 
 
 def test_running_search_follows_new_vectors_and_deleted_sessions(indexed_session):
@@ -256,12 +256,12 @@ def test_running_search_follows_new_vectors_and_deleted_sessions(indexed_session
     talk = StoredSession(root, 2)
     talk.say(user("mmmn"))
     talk.end()
-    index.follow(Sources(root))
+    index.update(Sources(root))
     vectors.fill()
     assert [hit.text for hit in search.find("mmn", 1)] == ["mmmn"]
     (session,) = root.glob("*00000002*")
     (session / "session.yaml").unlink()
-    index.follow(Sources(root))
+    index.update(Sources(root))
     assert "mmmn" not in [hit.text for hit in search.find("mmn", 9)]
 
 
@@ -417,7 +417,7 @@ async def test_no_process_is_started_if_no_vector_is_missing(home, monkeypatch):
     os.utime(memory, (1, 1))
     for number in range(2):
         lookup = Lookup(home / "index.db", lambda: sources, local_embedder)
-        lookup.follow(sources)
+        lookup.update(sources)
         lookup.note_turn()
         if not number:
             lookup.fill_few_notes(8)
@@ -445,7 +445,7 @@ def test_a_turn_makes_few_vectors_of_an_import(tmp_path, notes):
     (memory / "facts.md").write_text("".join(f"- fact {number}\n" for number in range(notes)))
     sources = Sources(memories=(MemoryFolder("user", "", memory),))
     lookup = Lookup(tmp_path / "index.db", lambda: sources, Counting)
-    lookup.follow(sources)
+    lookup.update(sources)
     lookup.fill_few_notes(8)
     assert missing(lookup.search().index) == (0 if notes == 5 else notes)
 

@@ -13,7 +13,7 @@ def graph_of(tmp_path):
     def make(*notes: Note) -> Graph:
         for note in notes:
             (folder / note.file_name).write_text(note_text(note))
-        index.follow(Sources(memories=(MemoryFolder("repo", "/p", folder),)))
+        index.update(Sources(memories=(MemoryFolder("repo", "/p", folder),)))
         return Graph(index)
 
     yield make

@@ -60,13 +60,13 @@ def test_notes_whose_state_is_known_are_not_looked_at_again(index, memory, notes
     for number in range(notes):
         (memory / f"mem_{number:08x}.md").write_text(NOTE)
     known = Sources(memories=(MemoryFolder("user", "", memory, state="one"),))
-    index.follow(known)
+    index.update(known)
     assert len(noted(index)) == notes
-    with counted_calls(indexers.changed_files, indexers._files) as counts:
-        index.follow(known)
+    with counted_calls(indexers.changed_files, indexers._files_with_times) as counts:
+        index.update(known)
     assert not counts
     (memory / "mem_ffffffff.md").write_text(NOTE)
-    index.follow(Sources(memories=(MemoryFolder("user", "", memory, state="two"),)))
+    index.update(Sources(memories=(MemoryFolder("user", "", memory, state="two"),)))
     assert len(noted(index)) == notes + 1
     index.rebuild(known)
     assert len(noted(index)) == notes + 1
@@ -84,7 +84,7 @@ def test_messages_and_tool_outputs_are_indexed_apart(index, root, memory):
         assistant("Two tests fail."),
     )
     talk.end()
-    assert index.follow(sources(root, memory)) == 1
+    assert index.update(sources(root, memory)) == 1
     assert rows(index) == [
         (1, "user", "fix api.py"),
         (2, "assistant", "I look."),
@@ -98,30 +98,30 @@ def test_messages_and_tool_outputs_are_indexed_apart(index, root, memory):
 def test_only_appended_records_are_read(index, root, memory):
     talk = StoredSession(root)
     talk.say(user("one"))
-    index.follow(sources(root, memory))
+    index.update(sources(root, memory))
     with index.reading() as database:
         before = database.execute("SELECT seq, read FROM sessions").fetchone()
     talk.say(assistant("two"))
     talk.change(TitleRecord("counting", AT))
     talk.change(SummaryRecord("They counted.", AT, 2))
-    assert index.follow(sources(root, memory)) == 1
+    assert index.update(sources(root, memory)) == 1
     assert [text for _, _, text in rows(index)] == ["one", "two"]
     with index.reading() as database:
         row = database.execute("SELECT seq, title, summary, messages FROM sessions").fetchone()
         read = database.execute("SELECT read FROM sessions").fetchone()[0]
     assert row == (before[0], "counting", "They counted.", 2)
     assert before[1] < read == session_file(root).stat().st_size
-    assert index.follow(sources(root, memory)) == 0
+    assert index.update(sources(root, memory)) == 0
 
 
 def test_edited_session_is_reindexed(index, root, memory):
     talk = StoredSession(root)
     talk.say(user("the colour is red"), assistant("noted"))
     talk.end()
-    index.follow(sources(root, memory))
+    index.update(sources(root, memory))
     file = session_file(root)
     file.write_text(file.read_text().replace("red", "teal"))
-    index.follow(sources(root, memory))
+    index.update(sources(root, memory))
     assert rows(index) == [(1, "user", "the colour is teal"), (2, "assistant", "noted")]
     with index.reading() as database:
         hits = database.execute(
@@ -145,7 +145,7 @@ def test_long_session_is_indexed_in_portions_and_resumed(index, root, memory, mo
                 raise Stopped
 
         with pytest.raises(Stopped):
-            index.follow(sources(root, memory), check)
+            index.update(sources(root, memory), check)
         return [text for _, _, text in rows(index)]
 
     talk = StoredSession(root)
@@ -154,18 +154,18 @@ def test_long_session_is_indexed_in_portions_and_resumed(index, root, memory, mo
     talk.end()
     begun = stop_after(1)
     assert begun == texts[: len(begun)] != texts
-    assert index.follow(sources(root, memory)) == 1
+    assert index.update(sources(root, memory)) == 1
     assert [text for _, _, text in rows(index)] == texts
-    assert index.follow(sources(root, memory)) == 0
+    assert index.update(sources(root, memory)) == 0
 
     file = session_file(root)
     file.write_text(file.read_text().replace("message 0", "changed"))
     assert stop_after(2) == texts[4:]
-    index.follow(sources(root, memory))
+    index.update(sources(root, memory))
     assert [text for _, _, text in rows(index)] == ["changed", *texts[1:]]
     wait(YamlFileMemoryStore(root).delete_session(session_id(1)))
     assert stop_after(1) == texts[2:]
-    assert (index.follow(sources(root, memory)), rows(index)) == (1, [])
+    assert (index.update(sources(root, memory)), rows(index)) == (1, [])
 
 
 def test_deleted_session_is_removed(index, root, memory):
@@ -173,9 +173,9 @@ def test_deleted_session_is_removed(index, root, memory):
         talk = StoredSession(root, number)
         talk.say(user(f"session {number}"))
         talk.end()
-    index.follow(sources(root, memory))
+    index.update(sources(root, memory))
     wait(YamlFileMemoryStore(root).delete_session(session_id(1)))
-    index.follow(sources(root, memory))
+    index.update(sources(root, memory))
     assert rows(index) == [(1, "user", "session 2")]
 
 
@@ -186,11 +186,11 @@ def test_incomplete_record_is_read_once_it_is_complete(index, root, memory):
     file = session_file(root)
     with file.open("ab") as end:
         end.write(f"---\nmessage: 2\nat: {AT}\nrole: user\ntext: half".encode())
-    index.follow(sources(root, memory))
+    index.update(sources(root, memory))
     assert [text for _, _, text in rows(index)] == ["whole"]
     with file.open("ab") as end:
         end.write(b" and half\n...\n")
-    index.follow(sources(root, memory))
+    index.update(sources(root, memory))
     assert [text for _, _, text in rows(index)] == ["whole", "half and half"]
 
 
@@ -203,7 +203,7 @@ def test_a_long_message_is_found_by_any_of_its_passages(index, root, memory):
         )
     )
     talk.end()
-    index.follow(sources(root, memory))
+    index.update(sources(root, memory))
     assert {number for number, _, _ in rows(index)} == {1}
     assert len(rows(index)) > 3
     [hit] = search_sessions(index, "zanzibar")
@@ -214,7 +214,7 @@ def test_notes_and_core_lines_are_indexed_with_all_fields(index, root, memory):
     (memory / "facts.md").write_text("# Facts\n\n- likes tea\n- uses vim\n")
     (memory / "mem_3f6c1e00.md").write_text(NOTE.format(id="3f6c1e00", text="Use flask."))
     (memory / "README.md").write_text("not memory")
-    index.follow(sources(root, memory))
+    index.update(sources(root, memory))
     assert noted(index) == [
         ("facts.md:3", "core", "- likes tea", 0),
         ("facts.md:4", "core", "- uses vim", 0),
@@ -248,14 +248,14 @@ def test_edited_notes_are_reindexed(index, root, memory):
     note = memory / "mem_3f6c1e00.md"
     note.write_text(NOTE.format(id="3f6c1e00", text="Use flask."))
     (memory / "facts.md").write_text("- likes tea\n")
-    index.follow(sources(root, memory))
+    index.update(sources(root, memory))
     note.write_text(NOTE.format(id="3f6c1e00", text="Use django."))
     (memory / "facts.md").unlink()
-    index.follow(sources(root, memory))
+    index.update(sources(root, memory))
     assert noted(index) == [("mem_3f6c1e00", "note", "Use django.", 0)]
     (memory / "archive").mkdir(mode=0o700)
     note.rename(memory / "archive" / note.name)
-    index.follow(sources(root, memory))
+    index.update(sources(root, memory))
     assert noted(index) == [("mem_3f6c1e00", "note", "Use django.", 1)]
     with index.reading() as database:
         assert database.execute("SELECT count(*) FROM edges").fetchone() == (1,)
@@ -267,7 +267,7 @@ def test_rebuild_gives_the_same_index_and_reports_progress(index, root, memory):
         talk.say(user(f"session {number}"))
         talk.end()
     (memory / "facts.md").write_text("- likes tea\n")
-    index.follow(sources(root, memory))
+    index.update(sources(root, memory))
     before, told = (rows(index), noted(index)), []
     assert index.rebuild(sources(root, memory), lambda done, whole: told.append((done, whole))) == 4
     assert (rows(index), noted(index)) == before
@@ -278,17 +278,17 @@ def test_index_deleted_while_open_is_recreated(index, root, memory, home):
     talk = StoredSession(root)
     talk.say(user("one"))
     talk.end()
-    index.follow(sources(root, memory))
+    index.update(sources(root, memory))
     for file in (home / ".ouro" / "cache").iterdir():
         file.unlink()
-    index.follow(sources(root, memory))
+    index.update(sources(root, memory))
     assert rows(index) == [(1, "user", "one")]
     with sqlite3.connect(home / ".ouro" / "cache" / "index.db") as other:
         assert other.execute("SELECT text FROM messages").fetchall() == [("one",)]
 
 
 def test_index_files_are_private(index, root, memory, home):
-    index.follow(sources(root, memory))
+    index.update(sources(root, memory))
     cache = home / ".ouro" / "cache"
     assert {oct(file.stat().st_mode & 0o777) for file in (cache, *cache.iterdir())} == {
         "0o700",
@@ -303,7 +303,7 @@ def test_sessions_are_found_by_words_and_prefixes(index, root, memory):
         talk = StoredSession(root, number, project)
         talk.say(user("hello"), assistant(f"we spoke of {words} here"))
         talk.end()
-    index.follow(sources(root, memory))
+    index.update(sources(root, memory))
     found = search_sessions(index, "spoke sqli")
     assert sorted((hit.session_id, hit.number, hit.snippet) for hit in found) == [
         (session_id(1), 2, "we spoke of sqlite locks here"),
@@ -315,11 +315,11 @@ def test_sessions_are_found_by_words_and_prefixes(index, root, memory):
 
 def test_lock_error_names_another_process_only_if_there_is_one(index, root, memory, monkeypatch):
     monkeypatch.setattr("ouro.memory.index.index.WAIT_SECONDS", 0)
-    index.made()
+    index.build_id()
     lock = index._path.with_name("index.db.feed.lock")
     with lock_file(lock), pytest.raises(SearchUnavailable, match="Another process"):
-        index.follow(sources(root, memory))
+        index.update(sources(root, memory))
     lock.unlink()
     lock.mkdir()
     with pytest.raises(SearchUnavailable, match=r"cannot be written: .*Is a directory"):
-        index.follow(sources(root, memory))
+        index.update(sources(root, memory))

@@ -48,7 +48,7 @@ def search(home):
     talk.say(user("What is for lunch?"), assistant("Soup, as on the menu."))
     talk.end()
     index = Index(home / ".ouro" / "cache" / "index.db")
-    index.follow(Sources(root, (MemoryFolder("user", "", memory),)))
+    index.update(Sources(root, (MemoryFolder("user", "", memory),)))
     yield Search(index)
     index.close()
 
@@ -105,7 +105,7 @@ def test_copied_session_is_returned_once(search, home):
     talk = StoredSession(root, 3, "/a")
     talk.say(user("What is for lunch?"), assistant("Soup, as on the menu."))
     talk.end()
-    search.index.follow(Sources(root))
+    search.index.update(Sources(root))
     assert sorted(hit.text for hit in search.find("lunch", 9, today=TODAY)) == [
         "Soup, as on the menu.",
         "What is for lunch?",
@@ -125,7 +125,7 @@ def test_broken_index_raises_and_can_be_rebuilt(search, home):
     search.index.close()
     (home / ".ouro" / "cache" / "index.db").write_bytes(b"no database at all" * 500)
     assert search_ids(search, "lunch") == []
-    search.index.follow(Sources(home / ".ouro" / "sessions"))
+    search.index.update(Sources(home / ".ouro" / "sessions"))
     assert search_ids(search, "lunch") != []
     with pytest.raises(SearchUnavailable), search.index.reading() as database:
         database.execute("SELECT nothing FROM nowhere")

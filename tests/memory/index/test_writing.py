@@ -38,7 +38,7 @@ def index(tmp_path_factory):
         talk.say(user(text), assistant("Ok."))
     talk.end()
     made = Index(place / "index.db")
-    made.follow(Sources(place / "sessions"))
+    made.update(Sources(place / "sessions"))
     yield made
     made.close()
 
@@ -126,9 +126,9 @@ def test_indexed_message_can_be_removed_completely(tmp_path):
     talk.say(user(SAID["chinese"]), user(SAID["camel"]))
     talk.end()
     index = Index(tmp_path / "index.db")
-    index.follow(Sources(tmp_path / "sessions"))
+    index.update(Sources(tmp_path / "sessions"))
     next((tmp_path / "sessions").glob("*/session.yaml")).unlink()
-    index.follow(Sources(tmp_path / "sessions"))
+    index.update(Sources(tmp_path / "sessions"))
     with index.reading() as database:
         database.execute(
             "CREATE VIRTUAL TABLE temp.terms USING fts5vocab(main, messages_words, 'row')"

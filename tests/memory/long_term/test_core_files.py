@@ -58,7 +58,7 @@ async def test_added_core_file_is_listed_edited_searched_and_consolidated(home):
     assert open_file(editor, "user/style.md").name == "style.md"
 
     index = Index(home / "cache" / "index.db")
-    index.follow(Sources(memories=(MemoryFolder.of(scope.store),)))
+    index.update(Sources(memories=(MemoryFolder.of(scope.store),)))
     assert [(hit.kind, hit.category) for hit in Search(index).find("short sentences", 5)] == [
         ("core", "style")
     ]

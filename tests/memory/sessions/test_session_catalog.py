@@ -140,7 +140,7 @@ async def test_snippet_shows_the_words_in_context(catalog):
 
 async def test_search_uses_the_index_and_reads_newer_files(catalog, root, tmp_path):
     index = Index(tmp_path / "index.db")
-    index.follow(Sources(root))
+    index.update(Sources(root))
     index.close()
     assert await hits(catalog, "lexer") == [("00000001", 1)]
     add(catalog.store, 4, "newer", user("the lexer, once more"))

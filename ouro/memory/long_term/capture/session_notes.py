@@ -257,7 +257,7 @@ class SessionNotes:
     def _search(self) -> Search:
         """The search, its index up to date with the notes. Raises SearchUnavailable."""
         search = self._lookup.search()
-        search.index.follow(Sources.of_notes(scope.store for scope in self._scopes.values()))
+        search.index.update(Sources.of_notes(scope.store for scope in self._scopes.values()))
         return search
 
     def _latest(self, note_id: str) -> str:

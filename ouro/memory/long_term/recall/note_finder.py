@@ -66,7 +66,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         from ouro.memory.index import Sources
 
         made, loaded = (
-            self.lookup.search().index.made(),
+            self.lookup.search().index.build_id(),
             tuple(scope.loaded for scope in self.scopes),
         )
         if self._followed is not None and self._followed[0] == made:
@@ -74,7 +74,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
             pairs = zip(self._followed[1], loaded, strict=True)
             if all(before is now for before, now in pairs):
                 return
-        if self.lookup.follow(Sources.of_scopes(self.scopes), FOLLOW_TIMEOUT):
+        if self.lookup.update(Sources.of_scopes(self.scopes), FOLLOW_TIMEOUT):
             self._followed = made, loaded
 
     def embed(self, text: str) -> bool:

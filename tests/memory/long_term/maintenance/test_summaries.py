@@ -101,7 +101,7 @@ def test_summary_is_searchable_and_shown_by_sessions_show(repository, home, caps
     wanted = old_session(repository, 1, 2, *LONG_TALK, records=[SummaryRecord(LINES, at, 8)])
     old_session(repository, 2, 2, *LONG_TALK)
     index = Index(get_index_path())
-    index.follow(Sources(get_sessions_dir()))
+    index.update(Sources(get_sessions_dir()))
     assert [
         (hit.session_id, hit.number) for hit in search_sessions(index, "IMPORT still_fails")
     ] == []

@@ -57,7 +57,7 @@ def test_notes_are_not_read_one_by_one_to_find_old_ones_if_the_index_is_locked(h
     editor = editor_of(memory)
     notes = SessionNotes(editor.scopes, Lookup(index, lambda: None, lambda: None), home, home, 30)
 
-    Lookup(index, lambda: None, lambda: None).search().index.made()
+    Lookup(index, lambda: None, lambda: None).search().index.build_id()
     with closing(sqlite3.connect(index)) as other:
         other.execute("BEGIN IMMEDIATE")
         assert notes.due() == ([], [])

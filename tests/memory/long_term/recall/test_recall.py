@@ -42,7 +42,7 @@ def recall_of(tmp_path):
             MemoryFolder("user", "", stores["user"].folder),
             MemoryFolder("repo", str(project), stores["repo"].folder),
         )
-        index.follow(Sources(memories=folders))
+        index.update(Sources(memories=folders))
         vectors = Vectors(index, embedder) if embedder else None
         if vectors:
             vectors.fill()

@@ -26,7 +26,7 @@ def recall_names(tmp_path, request):
         names[note.id] = name
         (folder / note.file_name).write_text(note_text(note))
     index = Index(tmp_path / "index.db")
-    index.follow(Sources(memories=(MemoryFolder("user", "", folder),)))
+    index.update(Sources(memories=(MemoryFolder("user", "", folder),)))
     notebook = Notebook({"user": GitMemoryStore(folder, "user", tmp_path / "history.git")})
 
     def tell(text: str, embedder=None) -> set[str]:
