@@ -140,7 +140,7 @@ async def tasks(context: SessionContext, what: str) -> Answer:
         return Answer(task, [line(f"Ended {task}.")])
     if what == "background":
         if not (moved := session.background.move_running()):
-            raise UsageError("No command of the agent is running.")
+            raise UsageError("No command is running that can be moved.")
         return Answer(moved, [line(f"{plural(moved, 'command')} moved to the background.")])
     if what:
         raise UsageError(

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -287,7 +288,7 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
         await (self.jobs.find(task_id).end() if is_job else self.subagents.kill(task_id))
 
     def move_running(self) -> int:
-        """Move the running commands of the agent to the background; returns how many."""
+        """Move the running commands to the background; returns how many."""
         return self.shell.move_to_background()
 
     def kill_lines(self) -> None:
@@ -303,7 +304,8 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
             share: its output is sent to the model.
             in_terminal: it gets a terminal, into which the user can type.
         """
-        run = self.shell.run_line_in_terminal if in_terminal else self.shell.run_line
+        in_pty = partial(self.shell.run_line_in_terminal, is_shared=share)
+        run = in_pty if in_terminal else self.shell.run_line
         return self.tasks.run_alongside(lambda emit: self._run_line(line, share, run, emit))
 
     async def close(self) -> None:

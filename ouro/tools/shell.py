@@ -16,7 +16,14 @@ from ouro.display import CommandOutput, Display, Question
 from ouro.events import Notice
 from ouro.safety import Confinement, Effect, Limits, RevertedFile
 from ouro.tools.foreground import Foreground
-from ouro.tools.shell_jobs import PTY_SETTLES, AtEnd, ShellJobs, do_nothing, exit_status
+from ouro.tools.shell_jobs import (
+    PTY_SETTLES,
+    AtEnd,
+    ShellJobs,
+    describe_moved,
+    do_nothing,
+    exit_status,
+)
 from ouro.tools.shell_process import (
     RunningCommand,
     ShellProcess,
@@ -111,6 +118,8 @@ class Shell(Tool[ShellArgs]):
         self._timeout = timeout_seconds
         self._terminals = terminals
         self._running: dict[RunningCommand, Foreground] = {}
+        self._lines_of_user: set[asyncio.Event] = set()
+        """For each line of the user that runs in a terminal: what moves it to the background."""
         self._setup_lock = asyncio.Lock()
 
     def runs_outside(self, args: ShellArgs) -> bool:
@@ -287,16 +296,43 @@ class Shell(Tool[ShellArgs]):
         shown = Display(summary, CommandOutput(line, output, code))
         return ToolResult("\n".join(filter(None, pieces)), shown, failed=code != 0)
 
-    async def run_line_in_terminal(self, line: str, report: Callable[[str], None]) -> ToolResult:
-        """As `run_line`, for the user, who can type into it. Raises ToolError."""
+    async def run_line_in_terminal(
+        self, line: str, report: Callable[[str], None], *, is_shared: bool = True
+    ) -> ToolResult:
+        """As `run_line`, for the user, who can type into it and move it to the background. Raises
+        ToolError.
+
+        Args:
+            is_shared: the model sees it: the end of a line that was moved is news for it.
+        """
+        moved = asyncio.Event()
+
+        def report_until_moved(text: str) -> None:
+            if not moved.is_set():
+                report(text)
+
         job = await self._jobs.start_in_pty(
-            line, self._root, self._environment, lambda argv: argv, is_confined=False, report=report
+            line,
+            self._root,
+            self._environment,
+            lambda argv: argv,
+            is_confined=False,
+            report=report_until_moved,
         )
         job.is_of_user = True
+        self._lines_of_user.add(moved)
         try:
-            await asyncio.shield(job.watcher)
-        finally:
+            await _first_of(job.watcher, moved)
+        except BaseException:
             await job.end()
+            raise
+        finally:
+            self._lines_of_user.discard(moved)
+        if not job.watcher.done():
+            job.is_of_user = not is_shared
+            return describe_moved(job)
+        await job.watcher
+        await job.end()
         result, code = job.report(), job.process.exit_code
         summary = "" if code == 0 else exit_status(code)
         shown = msgspec.structs.replace(result.display, summary=summary)
@@ -425,13 +461,28 @@ class Shell(Tool[ShellArgs]):
         )
 
     def move_to_background(self) -> int:
-        """Let the tool calls end while their commands go on as jobs; returns how many."""
-        return sum(front.move(process) for process, front in tuple(self._running.items()))
+        """Let the tool calls and the lines of the user end while their commands go on as jobs;
+        returns how many.
+        """
+        lines = tuple(self._lines_of_user)
+        for moved in lines:
+            moved.set()
+        calls = sum(front.move(process) for process, front in tuple(self._running.items()))
+        return calls + len(lines)
 
     def kill_all(self) -> None:
         """KILL every foreground command at once."""
         for process in tuple(self._running):
             process.kill()
+
+
+async def _first_of(ended: asyncio.Task[None], asked: asyncio.Event) -> None:
+    """Wait until the task has ended, or for the event."""
+    asking = asyncio.create_task(asked.wait())
+    try:
+        await asyncio.wait({ended, asking}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        asking.cancel()
 
 
 def _left_running_note(count: int) -> list[str]:

@@ -135,6 +135,17 @@ class Job:
             self._changed.set()
 
 
+def describe_moved(job: Job) -> ToolResult:
+    """The result of the call that has started a command which goes on as a job."""
+    printed = job.report().text.rpartition("\n")[0]
+    text = (
+        f"{printed}\n[The user moved it to the background: it goes on as {job.id}, without a"
+        f" time limit. shell_output(id={job.id!r}) reads what it prints next. Do not start it"
+        " again.]"
+    )
+    return ToolResult(text, Display(f"moved to {job.id}", CommandOutput(job.command, job.tail)))
+
+
 class ShellJobs:
     """The background jobs of one session; `close` ends them all.
 
@@ -236,14 +247,7 @@ class ShellJobs:
         self, line: str, process: ShellProcess, changed: asyncio.Event, at_end: AtEnd
     ) -> ToolResult:
         """Make a job of a running command; returns the result of the call that has started it."""
-        job = self._add_job(Job(self._next_id(), line, process, changed, at_end))
-        printed = job.report().text.rpartition("\n")[0]
-        text = (
-            f"{printed}\n[The user moved it to the background: it goes on as {job.id}, without a"
-            f" time limit. shell_output(id={job.id!r}) reads what it prints next. Do not start it"
-            " again.]"
-        )
-        return ToolResult(text, Display(f"moved to {job.id}", CommandOutput(line, job.tail)))
+        return describe_moved(self._add_job(Job(self._next_id(), line, process, changed, at_end)))
 
     def _require_room(self) -> None:
         """Raise ToolError if too many jobs run already."""

@@ -135,3 +135,38 @@ def test_safe_mode_says_what_it_leaves_out(ouro):
     assert "Safe mode" in done.err
     system = ouro.server.requests[-1].messages[0]["content"]
     assert "Welsh" not in str(system)
+
+
+def test_a_line_of_the_user_goes_to_the_background_by_a_key(ouro):
+    terminal = ouro.screen()
+    terminal.say("!read x; echo got $x")
+    terminal.until_shows("read x; echo got $x ·", "1 job")
+    terminal.send("\x02")  # Ctrl+B
+    terminal.until_shows("moved to job_1")
+    terminal.say("say: meanwhile")
+    terminal.until_shows("  meanwhile")
+    assert "The user moved it to the background: it goes on as job_1" in str(
+        ouro.server.requests[-1].body
+    )
+    terminal.send("\x1b[19~")  # F8 still types into it
+    terminal.until_shows("Ctrl+] returns")
+    terminal.send("letters\r")
+    terminal.until_shows("job_1 ended")
+    terminal.until(lambda: "got letters" in ouro.server.requests[-1].prompt)
+
+
+def test_a_line_that_the_agent_does_not_see_wakes_nobody(ouro):
+    terminal = ouro.screen()
+    terminal.say("!!read x; echo got $x")
+    terminal.until_shows("read x; echo got $x ·", "1 job")
+    terminal.send("\x02")
+    terminal.until_shows("moved to job_1")
+    terminal.send("\x1b[19~")
+    terminal.until_shows("Ctrl+] returns")
+    terminal.send("letters\r")
+    terminal.until_gone("Ctrl+] returns")
+    terminal.until_gone("1 job")
+    terminal.say("say: one")
+    terminal.until_shows("  one")
+    assert len(ouro.server.requests) == 1
+    assert "letters" not in str(ouro.server.requests[0].body)
