@@ -236,7 +236,11 @@ class Machine:
         (self.project / "sub").mkdir(parents=True)
         git(self.project, "init", "-q")
         git(self.project, "remote", "add", "origin", f"https://{root.name}@example.org/me/App.git")
-        self.store = YamlFileMemoryStore(root / "sessions")
+        self.open_store()
+
+    def open_store(self):
+        """Forget what is known of the folder."""
+        self.store = YamlFileMemoryStore(self.root / "sessions")
 
     def sync(self, *, encrypt=False, plain=False, remote=None):
         there = SessionRemote(

@@ -21,12 +21,13 @@ TEXTS = ("erste Frage", "deuxième", "третий", "四番目")
 class Shared:
     """Two machines that have one session of four chunks, and a clone in which the host works."""
 
-    def __init__(self, tmp_path, *, encrypt):
-        self.remote = tmp_path / "remote.git"
-        git(tmp_path, "init", "-q", "--bare", "remote.git")
-        self.one = Machine(tmp_path / "one", self.remote)
-        self.two = Machine(tmp_path / "two", self.remote)
-        self.root, self.encrypt = tmp_path, encrypt
+    def __init__(self, root, *, encrypt):
+        root.mkdir(exist_ok=True)
+        self.remote = root / "remote.git"
+        git(root, "init", "-q", "--bare", "remote.git")
+        self.one = Machine(root / "one", self.remote)
+        self.two = Machine(root / "two", self.remote)
+        self.root, self.encrypt = root, encrypt
         self.session = ""
 
     async def live(self):
@@ -37,6 +38,15 @@ class Shared:
             self.sync_one()
         self.share_key(self.two)
         self.two.sync()
+
+    def keep(self):
+        shutil.copytree(self.root, self.root.with_name("kept"), symlinks=True)
+
+    def restore(self):
+        shutil.rmtree(self.root)
+        shutil.copytree(self.root.with_name("kept"), self.root, symlinks=True)
+        self.one.open_store()
+        self.two.open_store()
 
     def share_key(self, machine):
         if self.encrypt:
@@ -73,11 +83,24 @@ class Shared:
         await self.assert_nothing_lost(self.one, self.two, three)
 
 
+@pytest.fixture(scope="module")
+def made():
+    """Machines after their first synchronizations, by whether they encrypt. Making them takes a
+    hundred git processes, and a copy has the same place.
+    """
+    return {}
+
+
 @pytest.fixture(params=[False, True], ids=["plain", "sealed"])
-async def shared(request, tmp_path):
-    shared = Shared(tmp_path, encrypt=request.param)
-    await shared.live()
-    return shared
+async def shared(request, tmp_path_factory, made):
+    encrypt = request.param
+    if encrypt not in made:
+        shared = Shared(tmp_path_factory.mktemp("shared") / "now", encrypt=encrypt)
+        await shared.live()
+        shared.keep()
+        made[encrypt] = shared
+    made[encrypt].restore()
+    return made[encrypt]
 
 
 def chunks(folder):
