@@ -43,7 +43,7 @@ class EditorClient:
         """
         if not self._can.read_text_file:
             return None
-        answer = self._wait(
+        answer = self._wait_in_thread(
             self._answer(self._client.read_text_file(self.session_id, str(path)), ANSWER_TIMEOUT)
         )
         return None if answer is None else answer.content
@@ -55,9 +55,12 @@ class EditorClient:
             await self._client.write_text_file(self.session_id, str(path), text)
             return True
 
-        return bool(self._can.write_text_file and self._wait(self._answer(save(), WRITE_TIMEOUT)))
+        if not self._can.write_text_file:
+            return False
+        return bool(self._wait_in_thread(self._answer(save(), WRITE_TIMEOUT)))
 
     async def create(self, call_id: str, argv: Sequence[str], cwd: Path) -> str:
+        """Run a command in a new terminal; returns its id, empty if the editor does not answer."""
         opening = self._client.create_terminal(
             self.session_id,
             argv[0],
@@ -65,44 +68,47 @@ class EditorClient:
             cwd=str(cwd),
             output_byte_limit=MAX_OUTPUT,
         )
-        made = await self._answer(opening)
-        if made is None:
+        terminal = await self._answer(opening)
+        if terminal is None:
             return ""
-        self.terminals[call_id] = made.terminal_id
-        return made.terminal_id
+        self.terminals[call_id] = terminal.terminal_id
+        return terminal.terminal_id
 
     async def wait(self, terminal_id: str) -> int:
-        ended = await self._answer(
+        """Wait for the end of a command; returns its exit code, or minus the signal that ended it.
+        An editor that does not name one counts as SIGKILL.
+        """
+        end = await self._answer(
             self._client.wait_for_terminal_exit(self.session_id, terminal_id), None
         )
-        if ended is not None and ended.exit_code is not None:
-            return ended.exit_code
-        return -int(getattr(signal, (ended and ended.signal) or "", signal.SIGKILL))
+        if end is not None and end.exit_code is not None:
+            return end.exit_code
+        signal_name = (end.signal if end is not None else None) or "SIGKILL"
+        return -int(getattr(signal, signal_name, signal.SIGKILL))
 
     async def kill(self, terminal_id: str) -> None:
         await self._answer(self._client.kill_terminal(self.session_id, terminal_id))
 
     async def release(self, terminal_id: str) -> str:
-        found = await self._answer(self._client.terminal_output(self.session_id, terminal_id))
+        """Return the output of a command and close its terminal."""
+        answer = await self._answer(self._client.terminal_output(self.session_id, terminal_id))
         await self._answer(self._client.release_terminal(self.session_id, terminal_id))
-        if found is None:
+        if answer is None:
             return "[The editor did not return the output.]\n"
-        return (
-            f"[The beginning of the output is cut.]\n{found.output}"
-            if found.truncated
-            else found.output
-        )
+        if answer.truncated:
+            return f"[The beginning of the output is cut.]\n{answer.output}"
+        return answer.output
 
-    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+    def _wait_in_thread(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _answer(
-        self, asked: Awaitable[T], seconds: float | None = ANSWER_TIMEOUT
+        self, request: Awaitable[T], seconds: float | None = ANSWER_TIMEOUT
     ) -> T | None:
         """Return what the editor answers; None if it fails or does not answer in time."""
         try:
             async with asyncio.timeout(seconds):
-                return await asked
+                return await request
         except (RequestError, ConnectionError, OSError, ValueError, TimeoutError) as error:
             log.info("the editor: %s", error or type(error).__name__)
             return None

@@ -11,7 +11,7 @@ import signal
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 from acp import PROTOCOL_VERSION, Client, RequestError, run_agent
 from acp import schema as acp
@@ -112,22 +112,31 @@ def report_errors(
 
 def _mcp_servers(servers: Sequence[Any]) -> dict[str, McpServerSettings]:
     """The MCP servers that the client configures, by names that are valid in the names of tools."""
-    found: dict[str, McpServerSettings] = {}
+    settings: dict[str, McpServerSettings] = {}
     for server in servers:
         name = re.sub(r"[^A-Za-z0-9-]+", "-", server.name).strip("-")[:29] or "server"
-        if name in found:
-            name = f"{name}-{len(found)}"
+        if name in settings:
+            name = f"{name}-{len(settings)}"
         if isinstance(server, acp.McpServerStdio):
             env = {variable.name: variable.value for variable in server.env}
-            found[name] = McpServerSettings(
+            settings[name] = McpServerSettings(
                 command=server.command, args=tuple(server.args), env=env
             )
         elif isinstance(server, acp.HttpMcpServer | acp.SseMcpServer):
             headers = {header.name: header.value for header in server.headers}
-            found[name] = McpServerSettings(url=server.url, transport=server.type, headers=headers)
+            settings[name] = McpServerSettings(
+                url=server.url, transport=server.type, headers=headers
+            )
         else:
             raise UsageError(f"The MCP server {server.name} is of a kind that ouro does not know.")
-    return found
+    return settings
+
+
+class _UntrustedSession(NamedTuple):
+    """A session that was opened without the files of its folder, which is not trusted."""
+
+    error: TrustNeeded
+    open_trusted: Callable[[], Awaitable[EditorSession]]
 
 
 class EditorAgent:
@@ -147,8 +156,7 @@ class EditorAgent:
         self._client: Client | None = None
         self._can = acp.ClientCapabilities()
         self._sessions: dict[str, EditorSession] = {}
-        self._untrusted: dict[str, tuple[TrustNeeded, Callable[[], Awaitable[EditorSession]]]] = {}
-        """The sessions whose folder is not trusted, and what opens them again when it is."""
+        self._untrusted: dict[str, _UntrustedSession] = {}
 
     def on_connect(self, conn: Client) -> None:
         self._client = conn
@@ -197,7 +205,7 @@ class EditorAgent:
 
     @report_errors
     async def load_session(self, cwd: str, session_id: str, **more: Any) -> acp.LoadSessionResponse:
-        editor = await self._open_saved(cwd, session_id, more)
+        editor = await self._open_existing(cwd, session_id, more)
         await editor.replay()
         return acp.LoadSessionResponse(**await editor.settings())
 
@@ -205,12 +213,12 @@ class EditorAgent:
     async def resume_session(
         self, session_id: str, cwd: str, **more: Any
     ) -> acp.ResumeSessionResponse:
-        editor = await self._open_saved(cwd, session_id, more)
+        editor = await self._open_existing(cwd, session_id, more)
         return acp.ResumeSessionResponse(**await editor.settings())
 
     @report_errors
     async def fork_session(self, session_id: str, cwd: str, **more: Any) -> acp.ForkSessionResponse:
-        await self._check_saved(session_id)
+        await self._check_session_id(session_id)
         editor = await self._open(cwd, OpenRequest(session_id, fork=True), more)
         return acp.ForkSessionResponse(session_id=editor.session.id, **await editor.settings())
 
@@ -219,7 +227,7 @@ class EditorAgent:
         self, cwd: str | None = None, cursor: str | None = None, **_meta: Any
     ) -> acp.ListSessionsResponse:
         catalog = await self._open_catalog(Path(cwd) if cwd else self._options.cwd)
-        found = await (catalog.here() if cwd else catalog.sessions())
+        sessions = await (catalog.here() if cwd else catalog.sessions())
         if cursor and not cursor.isdecimal():
             raise UsageError(f"`{cursor}` is not a cursor of this list.")
         start = int(cursor or 0)
@@ -227,9 +235,9 @@ class EditorAgent:
             acp.SessionInfo(
                 session_id=info.id, cwd=info.project, title=info.title, updated_at=info.updated_at
             )
-            for info in found[start : start + PAGE]
+            for info in sessions[start : start + PAGE]
         ]
-        following = str(start + PAGE) if len(found) > start + PAGE else None
+        following = str(start + PAGE) if len(sessions) > start + PAGE else None
         return acp.ListSessionsResponse(sessions=page, next_cursor=following)
 
     @report_errors
@@ -280,68 +288,75 @@ class EditorAgent:
         )
 
     def _editor_of(self, session_id: str) -> EditorSession:
+        """An open session. Raises SessionNotFound if none has this id."""
         if session_id not in self._sessions:
             raise SessionNotFound(
                 f"No session {session_id} is open here.", "Load it, or begin a new one."
             )
         return self._sessions[session_id]
 
-    async def _open_saved(self, cwd: str, session_id: str, more: dict[str, Any]) -> EditorSession:
-        await self._check_saved(session_id)
+    async def _open_existing(
+        self, cwd: str, session_id: str, more: dict[str, Any]
+    ) -> EditorSession:
+        """Open a session from the disk. One that is open here is closed before."""
+        await self._check_session_id(session_id)
         if before := self._sessions.pop(session_id, None):  # the client will open it again
             await before.close()
         return await self._open(cwd, OpenRequest(session_id), more)
 
-    async def _check_saved(self, session_id: str) -> None:
-        """Refuse anything but the id of a session: opening would also accept words of a title."""
+    async def _check_session_id(self, session_id: str) -> None:
+        """Raises SessionNotFound for anything but the id of a session: opening would also accept
+        words of a title.
+        """
         catalog = await self._open_catalog(self._options.cwd)
         if not any(info.id == session_id for info in await catalog.sessions()):
             raise SessionNotFound(f"There is no session {session_id}.")
 
     async def _open(self, cwd: str, request: OpenRequest, more: dict[str, Any]) -> EditorSession:
+        """Open a session with the folders and MCP servers that the client names in `more`. In a
+        folder that is not trusted it is opened without the folder's files, and the first prompt
+        asks: before it the editor has no session for a question.
+        """
         folders = tuple(Path(folder) for folder in more.get("additional_directories") or ())
         for folder in (Path(cwd), *folders):
             if not folder.is_absolute() or not folder.is_dir():
                 raise UsageError(f"{folder} is not an absolute path of a folder.")
-        place = Path(cwd)
+        work_folder = Path(cwd)
         if self._enter_folder is not None:
-            place = await asyncio.to_thread(self._enter_folder, place)
+            work_folder = await asyncio.to_thread(self._enter_folder, work_folder)
         assert self._client is not None
         client = EditorClient(self._client, self._can, request.new_id)
         # Zed shows output of ouro's commands as a terminal (`_meta`); other editors run the
         # commands themselves.
-        has_own = bool(self._can.terminal) and not self._shows_terminals
+        runs_commands = bool(self._can.terminal) and not self._shows_terminals
         options = replace(
             self._options,
-            cwd=place,
+            cwd=work_folder,
             add_dirs=(*self._options.add_dirs, *folders),
             editor=EditorServices(
                 client,
-                client if has_own else None,
+                client if runs_commands else None,
                 _mcp_servers(more.get("mcp_servers") or ()),
             ),
         )
         opener = await asyncio.to_thread(self._make_opener, options)
-        use = functools.partial(self._use, opener, client, Path(cwd))
+        begin = functools.partial(self._begin, opener, client, Path(cwd))
         try:
-            return await use(request)
-        except (
-            TrustNeeded
-        ) as error:  # asked with the first prompt: before it there is no session for a question
-            editor = await use(replace(request, trust="no"))
-            self._untrusted[editor.session.id] = (
-                error,
-                functools.partial(use, replace(request, trust="yes")),
-            )
+            return await begin(request)
+        except TrustNeeded as error:
+            editor = await begin(replace(request, trust="no"))
+            open_trusted = functools.partial(begin, replace(request, trust="yes"))
+            self._untrusted[editor.session.id] = _UntrustedSession(error, open_trusted)
             return editor
 
-    async def _use(
+    async def _begin(
         self,
         open_session: OpenSession,
         client: EditorClient,
         folder: Path,
         request: OpenRequest,
     ) -> EditorSession:
+        """Open a session for the editor, and send it the slash commands."""
         session = await open_session(request)
         client.session_id = session.id
         assert self._client is not None
@@ -358,21 +373,22 @@ class EditorAgent:
 
     @property
     def _shows_terminals(self) -> bool:
+        """Whether the editor can show output in a terminal, without running the command."""
         return bool((self._can.field_meta or {}).get("terminal_output"))
 
     async def _ask_for_trust(self, session_id: str) -> None:
         """Ask whether the folder is trusted; if so, open the session again with the folder's files
         in use.
         """
-        error, open_trusted = self._untrusted.pop(session_id)
+        untrusted = self._untrusted.pop(session_id)
         editor = self._editor_of(session_id)
-        title, choices = trust_question(error)
+        title, choices = trust_question(untrusted.error)
         if await editor.front_end.choose(title, choices[:2]) != "yes":
             return
         status = editor.session.status()
         await editor.close()
-        again = await open_trusted()
-        if again.session.status().mode != status.mode:
-            again.session.set_mode(status.mode)
-        if again.session.status().model != status.model:
-            await again.session.set_model(status.model)
+        trusted = await untrusted.open_trusted()
+        if trusted.session.status().mode != status.mode:
+            trusted.session.set_mode(status.mode)
+        if trusted.session.status().model != status.model:
+            await trusted.session.set_model(status.model)

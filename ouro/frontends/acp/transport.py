@@ -49,6 +49,7 @@ class StdioTransport:
         self._writer.shutdown(wait=False)
 
     def _write(self, line: bytes) -> None:
+        """Write a whole line, in pieces if the client reads slowly."""
         while line:
             line = line[os.write(self._stdout, line) :]
 

@@ -64,7 +64,7 @@ class EventUpdates:
         self._cwd = cwd
         self._terminals = terminals
         self._has_terminals = has_terminals
-        self._output: dict[str, str] = {}
+        self._running_output: dict[str, str] = {}
         """The output so far of each running call."""
 
     def of(self, event: Event) -> Iterator[Update]:
@@ -96,11 +96,11 @@ class EventUpdates:
             case events.NotesRecalled() | events.TurnFinished():
                 pass
             case events.Retrying():
-                said = retry_line(event, event.wait)
-                yield notice(f"{said} What the answer had so far does not count.")
+                reason = retry_line(event, event.wait)
+                yield notice(f"{reason} What the answer had so far does not count.")
             case _:
-                if found := notice_of(event):
-                    yield notice(found[0])
+                if event_notice := notice_of(event):
+                    yield notice(event_notice[0])
 
     def replay(self, event: Event) -> Iterator[Update]:
         """The updates for an event of a loaded session: also the user's messages."""
@@ -128,44 +128,51 @@ class EventUpdates:
         )
 
     def _start_update(self, event: events.ToolStarted) -> Update:
+        """The beginning of a call; a change of the call if it has begun before."""
         call = event.call
-        title, where, given = clean(event.title), self._locations(call), dict(call.arguments)
-        if call.id in self._output:  # a hook changed its arguments
-            return helpers.update_tool_call(call.id, title=title, locations=where, raw_input=given)
-        self._output[call.id] = ""
-        is_terminal = self._has_terminals and call.name == "shell"
+        title, arguments = clean(event.title), dict(call.arguments)
+        locations = self._locations(call)
+        if call.id in self._running_output:  # a hook changed its arguments
+            return helpers.update_tool_call(
+                call.id, title=title, locations=locations, raw_input=arguments
+            )
+        self._running_output[call.id] = ""
+        content: list[Any] | None = None
+        meta: dict[str, Any] | None = None
+        if self._has_terminals and call.name == "shell":
+            content = [acp.TerminalToolCallContent(type="terminal", terminal_id=call.id)]
+            meta = _terminal_meta(call.id, "info", cwd=str(self._cwd))
         return acp.ToolCallStart(
             session_update="tool_call",
             tool_call_id=call.id,
             title=title,
             kind=KINDS.get(call.name, "other"),
             status="pending",
-            content=(
-                [acp.TerminalToolCallContent(type="terminal", terminal_id=call.id)]
-                if is_terminal
-                else None
-            ),
-            locations=where,
-            raw_input=given,
-            field_meta=_terminal(call.id, "info", cwd=str(self._cwd)) if is_terminal else None,
+            content=content,
+            locations=locations,
+            raw_input=arguments,
+            field_meta=meta,
         )
 
     def _progress_update(self, event: events.ToolProgress) -> Update:
+        """New output of a call: its terminal, the new text for one, or the end of the whole output."""
         if event.call_id in self._terminals:
             return helpers.update_tool_call(event.call_id, content=self._terminal_of(event.call_id))
         if self._has_terminals:
-            return _meta_update(event.call_id, _terminal(event.call_id, "output", data=event.text))
-        output = self._output[event.call_id] = (self._output.get(event.call_id, "") + event.text)[
-            -_MAX_OUTPUT:
-        ]
+            meta = _terminal_meta(event.call_id, "output", data=event.text)
+            return _meta_update(event.call_id, meta)
+        output = self._running_output.get(event.call_id, "") + event.text
+        output = output[-_MAX_OUTPUT:]
+        self._running_output[event.call_id] = output
         return helpers.update_tool_call(event.call_id, content=[_text_content(block(output))])
 
     def _end_update(self, event: events.ToolFinished) -> Update:
-        self._output.pop(event.call_id, None)
+        """The result of a call. Its running output is forgotten."""
+        self._running_output.pop(event.call_id, None)
         status: acp.ToolCallStatus = "failed" if event.failed else "completed"
         body = event.display.body
         if self._has_terminals and event.name == "shell" and isinstance(body, CommandOutput):
-            meta = _terminal(event.call_id, "exit", exit_code=body.exit_code, signal=None)
+            meta = _terminal_meta(event.call_id, "exit", exit_code=body.exit_code, signal=None)
             return _meta_update(event.call_id, meta, status=status)
         content = self._terminal_of(event.call_id) or self._content(event.display)
         locations = self._locations(None, event.display)
@@ -174,10 +181,14 @@ class EventUpdates:
         )
 
     def _terminal_of(self, call_id: str) -> list[Any]:
-        shown = self._terminals.get(call_id)
-        return [acp.TerminalToolCallContent(type="terminal", terminal_id=shown)] if shown else []
+        """The editor's terminal of a call, as content; empty if it has none."""
+        terminal_id = self._terminals.get(call_id)
+        if not terminal_id:
+            return []
+        return [acp.TerminalToolCallContent(type="terminal", terminal_id=terminal_id)]
 
     def _content(self, display: Display) -> list[Any]:
+        """What a call shows: diffs, the output of a command, a text, or its summary."""
         match display.body:
             case Diff(changes):
                 content = []
@@ -188,11 +199,8 @@ class EventUpdates:
                     )
                 return content
             case CommandOutput(command, output, exit_code):
-                return [
-                    _text_content(
-                        block(output or (command if exit_code is None else "(no output)"))
-                    )
-                ]
+                without_output = command if exit_code is None else "(no output)"
+                return [_text_content(block(output or without_output))]
             case Plain(text, language):
                 return [_text_content(block(text, language))]
             case _:
@@ -201,6 +209,7 @@ class EventUpdates:
     def _locations(
         self, call: ToolCall | None, display: Display | None = None
     ) -> list[acp.ToolCallLocation] | None:
+        """The changed files of a diff, else the file that a call names; None if there is none."""
         if display is not None and isinstance(display.body, Diff):
             return [
                 acp.ToolCallLocation(
@@ -258,16 +267,19 @@ def _text_content(text: str) -> acp.ContentToolCallContent:
 def _first_change(change: Any) -> int:
     """The number of the first changed line, from 1."""
     before, after = (change.before or "").splitlines(), (change.after or "").splitlines()
-    same = next(
-        (at for at, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), None
-    )
+    equal_lines = 0
+    for old, new in zip(before, after, strict=False):
+        if old != new:
+            break
+        equal_lines += 1
     first: int = change.first_line
-    return first + (min(len(before), len(after)) if same is None else same)
+    return first + equal_lines
 
 
-def _terminal(
+def _terminal_meta(
     call_id: str, what: Literal["info", "output", "exit"], **fields: Any
 ) -> dict[str, Any]:
+    """An extension of Zed to the protocol: a terminal that only shows output."""
     return {f"terminal_{what}": {"terminal_id": call_id, **fields}}
 
 

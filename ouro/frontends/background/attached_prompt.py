@@ -29,7 +29,7 @@ class AttachedRepl(Repl):
     def _make_turns(self) -> TurnQueue:
         return RemoteTurns(self, self)
 
-    async def _do(self, line: str) -> None:
+    async def _carry_out(self, line: str) -> None:
         if not line.startswith(("/", "!", "#")):
             self._printer.echoed.append(line)
         await self._front_end.send(line)

@@ -16,7 +16,8 @@ from acp.helpers import update_agent_message_text
 from ouro import __version__, events
 from ouro.errors import OuroError, SessionNotFound, UsageError
 from ouro.events import Event, PermissionAsked, QuestionAsked
-from ouro.frontends.acp.editor_session import available_commands, draft_of, permission_options
+from ouro.frontends.acp.content_blocks import draft_of
+from ouro.frontends.acp.editor_session import available_commands, permission_options
 from ouro.frontends.acp.server import STOP_REASONS, report_errors
 from ouro.frontends.acp.updates import EventUpdates, plan_of
 from ouro.frontends.background import state as names

@@ -16,11 +16,12 @@ from ouro.utils.decoding import from_plain
 from ouro.utils.late_pattern import late_pattern
 
 MAX_ASKED_AGAIN = 2
+"""Times that the model is asked to correct an answer."""
 _FENCE = late_pattern(r"```[\w-]*\n(.*?)```", re.DOTALL)
 
 
 class AnswerMisfit(OuroError):
-    """The answer does not match the schema; the message names the place."""
+    """The answer does not match the schema; the message names the value."""
 
 
 class AnswerSchema:
@@ -81,6 +82,7 @@ class AnswerSchema:
             raise UsageError(f"{kind!r} cannot be the type of an answer: {error}") from error
 
     def add_to(self, prompt: str) -> str:
+        """The prompt, followed by the schema and the request for JSON alone."""
         return (
             f"{prompt}\n\nWhen the work is done, answer with one JSON value and nothing else: no"
             " words around it, no code fence. It has to fit this JSON"
@@ -88,18 +90,23 @@ class AnswerSchema:
         )
 
     def parse(self, answer: str) -> Any:
-        """The value of an answer. Raises AnswerMisfit: it is not JSON, or does not match the
+        """The value of an answer. Raises AnswerMisfit if it is not JSON, or does not match the
         schema.
+        """
+        value = _json_in(answer)
+        self._check(value)
+        try:
+            return self._convert(value)
+        except (msgspec.ValidationError, ValueError) as misfit:  # the type has its own check
+            raise AnswerMisfit(str(misfit)[:500]) from misfit
+
+    def _check(self, value: Any) -> None:
+        """Raises AnswerMisfit if the value does not match the schema, UsageError if the schema
+        refers to something else.
         """
         from jsonschema.exceptions import best_match
         from referencing.exceptions import Unresolvable
 
-        for text in (answer, *reversed(_FENCE.findall(answer))):
-            with suppress(ValueError, RecursionError):
-                value = json.loads(text)
-                break
-        else:
-            raise AnswerMisfit("the answer is not JSON")
         try:
             error = best_match(self._validator.iter_errors(value))
         except Unresolvable as unresolvable:
@@ -110,13 +117,20 @@ class AnswerSchema:
             raise AnswerMisfit("the answer is nested too deeply") from deep
         if error is not None:
             raise AnswerMisfit(f"{error.json_path}: {error.message[:500]}")
-        try:
-            return self._convert(value)
-        except (msgspec.ValidationError, ValueError) as misfit:  # the type has its own check
-            raise AnswerMisfit(str(misfit)[:500]) from misfit
+
+
+def _json_in(answer: str) -> Any:
+    """The value of the whole answer, else of its last code block that is JSON. Raises AnswerMisfit
+    if there is none.
+    """
+    for text in (answer, *reversed(_FENCE.findall(answer))):
+        with suppress(ValueError, RecursionError):
+            return json.loads(text)
+    raise AnswerMisfit("the answer is not JSON")
 
 
 def correction_request(misfit: AnswerMisfit) -> str:
+    """What the model is asked when its answer does not match the schema."""
     return (
         f"Your answer does not fit the JSON schema ({misfit.message}). "
         "Answer again: only the JSON value, corrected, without words around it."

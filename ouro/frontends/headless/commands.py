@@ -1,6 +1,4 @@
-"""Slash commands in headless: what needs no screen is answered, everything else says what to use
-instead.
-"""
+"""Slash commands in headless. A command that needs a screen names what to use instead."""
 
 from __future__ import annotations
 
@@ -72,8 +70,8 @@ class HeadlessFrontEnd(FrontEnd):
         if not title.endswith((".", "?", ":")):
             title = f"{title}:"
         # A line with an ellipsis opens another list.
-        named = [choice for choice in choices if choice.value and not choice.label.endswith("…")]
-        names = [choice.value for choice in named]
+        listed = [choice for choice in choices if choice.value and not choice.label.endswith("…")]
+        names = [choice.value for choice in listed]
         more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
         raise UsageError(
             f"{title} There is no user to choose with -p.",
@@ -104,11 +102,11 @@ class HeadlessFrontEnd(FrontEnd):
         )
 
     async def open(self, request: OpenRequest) -> None:
-        named = request.resume[:8] or "SESSION"
         if not request.resume:
             raise UsageError("Without --resume, each `ouro -p` begins a new session.")
+        session = request.resume[:8]
         raise UsageError(
-            "A run with -p has one session.", f"`ouro -p --resume {named}` continues that one."
+            "A run with -p has one session.", f"`ouro -p --resume {session}` continues that one."
         )
 
     async def go_to(self, message: int) -> None:
@@ -172,5 +170,7 @@ class HeadlessContext(SessionContext):
 
 
 async def run_headless_command(front_end: HeadlessFrontEnd, text: str) -> bool:
-    """Run the slash command in `text`; False if it is a message. Raises OuroError, OSError."""
+    """Run the slash command in `text`; returns False if it is a message. Raises OuroError or
+    OSError if the command fails.
+    """
     return await run_line(HeadlessContext(front_end), text)

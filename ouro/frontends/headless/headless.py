@@ -115,11 +115,13 @@ class HeadlessRun(TurnObserver):
         self._output = output
         self._has_user = options.input == "stream-json"
         self._decide = options.decide
-        self._open: dict[str, events.PermissionAsked | events.QuestionAsked] = {}
+        self._open_questions: dict[str, events.PermissionAsked | events.QuestionAsked] = {}
         self._queue = TurnQueue(self, self._answer_prompt)
         self._signal: int | None = None
         self._over = asyncio.Event()
-        self._result = Result(session.id, "", "answered")  # there was no prompt yet
+        """Set when the run ends before its input: by a signal, an error or a closed pipe."""
+        self._result = Result(session.id, "", "answered")
+        """The result of the running prompt or the last one; answered as long as there was none."""
         self.input_code = 0
         """Not 0 if a line of the input was invalid, so that a script notices."""
 
@@ -134,7 +136,7 @@ class HeadlessRun(TurnObserver):
 
     async def run(self, prompt: str, stdin: int | None) -> None:
         """Send the prompt, if there is one, and then the messages from stdin until its end."""
-        self._output.started(self._session)
+        self._output.print_start(self._session)
         if self._session.resumed is not None and self._output.prints_events:
             from ouro.frontends.session_format import card_line, now
 
@@ -155,11 +157,11 @@ class HeadlessRun(TurnObserver):
         self._result.add(event)
         match event:
             case events.PermissionAsked() | events.QuestionAsked() if self._has_user:
-                self._open[event.question_id] = event
+                self._open_questions[event.question_id] = event
             case events.PermissionAsked() | events.QuestionAsked():
                 self._answer_without_user(event)
             case events.QuestionClosed():
-                self._open.pop(event.question_id, None)
+                self._open_questions.pop(event.question_id, None)
             case _:
                 pass
         if self._output.pipe.gone:
@@ -174,6 +176,7 @@ class HeadlessRun(TurnObserver):
             self._output.event(event)
 
     async def _read_until_over(self, stdin: int | None) -> None:
+        """Handle the lines of the input until its end, or until the run is over."""
         tasks = [asyncio.create_task(self._read(stdin)), asyncio.create_task(self._over.wait())]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -249,23 +252,28 @@ class HeadlessRun(TurnObserver):
 
     @property
     def _is_over(self) -> bool:
+        """Whether a signal or a closed output ends the run."""
         return self._signal is not None or self._output.pipe.gone
 
     def _answer_without_user(self, event: events.PermissionAsked | events.QuestionAsked) -> None:
+        """Answer a permission question by `decide`, else with no; any other question with nothing."""
         answer: events.UserAnswer = events.Reply()
-        if isinstance(event, events.PermissionAsked) and self._decide is not None:
-            answer = self._decide(event)
-        elif isinstance(event, events.PermissionAsked):
-            refusal = Refusal(event.call.name, event.title, event.rule)
-            self._result.refusals.append(refusal)
-            self._output.refused(event, refusal)
-            how = "no rule can allow it"
-            if refusal.advice:
-                how = f"the user can allow it by starting ouro with {refusal.advice}"
-            answer = events.Permit("no", REFUSED.format(how))
+        if isinstance(event, events.PermissionAsked):
+            answer = self._decide(event) if self._decide else self._refuse_call(event)
         self._session.answer(event.question_id, answer)
 
+    def _refuse_call(self, event: events.PermissionAsked) -> events.Permit:
+        """Print that a tool call was refused and add it to the result; returns the answer."""
+        refusal = Refusal(event.call.name, event.title, event.rule)
+        self._result.refusals.append(refusal)
+        self._output.print_refusal(event, refusal)
+        how = "no rule can allow it"
+        if refusal.advice:
+            how = f"the user can allow it by starting ouro with {refusal.advice}"
+        return events.Permit("no", REFUSED.format(how))
+
     async def _read(self, stdin: int | None) -> None:
+        """Handle the lines of the input. After its end, open questions are answered without it."""
         async with aclosing(read_lines(stdin)) as arriving:
             async for line in arriving:
                 try:
@@ -275,34 +283,42 @@ class HeadlessRun(TurnObserver):
                     self.input_code = UsageError.exit_code
                     self.show(events.Notice(str(error), "error"))
         self._has_user = False
-        for event in tuple(self._open.values()):
+        for event in tuple(self._open_questions.values()):
             self._answer_without_user(event)
 
     async def _receive(self, given: Input) -> None:
+        """Handle one line of the input. Raises OuroError if it cannot be used."""
         match given:
-            case UserInput() if not (given.text.strip() or given.images):
-                raise UsageError("A message of the input is empty.")
             case UserInput():
-                from ouro.images import make_image  # imported late: few inputs have pictures
-
-                images: list[Image] = []
-                for image in given.images:
-                    read, _ = await asyncio.to_thread(
-                        make_image, image.name or "The image", image.data
-                    )
-                    images.append(read)
-                waits = given.queue or given.text.startswith("/")
-                deliver = self._queue.queue if waits else self._queue.say
-                deliver(Draft(given.text, tuple(images)))
+                await self._receive_message(given)
             case PermissionInput():
                 # QuestionClosed comes later; the input may end before it.
-                self._open.pop(given.question_id, None)
+                self._open_questions.pop(given.question_id, None)
                 self._session.answer(given.question_id, events.Permit(given.choice, given.comment))
             case AnswerInput():
-                self._open.pop(given.question_id, None)
+                self._open_questions.pop(given.question_id, None)
                 self._session.answer(given.question_id, events.Reply(tuple(given.answers)))
             case InterruptInput():
                 self._session.interrupt()
+
+    async def _receive_message(self, given: UserInput) -> None:
+        """Steer the running turn with a message, or queue it. Raises OuroError if it is empty, or
+        if an image is no picture.
+        """
+        if not (given.text.strip() or given.images):
+            raise UsageError("A message of the input is empty.")
+        from ouro.images import make_image  # imported late: few inputs have pictures
+
+        images: list[Image] = []
+        for given_image in given.images:
+            name = given_image.name or "The image"
+            image, _ = await asyncio.to_thread(make_image, name, given_image.data)
+            images.append(image)
+        draft = Draft(given.text, tuple(images))
+        if given.queue or given.text.startswith("/"):
+            self._queue.queue(draft)
+        else:
+            self._queue.say(draft)
 
     def interrupt(self, number: int) -> None:
         """End with the code of that signal: the first interrupts the turn, the next ones kill its

@@ -59,9 +59,7 @@ _DECODER: msgspec.json.Decoder[Input] = json_decoder(Input)
 
 
 def parse_input(line: bytes) -> Input:
-    """One line of the input. Raises UsageError: it is not a valid input; the message names the
-    error.
-    """
+    """One line of the input. Raises UsageError, whose message names the error."""
     try:
         return _DECODER.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -71,6 +69,7 @@ def parse_input(line: bytes) -> Input:
 
 
 async def read_lines(stdin: int | None) -> AsyncGenerator[bytes, None]:
+    """The lines of a stream without their ends; none if it is closed."""
     pieces: list[bytes] = []
     while stdin is not None and (block := await read_block(stdin)):
         # Joined only at the end of the line: an image is a line of megabytes.
@@ -93,11 +92,9 @@ async def read_prompt(prompt: str, stdin: int | None, say: Callable[[str], None]
     Raises:
         UsageError: both are empty.
     """
-    piped = (
-        b""
-        if stdin is None or os.isatty(stdin)
-        else await _read_all(stdin, bool(prompt.strip()), say)
-    )
+    piped = b""
+    if stdin is not None and not os.isatty(stdin):
+        piped = await _read_all(stdin, bool(prompt.strip()), say)
     material, prompt = piped.decode(errors="replace").strip(), prompt.strip()
     if not material and not prompt:
         raise UsageError(
@@ -107,6 +104,9 @@ async def read_prompt(prompt: str, stdin: int | None, say: Callable[[str], None]
 
 
 async def _read_all(stdin: int, has_prompt: bool, say: Callable[[str], None]) -> bytes:
+    """Everything up to the end of a pipe; empty if it stays silent and there is a prompt. `say`
+    prints why the user waits.
+    """
     blocks: list[bytes] = []
     patience: float | None = PATIENCE
     while not blocks or blocks[-1]:

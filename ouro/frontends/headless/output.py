@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping
-from typing import Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import msgspec
 
@@ -18,6 +18,9 @@ from ouro.session import Session
 from ouro.utils.json_types import dump_json
 from ouro.utils.path_text import path_text
 from ouro.utils.text import clean, one_line
+
+if TYPE_CHECKING:
+    from ouro.session import MemoryReceipt
 
 OutputFormat = Literal["text", "json", "stream-json"]
 EXIT_CODES: dict[events.Outcome, int] = {
@@ -45,6 +48,8 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
+    """The result of one prompt, as it is printed."""
+
     session_id: str
     model: str
     outcome: events.Outcome = "failed"
@@ -63,6 +68,7 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
     """The exit code if a slash command failed."""
 
     def add(self, event: Event) -> None:
+        """Take the answer, the usage and the outcome from an event of the turn."""
         match event:
             case events.Replied(message):
                 self.turns += 1
@@ -97,7 +103,9 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
     def exit_code(self) -> int:
         if self.outcome != "answered":
             return self.failure_code or EXIT_CODES[self.outcome]
-        return 5 if self.refusals else 1 if self.misfit else 0
+        if self.refusals:
+            return EXIT_CODES["refused"]
+        return 1 if self.misfit else 0
 
     def to_json(self, exit_code: int) -> dict[str, Any]:
         """`exit_code`: the exit code of the program; a signal may have set it."""
@@ -113,7 +121,7 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
 
 
 class Pipe:
-    """A stream whose reader may close: then `gone` is set, and writes are dropped."""
+    """A stream whose reader may close it. Then `gone` is set, and writes are dropped."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
@@ -166,30 +174,21 @@ class Output(NoticePrinter):
             and os.environ.get("TERM") != "dumb"
         )
 
-    def started(self, session: Session) -> None:
-        if self.prints_events:
-            status = session.status()
-            line = {
-                "type": "session",
-                "session_id": session.id,
-                "model": status.model,
-                "mode": status.mode,
-            }
-            self.pipe.write(json_line({**line, "cwd": path_text(session.cwd)}))
-            if session.memory.manager is not None:
-                receipt = session.memory.receipt()
-                loaded = {
-                    "versions": dict(receipt.versions),
-                    "tokens": receipt.tokens,
-                    "price": receipt.price,
-                }
-                entries = [msgspec.structs.asdict(entry) for entry in receipt.lines]
-                waiting = list(receipt.waiting)
-                self.pipe.write(
-                    json_line(
-                        {"type": "memory_loaded", **loaded, "entries": entries, "waiting": waiting}
-                    )
-                )
+    def print_start(self, session: Session) -> None:
+        """Print the session and what memory put into the prompt, as the first events."""
+        if not self.prints_events:
+            return
+        status = session.status()
+        line = {
+            "type": "session",
+            "session_id": session.id,
+            "model": status.model,
+            "mode": status.mode,
+            "cwd": path_text(session.cwd),
+        }
+        self.pipe.write(json_line(line))
+        if session.memory.manager is not None:
+            self.pipe.write(json_line(_memory_line(session.memory.receipt())))
 
     def say(self, text: str, level: events.Level = "info") -> None:  # noqa: ARG002 (the text says it)
         """Print one line of progress without terminal control."""
@@ -210,11 +209,13 @@ class Output(NoticePrinter):
             case _:
                 super().event(event)
 
-    def refused(self, question: events.PermissionAsked, refusal: Refusal) -> None:
+    def print_refusal(self, question: events.PermissionAsked, refusal: Refusal) -> None:
+        """Print which tool call was refused, and how to allow it the next time."""
         advice = f"; to allow it: {refusal.advice}" if refusal.advice else ""
         self.say(f"not allowed: {one_line(question.title)} ({one_line(question.reason)}){advice}")
 
     def result(self, result: Result, exit_code: int) -> None:
+        """Print the answer or the JSON of the result, and what went wrong."""
         if self.pipe.gone:
             return
         if result.failure_code:
@@ -232,24 +233,36 @@ class Output(NoticePrinter):
         return f"\x1b[{code}m{text}\x1b[0m" if self._coloured and text else text
 
 
+def _memory_line(receipt: MemoryReceipt) -> dict[str, Any]:
+    """The event that names the entries of memory in the prompt, and those that wait."""
+    return {
+        "type": "memory_loaded",
+        "versions": dict(receipt.versions),
+        "tokens": receipt.tokens,
+        "price": receipt.price,
+        "entries": [msgspec.structs.asdict(entry) for entry in receipt.lines],
+        "waiting": list(receipt.waiting),
+    }
+
+
 def event_to_json(event: Event) -> dict[str, Any]:
-    """The event as a JSON object: its fields, with these exceptions."""
+    """The event as a JSON object: its fields, rounded, and without data of images."""
     match event:
         case events.Prompted():  # not the bytes of images
             images = [
-                {"name": i.name, "media_type": i.media_type, "bytes": len(i.data)}
-                for i in event.images
+                {"name": image.name, "media_type": image.media_type, "bytes": len(image.data)}
+                for image in event.images
             ]
             return {"type": "prompted", "text": event.text, "images": images}
         case events.Replied():
-            return {"type": "replied", **_message(event.message)}
+            return {"type": "replied", **_message_to_json(event.message)}
     data: dict[str, Any] = msgspec.to_builtins(event, enc_hook=str)
     data.pop("of_turn", None)
     if isinstance(event, events.ToolStarted | events.PermissionAsked):
-        data["call"] = _call(event.call)
-    for name, places in (("seconds", 3), ("milliseconds", 1)):
+        data["call"] = _call_to_json(event.call)
+    for name, decimals in (("seconds", 3), ("milliseconds", 1)):
         if name in data:
-            data[name] = round(data[name], places)
+            data[name] = round(data[name], decimals)
     body = data.get("display", {}).get("body") or {}
     for change in body.get("changes", ()):
         del change["first_line"]
@@ -261,18 +274,21 @@ def json_line(data: Mapping[str, Any]) -> str:
     return dump_json(data, is_ascii=True, default=str, separators=(",", ":")) + "\n"
 
 
-def _message(message: Message) -> dict[str, Any]:
+def _message_to_json(message: Message) -> dict[str, Any]:
     thinking = "\n\n".join(part.text for part in message.parts_of(Thinking) if part.text)
     return {
         "text": message.text,
         "thinking": thinking,
-        "calls": [_call(call) for call in message.tool_calls],
+        "calls": [_call_to_json(call) for call in message.tool_calls],
         "usage": msgspec.to_builtins(message.usage),
         "model": message.model,
         "cut": message.cut,
     }
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
+def _call_to_json(call: ToolCall) -> dict[str, Any]:
+    """`malformed` is only there if the arguments were not JSON."""
     data: dict[str, Any] = {"id": call.id, "name": call.name, "arguments": dict(call.arguments)}
-    return {**data, "malformed": call.malformed} if call.malformed else data
+    if call.malformed:
+        data["malformed"] = call.malformed
+    return data

@@ -1,0 +1,90 @@
+"""The content blocks of a prompt as a message."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from acp import schema as acp
+
+from ouro.errors import UsageError
+from ouro.images import make_image
+from ouro.messages import ATTACHED, Image
+from ouro.session import Draft
+
+
+def _embedded_image(name: str, resource: acp.BlobResourceContents) -> Image:
+    """Raises UsageError if the file is not an image."""
+    kind = resource.mime_type or ""
+    if not kind.startswith("image/"):
+        raise UsageError(
+            f"{name} ({kind or 'binary'}) cannot be embedded.",
+            "Name its path in the text.",
+        )
+    return _image(name, resource.blob)
+
+
+def draft_of(blocks: Iterable[Any], folders: Sequence[Path]) -> Draft:
+    """Build a message from the content blocks of a prompt. Files in one of `folders` are named
+    relative to it.
+
+    A linked file is named by its path, for the model to read. The text of an embedded file comes
+    first, marked as not written by the user.
+
+    Raises:
+        UsageError: a block cannot be sent to a model, or the message is empty.
+        ToolError: the data of an image is not a picture.
+    """
+    text, embedded_files, images = "", list[str](), list[Image]()
+    for block in blocks:
+        match block:
+            case acp.TextContentBlock():
+                text += block.text
+            case acp.ImageContentBlock():
+                images.append(_image(_name(block.uri or "", folders) or "picture", block.data))
+            case acp.ResourceContentBlock():
+                text = _with_mention(text, _name(block.uri, folders))
+            case acp.EmbeddedResourceContentBlock(resource=acp.TextResourceContents() as resource):
+                name = _name(resource.uri, folders)
+                text = _with_mention(text, name)
+                embedded_files.append(f"<file path={name!r}>\n{resource.text}\n</file>")
+            case acp.EmbeddedResourceContentBlock(resource=acp.BlobResourceContents() as resource):
+                name = _name(resource.uri, folders)
+                text = _with_mention(text, name)
+                images.append(_embedded_image(name, resource))
+            case _:
+                raise UsageError("ouro understands text, images and files; not audio.")
+    if not text.strip() and not images:
+        raise UsageError("The prompt is empty.")
+    if embedded_files:
+        text = ATTACHED + "\n".join(embedded_files) + f"\n\n{text}"
+    return Draft(text, tuple(images))
+
+
+def _with_mention(text: str, name: str) -> str:
+    """The text with `@name` at its end, as a word of its own."""
+    needs_space = text[-1:].isalnum() or text.endswith("/")
+    return f"{text} @{name}" if needs_space else f"{text}@{name}"
+
+
+def _name(uri: str, folders: Sequence[Path]) -> str:
+    """The path of a file URI, relative to the first folder that it is in; any other URI unchanged."""
+    parts = urlsplit(uri)
+    if parts.scheme != "file":
+        return uri
+    path = Path(unquote(parts.path))
+    lines = f":{parts.fragment.removeprefix('L')}" if parts.fragment.startswith("L") else ""
+    folder = next((folder for folder in folders if path.is_relative_to(folder)), None)
+    return f"{path.relative_to(folder) if folder else path}{lines}"
+
+
+def _image(name: str, data: str) -> Image:
+    """The image of a base64 text. Raises UsageError if it is not base64."""
+    try:
+        return make_image(name, base64.b64decode(data, validate=True))[0]
+    except binascii.Error as error:
+        raise UsageError(f"The image {name} is not base64: {error}.") from error
