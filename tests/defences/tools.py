@@ -12,7 +12,7 @@ DEFENCES = (
     Defence("F7", "ouro/tools/web_search.py", "return (self._address(self._url, args.query),)",
             "return (self._url,)", "../tools/test_web_search.py -k f7"),
     Defence("F7", "ouro/tools/model_search.py", "return (self._address(self._find_search().url, args.query),)",
-            "return (self._found().url,)", "../tools/test_model_search.py -k secret"),
+            "return (self._find_search().url,)", "../tools/test_model_search.py -k secret"),
     Defence("X1", "ouro/tools/truncate.py", "del self._tail[: -MAX_IN_MEMORY // 2]", "pass",
             "test_x1_endless_output.py"),
     Defence("X1", "ouro/tools/truncate.py", "if data := data[: self._room]:", "if data:", "test_x1_endless_output.py"),

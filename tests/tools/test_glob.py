@@ -171,7 +171,7 @@ def _calls_of_glob(root: Path, numbers: range) -> int:
     tool = Glob(Workspace(root))
     sys.setprofile(count)
     try:
-        found = tool._find(GlobArgs("**/want*.py"))
+        found = tool._find_files(GlobArgs("**/want*.py"))
     finally:
         sys.setprofile(None)
     assert found.text == "wanted.py"
