@@ -57,12 +57,12 @@ from ouro.session.context_window import (
     ContextWindow,
     SentContext,
     find_plan,
-    update_plan_when_loaded,
+    load_plan,
 )
 from ouro.session.file_undo import FileUndo
 from ouro.session.goal import GoalCaps, GoalPursuit
 from ouro.session.named_texts import make_attachments
-from ouro.session.opening import find_resumed
+from ouro.session.opening import find_session_to_resume
 from ouro.session.plan_approval import PlanApproval
 from ouro.session.plan_file import PlanFolder
 from ouro.session.resume import Resumed
@@ -197,7 +197,7 @@ async def _open_basis(
     store = store or YamlFileMemoryStore(get_sessions_dir(), mask.mask)
     places = () if options.ephemeral else (get_sessions_dir(), get_index_path())
     session_catalog = SessionCatalog(store, path_text(options.cwd), *places)
-    resumed = await find_resumed(session_catalog, request) if request.resume else None
+    resumed = await find_session_to_resume(session_catalog, request) if request.resume else None
     scopes = None
     if options.uses_memory:
         trusted = options.cwd if inputs.trusted else None
@@ -274,9 +274,9 @@ def _build_services(basis: SessionBasis, start: StartMode, jobs: ShellJobs) -> A
     if not basis.options.interactive:
         limits = limit_turns(limits)
     budget = Budget(transcript, basis.session_catalog, limits, lambda: models.current()[0].spec)
-    models = build_models(basis.inputs, transcript.model, basis.mask, budget.refuse)
+    models = build_models(basis.inputs, transcript.model, basis.mask, budget.check_background_call)
     confinement, permissions = _build_permissions(basis, start)
-    judge = build_judge(basis.inputs, models, transcript, permissions, budget.refuse)
+    judge = build_judge(basis.inputs, models, transcript, permissions, budget.check_background_call)
     extensions = find_extensions(basis, models, confinement)
     is_resumed = basis.resumed is not None
     hooks = SessionHooks(
@@ -409,7 +409,7 @@ def _build_compactor(shared: AgentServices, tools: ToolRunner, context: SentCont
     def on_compacted() -> None:
         context.clear()
         memory.compacted()
-        hooks.compacted()
+        hooks.run_after_compaction()
 
     return Compactor(
         basis.transcript,
@@ -454,7 +454,7 @@ def _build_turn(
     commands = CommandRunner(found.commands, tools, permissions, models, shared.extensions.hooks)
 
     async def before_call(calls_made: int) -> str:
-        goal.refuse()
+        goal.check_caps()
         return await budget.check(calls_made)
 
     async def about_paths(paths: Sequence[str]) -> Sequence[str]:
@@ -565,7 +565,7 @@ def _start(basis: SessionBasis, session: Session, start: StartMode) -> None:
     session.extensions.servers.start()
     session.extensions.language_servers.start()
     if transcript.pager.is_loading:
-        tasks.start("plan", update_plan_when_loaded(plan.todos, transcript, tasks.emit))
+        tasks.start("plan", load_plan(plan.todos, transcript, tasks.emit))
     tasks.start("warm", _warm(basis, session))
     if basis.settings.updates == "notify" and basis.options.interactive:
         from ouro.session.update_notice import notify_update  # off by default

@@ -168,7 +168,7 @@ def _make_child(
         return "\n\n".join(filter(None, texts))
 
     async def ended(is_continued: bool) -> str:
-        return await shared.hooks.turn_ended(is_continued, child_id)
+        return await shared.hooks.find_reason_to_continue(is_continued, child_id)
 
     return ChildAgent(agent, context, ended, close)
 

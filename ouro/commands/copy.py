@@ -106,7 +106,7 @@ def _copy(context: SessionContext, name: str, text: str) -> Answer:
 def _messages(context: SessionContext) -> list[tuple[str, str]]:
     """Who and what of the shown messages with text, oldest first."""
     found = list[tuple[str, str]]()
-    for event in context.session.scrollback.shown():
+    for event in context.session.scrollback.shown_events():
         if isinstance(event, Replied) and event.message.text.strip():
             found.append(("ouro", event.message.text))
         elif isinstance(event, Prompted) and event.text.strip():

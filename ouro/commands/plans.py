@@ -68,7 +68,7 @@ async def _act_on(front_end: FrontEnd, folder: PlanFolder, plan: PlanFile) -> No
             front_end.show(body)
     elif chosen == "delete":
         await asyncio.to_thread(partial(plan.path.unlink, missing_ok=True))
-        front_end.say(f"Deleted {folder.shown(plan.path)}.")
+        front_end.say(f"Deleted {folder.relative_name(plan.path)}.")
 
 
 async def _carry_out(front_end: FrontEnd, plan: PlanFile, mode: str) -> None:

@@ -142,11 +142,12 @@ def read_records() -> list[BackgroundRecord]:
     if not folder.exists():
         return []
     check_folder(folder)
-    found = [_read(path) for path in folder.glob("*.json")]
+    found = [_read_record(path) for path in folder.glob("*.json")]
     return sorted(filter(None, found), key=lambda record: record.started_at)
 
 
-def _read(path: Path) -> BackgroundRecord | None:
+def _read_record(path: Path) -> BackgroundRecord | None:
+    """One record; None, and a line in the log, if the file is no record of this user."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
@@ -168,7 +169,7 @@ def find_record(words: str) -> BackgroundRecord:
         SocketRefused: the folder is another user's.
     """
     records = read_records()
-    found = records[-1:] if words == "latest" else _matching(records, words)
+    found = records[-1:] if words == "latest" else _find_matching(records, words)
     if len(found) == 1:
         return found[0]
     if not found:
@@ -180,7 +181,8 @@ def find_record(words: str) -> BackgroundRecord:
     raise UsageError(f"Several background sessions are named `{words}`: {names}.")
 
 
-def _matching(records: Sequence[BackgroundRecord], words: str) -> list[BackgroundRecord]:
+def _find_matching(records: Sequence[BackgroundRecord], words: str) -> list[BackgroundRecord]:
+    """The records whose id begins so; without any, those whose titles have all words."""
     by_id = [record for record in records if words and record.id.startswith(words)]
     return by_id or [record for record in records if _is_named(record.title, words)]
 

@@ -25,7 +25,7 @@ WARN_AT = 0.8
 MAX_UNWATCHED_TURNS = 500
 """Model calls in a turn that no user watches, unless `limits.max_turns` is set."""
 _PERIODS = {"session": "this session", "today": "today", "month": "this month"}
-_NEXT = {"today": "It is reset tomorrow. ", "month": "It is reset next month. "}
+_RESET_NOTES = {"today": "It is reset tomorrow. ", "month": "It is reset next month. "}
 
 
 class SpendingLimit(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class Budget(msgspec.Struct, eq=False):
 
     async def report(self) -> SpendingReport:
         """The usage by model in this session, today, this month and in total; and the limits."""
-        found = await _periods(self.session_catalog, self.memory.session_id)
+        found = await _load_periods(self.session_catalog, self.memory.session_id)
         by_purpose = sorted(self.memory.transcript.side_calls.items())
         side_calls = tuple((purpose, calls, used) for purpose, (calls, used) in by_purpose)
         return SpendingReport(found, self._spending(found), side_calls)
@@ -74,18 +74,18 @@ class Budget(msgspec.Struct, eq=False):
         """
         check_calls(self.limits, calls_made)
         found: tuple[UsagePeriod, ...] = ()
-        if _counts_others(self.limits):  # without limits the list is not needed
-            found = await _periods(self.session_catalog, self.memory.session_id)
+        if _has_period_limit(self.limits):  # without limits the list is not needed
+            found = await _load_periods(self.session_catalog, self.memory.session_id)
         self._checked, self._spent_at_check = self._spending(found), self.memory.usage.cost or 0.0
-        self.refuse()
+        self.check_background_call()
         return " ".join(self._warnings(found))
 
-    def refuse(self) -> None:
+    def check_background_call(self) -> None:
         """Raises LimitReached for a background call, from what `check` found and what this session
         has spent since.
         """
         since = (self.memory.usage.cost or 0.0) - self._spent_at_check
-        _refuse_over(replace(limit, spent=limit.spent + since) for limit in self._checked)
+        _raise_if_spent(replace(limit, spent=limit.spent + since) for limit in self._checked)
 
     def _warnings(self, periods: Sequence[UsagePeriod]) -> Iterator[str]:
         """Warnings that were not given yet: limits that are near, models whose cost is unknown."""
@@ -114,6 +114,7 @@ class Budget(msgspec.Struct, eq=False):
         return list(dict.fromkeys(names))
 
     def _spending(self, periods: Sequence[UsagePeriod]) -> tuple[SpendingLimit, ...]:
+        """All limits that are set, with what was spent of them."""
         most, spent = self.limits.max_cost, self.memory.usage.cost or 0.0
         own = () if most is None else (SpendingLimit("session", "limits.max_cost", most, spent),)
         return (*own, *spending_limits(periods, self.limits))
@@ -127,8 +128,10 @@ class VectorBudget(msgspec.Struct, frozen=True):
 
     def afford(self) -> None:
         """Raises LimitReached if the limit of a day or a month is reached."""
-        if _counts_others(self.limits):
-            _refuse_over(spending_limits(asyncio.run(_periods(self.session_catalog)), self.limits))
+        if _has_period_limit(self.limits):
+            _raise_if_spent(
+                spending_limits(asyncio.run(_load_periods(self.session_catalog)), self.limits)
+            )
 
     def pay(self, model: str, usage: Usage) -> None:
         """Record the cost of a call; if that fails, it is logged."""
@@ -160,11 +163,12 @@ def check_calls(limits: LimitSettings, calls_made: int) -> None:
         )
 
 
-def _counts_others(limits: LimitSettings) -> bool:
+def _has_period_limit(limits: LimitSettings) -> bool:
+    """Whether there is a limit for a day or a month, for which other sessions count."""
     return limits.max_cost_day is not None or limits.max_cost_month is not None
 
 
-async def _periods(
+async def _load_periods(
     session_catalog: SessionCatalog, session_id: str = ""
 ) -> tuple[UsagePeriod, ...]:
     """Raises LimitReached if the spending cannot be read: until it can, every limit counts as
@@ -198,12 +202,13 @@ def spending_limits(
     return tuple(found)
 
 
-def _refuse_over(limits: Iterable[SpendingLimit]) -> None:
+def _raise_if_spent(limits: Iterable[SpendingLimit]) -> None:
+    """Raise LimitReached for the first limit of which nothing is left."""
     for limit in limits:
         if not limit.left:
+            reset_note = _RESET_NOTES.get(limit.period, "")
             raise LimitReached(
                 f"Stopped: {_PERIODS[limit.period]} has cost {dollars(limit.spent)} of"
                 f" {dollars(limit.limit)}.",
-                f"{_NEXT.get(limit.period, '')}Raise {limit.setting} to continue now; `/usage`"
-                " shows what was spent.",
+                f"{reset_note}Raise {limit.setting} to continue now; `/usage` shows what was spent.",
             )

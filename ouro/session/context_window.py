@@ -39,8 +39,8 @@ results above say that ouro ended before they were saved, those calls are still 
 LARGE = 0.2
 """A single message is reported if it takes at least this share of what is sent."""
 _PLAN = "## Plan"
-_SIGNS: dict[TodoState, str] = {"pending": "[ ]", "in_progress": "[>]", "done": "[x]"}
-_STATES = {sign: state for state, sign in _SIGNS.items()}
+_BOXES: dict[TodoState, str] = {"pending": "[ ]", "in_progress": "[>]", "done": "[x]"}
+_STATES = {sign: state for state, sign in _BOXES.items()}
 _TODO = late_pattern(r"- (\[[ >x]\]) (.+)")
 
 
@@ -121,7 +121,8 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
     tasks: SessionTasks
 
     def report(self) -> WindowReport:
-        estimates = self._estimates()
+        """What fills the window now, and what a compaction would leave."""
+        estimates = self._estimate_groups()
         whole = sum(estimates.values())
         tokens = max(self.compactor.memory.tokens, self.compactor.memory.constant)
         parts = tuple(
@@ -138,7 +139,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
             self.compactor.window,
             self.compactor.limit,
             outlook,
-            self._largest(whole),
+            self._describe_largest(whole),
         )
 
     def compact(
@@ -178,7 +179,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
     def pinnable(self) -> tuple[ContextItem, ...]:
         """The messages that are sent and can be pinned, oldest first."""
         return tuple(
-            next(self._items_of(entry))
+            next(self._list_items(entry))
             for entry in self._transcript.sent_entries()
             if entry.number
             and (
@@ -202,7 +203,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
     def items(self) -> tuple[ContextItem, ...]:
         """The items of the session that are sent, and those that the user dropped; in order."""
         entries = self._transcript.sendable_entries()
-        return tuple(chain.from_iterable(map(self._items_of, entries)))
+        return tuple(chain.from_iterable(map(self._list_items, entries)))
 
     async def drop(self, ids: Collection[str], *, restore: bool = False) -> tuple[int, int]:
         """Drop these items from the request, or restore them; an answer with its calls and outputs.
@@ -220,7 +221,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         if memory.read_only:
             raise UsageError("This session is open read-only.", "/fork continues in a copy.")
         items = {item.id: item for item in self.items()}
-        chosen = self._choose(ids, items)
+        chosen = self._find_chosen(ids, items)
         changed = []
         for item in items.values():
             is_chosen = item.id in chosen or str(item.number) in chosen
@@ -239,7 +240,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
             self.compactor.on_compacted()
         return before, after
 
-    def _choose(self, ids: Collection[str], items: Mapping[str, ContextItem]) -> set[str]:
+    def _find_chosen(self, ids: Collection[str], items: Mapping[str, ContextItem]) -> set[str]:
         """The named items with what belongs to them. Raises UsageError: there is no such item."""
         chosen: set[str] = set()
         for given in ids:
@@ -269,12 +270,15 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         results = takewhile(lambda entry: entry.message.role == "tool", entries[place + 1 :])
         return chosen | {str(entry.number) for entry in (entries[place], *results)}
 
-    def _items_of(self, entry: MessageRecord) -> Iterator[ContextItem]:
+    def _list_items(self, entry: MessageRecord) -> Iterator[ContextItem]:
+        """A message, the notes that were sent with it, and its tool outputs; a message of tool
+        outputs alone is no item.
+        """
         message, dropped = entry.message, self._transcript.dropped_items
         is_gone = str(entry.number) in dropped
         notes = self._loaded_notes(entry)
         if message.role != "tool":
-            yield self._message_item(entry, sum(note.tokens for note in notes), is_gone)
+            yield self._item_of_message(entry, sum(note.tokens for note in notes), is_gone)
         context = "\n".join(part.text for part in message.parts_of(Context))
         for note in notes:
             found = re.search(rf"^\W+\[{re.escape(note.id)}\] \(.*?\) (.*)", context, re.MULTILINE)
@@ -298,7 +302,8 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
             return []
         return [item for item in record.items if item.state == "loaded"]
 
-    def _message_item(self, entry: MessageRecord, of_notes: int, is_gone: bool) -> ContextItem:
+    def _item_of_message(self, entry: MessageRecord, of_notes: int, is_gone: bool) -> ContextItem:
+        """A message as an item, without the tokens of its notes."""
         message = entry.message
         calls = ", ".join(call.name for call in message.tool_calls)
         other = "(a picture)" if message.parts_of(Image) else "added by ouro"
@@ -312,7 +317,8 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
     def _transcript(self) -> Transcript:
         return self.compactor.memory.transcript
 
-    def _estimates(self) -> Mapping[str, int]:
+    def _estimate_groups(self) -> Mapping[str, int]:
+        """About how many tokens each group takes, by its name, in the order of the request."""
         sizes = {
             name: estimate(text) for name, text in prompt_parts(self.compactor.system_prompt.text)
         }
@@ -331,7 +337,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         sizes |= dict.fromkeys(names, 0)
         for message in self.compactor.memory.context():
             for part in message.parts:
-                name, size = _size(part, message.role)
+                name, size = _group_and_size(part, message.role)
                 sizes[name] += size
                 sizes["pictures"] += (
                     TOKENS_A_PICTURE * len(part.images) if isinstance(part, ToolReply) else 0
@@ -339,25 +345,26 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         sizes["added by ouro"] = max(0, sizes["added by ouro"] - sizes["summary"])
         return sizes
 
-    def _largest(self, whole: int) -> str:
+    def _describe_largest(self, whole: int) -> str:
+        """The largest message for the user; empty if it takes less than LARGE of the whole."""
         found = [
             (estimate_messages([entry.message]), entry) for entry in self._transcript.sent_entries()
         ]
         size, entry = max(found, key=lambda item: item[0], default=(0, None))
         if entry is None or size < whole * LARGE:
             return ""
-        tools = ", ".join(dict.fromkeys(reply.name for reply in entry.message.parts_of(ToolReply)))
-        what = (
-            f"the output of {tools}"
-            if tools
-            else "your message"
-            if entry.message.role == "user"
-            else "the answer"
-        )
-        return f"{what} at message {entry.number}, about {size:,} tokens"
+        return f"{_describe_kind(entry.message)} at message {entry.number}, about {size:,} tokens"
 
 
-def _size(part: Part, role: str) -> tuple[str, int]:
+def _describe_kind(message: Message) -> str:
+    """What a message is, for the user: `the output of shell, read`, `your message`."""
+    if tools := dict.fromkeys(reply.name for reply in message.parts_of(ToolReply)):
+        return f"the output of {', '.join(tools)}"
+    return "your message" if message.role == "user" else "the answer"
+
+
+def _group_and_size(part: Part, role: str) -> tuple[str, int]:
+    """The group of `_estimate_groups` that a part belongs to, and its tokens."""
     match part:
         case Text(text):
             return ("answers" if role == "assistant" else "your messages"), estimate(text)
@@ -373,8 +380,9 @@ def _size(part: Part, role: str) -> tuple[str, int]:
 
 
 def format_plan(todos: Sequence[Todo]) -> str:
+    """The plan as text for the model; empty without todos."""
     return (
-        "\n".join([_PLAN, *(f"- {_SIGNS[todo.state]} {todo.text}" for todo in todos)])
+        "\n".join([_PLAN, *(f"- {_BOXES[todo.state]} {todo.text}" for todo in todos)])
         if todos
         else ""
     )
@@ -393,7 +401,7 @@ def find_plan(memory: MemoryManager) -> tuple[Todo, ...]:
     return tuple(Todo(step[2], _STATES[step[1]]) for step in steps if step) if heading else ()
 
 
-async def update_plan_when_loaded(plan: TodoPlan, memory: MemoryManager, emit: Emit) -> None:
+async def load_plan(plan: TodoPlan, memory: MemoryManager, emit: Emit) -> None:
     """Correct the plan when everything that is sent is loaded: at first only the part for the
     screen was read.
     """

@@ -59,27 +59,28 @@ class FileUndo(msgspec.Struct, eq=False):
     """The checkpoint before the current turn; None if there is none yet."""
     _last: asyncio.Task[bool] | None = None
     _is_off: bool = False
-    _told_user: set[str] = msgspec.field(default_factory=set)
+    _warnings_shown: set[str] = msgspec.field(default_factory=set)
 
     @property
     def checkpoints(self) -> Checkpoints:
         """Opened when first needed. Blocks then: modules are imported."""
         return self.late.open()
 
-    def turn_began(self) -> None:
+    def begin_turn(self) -> None:
+        """End the turn before, and count changes for the turn that begins."""
         self._begin(self.transcript.next_number)
 
-    def message_added(self) -> None:
+    def begin_part(self) -> None:
         """Begin a part of the turn at a message that steers it: it can be undone separately."""
         number = self.transcript.transcript.last_number
         if number > self._number:
             self._end(self._number)
             self._begin(number)
 
-    def tool_started(self) -> None:
+    def begin_checkpoint(self) -> None:
         """Start the checkpoint of the files as they are now: a command may follow."""
         if self._before is None and not self._is_off:
-            self._before = self._start("before")
+            self._before = self._start_checkpoint("before")
 
     @asynccontextmanager
     async def changing(self, effect: Effect, targets: Sequence[str]) -> AsyncGenerator[None]:
@@ -87,11 +88,15 @@ class FileUndo(msgspec.Struct, eq=False):
         number = self._number
         paths = [] if effect in _COMMANDS else [self.resolve(name) for name in targets]
         is_command = not paths
-        self.tool_started()
+        self.begin_checkpoint()
         try:
-            await (self._before_command(number) if is_command else self._keep(number, paths))
+            await (
+                self._wait_before_command(number)
+                if is_command
+                else self._keep_copies(number, paths)
+            )
         except (OSError, OuroError) as error:
-            self._fail(error)
+            self._turn_off(error)
         try:
             yield
         finally:
@@ -99,9 +104,10 @@ class FileUndo(msgspec.Struct, eq=False):
                 if is_command:
                     self.checkpoints.command_ended(number)
                 else:
-                    await asyncio.to_thread(self._written, number, paths)
+                    await asyncio.to_thread(self._note_writes, number, paths)
 
-    async def _before_command(self, number: int) -> None:
+    async def _wait_before_command(self, number: int) -> None:
+        """Wait a moment for the checkpoint before the turn, then note that a command runs."""
         if self._before is None:
             return
         done, _ = await asyncio.wait([self._before], timeout=WAIT)
@@ -114,30 +120,35 @@ class FileUndo(msgspec.Struct, eq=False):
             )
         await asyncio.to_thread(self.checkpoints.command_began, number, is_early=not done)
 
-    async def _keep(self, number: int, paths: Sequence[Path]) -> None:
+    async def _keep_copies(self, number: int, paths: Sequence[Path]) -> None:
+        """Copy files before a tool writes them; a warning if the disk has no room."""
         for path in paths if not self._is_off else ():
             if not await asyncio.to_thread(self.checkpoints.keep, number, path):
                 self._warn(f"`/undo` does not restore {path}: the disk has no room for a copy.")
 
-    def _written(self, number: int, paths: Sequence[Path]) -> None:
+    def _note_writes(self, number: int, paths: Sequence[Path]) -> None:
+        """Note what a tool has written, so that later changes by others are recognized. Blocks."""
         for path in paths:
             self.checkpoints.written(number, path)
 
     def _begin(self, number: int) -> None:
+        """Change to the part of the turn that begins with a message; the part before ends."""
         self._end(self._number)
         self._number = number
         self._before = None
 
-    def turn_ended(self) -> None:
+    def end_turn(self) -> None:
         """Keep what the turn changed, in the background."""
         self._end(self._number)
 
     def _end(self, number: int) -> None:
+        """Start the checkpoint after a part of the turn, if files may have changed in it."""
         opened = self.late.opened
         if opened is not None and opened.may_have_changed(number) and not self._is_off:
-            self._start("after")
+            self._start_checkpoint("after")
 
-    async def settled(self) -> None:
+    async def finish_checkpoints(self) -> None:
+        """Wait until no checkpoint is written."""
         while self._last is not None and not self._last.done():
             await asyncio.wait([self._last])
 
@@ -146,7 +157,7 @@ class FileUndo(msgspec.Struct, eq=False):
         if self._last is None:
             return
         self.checkpoints.repository.cancel()
-        await self.settled()
+        await self.finish_checkpoints()
         if self.checkpoints.release():
             await asyncio.to_thread(safety.finish_later, self.checkpoints)
 
@@ -154,34 +165,37 @@ class FileUndo(msgspec.Struct, eq=False):
         """Keep what turns of killed processes changed, and finish an undo that was cut off."""
         if await asyncio.to_thread(self._needs_recovery):
             self._last = asyncio.create_task(self._recover(self._last), name="checkpoint")
-            await self.settled()
+            await self.finish_checkpoints()
 
     def _needs_recovery(self) -> bool:
+        """Whether a killed process left a turn, an undo or a question. Blocks."""
         if not self.late.folder.exists():
             return False
         is_asked = not self.unsure and safety.has_question(self.checkpoints)
         return is_asked or safety.needs_recovery(self.checkpoints)
 
     async def _recover(self, earlier: asyncio.Task[bool] | None) -> bool:
+        """Recover after `earlier`; returns False if checkpoints are off or that failed."""
         if earlier is not None and not await earlier:
             return False
         try:
             await asyncio.to_thread(self.checkpoints.recover)
             restored = await asyncio.to_thread(safety.Undo(self.checkpoints).finish)
         except (OSError, OuroError) as error:
-            self._fail(error)
+            self._turn_off(error)
             return False
-        await self._read_question()
+        await self._load_unsure()
         if restored is not None:
-            lines = " ".join(_describe(restored, "Restored"))
+            lines = " ".join(_restored_lines(restored, "Restored"))
             self.tasks.emit(Notice(f"An undo that was cut off is finished now. {lines}".strip()))
         if self.unsure:
-            self.tasks.emit(Notice(_describe_unsure(sorted(self.unsure))))
+            self.tasks.emit(Notice(_unsure_notice(sorted(self.unsure))))
         return True
 
-    def _start(self, moment: Literal["before", "after"]) -> asyncio.Task[bool]:
+    def _start_checkpoint(self, moment: Literal["before", "after"]) -> asyncio.Task[bool]:
+        """Start a checkpoint that waits for the last one."""
         self._last = asyncio.create_task(
-            self._take(moment, self._number, self._last), name="checkpoint"
+            self._take_checkpoint(moment, self._number, self._last), name="checkpoint"
         )
         return self._last
 
@@ -201,14 +215,17 @@ class FileUndo(msgspec.Struct, eq=False):
     async def find(self, number: int) -> Undoable | None:
         """What turns did since a message of the current branch."""
         turns = await self._turns(lambda turn: turn.number >= number and not turn.undone)
-        return await self._undoable(turns, UNDONE)
+        return await self._as_undoable(turns, UNDONE)
 
     async def find_undone(self, numbers: Collection[int]) -> Undoable | None:
         """What was undone of the turns that began with these messages."""
         turns = await self._turns(lambda turn: bool(turn.undone), numbers)
-        return await self._undoable(turns, REDONE)
+        return await self._as_undoable(turns, REDONE)
 
-    async def _undoable(self, turns: list[TurnFiles], verb: str) -> Undoable | None:
+    async def _as_undoable(self, turns: list[TurnFiles], verb: str) -> Undoable | None:
+        """What these turns changed and can be undone (or redone, if `verb` is REDONE); None if
+        nothing.
+        """
         found = [await asyncio.to_thread(self.checkpoints.turn_changes, turn) for turn in turns]
         changed = set[str]()
         lost = dict[str, str]()
@@ -219,8 +236,8 @@ class FileUndo(msgspec.Struct, eq=False):
 
         async def carry_out() -> Sequence[str]:
             restored = await asyncio.to_thread(undo.redo if is_redo else undo.undo, turns)
-            await self._read_question()
-            return [*_describe(restored, verb), *_describe_lost(lost)]
+            await self._load_unsure()
+            return [*_restored_lines(restored, verb), *_lost_lines(lost)]
 
         async def prepare() -> None:
             await asyncio.to_thread(undo.prepare, turns, is_redo=is_redo)
@@ -243,14 +260,16 @@ class FileUndo(msgspec.Struct, eq=False):
         undo = safety.Undo(self.checkpoints)
         if hunk:
             turns = await self._turns_since(number)
-            return _describe(await asyncio.to_thread(undo.undo_hunk, turns, path, hunk), UNDONE)
+            return _restored_lines(
+                await asyncio.to_thread(undo.undo_hunk, turns, path, hunk), UNDONE
+            )
         turns = await self._turns(lambda turn: turn.number >= number and not turn.undone)
         restored = await asyncio.to_thread(undo.undo, turns, path)
-        await self._read_question()
+        await self._load_unsure()
         found = [await asyncio.to_thread(self.checkpoints.turn_changes, turn) for turn in turns]
         reasons = [changes.lost[path] for changes in found if path in changes.lost]
         lost = {path: reasons[-1]} if reasons else {}
-        lines = [*_describe(restored, UNDONE), *_describe_lost(lost)]
+        lines = [*_restored_lines(restored, UNDONE), *_lost_lines(lost)]
         if not lines:
             raise UsageError(
                 f"No turn since then changed a file `{path}`.",
@@ -293,20 +312,20 @@ class FileUndo(msgspec.Struct, eq=False):
                 return now != (change.old if turn.undone else change.new)
         return True
 
-    async def undo_shown(self, file: DiffedFile, hunk: str = "") -> Sequence[str]:
+    async def undo_from_diff(self, file: DiffedFile, hunk: str = "") -> Sequence[str]:
         """Undo one hunk of a file, or all that a diff shows of it; returns lines for the user.
         Raises UsageError.
         """
         await asyncio.to_thread(safety.PartUndo(self.checkpoints).undo, file, hunk)
         return [f"{UNDONE}: {'a hunk of ' if hunk else ''}{file.path}."]
 
-    async def redo_shown(self) -> Sequence[str]:
-        """Undo the last `undo_shown`; returns lines for the user. Raises UsageError: there is none."""
+    async def redo_from_diff(self) -> Sequence[str]:
+        """Undo the last `undo_from_diff`; returns lines for the user. Raises UsageError: there is none."""
         outcomes = await asyncio.to_thread(safety.PartUndo(self.checkpoints).redo)
         left = {path: why for path, why in outcomes.items() if why and why != safety.MERGED}
         done = tuple(path for path, why in outcomes.items() if not why)
         merged = tuple(path for path, why in outcomes.items() if why == safety.MERGED)
-        return _describe(safety.Restored(done, merged, left), REDONE)
+        return _restored_lines(safety.Restored(done, merged, left), REDONE)
 
     async def restore_unsure(self, path: str = "") -> Sequence[str]:
         """Restore the files that an undo left because others may have changed them; of these, only
@@ -317,8 +336,8 @@ class FileUndo(msgspec.Struct, eq=False):
         for name, turns in wanted.items():
             restored = await asyncio.to_thread(undo.undo, turns, name, [name])
             await asyncio.to_thread(undo.answered, [name])
-            lines += _describe(restored, UNDONE)
-        await self._read_question()
+            lines += _restored_lines(restored, UNDONE)
+        await self._load_unsure()
         return lines
 
     async def keep_unsure(self) -> None:
@@ -326,7 +345,8 @@ class FileUndo(msgspec.Struct, eq=False):
         await asyncio.to_thread(safety.Undo(self.checkpoints).answered, list(self.unsure))
         self.unsure = {}
 
-    async def _read_question(self) -> None:
+    async def _load_unsure(self) -> None:
+        """Read from disk which files wait for the user, into `unsure`."""
         asked = await asyncio.to_thread(safety.Undo(self.checkpoints).unanswered)
         turns = await asyncio.to_thread(self.checkpoints.turns) if asked else ()
         self.unsure = {}
@@ -335,6 +355,7 @@ class FileUndo(msgspec.Struct, eq=False):
                 self.unsure[path] = wanted
 
     async def _turns_since(self, number: int) -> list[TurnFiles]:
+        """The turns with checkpoints since a message. Raises UsageError: there are none."""
         turns = await self._turns(
             lambda turn: turn.number >= number and bool(turn.before or turn.new)
         )
@@ -346,16 +367,19 @@ class FileUndo(msgspec.Struct, eq=False):
         self, wanted: Callable[[TurnFiles], bool], numbers: Collection[int] | None = None
     ) -> list[TurnFiles]:
         """The wanted turns of these messages, or of the current branch; oldest first."""
-        await self.settled()
+        await self.finish_checkpoints()
         await self.recover()
         if numbers is None:
             numbers = {entry.number for entry in self.transcript.transcript.entries}
         turns = await asyncio.to_thread(self.checkpoints.turns)
         return [turn for turn in turns if turn.number in numbers and wanted(turn)]
 
-    async def _take(
+    async def _take_checkpoint(
         self, moment: Literal["before", "after"], number: int, earlier: asyncio.Task[bool] | None
     ) -> bool:
+        """Take a checkpoint after `earlier`, and warn about files that it cannot restore; returns
+        False if checkpoints are off.
+        """
         if earlier is not None and not await earlier:
             return False
         try:
@@ -363,15 +387,16 @@ class FileUndo(msgspec.Struct, eq=False):
             if moment == "after":
                 await asyncio.to_thread(self._clean)
         except (OSError, OuroError) as error:
-            self._fail(error)
+            self._turn_off(error)
             return False
-        if new := sorted(set(changes.lost) - self._told_user):
-            self._told_user.update(new)
-            for line in _describe_lost({name: changes.lost[name] for name in new}):
+        if new := sorted(set(changes.lost) - self._warnings_shown):
+            self._warnings_shown.update(new)
+            for line in _lost_lines({name: changes.lost[name] for name in new}):
                 self.tasks.warn(line)
         return True
 
-    def _fail(self, error: OSError | OuroError) -> None:
+    def _turn_off(self, error: OSError | OuroError) -> None:
+        """Take no more checkpoints in this session, and warn; nothing if the session is closing."""
         if self.late.opened is not None and self.late.opened.repository.is_cancelled:
             return
         self._is_off = True
@@ -393,24 +418,27 @@ class FileUndo(msgspec.Struct, eq=False):
                 )
 
     def _warn(self, text: str) -> None:
-        if text not in self._told_user:
-            self._told_user.add(text)
+        """Show a warning once in this session."""
+        if text not in self._warnings_shown:
+            self._warnings_shown.add(text)
             self.tasks.warn(text)
 
 
-def _describe(restored: Restored, verb: str) -> list[str]:
+def _restored_lines(restored: Restored, verb: str) -> list[str]:
+    """What an undo or redo did, as lines for the user."""
     lines = [f"{verb}: {join_names(restored.paths, _NAMED)}."] if restored.paths else []
     if restored.merged:
         lines.append(f"Your own changes stay in {join_names(restored.merged, _NAMED)}.")
     return [*lines, *(f"{path} is left as it is: {why}." for path, why in restored.left.items())]
 
 
-def _describe_unsure(paths: Sequence[str]) -> str:
+def _unsure_notice(paths: Sequence[str]) -> str:
+    """The notice about files that wait for the user."""
     names = join_names(paths, _NAMED)
     return f"An undo did not restore {names}: {safety.CUT_OFF}. `/undo {paths[0]}` restores it."
 
 
-def _describe_lost(lost: dict[str, str]) -> list[str]:
+def _lost_lines(lost: dict[str, str]) -> list[str]:
     """One line for each reason why files cannot be restored."""
     by_reason: dict[str, list[str]] = {}
     for name, why in sorted(lost.items()):

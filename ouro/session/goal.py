@@ -153,7 +153,7 @@ class GoalPursuit:
             return ""
         if goal.is_paused:
             return "goal paused"
-        return f"goal {goal.turns}/{goal.caps.turns} {self._spent(goal)}"
+        return f"goal {goal.turns}/{goal.caps.turns} {self._describe_spending(goal)}"
 
     @property
     def state(self) -> str:
@@ -163,9 +163,8 @@ class GoalPursuit:
             return ""
         paused = "paused, " if goal.is_paused else ""
         found = f": {one_line(goal.found, 120)}" if goal.found else ""
-        return (
-            f"{paused}{goal.turns} of {plural(goal.caps.turns, 'turn')}, {self._spent(goal)}{found}"
-        )
+        turns = f"{goal.turns} of {plural(goal.caps.turns, 'turn')}"
+        return f"{paused}{turns}, {self._describe_spending(goal)}{found}"
 
     def begin(self, goal: Goal) -> None:
         """Pursue this goal instead of an earlier one."""
@@ -173,6 +172,7 @@ class GoalPursuit:
         self._restart_count(goal)
 
     def clear(self) -> Goal | None:
+        """Drop the goal, and return it; None if there is none."""
         goal, self.goal = self.goal, None
         return goal
 
@@ -182,9 +182,9 @@ class GoalPursuit:
             self.goal.is_paused = False
             self._restart_count(self.goal)
 
-    def refuse(self) -> None:
+    def check_caps(self) -> None:
         """Raises LimitReached before a model call if the cap of cost or time is reached."""
-        if self.goal is not None and self.is_active and (cap := self._cap_reached(self.goal)):
+        if self.goal is not None and self.is_active and (cap := self._find_reached_cap(self.goal)):
             raise LimitReached(f"The goal is paused: it has reached its cap of {cap}.", _CONTINUE)
 
     def next_context(self) -> str:
@@ -225,9 +225,12 @@ class GoalPursuit:
         return finished
 
     async def _check(self, goal: Goal, finished: TurnFinished, emit: Emit) -> TurnFinished:
+        """Check the goal after a turn: it ends, is paused, or the next turn follows. Returns how
+        the turn ended, with the reason of a pause.
+        """
         goal.turns += 1
         try:
-            verdict = await self._judge(goal, emit)
+            verdict = await self._find_verdict(goal, emit)
         except (ModelError, LimitReached, ToolError) as error:
             goal.is_paused = True
             outcome: Outcome = "limit" if isinstance(error, LimitReached) else "failed"
@@ -243,14 +246,15 @@ class GoalPursuit:
             return finished
         goal.found = verdict.reason
         self._for_agent = verdict.found
-        if stop := self._stop_reason(goal):
+        if stop := self._pause_reason(goal):
             goal.is_paused = True
             return TurnFinished("limit", f"The goal is paused: {stop}. {_CONTINUE}")
         emit(Notice(f"The goal is not reached yet: {one_line(verdict.reason, 200)}"))
         return finished
 
-    def _stop_reason(self, goal: Goal) -> str:
-        if cap := self._cap_reached(goal):
+    def _pause_reason(self, goal: Goal) -> str:
+        """Why the goal is paused although it does not hold; empty if the next turn may follow."""
+        if cap := self._find_reached_cap(goal):
             return f"it has reached its cap of {cap}, and does not hold yet"
         if goal.turns >= goal.caps.turns:
             return f"it has reached its cap of {plural(goal.turns, 'turn')}, and does not hold yet"
@@ -258,10 +262,13 @@ class GoalPursuit:
             return f"the agent has used no tool in {goal.idle_turns} turns"
         return ""
 
-    async def _judge(self, goal: Goal, emit: Emit) -> GoalVerdict:
+    async def _find_verdict(self, goal: Goal, emit: Emit) -> GoalVerdict:
+        """Whether the goal holds, by its command or by a model. Raises ModelError, LimitReached or
+        ToolError.
+        """
         if goal.command:
             return await self._run_command(goal.command, emit)
-        shown = _excerpt(self._transcript.messages())
+        shown = _transcript_excerpt(self._transcript.messages())
         asked = [
             system(INSTRUCTIONS),
             user(f"The goal: {goal.condition}\n\n<transcript>\n{shown}\n</transcript>"),
@@ -301,20 +308,22 @@ class GoalPursuit:
             raise
         seconds = time.monotonic() - began
         emit(ToolFinished(call.id, call.name, result.display, result.failed, seconds))
-        return _verdict_of(line, result)
+        return _command_verdict(line, result)
 
     def _pause(self, emit: Emit) -> None:
+        """Pause the goal, and tell the user; nothing if it is paused already."""
         if self.goal is not None and not self.goal.is_paused:
             self.goal.is_paused = True
             emit(Notice(f"The goal is paused: {_HOW_TO_CONTINUE}"))
 
-    def _cap_reached(self, goal: Goal) -> str:
+    def _find_reached_cap(self, goal: Goal) -> str:
+        """The cap of cost or time that is reached, for the user; empty if none is."""
         cost = goal.caps.cost
         if cost is not None and self._cost(goal) >= cost:
             return dollars(cost)
         return f"{goal.caps.minutes:g} min" if goal.minutes >= goal.caps.minutes else ""
 
-    def _spent(self, goal: Goal) -> str:
+    def _describe_spending(self, goal: Goal) -> str:
         """`4/60 min $0.12/$5.00`; without the cost if nothing is known to have been paid."""
         time_spent = f"{int(goal.minutes)}/{goal.caps.minutes:g} min"
         cost = self._cost(goal)
@@ -322,9 +331,11 @@ class GoalPursuit:
         return f"{time_spent} {dollars(cost)}{cap}" if cost else time_spent
 
     def _cost(self, goal: Goal) -> float:
+        """What was paid since the goal began, in US dollars."""
         return (self._transcript.usage.cost or 0.0) - goal.cost_before
 
     def _restart_count(self, goal: Goal) -> None:
+        """Count turns, time and cost from zero."""
         goal.turns = goal.idle_turns = 0
         self._for_agent = ""
         goal.began = time.monotonic()
@@ -334,18 +345,19 @@ class GoalPursuit:
 _CONTINUE = "`/goal resume` continues it with the same caps again."
 
 
-def _verdict_of(line: str, result: ToolResult) -> GoalVerdict:
+def _command_verdict(line: str, result: ToolResult) -> GoalVerdict:
+    """The verdict by the result of the command; with its output if it failed."""
     if not result.failed:
         return GoalVerdict(True, f"`{line}` passed.")
     return CommandVerdict(False, f"`{line}` failed.", cut_middle(result.text, _MAX_OUTPUT))
 
 
-def _excerpt(messages: tuple[Message, ...] | list[Message]) -> str:
+def _transcript_excerpt(messages: tuple[Message, ...] | list[Message]) -> str:
     """The end of the transcript with calls and results, as text."""
     shown: list[str] = []
     room = _MAX_EXCERPT
     for message in reversed(messages):
-        text = "\n".join(_lines_of(message))
+        text = "\n".join(_message_lines(message))
         shown.append(cut_middle(text, room))
         room -= len(text)
         if room <= 0:
@@ -353,7 +365,8 @@ def _excerpt(messages: tuple[Message, ...] | list[Message]) -> str:
     return "\n".join(reversed(shown))
 
 
-def _lines_of(message: Message) -> list[str]:
+def _message_lines(message: Message) -> list[str]:
+    """A message with its calls and results, as lines; texts of the system and of ouro are left out."""
     names = {"user": "User", "assistant": "Agent"}
     lines = []
     if message.role in names and message.text.strip():

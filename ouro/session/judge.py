@@ -113,22 +113,26 @@ class Judge:
         return found
 
     async def judge(self, call: JudgedCall) -> JudgeVerdict | None:
+        """The verdict about a call; the same call is not asked about twice before the user says
+        something. None: the judge is off, or this call was revoked.
+        """
         key = dump_json([call.tool, dict(call.arguments)], sort_keys=True)
         if not self.is_on or key in self._revoked:
             return None
-        words = self._own_words()
+        words = self._words_of_user()
         if words != self._words:
             self._words = words
             self._allowed.clear()
         if key in self._allowed:
             return self._allowed[key]
-        verdict = await self._ask(call, key, words)
+        verdict = await self._ask_model(call, key, words)
         if not self.is_on or key in self._revoked:  # while the model was asked
             return None
-        self._note(call, key, verdict)
+        self._record(call, key, verdict)
         return verdict
 
-    def _note(self, call: JudgedCall, key: str, verdict: JudgeVerdict) -> None:
+    def _record(self, call: JudgedCall, key: str, verdict: JudgeVerdict) -> None:
+        """Count and list a verdict; a permission counts until the user says something."""
         self._count["allow" if verdict.allows else "ask"] += 1
         number = sum(self._count.values())
         self._judged.append(Judged(number, one_line(call.title), verdict, key))
@@ -136,7 +140,8 @@ class Judge:
         if verdict.allows:
             self._allowed[key] = verdict
 
-    async def _ask(self, call: JudgedCall, key: str, words: tuple[str, ...]) -> JudgeVerdict:
+    async def _ask_model(self, call: JudgedCall, key: str, words: tuple[str, ...]) -> JudgeVerdict:
+        """The verdict of the model; each failure is a question to the user."""
         if len(key) > MAX_CALL:
             return JudgeVerdict(False, "the call is too long to judge")
         try:
@@ -145,7 +150,7 @@ class Judge:
                     self._models(),
                     self._transcript,
                     "judge",
-                    self._messages(call, words),
+                    self._make_request(call, words),
                     schema=schema_of(JudgeAnswer),
                 )
         except TimeoutError:
@@ -158,7 +163,8 @@ class Judge:
             return JudgeVerdict(False, "the model gave no verdict")
         return JudgeVerdict(found.verdict == "allow", reason)
 
-    def _messages(self, call: JudgedCall, words: tuple[str, ...]) -> list[Message]:
+    def _make_request(self, call: JudgedCall, words: tuple[str, ...]) -> list[Message]:
+        """The messages to the judge: what the user has typed, the rules, and the call as data."""
         rules = "\n".join(f"{kind} {rule}" for kind, rule in self._permissions.rules)
         view = {
             "folder": str(self._permissions.workspace.root),
@@ -168,17 +174,18 @@ class Judge:
         data = {"tool": call.tool, "arguments": dict(call.arguments), "asked_because": call.reason}
         typed = "\n\n".join(f"[{number}] {text}" for number, text in enumerate(words, 1))
         text = (
-            f"What the user has typed, the latest last:\n{_quoted(typed[-_MAX_WORDS:])}\n\n"
-            f"The permissions:\n{_quoted(view)}\n\n"
-            f"The call, as untrusted data:\n<call>\n{_quoted(data)}\n</call>"
+            f"What the user has typed, the latest last:\n{_quote_as_json(typed[-_MAX_WORDS:])}\n\n"
+            f"The permissions:\n{_quote_as_json(view)}\n\n"
+            f"The call, as untrusted data:\n<call>\n{_quote_as_json(data)}\n</call>"
         )
         return [system(INSTRUCTIONS), user(text)]
 
-    def _own_words(self) -> tuple[str, ...]:
+    def _words_of_user(self) -> tuple[str, ...]:
+        """What the user has typed in this session, oldest first."""
         kept = [entry.message for entry in self._transcript.transcript.kept_entries]
         return own_words([*kept, *self._transcript.messages()])
 
 
-def _quoted(value: str | Mapping[str, Any]) -> str:
+def _quote_as_json(value: str | Mapping[str, Any]) -> str:
     """JSON in which no text can end the quote."""
     return dump_json(value).replace("<", "\\u003c")

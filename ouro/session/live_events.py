@@ -41,7 +41,8 @@ class LiveEvents:
         return one_line(lines[-1], MAX_LINE) if lines else ""
 
     def add(self, event: Event) -> None:
-        self._note_words(event)
+        """Keep what a front end needs of an event."""
+        self._update_tail(event)
         self._note_question(event)
         match event:
             case events.TextDelta() | events.ThinkingDelta():
@@ -49,7 +50,7 @@ class LiveEvents:
             case events.Retrying():
                 self._answer = [event]
             case events.Replied():
-                self._end_answer()
+                self._start_new_answer()
             case events.Prompted():
                 self._finished = None
             case events.ToolStarted() | events.ToolRunning() | events.ToolFinished():
@@ -58,12 +59,13 @@ class LiveEvents:
             case events.ToolProgress(call_id, text):
                 self._output[call_id] = (self._output.get(call_id, "") + text)[-MAX_OUTPUT:]
             case events.TurnFinished(outcome):
-                self._end_answer()
+                self._start_new_answer()
                 self._finished = event if outcome != "answered" else None
             case _:
                 pass
 
     def _note_question(self, event: Event) -> None:
+        """Keep a question while it is open."""
         if isinstance(event, events.PermissionAsked | events.QuestionAsked):
             self.asked[event.question_id] = event
         elif isinstance(event, events.QuestionClosed):
@@ -83,16 +85,18 @@ class LiveEvents:
             if output := self._output.get(call_id):
                 yield events.ToolProgress(call_id, output)
             yield from ends
-        yield from _joined(self._answer)
+        yield from _merge_deltas(self._answer)
         if self._finished is not None:
             yield self._finished
 
-    def _end_answer(self) -> None:
+    def _start_new_answer(self) -> None:
+        """Drop the events of the last answer and its calls: the session file has them now."""
         self._answer = []
         self._calls.clear()
         self._output.clear()
 
-    def _note_words(self, event: Event) -> None:
+    def _update_tail(self, event: Event) -> None:
+        """Keep the end of what an event shows, for `last_line`."""
         match event:
             case events.TextDelta(text):
                 is_first = not any(isinstance(e, events.TextDelta) for e in self._answer[-1:])
@@ -111,8 +115,8 @@ class LiveEvents:
                 pass
 
 
-def _joined(deltas: list[Event]) -> Iterator[Event]:
-    """The same, with deltas of one kind that follow each other as one."""
+def _merge_deltas(deltas: list[Event]) -> Iterator[Event]:
+    """The same events, with deltas of one kind that follow each other as one."""
     kind: type[_Delta] | None = None
     texts: list[str] = []
     for event in deltas:

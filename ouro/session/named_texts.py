@@ -26,12 +26,16 @@ def make_attachments(
     catalog: SessionCatalog,
     extensions: SessionExtensions,
 ) -> Attachments:
+    """The reader of what messages name: files, notes, sessions and resources of MCP servers."""
     others = {"note": partial(_read_note, memory), "session": partial(_read_session, catalog)}
     resources = partial(read_named_resources, extensions.servers)
     return Attachments(seen, permissions, others, extensions.instructions.for_paths, resources)
 
 
 async def _read_note(memory: LongTermMemoryManager | None, named: str) -> str:
+    """The text of a note by its id or words. Raises UsageError: memory is off, or there is no such
+    note.
+    """
     if memory is None:
         raise UsageError("memory is off")
 

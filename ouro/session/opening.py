@@ -146,13 +146,13 @@ async def open_interactively(
                 raise
             if isinstance(error, SessionRunning):
                 raise AttachRequested(error.session_id) from error
-            answered = await _ask(_Asker(dialog, keeps), request, error)
+            answered = await _ask_how_to_open(_Asker(dialog, keeps), request, error)
         if answered is None:
             return None
         request = answered
 
 
-async def find_resumed(catalog: SessionCatalog, request: OpenRequest) -> SessionInfo:
+async def find_session_to_resume(catalog: SessionCatalog, request: OpenRequest) -> SessionInfo:
     """The session that the request names.
 
     Raises:
@@ -195,7 +195,12 @@ class _Asker:
         return answer
 
 
-async def _ask(asker: _Asker, request: OpenRequest, error: OuroError) -> OpenRequest | None:
+async def _ask_how_to_open(
+    asker: _Asker, request: OpenRequest, error: OuroError
+) -> OpenRequest | None:
+    """Ask what the error needs, and return the request with the answer; None if the user declines.
+    Raises what cannot be solved.
+    """
     match error:
         case SeveralSessions(ids=ids):
             picked = await asker.dialog.pick_open(ids)

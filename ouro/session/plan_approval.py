@@ -38,7 +38,7 @@ _MODES: dict[str, Mode] = {CARRY_OUT_ASKING: "ask", CARRY_OUT_EDITING: "edit"}
 CARRY_OUT = "Carry out the plan."
 _APPROVED = "The user has approved the plan."
 _EDITED = "The user has edited the plan, and has approved it as it is now:"
-_TRACK = (
+_TRACK_WITH_TODOS = (
     "If the `todo` tool is there, track the plan with it: one todo for each step, in the same"
     " words."
 )
@@ -107,7 +107,7 @@ class PlanApproval:
             return
         self.file = await asyncio.to_thread(self.folder.of_session, self._transcript.session_id)
         if self.file is not None:
-            shown = self.folder.shown(self.file.path)
+            shown = self.folder.relative_name(self.file.path)
             emit(Notice(f"Plan “{self.file.title}”: {self.file.progress} ({shown}, /plans)."))
 
     async def adopt(self, plan: PlanFile, mode: Mode) -> str:
@@ -120,12 +120,12 @@ class PlanApproval:
         present = await asyncio.to_thread(self.folder.read, plan.path) or plan
         self.file = replace(present, session=self._transcript.session_id, state="approved")
         await asyncio.to_thread(self.folder.write, self.file)
-        self._set_mode(mode)
-        steps = f"\n\n{_TRACK}" if self.file.steps else ""
-        shown = self.folder.shown(plan.path)
+        self._change_mode(mode)
+        steps = f"\n\n{_TRACK_WITH_TODOS}" if self.file.steps else ""
+        shown = self.folder.relative_name(plan.path)
         return f"{CARRY_OUT[:-1]} in {shown}, from its first open step on:\n\n{present.body}{steps}"
 
-    def todos_changed(self, emit: Emit) -> None:
+    def tick_todos(self, emit: Emit) -> None:
         """Tick off in the file what is done."""
         if self.file is None or self.folder is None or self.file.state == "draft":
             return
@@ -162,7 +162,7 @@ class PlanApproval:
         if answers[0] not in _MODES:
             comment = expand_comments(self.text, "\n".join(answers))
             return Prompt(comment, context=await self._environment.changes())
-        self._set_mode(_MODES[answers[0]])
+        self._change_mode(_MODES[answers[0]])
         approval = await asyncio.to_thread(self._approve, body, emit)
         return Prompt(CARRY_OUT, context=f"{await self._environment.changes()}\n\n{approval}")
 
@@ -181,9 +181,10 @@ class PlanApproval:
             self.file = None
             emit(Notice(f"The plan could not be saved: {error}.", "warning"))
             return ""
-        return self.folder.shown(self.file.path)
+        return self.folder.relative_name(self.file.path)
 
     def _add(self, folder: PlanFolder, body: str) -> PlanFile:
+        """Write the plan as a new draft; a plan without a title is named by the user's message."""
         messages = reversed(self._transcript.messages())
         asked_for = next((message.text for message in messages if message.role == "user"), "")
         return folder.add(self._transcript.session_id, body, one_line(asked_for))
@@ -202,12 +203,13 @@ class PlanApproval:
             emit(Notice(f"The plan could not be saved: {error}.", "warning"))
             return _APPROVED
         steps = "\n".join(f"- {step.text}" for step in self.file.steps)
-        track = f"{_TRACK}\n{steps}" if steps else ""
+        track = f"{_TRACK_WITH_TODOS}\n{steps}" if steps else ""
         if present.body == written.body:
             return f"{_APPROVED} {track}".strip()
         return f"{_EDITED}\n\n{present.body}\n\n{track}".strip()
 
-    def _set_mode(self, mode: Mode) -> None:
+    def _change_mode(self, mode: Mode) -> None:
+        """Change the permission mode, also in the saved session."""
         self._permissions.mode = mode
         self._transcript.set_mode(mode)
 

@@ -80,7 +80,8 @@ class PlanFolder:
         self.keeps_drafts = keeps_drafts
         self.folder = root / PLANS
 
-    def shown(self, path: Path) -> str:
+    def relative_name(self, path: Path) -> str:
+        """The path of a plan as the user sees it: relative to the project."""
         return str(path.relative_to(self.root))
 
     def add(self, session: str, body: str, title: str) -> PlanFile:
@@ -106,7 +107,7 @@ class PlanFolder:
 
     def write(self, plan: PlanFile) -> None:
         """Raises OSError: also if `.ouro/plans` is a link."""
-        if self._is_elsewhere():
+        if self._is_behind_link():
             raise OSError(f"{PLANS} is a link")
         self.folder.mkdir(parents=True, exist_ok=True)
         head = f"---\nsession: {plan.session}\nstate: {plan.state}\n---\n"
@@ -135,11 +136,13 @@ class PlanFolder:
         plans = self.list()
         return next((p for p in plans if p.session == session and p.state != "done"), None)
 
-    def _is_elsewhere(self) -> bool:
+    def _is_behind_link(self) -> bool:
+        """Whether the folder of plans is a link, or below one: it may be outside of the project."""
         return os.path.realpath(self.folder) != os.path.join(os.path.realpath(self.root), PLANS)  # noqa: PTH118 - of text
 
     def _paths(self) -> Sequence[Path]:
-        if self._is_elsewhere():
+        """The files of plans, newest first."""
+        if self._is_behind_link():
             return ()
         found = [path for path in self.folder.glob("*.md") if not path.is_symlink()]
         return sorted(found, key=lambda path: (path.stem[:10], path.stat().st_mtime), reverse=True)
@@ -205,7 +208,7 @@ def tick_steps(plan: PlanFile, todos: Sequence[Todo]) -> PlanFile:
     many, else to the most similar one. Other steps stay as they are.
     """
     lines, steps = plan.body.splitlines(), plan.steps
-    states = dict(_match(steps, todos))
+    states = dict(_match_todos(steps, todos))
     for step in steps:
         state = states.get(step.line)
         box = _BOX.fullmatch(lines[step.line])
@@ -243,7 +246,7 @@ def join_comments(body: str, comments: Sequence[tuple[int, str]]) -> str:
     return "\n\n".join(quoted)
 
 
-def _match(steps: Sequence[PlanStep], todos: Sequence[Todo]) -> Iterator[tuple[int, str]]:
+def _match_todos(steps: Sequence[PlanStep], todos: Sequence[Todo]) -> Iterator[tuple[int, str]]:
     """The lines of steps with the states of their todos."""
     if len(steps) == len(todos) and not _have_same_words(steps, todos):
         yield from ((step.line, todo.state) for step, todo in zip(steps, todos, strict=True))

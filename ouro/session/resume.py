@@ -133,14 +133,14 @@ class Resumed(msgspec.Struct, eq=False):
             info=replace(info, mode=self.permissions.mode if info.mode else ""),
             tokens=tokens,
             cache=cache,
-            price=_price(spec, tokens, cached="warm" in cache),
-            price_cold=_price(spec, tokens, cached=False),
+            price=_price_of_call(spec, tokens, cached="warm" in cache),
+            price_cold=_price_of_call(spec, tokens, cached=False),
             repository=repository,
             memory=MemorySince(changes, self.memory.is_held),
             folder="" if info.project == path_text(self.cwd) else path_text(self.cwd),
             todos=tuple(todo for todo in self.plan.items if todo.state != "done"),
             in_the_middle=bool(messages) and not _ends_turn(messages[-1]),
-            tail=self._tail(entries),
+            tail=self._find_tail(entries),
             is_long=not self.is_decided and size >= (SMALL if "warm" in cache else TINY),
         )
 
@@ -180,7 +180,7 @@ class Resumed(msgspec.Struct, eq=False):
         memory = self.window.compactor.memory
         await memory.pager.finish_loading()
         entries = memory.transcript.sent_entries()
-        if not (begin := _begin_of_tail(entries)):
+        if not (begin := _find_begin_of_tail(entries)):
             emit(Notice("Nothing is left out: the last turns are all there is."))
             return
         left, earlier = entries[:begin], memory.transcript.compaction
@@ -209,8 +209,9 @@ class Resumed(msgspec.Struct, eq=False):
         )
         await self.window.compactor.save(record, emit)
 
-    def _tail(self, entries: Sequence[MessageRecord]) -> Tail | None:
-        begin = _begin_of_tail(entries)
+    def _find_tail(self, entries: Sequence[MessageRecord]) -> Tail | None:
+        """The last turns as a choice; None if they are nearly the whole."""
+        begin = _find_begin_of_tail(entries)
         if not begin:
             return None
         memory, rest = self.window.compactor.memory, [entry.message for entry in entries[begin:]]
@@ -229,6 +230,7 @@ def _last_branch(messages: Sequence[Message]) -> str:
 
 
 def _ends_turn(message: Message) -> bool:
+    """Whether the agent had answered, so that its turn was complete."""
     return message.role == "assistant" and not message.cut and not message.tool_calls
 
 
@@ -258,7 +260,7 @@ def repository_changes(cwd: Path, since: str, branch_then: str) -> RepositoryCha
     )
 
 
-def _begin_of_tail(entries: Sequence[MessageRecord]) -> int:
+def _find_begin_of_tail(entries: Sequence[MessageRecord]) -> int:
     """The place of the first of the last turns: at most TAIL_TURNS, fewer if they are too large, at
     least one.
     """
@@ -272,6 +274,7 @@ def _begin_of_tail(entries: Sequence[MessageRecord]) -> int:
 
 
 def _cache_state(model: str, info: SessionInfo) -> CacheState:
+    """Whether the provider probably still has the session in its cache, by model and age."""
     try:
         seconds = (datetime.now(UTC) - datetime.fromisoformat(info.updated_at)).total_seconds()
     except (ValueError, TypeError):  # the file was edited by hand
@@ -284,7 +287,8 @@ def _cache_state(model: str, info: SessionInfo) -> CacheState:
     return "probably warm" if is_recent else "probably cold"
 
 
-def _price(spec: ModelSpec, tokens: int, *, cached: bool) -> float | None:
+def _price_of_call(spec: ModelSpec, tokens: int, *, cached: bool) -> float | None:
+    """The price of the first call in US dollars; None if it is not known."""
     usage = (
         Usage(input=tokens, cached=tokens) if cached else Usage(input=tokens, cache_written=tokens)
     )

@@ -94,7 +94,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
     on_change: Callable[[], None]
     """Called after the transcript was replaced."""
     undoers: Mapping[RewindScope, Undoer]
-    settled: Callable[[], Awaitable[None]]
+    wait_for_changes: Callable[[], Awaitable[None]]
     """Waits until everything that the last turn did can be undone."""
     observer: UndoObserver | None = None
 
@@ -214,15 +214,15 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         With the conversation, the session continues before the message, which is returned for
         editing. `reason`: why, in the words of the user.
         """
-        self._check()
-        entry = self._entry(number)
+        self._require_idle()
+        entry = self._find_user_message(number)
         undoable = await self._undoable(scopes, number)
         done, turn = self._messages_since(number), self.memory.transcript.turns
         if "conversation" in scopes:
-            await self._go(await self._before(entry), undoable)
+            await self._continue_at(await self._number_before(entry), undoable)
         elif not undoable:
             raise UsageError("Nothing was changed there.")
-        notices = await _carry_out(undoable, "undone")
+        notices = await _undo_each(undoable, "undone")
         if "files" in undoable and self.observer:
             self.observer.files_undone(done, turn, reason)
         if "conversation" not in scopes:
@@ -243,7 +243,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         """Undo what the turns since then did to one file, or one hunk of `diff`; returns lines for
         the user.
         """
-        self._check()
+        self._require_idle()
         files = self.files()
         await files.recover()
         if path in files.unsure and not hunk:
@@ -255,17 +255,17 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             self.observer.files_undone(done, self.memory.transcript.turns, reason)
         return lines
 
-    async def undo_shown(self, file: DiffedFile, hunk: str = "") -> Sequence[str]:
+    async def undo_from_diff(self, file: DiffedFile, hunk: str = "") -> Sequence[str]:
         """Undo one hunk of a file, or all that a diff shows of it; returns lines for the user.
         Raises UsageError.
         """
-        self._check()
-        return await self.files().undo_shown(file, hunk)
+        self._require_idle()
+        return await self.files().undo_from_diff(file, hunk)
 
-    async def redo_shown(self) -> Sequence[str]:
+    async def redo_from_diff(self) -> Sequence[str]:
         """Undo the last of these; returns lines for the user. Raises UsageError."""
-        self._check()
-        return await self.files().redo_shown()
+        self._require_idle()
+        return await self.files().redo_from_diff()
 
     def unsure_files(self) -> Sequence[str]:
         """Files that the last undo left as they are, because others may have changed them."""
@@ -274,7 +274,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
 
     async def restore_unsure(self) -> Sequence[str]:
         """Restore these files, too; returns lines for the user."""
-        self._check()
+        self._require_idle()
         return await self.files().restore_unsure()
 
     async def keep_unsure(self) -> None:
@@ -308,20 +308,20 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         """Continue at the end of a branch, and redo in `scopes` what was undone of it; returns
         lines for the user.
         """
-        self._check()
+        self._require_idle()
         if number not in {branch.number for branch in self.branches()}:
             raise UsageError(
                 f"There is no branch that ends with message {number}.", commands=["rewind"]
             )
         redoable = await self._redoable(number, scopes)
-        await self._go(number, redoable)
-        return await _carry_out(redoable, "done again")
+        await self._continue_at(number, redoable)
+        return await _undo_each(redoable, "done again")
 
     async def undo(
         self, scopes: Collection[RewindScope] = ("conversation", "files"), reason: str = ""
     ) -> Rewound:
         """Undo in `scopes` the last turn, with the messages that steered it."""
-        self._check()
+        self._require_idle()
         return await self.rewind((await self.last_turn()).number, scopes, reason)
 
     async def redo(
@@ -332,15 +332,15 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
 
         Returns lines for the user.
         """
-        self._check()
+        self._require_idle()
         end = self._redo_end()
         redoable = await self._redoable(end, scopes)
         returns = end is not None and "conversation" in scopes
         if not (returns or redoable):
             raise UsageError("There is nothing to redo.", commands=["rewind"])
         if end is not None and returns:
-            await self._go(end, redoable)
-        lines = await _carry_out(redoable, "done again")
+            await self._continue_at(end, redoable)
+        lines = await _undo_each(redoable, "done again")
         if "files" in redoable and self.observer:
             self.observer.files_redone()
         return lines
@@ -361,12 +361,13 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         transcript = self.memory.transcript
         restored = () if end is None else transcript.entries_to(end)
         numbers = {entry.number for entry in (*transcript.entries, *restored)}
-        return await self._find(scopes, lambda undoer: undoer.find_undone(numbers))
+        return await self._find_changes(scopes, lambda undoer: undoer.find_undone(numbers))
 
     async def _undoable(
         self, scopes: Collection[RewindScope], number: int
     ) -> dict[RewindScope, Undoable]:
-        return await self._find(scopes, lambda undoer: undoer.find(number))
+        """What the turns since a message changed, by scope."""
+        return await self._find_changes(scopes, lambda undoer: undoer.find(number))
 
     async def fork(self, number: int | None = None, title: str = "") -> str:
         """Copy the session, or the part before message `number`; returns the id of the copy, empty
@@ -375,10 +376,15 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         transcript = self.memory.transcript
         if not transcript.last_number:
             raise UsageError("There is nothing to fork: the session has no messages.")
-        end = transcript.last_number if number is None else await self._before(self._entry(number))
+        end = (
+            transcript.last_number
+            if number is None
+            else await self._number_before(self._find_user_message(number))
+        )
         return await self.memory.fork(end, title) if end else ""
 
-    def _entry(self, number: int) -> MessageRecord:
+    def _find_user_message(self, number: int) -> MessageRecord:
+        """The message of the user with this number. Raises UsageError: it is none of the user's."""
         entry = next(
             (entry for entry in self.memory.transcript.entries if entry.number == number), None
         )
@@ -389,7 +395,8 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             )
         return entry
 
-    async def _before(self, entry: MessageRecord) -> int:
+    async def _number_before(self, entry: MessageRecord) -> int:
+        """The number of the message before one, which is loaded if needed; 0: there is none."""
         if (
             self.memory.pager.has_earlier
             and self.memory.transcript.number_before(entry.number) == 0
@@ -397,7 +404,10 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             await self.memory.pager.load_earlier(1)
         return self.memory.transcript.number_before(entry.number)
 
-    async def _go(self, number: int, undoable: Mapping[RewindScope, Undoable]) -> None:
+    async def _continue_at(self, number: int, undoable: Mapping[RewindScope, Undoable]) -> None:
+        """Continue the session after message `number`. What is to be undone is prepared first, so
+        that a kill leaves a record of it.
+        """
         scopes: tuple[RewindScope, ...] = ("conversation", *undoable)
         for found in undoable.values():
             if found.prepare is not None:
@@ -411,11 +421,12 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             raise
         self.on_change()
 
-    async def _find(
+    async def _find_changes(
         self, scopes: Collection[RewindScope], find: Callable[[Undoer], Awaitable[Undoable | None]]
     ) -> dict[RewindScope, Undoable]:
+        """What `find` returns for each of these scopes; a scope that fails is left out, and logged."""
         found: dict[RewindScope, Undoable] = {}
-        await self.settled()
+        await self.wait_for_changes()
         for scope, undoer in self.undoers.items():
             try:
                 if scope in scopes and (undoable := await find(undoer)) is not None:
@@ -424,7 +435,8 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
                 log.warning("what could be undone in %s: %s", scope, error)
         return found
 
-    def _check(self) -> None:
+    def _require_idle(self) -> None:
+        """Raise UsageError if a turn runs or the session is read-only."""
         if self.is_running():
             raise UsageError(
                 "The agent is at work.", "Interrupt it, or wait until it is done, then rewind."
@@ -433,7 +445,8 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             raise UsageError("This session is open read-only.", "/fork continues in a copy.")
 
 
-async def _carry_out(undoable: Mapping[RewindScope, Undoable], what: str) -> list[str]:
+async def _undo_each(undoable: Mapping[RewindScope, Undoable], what: str) -> list[str]:
+    """Undo (or redo) in each scope; returns lines for the user, also about what failed."""
     notices: list[str] = []
     for scope, found in undoable.items():
         try:
@@ -444,4 +457,5 @@ async def _carry_out(undoable: Mapping[RewindScope, Undoable], what: str) -> lis
 
 
 def _is_typed(entry: MessageRecord) -> bool:
+    """Whether the user wrote the message to the agent, and not a shell line."""
     return is_own_words(entry.message) and not entry.message.text.startswith(SHELL_NOTE)

@@ -59,14 +59,15 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
     def has_more(self) -> bool:
         return self.memory.pager.has_hidden
 
-    def shown(self) -> Iterator[Event]:
-        return _replay(self.memory.pager.shown(), self.title)
+    def shown_events(self) -> Iterator[Event]:
+        """The events of the messages that are shown now."""
+        return _events_of_items(self.memory.pager.shown(), self.title)
 
     async def more(self, count: int = PAGE) -> list[Event]:
         """The events before the shown ones, which then count as shown. Raises SessionError if they
         cannot be read.
         """
-        return list(_replay(await self.memory.pager.show_more(count), self.title))
+        return list(_events_of_items(await self.memory.pager.show_more(count), self.title))
 
     def last_prompts(self, count: int) -> list[tuple[int, str]]:
         """The numbers and texts of the user's last messages that are loaded."""
@@ -88,7 +89,7 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
         """
         memory = self.memory
         await memory.pager.finish_loading()
-        if prompts := await self._reached(number):
+        if prompts := await self._show_from(number):
             return Reached(prompts)
         left = self._branch_with(number)
         if not left:
@@ -98,7 +99,7 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
                 f"Message {number} is on a branch that a rewind has left.", commands=["rewind"]
             )
         await memory.record(RewindRecord(left[-1], memory.now()))
-        return Reached(await self._reached(number), is_left=True)
+        return Reached(await self._show_from(number), is_left=True)
 
     def _branch_with(self, number: int) -> list[int]:
         """The numbers of the messages of the branch that has a message; empty if none has it."""
@@ -108,9 +109,9 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
                 return numbers
         return []
 
-    async def _reached(self, number: int) -> int:
-        """The number of user messages from it to the end, after it is shown; 0: it is not on this
-        branch.
+    async def _show_from(self, number: int) -> int:
+        """Load and show earlier messages until one is shown; returns the number of user messages
+        from it to the end, 0 if it is not on this branch.
         """
         while True:
             shown = [item for item in self.memory.pager.shown() if isinstance(item, MessageRecord)]
@@ -140,7 +141,9 @@ def _is_shell_line(message: Message) -> bool:
     return message.role == "user" and message.text.startswith(SHELL_NOTE)
 
 
-def _replay(items: Iterable[ShownItem], title: Callable[[ToolCall], str]) -> Iterator[Event]:
+def _events_of_items(
+    items: Iterable[ShownItem], title: Callable[[ToolCall], str]
+) -> Iterator[Event]:
     """A saved transcript as the events of its turns, in order. No tool is run."""
     for item in items:
         match item:
@@ -188,6 +191,7 @@ def _line_events(item: MessageRecord) -> Iterator[Event]:
 
 
 def _message_events(message: Message, title: Callable[[ToolCall], str]) -> Iterator[Event]:
+    """A message as the events that it had: the text, the calls, the results."""
     if _is_prompt(message):
         yield Prompted(message.text, message.parts_of(Image))
     elif message.role == "assistant":

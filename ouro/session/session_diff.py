@@ -59,17 +59,17 @@ class SessionDiff:
         branch. Raises UsageError.
         """
         if source == SESSION:
-            text, since = await self._of_session(), "the session began"
+            text, since = await self._diff_of_session(), "the session began"
         elif source.startswith(TURN) and source.removeprefix(TURN).isdecimal():
             number = int(source.removeprefix(TURN))
             text = await self._rewind.files().shown_diff(number, only=True)
-            return await self._of_checkpoints(source, "before that turn", text)
+            return await self._shown_by_checkpoints(source, "before that turn", text)
         elif source.isdecimal():
             number = await self._rewind.number_back(int(source))
             text, since = await self._rewind.files().shown_diff(number), "then"
         else:
             return await self._since_commit(source)
-        return await self._of_checkpoints(source, since, text)
+        return await self._shown_by_checkpoints(source, since, text)
 
     async def sources(self) -> list[Choice]:
         """What can be shown: a value for `read`, and what it is."""
@@ -84,7 +84,7 @@ class SessionDiff:
             words = one_line(texts[number], 60)
             choices.append(Choice(f"{TURN}{number}", f"the turn “{words}”", ""))
         with suppress(GitError):
-            choices += await asyncio.to_thread(_commits, Git(self._cwd, GIT_SECONDS))
+            choices += await asyncio.to_thread(_list_commits, Git(self._cwd, GIT_SECONDS))
         return choices
 
     async def is_changed_by_others(self, shown: ShownDiff, file: DiffedFile) -> bool:
@@ -96,11 +96,11 @@ class SessionDiff:
         """Undo one hunk of a file, or all that is shown of it; returns lines for the user. Raises
         UsageError.
         """
-        return await self._rewind.undo_shown(self._in_workspace(shown, file), hunk)
+        return await self._rewind.undo_from_diff(self._in_workspace(shown, file), hunk)
 
     async def redo(self) -> Sequence[str]:
         """Undo the last undo; returns lines for the user. Raises UsageError: there is none."""
-        return await self._rewind.redo_shown()
+        return await self._rewind.redo_from_diff()
 
     def _in_workspace(self, shown: ShownDiff, file: DiffedFile) -> DiffedFile:
         """The file with its names as the checkpoints have them. Raises UsageError: it is outside."""
@@ -114,11 +114,13 @@ class SessionDiff:
         old = rename(file.old_path) if file.old_path else ""
         return replace(file, path=rename(file.path), old_path=old)
 
-    async def _of_session(self) -> str:
+    async def _diff_of_session(self) -> str:
+        """What changed since the first turn with changes, as git writes it; empty if there is none."""
         numbers = await self._rewind.files().turns_with_changes()
         return await self._rewind.files().shown_diff(numbers[0]) if numbers else ""
 
     async def _since_commit(self, name: str) -> ShownDiff:
+        """What changed since a commit or branch. Raises UsageError: git cannot show it."""
         root = find_root(self._cwd)
         try:
             git = Git(root, GIT_SECONDS)
@@ -128,11 +130,13 @@ class SessionDiff:
         since = f"{name} ({base})" if name and not base.startswith(name) else name
 
         async def sizes(file: DiffedFile) -> tuple[int | None, int | None]:
-            return await asyncio.to_thread(_sizes, git, root, file)
+            return await asyncio.to_thread(_sizes_of_versions, git, root, file)
 
-        return await _shown(name, since or "the last commit", text, root, sizes)
+        return await _make_shown_diff(name, since or "the last commit", text, root, sizes)
 
-    async def _of_checkpoints(self, source: str, since: str, text: str) -> ShownDiff:
+    async def _shown_by_checkpoints(self, source: str, since: str, text: str) -> ShownDiff:
+        """A diff of checkpoints, which know the sizes of binary files."""
+
         async def sizes(file: DiffedFile) -> tuple[int | None, int | None]:
             size = self._rewind.files().blob_size
             before, after = file.blobs
@@ -141,15 +145,16 @@ class SessionDiff:
                 None if file.kind == "deleted" else await size(after),
             )
 
-        return await _shown(source, since, text, self._cwd, sizes)
+        return await _make_shown_diff(source, since, text, self._cwd, sizes)
 
 
 _FindSizes = Callable[[DiffedFile], Awaitable[tuple[int | None, int | None]]]
 
 
-async def _shown(
+async def _make_shown_diff(
     source: str, since: str, text: str, root: Path, find_sizes: _FindSizes
 ) -> ShownDiff:
+    """A diff with its files; sizes are looked up for the first MAX_SIZES binary files."""
     files = await asyncio.to_thread(parse_git_diff, text)
     binary = [number for number, file in enumerate(files) if file.is_binary]
     for number in binary[:MAX_SIZES]:
@@ -157,7 +162,7 @@ async def _shown(
     return ShownDiff(source, since, text, root, files)
 
 
-def _sizes(git: Git, root: Path, file: DiffedFile) -> tuple[int | None, int | None]:
+def _sizes_of_versions(git: Git, root: Path, file: DiffedFile) -> tuple[int | None, int | None]:
     """The bytes of a file in its commit, and now."""
     before = after = None
     if file.kind != "added":
@@ -179,7 +184,7 @@ def read_changes(git: Git, name: str = "") -> tuple[str, str]:
     """
     if not name and not git.ask("rev-parse", "--git-dir"):
         raise UsageError("This folder is not in a git repository, so there is no diff.")
-    base = _base(git, name)
+    base = _find_base(git, name)
     names = git.paths("--others", "--exclude-standard")
     # Files that were moved away and back are in the commit, but not in git's index.
     shown = names[:MAX_NEW_FILES]
@@ -197,7 +202,10 @@ def read_changes(git: Git, name: str = "") -> tuple[str, str]:
     return base[:9], "".join(parts)
 
 
-def _base(git: Git, name: str) -> str:
+def _find_base(git: Git, name: str) -> str:
+    """The commit to compare with: HEAD, or where the current branch left `name`. Raises UsageError:
+    there is no such commit.
+    """
     if not name:
         return "HEAD" if git.ask("rev-parse", "--verify", "--quiet", "HEAD") else EMPTY_TREE
     found = ""
@@ -211,7 +219,8 @@ def _base(git: Git, name: str) -> str:
     return git.ask("merge-base", found, "HEAD").strip() or found
 
 
-def _commits(git: Git) -> list[Choice]:
+def _list_commits(git: Git) -> list[Choice]:
+    """The last commits as choices, without the newest one."""
     listed = git.ask("log", f"--max-count={MAX_LISTED}", "--format=%h%x09%cr%x09%s")
     rows = [row.split("\t", 2) for row in listed.splitlines() if row.count("\t") >= 2]
     # The last commit is the first choice already.

@@ -59,7 +59,7 @@ class SessionHooks(msgspec.Struct, eq=False):
         texts.append(outcome.context)
         return "\n\n".join(f"<hook>\n{text}\n</hook>" for text in texts if text)
 
-    async def turn_ended(self, is_continued: bool, agent: str = "") -> str:
+    async def find_reason_to_continue(self, is_continued: bool, agent: str = "") -> str:
         """Why the agent, or the subagent with that id, must continue; empty if it may stop.
 
         `is_continued`: a hook has made it continue before.
@@ -74,8 +74,9 @@ class SessionHooks(msgspec.Struct, eq=False):
         word = "manual" if trigger == "manual" else "auto"
         return (await self.run("before-compaction", {"trigger": word}, (word,))).context
 
-    def compacted(self) -> None:
-        self._in_background("after-compaction", {})
+    def run_after_compaction(self) -> None:
+        """Start the hooks after a compaction, without waiting for them."""
+        self._start_in_background("after-compaction", {})
 
     async def close(self) -> None:
         """Run the hooks of the end of a session; for a session without messages none run."""
@@ -83,6 +84,8 @@ class SessionHooks(msgspec.Struct, eq=False):
             await self.run("session-end", {"reason": "exit"}, most=MAX_END)
 
     def with_notifications(self, ask_user: AskUser) -> AskUser:
+        """`ask_user` that also starts the hooks of notifications before each question."""
+
         async def ask(question: PermissionAsked | QuestionAsked, emit: Emit) -> UserAnswer:
             if isinstance(question, PermissionAsked):
                 kind, about = "permission", question.title
@@ -94,7 +97,7 @@ class SessionHooks(msgspec.Struct, eq=False):
                 "kind": kind,
                 "notification_type": theirs,
             }
-            self._in_background("notification", data, (kind, theirs))
+            self._start_in_background("notification", data, (kind, theirs))
             return await ask_user(question, emit)
 
         return ask
@@ -106,6 +109,7 @@ class SessionHooks(msgspec.Struct, eq=False):
         names: Sequence[str] = (),
         most: float | None = None,
     ) -> HookOutcome:
+        """Run the hooks of an event, and show their message to the user."""
         if not self.hooks.has(event):
             return HookOutcome()
         known = {
@@ -119,9 +123,11 @@ class SessionHooks(msgspec.Struct, eq=False):
             self.tasks.emit(Notice(outcome.message))
         return outcome
 
-    def _in_background(
+    def _start_in_background(
         self, event: HookEvent, data: Mapping[str, Any], names: Sequence[str] = ()
     ) -> None:
+        """Start the hooks of an event without waiting for them."""
+
         async def in_background() -> None:
             await self.run(event, data, names)
 
@@ -130,6 +136,7 @@ class SessionHooks(msgspec.Struct, eq=False):
 
 
 def _about(agent: str) -> dict[str, str]:
+    """The data about a subagent; for the agent itself an empty name."""
     return {"agent": agent, **({"agent_id": agent, "agent_type": kind_of(agent)} if agent else {})}
 
 
@@ -143,7 +150,7 @@ class ToolEvents(msgspec.Struct, frozen=True):
     agent: str = ""
 
     async def before(self, call: ToolCall, effect: Effect, targets: Sequence[str]) -> HookOutcome:
-        outcome = await self._run("before-tool", call, effect, targets)
+        outcome = await self._run_tool_hooks("before-tool", call, effect, targets)
         if outcome.input is None:
             return outcome
         return replace(
@@ -155,14 +162,17 @@ class ToolEvents(msgspec.Struct, frozen=True):
         self, call: ToolCall, effect: Effect, targets: Sequence[str], result: ToolResult
     ) -> str:
         answer = {"text": cut(result.text, MAX_RESULT), "failed": result.failed}
-        outcome = await self._run("after-tool", call, effect, targets, tool_response=answer)
+        outcome = await self._run_tool_hooks(
+            "after-tool", call, effect, targets, tool_response=answer
+        )
         return "\n\n".join(
             filter(None, (outcome.reason if outcome.verdict == "deny" else "", outcome.context))
         )
 
-    async def _run(
+    async def _run_tool_hooks(
         self, event: HookEvent, call: ToolCall, effect: Effect, targets: Sequence[str], **more: Any
     ) -> HookOutcome:
+        """Run the hooks of an event of a tool, with the call in ouro's and in Claude Code's names."""
         if not self.session_hooks.hooks.has(event):
             return HookOutcome()
         data = tool_data(call.name, effect, call.arguments, targets, self.cwd)

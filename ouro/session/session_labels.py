@@ -32,7 +32,7 @@ class SessionLabels:
         if known is None and info is not None:
             known = LabelRecord(info.tags, "", info.pinned, info.branch, info.files)
         self._labels = known or LabelRecord((), "")
-        self._read = len(transcript.messages())
+        self._read_messages = len(transcript.messages())
         self._changed = self._files_in(0)
         self._changed_before = max(0, self._labels.files - len(self._changed))
         """Files that were changed in messages which are not loaded."""
@@ -48,10 +48,10 @@ class SessionLabels:
     def after_turn(self) -> None:
         """Record the branch and the number of changed files, if they are others now."""
         messages = self._transcript.messages()
-        if len(messages) < self._read:  # a rewind or a compaction
-            self._read = 0
-        self._changed |= self._files_in(self._read)
-        self._read = len(messages)
+        if len(messages) < self._read_messages:  # a rewind or a compaction
+            self._read_messages = 0
+        self._changed |= self._files_in(self._read_messages)
+        self._read_messages = len(messages)
         files = self._changed_before + len(self._changed)
         self._set(replace(self._labels, branch=git_branch(self._cwd), files=files))
 
@@ -63,6 +63,7 @@ class SessionLabels:
         self._set(replace(self._labels, pinned=pinned))
 
     def _set(self, labels: LabelRecord) -> None:
+        """Record other labels; nothing if they are the same."""
         if labels != self._labels:
             self._labels = replace(labels, at=self._transcript.now())
             self._transcript.note(self._labels)

@@ -82,7 +82,7 @@ class SessionTasks:
             raise UsageError("The agent is still at work.", "Steer it, or interrupt it first.")
         self.running = True
         try:
-            async with aclosing(self._run(work, self._watcher)) as events:
+            async with aclosing(self._stream_events(work, self._watcher)) as events:
                 async for event in events:
                     yield event
         finally:
@@ -90,14 +90,17 @@ class SessionTasks:
 
     async def run_alongside(self, work: Work) -> AsyncGenerator[Event, None]:
         """The events of other work that may run during a turn."""
-        async with aclosing(self._run(work)) as events:
+        async with aclosing(self._stream_events(work)) as events:
             async for event in events:
                 if not isinstance(event, TurnFinished):
                     yield event
 
-    async def _run(
+    async def _stream_events(
         self, work: Work, watcher: TurnWatcher | None = None
     ) -> AsyncGenerator[Event, None]:
+        """Run work in a task, and yield its events, TurnFinished last. The task is cancelled if the
+        reader stops.
+        """
         events: asyncio.Queue[Event] = asyncio.Queue()
 
         def emit(event: Event) -> None:
@@ -133,6 +136,7 @@ class SessionTasks:
             self._turns.discard(task)
 
     def interrupt(self) -> bool:
+        """Cancel the turn and the shell lines; returns whether there were any."""
         for task in self._turns:
             task.cancel()
         return bool(self._turns)
@@ -149,6 +153,7 @@ class SessionTasks:
             emit(QuestionClosed(question.question_id))
 
     def answer(self, question_id: str, answer: UserAnswer) -> None:
+        """Answer an open question; an answer to a closed one is ignored."""
         waiting = self._questions.get(question_id)
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)
@@ -160,11 +165,13 @@ class SessionTasks:
         task.add_done_callback(self._on_background_end)
 
     def _on_background_end(self, task: asyncio.Task[None]) -> None:
+        """Forget a task that has ended, and log its failure."""
         self._background.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.warning("%s: %s", task.get_name(), error, exc_info=error)
 
     def emit(self, event: Event) -> None:
+        """Show an event outside of turns."""
         self._events.put_nowait(event)
 
     def warn(self, text: str) -> None:
@@ -186,6 +193,7 @@ class SessionTasks:
             await asyncio.wait(self._turns)
 
     async def close(self) -> None:
+        """End the background work and the stream of events."""
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -248,7 +256,7 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
 
     def list(self) -> tuple[BackgroundTask, ...]:
         """The goal, the repeated messages, and the other work in the background."""
-        return (*self._standing_tasks(), *self.work())
+        return (*self._list_standing(), *self.work())
 
     def work(self) -> tuple[BackgroundTask, ...]:
         """The subagents since the session was opened, then the background jobs."""
@@ -265,7 +273,8 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
             tasks.append(BackgroundTask(job.id, job.command, state, job.running, True, job.tail))
         return tuple(tasks)
 
-    def _standing_tasks(self) -> Iterator[BackgroundTask]:
+    def _list_standing(self) -> Iterator[BackgroundTask]:
+        """The goal and the repeated messages as background tasks."""
         pursuit = self.standing.goal
         if goal := pursuit.goal:
             is_active = pursuit.is_active
@@ -306,26 +315,22 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
         """
         in_pty = partial(self.shell.run_line_in_terminal, is_shared=share)
         run = in_pty if in_terminal else self.shell.run_line
-        return self.tasks.run_alongside(lambda emit: self._run_line(line, share, run, emit))
+        return self.tasks.run_alongside(lambda emit: self._run_users_line(line, share, run, emit))
 
     async def close(self) -> None:
         """End the subagents and the background jobs."""
         await self.subagents.close()
         await self.jobs.close()
 
-    async def _run_line(self, line: str, share: bool, run: RunLine, emit: Emit) -> None:
+    async def _run_users_line(self, line: str, share: bool, run: RunLine, emit: Emit) -> None:
+        """Run a shell line of the user; a dangerous one only after a question. If `share`, its
+        output is sent to the model.
+        """
         call = ToolCall(f"own_{uuid.uuid4().hex[:12]}", "shell", {"command": line})
         began = time.monotonic()
-        if reason := await asyncio.to_thread(self.permissions.find_danger, line):
-            question = Question(
-                f"This line may not be undone: {reason}. Run it?", ("run", "do not run")
-            )
-            answer = await self.tasks.ask_user(
-                QuestionAsked(call.id, question, of_turn=False), emit
-            )
-            if not (isinstance(answer, Reply) and answer.answers[:1] == ("run",)):
-                emit(Notice("The line was not run."))
-                return
+        if not await self._is_confirmed(line, call.id, emit):
+            emit(Notice("The line was not run."))
+            return
         emit(ToolStarted(call, line))
         emit(ToolRunning(call.id))
 
@@ -347,11 +352,29 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
             finish(Display("interrupted", CommandOutput(line, printed)), True)
             raise
         finish(result.display, result.failed)
-        text = f"{SHELL_NOTE}{line}\n{result.text}"
-        if share and self.tasks.running:  # the model reads it at the next tool boundary
+        if share:
+            await self._share_output(f"{SHELL_NOTE}{line}\n{result.text}", emit)
+
+    async def _is_confirmed(self, line: str, question_id: str, emit: Emit) -> bool:
+        """Whether a line may run: the user is asked about one that may not be undone."""
+        reason = await asyncio.to_thread(self.permissions.find_danger, line)
+        if not reason:
+            return True
+        question = Question(
+            f"This line may not be undone: {reason}. Run it?", ("run", "do not run")
+        )
+        asked = QuestionAsked(question_id, question, of_turn=False)
+        answer = await self.tasks.ask_user(asked, emit)
+        return isinstance(answer, Reply) and answer.answers[:1] == ("run",)
+
+    async def _share_output(self, text: str, emit: Emit) -> None:
+        """Send the output of a line to the model: with the running turn at its next tool call, else
+        with the next message.
+        """
+        if self.tasks.running:
             self.steering.outputs.append(Prompt(text))
-        elif share:
-            try:
-                await self.transcript.add(user(text))
-            except SaveFailed as error:
-                emit(Notice(str(error), "error"))
+            return
+        try:
+            await self.transcript.add(user(text))
+        except SaveFailed as error:
+            emit(Notice(str(error), "error"))

@@ -66,7 +66,7 @@ class StandingWork:
         """Write what is kept, at the end of the session. A session without messages has no folder,
         and cannot be resumed.
         """
-        path, kept = self._path, self._find_kept()
+        path, kept = self._path, self._work_to_keep()
         try:
             if not self._is_saved or not path.parent.is_dir():
                 return
@@ -93,9 +93,10 @@ class StandingWork:
             text = f"Kept: the loop “{one_line(message.text, 60)}”. `/tasks` ends it."
             self._emit(Notice(text))
         if kept.goal is not None:
-            self._offer(kept.goal)
+            self._offer_goal(kept.goal)
 
-    def _offer(self, kept: KeptGoal) -> None:
+    def _offer_goal(self, kept: KeptGoal) -> None:
+        """Set the goal that was kept, paused, and tell the user how to continue it."""
         goal = Goal(kept.condition, kept.command, kept.caps, is_kept=True, is_paused=True)
         self.goal.begin(goal)
         text = (
@@ -104,7 +105,8 @@ class StandingWork:
         )
         self._emit(Notice(text))
 
-    def _find_kept(self) -> KeptWork:
+    def _work_to_keep(self) -> KeptWork:
+        """What of the goal and the messages survives the end of ouro."""
         goal = self.goal.goal
         kept = None
         if goal is not None and goal.is_kept:

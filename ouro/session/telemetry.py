@@ -43,7 +43,7 @@ class TelemetryExport:
             self._waiting += data
         try:
             with suppress(BlockingIOError):
-                self._waiting = self._waiting[os.write(self._pipe(), self._waiting) :]
+                self._waiting = self._waiting[os.write(self._open_pipe(), self._waiting) :]
         except OSError as error:
             log.warning("telemetry: %s", error)
             self._has_failed = True
@@ -56,7 +56,10 @@ class TelemetryExport:
         with suppress(OSError):
             self._process.stdin.close()
 
-    def _pipe(self) -> int:
+    def _open_pipe(self) -> int:
+        """The descriptor that the process reads; it is started if it does not run yet. Raises
+        OSError.
+        """
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, *WORKER],
@@ -97,18 +100,21 @@ class Telemetry:
         self._tools: dict[str, tuple[int, Attributes]] = {}
 
     def add(self, event: Event) -> None:
+        """Send what an event says about the turn."""
         now = time.time_ns()
         if not self._is_open and not isinstance(event, events.TurnFinished):
             self._begin(now)
         match event:
             case events.Prompted(text):
                 self._since = now
-                self._send("note", now, self._texts("gen_ai.input.messages", "user", text))
+                self._send(
+                    "note", now, self._message_attributes("gen_ai.input.messages", "user", text)
+                )
             case events.Replied(message):
                 self._end_call(message, now)
             case events.ToolStarted(call):
                 arguments = json.dumps(dict(call.arguments), default=str)
-                texts = {"gen_ai.tool.call.arguments": self._masked(arguments)}
+                texts = {"gen_ai.tool.call.arguments": self._mask_text(arguments)}
                 given = {"gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.id}
                 self._tools[call.id] = now, given | (texts if self._mask else {})
             case events.ToolFinished():
@@ -124,13 +130,15 @@ class Telemetry:
         self._export.close()
 
     def _begin(self, now: int) -> None:
+        """Send the begin of a turn."""
         self._is_open, self._since = True, now
         self._tools.clear()
-        given = _operation("invoke_agent", **{"gen_ai.agent.name": "ouro"})
+        given = _operation_attributes("invoke_agent", **{"gen_ai.agent.name": "ouro"})
         given["gen_ai.conversation.id"] = self._session_id()
         self._send("begin", now, given, name="invoke_agent ouro")
 
     def _end(self, outcome: str, now: int) -> None:
+        """Send the end of the turn, if one has begun."""
         if not self._is_open:
             return
         self._is_open = False
@@ -138,39 +146,45 @@ class Telemetry:
         self._send("end", now, {"ouro.outcome": outcome, **error})
 
     def _end_call(self, message: Message, now: int) -> None:
+        """Send the span of a model call, which began when the model was asked last."""
         provider, _, model = message.model.rpartition("/")
-        given = _operation("chat", **{"gen_ai.provider.name": provider.partition("/")[0]})
-        given |= {"gen_ai.request.model": model} | _counts(message.usage)
-        given |= self._texts("gen_ai.output.messages", "assistant", message.text)
+        given = _operation_attributes(
+            "chat", **{"gen_ai.provider.name": provider.partition("/")[0]}
+        )
+        given |= {"gen_ai.request.model": model} | _usage_attributes(message.usage)
+        given |= self._message_attributes("gen_ai.output.messages", "assistant", message.text)
         self._send("span", now, given, name=f"chat {model}", start=self._since, client=True)
         self._since = now
 
     def _end_tool(self, event: events.ToolFinished, now: int) -> None:
+        """Send the span of a tool call."""
         start, known = self._tools.pop(event.call_id, (now, {}))
-        given = _operation("execute_tool", **(known or {"gen_ai.tool.name": event.name}))
+        given = _operation_attributes("execute_tool", **(known or {"gen_ai.tool.name": event.name}))
         given |= {"error.type": "tool_error"} if event.failed else {}
         self._send("span", now, given, name=f"execute_tool {event.name}", start=start)
         self._since = now
 
-    def _texts(self, name: str, role: str, text: str) -> Attributes:
+    def _message_attributes(self, name: str, role: str, text: str) -> Attributes:
         """A message as the conventions write it; empty if no texts are sent."""
         if self._mask is None:
             return {}
-        parts = [{"type": "text", "content": self._masked(text)}]
+        parts = [{"type": "text", "content": self._mask_text(text)}]
         return {name: json.dumps([{"role": role, "parts": parts}])}
 
-    def _masked(self, text: str) -> str:
+    def _mask_text(self, text: str) -> str:
+        """The beginning of a text without secrets; empty if no texts are sent."""
         return self._mask(text)[:MAX_TEXT] if self._mask else ""
 
     def _send(self, kind: str, now: int, given: Attributes, **more: Any) -> None:
         self._export.send({"kind": kind, "time": now, "attributes": given, **more})
 
 
-def _operation(name: str, **given: Any) -> Attributes:
+def _operation_attributes(name: str, **given: Any) -> Attributes:
     return {"gen_ai.operation.name": name, **given}
 
 
-def _counts(usage: Usage | None) -> Attributes:
+def _usage_attributes(usage: Usage | None) -> Attributes:
+    """Tokens and cost as attributes; empty if they are not known."""
     if usage is None:
         return {}
     counts: Attributes = {

@@ -48,6 +48,7 @@ class TelemetryExporter:
         self._turn: Any = None
 
     def add(self, record: dict[str, Any]) -> None:
+        """Turn one record into spans and counts."""
         given, at = record["attributes"], record["time"]
         match record["kind"]:
             case "begin":
@@ -63,6 +64,7 @@ class TelemetryExporter:
                 self._end_turn(at, given)
 
     def _add_span(self, record: dict[str, Any], given: dict[str, Any], at: int) -> None:
+        """Add a span that has ended, below the turn; a model call is also counted."""
         from opentelemetry import trace
 
         kind = trace.SpanKind.CLIENT if record.get("client") else trace.SpanKind.INTERNAL
@@ -73,9 +75,10 @@ class TelemetryExporter:
         _mark_error(span, given)
         span.end(at)
         if record.get("client"):
-            self._count(given)
+            self._count_usage(given)
 
-    def _count(self, given: dict[str, Any]) -> None:
+    def _count_usage(self, given: dict[str, Any]) -> None:
+        """Add tokens and cost of a model call to the metrics."""
         names = ("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model")
         about = {name: given[name] for name in names}
         for kind in _TOKEN_TYPES:
@@ -88,6 +91,7 @@ class TelemetryExporter:
             self._cost.add(given["ouro.cost"], about)
 
     def _end_turn(self, at: int, given: dict[str, Any]) -> None:
+        """End the span of the turn, if there is one."""
         if self._turn is None:
             return
         self._turn.set_attributes(given)
@@ -96,6 +100,7 @@ class TelemetryExporter:
         self._turn = None
 
     def close(self, at: int) -> None:
+        """End what is open, and send the rest within END_SECONDS."""
         self._end_turn(at, {"error.type": "lost"})
         milliseconds = int(END_SECONDS * 1_000 / 2)
         self._traces.force_flush(milliseconds)

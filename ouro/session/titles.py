@@ -52,13 +52,13 @@ class Titles(msgspec.Struct, eq=False):
             self.automatically
             and not self.memory.read_only
             and is_answered
-            and self._is_made_of_first_words()
+            and self._has_title_of_first_words()
         ):
             self.automatically = False
 
             async def replace_first_words() -> None:
-                title = await self._ask()
-                if self._is_made_of_first_words():  # the user may have renamed it meanwhile
+                title = await self._ask_for_title()
+                if self._has_title_of_first_words():  # the user may have renamed it meanwhile
                     self.memory.set_title(title)
                     self.tasks.emit(Titled(self.memory.title))
 
@@ -66,10 +66,11 @@ class Titles(msgspec.Struct, eq=False):
 
     async def find(self) -> str:
         """Ask a model for a title, set it, and return it; raises UsageError if there is none."""
-        self.memory.set_title(await self._ask())
+        self.memory.set_title(await self._ask_for_title())
         return self.memory.title
 
-    async def _ask(self) -> str:
+    async def _ask_for_title(self) -> str:
+        """The title that a model gives. Raises UsageError or ModelError if there is none."""
         if not (words := excerpt(self.memory.messages())):
             raise UsageError("There are no messages yet to make a title of.")
         asked = [system(INSTRUCTIONS), user(words)]
@@ -80,7 +81,8 @@ class Titles(msgspec.Struct, eq=False):
             return title
         raise UsageError("The model gave no title.", "Set one: /rename Fix the parser")
 
-    def _is_made_of_first_words(self) -> bool:
+    def _has_title_of_first_words(self) -> bool:
+        """Whether the title is still the one that was made of the user's first message."""
         texts = (
             message.text
             for message in self.memory.messages()

@@ -175,15 +175,14 @@ class TurnQueue:
         self._observer.queue_changed()
 
     def withdraw(self) -> Draft | None:
-        draft = (
-            self._drafts.pop()
-            if self._drafts
-            else self.session.withdraw()
-            if self.session
-            else None
-        )
-        self._forget_unsteered(draft)
+        """Take back the last message that was not delivered, to edit it; None if there is none."""
+        draft = None
+        if self._drafts:
+            draft = self._drafts.pop()
+        elif self.session is not None:
+            draft = self.session.withdraw()
         if draft is not None:
+            self._unmark_draft(draft)
             self._observer.queue_changed()
         return draft
 
@@ -195,7 +194,7 @@ class TurnQueue:
         elif place - steering < len(self._drafts):
             draft = self._drafts[place - steering]
             del self._drafts[place - steering]
-            self._forget_unsteered(draft)
+            self._unmark_draft(draft)
             text = draft.text
         else:
             return ""
@@ -245,7 +244,7 @@ class TurnQueue:
         turn.
         """
         async with self._one_turn:
-            await self._run(events)
+            await self._run_turn(events)
 
     async def deliver(self, draft: Draft) -> None:
         """Run a message: as a command, a shell line, or a turn, depending on its text."""
@@ -291,7 +290,7 @@ class TurnQueue:
 
     async def idle(self) -> None:
         """Wait until nothing runs and no message waits. Raises what `deliver` raised."""
-        await self._quiet()
+        await self._wait_until_quiet()
         if self._worker is not None and not self._worker.cancelled():
             self._worker.result()
 
@@ -343,10 +342,10 @@ class TurnQueue:
         """
         while not self._is_stopped:
             await session.wake.due()
-            await self._quiet()
+            await self._wait_until_quiet()
             if self._was_interrupted or not await session.wake.is_wanted():
                 continue
-            await self._quiet()  # the user may have sent a message instead of an answer
+            await self._wait_until_quiet()  # the user may have sent a message instead of an answer
             if session.wake.reasons() and not self._is_stopped:
                 self._start_worker(session.wake_up())
 
@@ -355,7 +354,7 @@ class TurnQueue:
         repeated = session.background.standing.repeated
         while not self._is_stopped:
             message = await repeated.due()
-            await self._quiet()
+            await self._wait_until_quiet()
             if repeated.take(message) and not self._is_held:
                 self.queue(Draft(message.text))
 
@@ -363,17 +362,21 @@ class TurnQueue:
         """Start the next turn for the goal, if nothing runs."""
         self._start_worker()
 
-    async def _quiet(self) -> None:
+    async def _wait_until_quiet(self) -> None:
         """Wait until nothing runs, whatever came of it."""
         while self._worker is not None and not self._worker.done():
             await asyncio.wait([self._worker])
 
     def _start_worker(self, events: AsyncGenerator[Event, None] | None = None) -> None:
+        """Start to deliver what waits, unless something runs already."""
         self._is_held = False
         if self.session is not None and not self._is_stopped and not self.busy:
-            self._worker = asyncio.create_task(self._work(events))
+            self._worker = asyncio.create_task(self._deliver_all(events))
 
-    async def _work(self, events: AsyncGenerator[Event, None] | None) -> None:
+    async def _deliver_all(self, events: AsyncGenerator[Event, None] | None) -> None:
+        """Run the given events, then the queued messages, then turns for the goal, until nothing is
+        left or the queue is held.
+        """
         if events is not None:
             await self.run(events)
         while not self._is_held and not self._is_stopped:
@@ -385,22 +388,28 @@ class TurnQueue:
                 return
 
     async def _deliver_next(self) -> None:
+        """Deliver the first queued message."""
         draft = self._drafts.popleft()
-        self._forget_unsteered(draft)
+        self._unmark_draft(draft)
         self._observer.queue_changed()
         await self._deliver(draft)
 
-    def _forget_unsteered(self, draft: Draft | None) -> None:
+    def _unmark_draft(self, draft: Draft) -> None:
+        """Remove a draft from those that were to steer a turn."""
         self._unsteered = [unsteered for unsteered in self._unsteered if unsteered is not draft]
 
     def _steer(self, draft: Draft) -> None:
+        """Send a message to the running turn."""
         if self.session is not None:
             self.session.steer(draft.text, draft.images)
             self._observer.queue_changed()
 
-    async def _run(self, events: AsyncGenerator[Event, None]) -> None:
+    async def _run_turn(self, events: AsyncGenerator[Event, None]) -> None:
+        """Show a turn to its end. Messages that came too late to steer it are queued first; a
+        cancel of this task is raised again.
+        """
         self._began, self._is_interrupted = time.monotonic(), False
-        self._turn = asyncio.create_task(self._show(events))
+        self._turn = asyncio.create_task(self._show_events(events))
         self._observer.turn_began()
         outcome: Outcome = "interrupted"
         try:
@@ -423,7 +432,10 @@ class TurnQueue:
                 # this turn may have come from a command, which sends nothing afterwards
                 self._start_worker()
 
-    async def _show(self, events: AsyncGenerator[Event, None]) -> Outcome:
+    async def _show_events(self, events: AsyncGenerator[Event, None]) -> Outcome:
+        """Show the events of a turn; returns how it ended. A defect is shown and logged, not
+        raised.
+        """
         outcome: Outcome = "answered"
         try:
             async with aclosing(events):
@@ -441,6 +453,7 @@ class TurnQueue:
         return outcome
 
     async def _run_command_or_wait(self, draft: Draft) -> None:
+        """Run a command during a turn; a custom command waits for its own turn, other text steers."""
         if await self._run_command(draft) or self.session is None:
             return
         if self.session.extensions.commands.called_by(draft.text):
@@ -450,6 +463,7 @@ class TurnQueue:
             self._steer(draft)
 
     async def _run_command(self, draft: Draft) -> bool:
+        """Whether the text was a command; one that failed counts as run."""
         try:
             return await self._observer.run_command(draft.text)
         except Exception as error:  # noqa: BLE001 (as above)
@@ -457,6 +471,7 @@ class TurnQueue:
         return True
 
     def _show_error(self, error: Exception, what: str) -> None:
+        """Show an error in one line; details of a defect are in the log."""
         if isinstance(error, OuroError | OSError):
             self._observer.show(Notice(str(plain_error(error)), "error"))
         else:
@@ -466,6 +481,7 @@ class TurnQueue:
             )
 
     async def _show_background(self, session: Session) -> None:
+        """Show the events outside of turns until the session is closed."""
         try:
             async with aclosing(session.events()) as events:
                 async for event in events:

@@ -39,12 +39,12 @@ async def notify_update(show: Callable[[str], None]) -> None:
     if is_in_ci(os.environ) or not await asyncio.to_thread(is_from_index):
         return
     file, today = get_home() / "update.json", f"{date.today():%Y-%m-%d}"  # noqa: DTZ011
-    last = await asyncio.to_thread(_read, file)
+    last = await asyncio.to_thread(_read_last_check, file)
     if last.day != today:
         # Written first: also a failed request is the one of the day.
-        await asyncio.to_thread(_write, file, LastCheck(today, last.version))
+        await asyncio.to_thread(_write_last_check, file, LastCheck(today, last.version))
         last = LastCheck(today, await _ask_pip() or last.version)
-        await asyncio.to_thread(_write, file, last)
+        await asyncio.to_thread(_write_last_check, file, last)
     if is_newer(last.version, __version__):
         show(
             f"ouro {last.version} is available; this is {__version__}. Update it as you installed"
@@ -66,10 +66,11 @@ def is_from_index() -> bool:
 
 def is_newer(version: str, than: str) -> bool:
     """Whether the numbers of a version are higher: `0.10.0` than `0.9.1`."""
-    return bool(version) and _numbers(version) > _numbers(than)
+    return bool(version) and _release_numbers(version) > _release_numbers(than)
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _release_numbers(version: str) -> tuple[int, ...]:
+    """The numbers of a version, without zeros at its end."""
     release = re.match(r"[\d.]*", version)
     found = [int(number) for number in (release[0] if release else "").split(".") if number]
     while found and not found[-1]:
@@ -106,14 +107,15 @@ def newest_in(output: str) -> str:
     return found[1] if found else ""
 
 
-def _read(file: Path) -> LastCheck:
+def _read_last_check(file: Path) -> LastCheck:
+    """The last check; an empty one if there was none."""
     try:
         return decode_json(file.read_bytes(), LastCheck)
     except (OSError, msgspec.MsgspecError):
         return LastCheck()
 
 
-def _write(file: Path, last: LastCheck) -> None:
+def _write_last_check(file: Path, last: LastCheck) -> None:
     try:
         write_private(file, msgspec.json.encode(last).decode())
     except OSError as error:

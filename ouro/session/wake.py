@@ -66,7 +66,7 @@ class Wake:
         self._in_a_row = 0
         self._tasks.answer(WAKE_QUESTION, Reply())
 
-    def turn_began(self) -> None:
+    def count_turn(self) -> None:
         """Count a turn without a message of the user."""
         self._in_a_row += 1
 

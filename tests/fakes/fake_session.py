@@ -144,7 +144,7 @@ class FakeScrollback:
         self.pages: list[Sequence[Event]] = []
         self.events: list[Event] = []
 
-    def shown(self) -> Iterator[Event]:
+    def shown_events(self) -> Iterator[Event]:
         return iter(self.events)
 
     @property

@@ -129,13 +129,13 @@ async def test_warning_near_a_limit_is_given_once(store):
 )
 async def test_reached_limit_stops_and_says_when_it_resets(store, limits, told):
     purse = money(store, **limits)
-    purse.refuse()
+    purse.check_background_call()
     spend(store, 1, 1.0)
     with pytest.raises(LimitReached) as stopped:
         await purse.check(0)
     assert str(stopped.value).startswith(told)
     with pytest.raises(LimitReached):
-        purse.refuse()  # in the background too
+        purse.check_background_call()  # in the background too
 
 
 async def test_yesterday_and_unknown_prices_do_not_count(store):

@@ -37,7 +37,7 @@ async def say(session, *texts):
 
 def words(session):
     """The texts of the user and the agent on the screen."""
-    texts = [each.text if isinstance(each, Prompted) else each.message.text for each in session.scrollback.shown()
+    texts = [each.text if isinstance(each, Prompted) else each.message.text for each in session.scrollback.shown_events()
              if isinstance(each, Prompted | Replied)]  # fmt: skip
     return [text for text in texts if text]
 

@@ -64,7 +64,7 @@ async def test_session_is_restored_on_resume(repository):
     )
     shown = [
         type(event)
-        for event in again.scrollback.shown()
+        for event in again.scrollback.shown_events()
         if not isinstance(event, ToolFinished | ToolStarted)
     ]
     assert shown[0] is Prompted
@@ -239,7 +239,7 @@ async def test_interrupted_answer_is_kept_as_cut(repository):
             session.interrupt()
     await session.close()
     again = await open_session(OpenRequest("latest"))
-    last = list(again.scrollback.shown())[-1]
+    last = list(again.scrollback.shown_events())[-1]
     assert (last.message.text, last.message.cut) == ("So far ", True)
     await again.close()
 
@@ -313,7 +313,7 @@ async def test_an_ephemeral_session_leaves_nothing_on_disk(repository, home):
     await session.close()
     assert not (home / ".ouro" / "sessions").exists()
     again = await open_session(OpenRequest(session.id[:8]))
-    assert isinstance(next(again.scrollback.shown()), Prompted)
+    assert isinstance(next(again.scrollback.shown_events()), Prompted)
     await again.close()
 
 

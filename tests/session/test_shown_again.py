@@ -37,7 +37,7 @@ async def opened(repository, *script, resume="", part="full"):
 def marks(session):
     return [
         event
-        for event in session.scrollback.shown()
+        for event in session.scrollback.shown_events()
         if isinstance(event, Compacted | Notice | NotesRecalled | Titled)
     ]
 
@@ -65,7 +65,9 @@ async def test_compaction_receipt_is_shown_again_on_resume(repository):
     again = await opened(repository, resume="latest")
     assert marks(again) == [told]
     places = [
-        type(event) for event in again.scrollback.shown() if isinstance(event, Compacted | Prompted)
+        type(event)
+        for event in again.scrollback.shown_events()
+        if isinstance(event, Compacted | Prompted)
     ]
     assert places == [Prompted, Prompted, Compacted, Prompted]
     await again.close()
@@ -79,7 +81,7 @@ async def test_shell_line_of_the_user_is_shown_again_as_when_it_ran(repository):
     await session.close()
 
     again = await opened(repository, resume="latest")
-    shown = list(again.scrollback.shown())
+    shown = list(again.scrollback.shown_events())
     assert [event.text for event in shown if isinstance(event, Prompted)] == ["What was that?"]
     results = [
         [(event.display, event.failed) for event in events if isinstance(event, ToolFinished)]
@@ -95,7 +97,7 @@ async def test_full_screen_shows_the_compaction_receipt_on_resume(repository):
     session, told = await compacted_session(repository)
     await session.close()
     again = await opened(repository, resume="latest")
-    events = list(again.scrollback.shown())
+    events = list(again.scrollback.shown_events())
     await again.close()
 
     app = TranscriptApp(*events)
@@ -113,7 +115,7 @@ async def test_plain_prompt_prints_the_compaction_receipt_on_resume(repository):
     await session.close()
     again = await opened(repository, resume="latest")
     printed: list[str] = []
-    Printer(printed.append, plain=True).replay(again.scrollback.shown())
+    Printer(printed.append, plain=True).replay(again.scrollback.shown_events())
     await again.close()
     line = f"Compacted: {told.before:,} → {told.after:,} tokens; {told.covered} messages summarized"
     assert line in "".join(printed)

@@ -116,7 +116,7 @@ class EditorSession(TurnObserver):
     async def replay(self) -> None:
         """Send the whole session, from its first message."""
         scrollback = self.session.scrollback
-        shown = list(scrollback.shown())
+        shown = list(scrollback.shown_events())
         while scrollback.has_more:
             shown = [*await scrollback.more(), *shown]
         for event in shown:

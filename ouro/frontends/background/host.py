@@ -302,7 +302,7 @@ class SessionHost(TurnObserver):
 
     def earlier(self) -> list[Event]:
         """The session as it is shown: the saved messages, then what the running turn has shown."""
-        saved = list(self.session.scrollback.shown())
+        saved = list(self.session.scrollback.shown_events())
         finished = {event.call_id for event in saved if isinstance(event, events.ToolFinished)}
         return [*saved, *self.turns.live.since(finished)]
 

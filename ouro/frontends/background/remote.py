@@ -36,7 +36,7 @@ class RemoteScrollback:
         self.events: list[Event] = []
         self.has_more = False
 
-    def shown(self) -> Iterator[Event]:
+    def shown_events(self) -> Iterator[Event]:
         return iter(self.events)
 
     async def more(self, _count: int = 0) -> list[Event]:

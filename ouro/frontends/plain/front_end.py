@@ -80,7 +80,7 @@ class ReplFrontEnd(FrontEnd):
         """Print the end of the transcript, and put the draft into the prompt. Images of the draft
         are lost.
         """
-        self._replay(list(self.session.scrollback.shown()))
+        self._replay(list(self.session.scrollback.shown_events()))
         self.redraw()
         if images:
             self.say(
@@ -115,9 +115,9 @@ class ReplFrontEnd(FrontEnd):
             reached = await self.session.scrollback.reach(message)
         except OuroError as error:
             self.say(str(error), "error")
-            self._replay(list(self.session.scrollback.shown()))
+            self._replay(list(self.session.scrollback.shown_events()))
             return
-        events = list(self.session.scrollback.shown())
+        events = list(self.session.scrollback.shown_events())
         if reached.is_left:
             self.say(LEFT_BRANCH, "warning")
         first = _prompt_indexes(events)[-reached.prompts]
@@ -198,7 +198,7 @@ class ReplFrontEnd(FrontEnd):
         if request.message:
             await self.go_to(request.message)
         else:
-            self._replay(list(session.scrollback.shown()))
+            self._replay(list(session.scrollback.shown_events()))
         self.redraw()
         return session
 

@@ -109,7 +109,7 @@ class SessionFeed(TurnObserver):
         self._call_cards.clear()
         self._answer = self._thought = self._answer_card = self._thought_card = ""
         self._is_new = True
-        earlier = list(self._session.scrollback.shown())
+        earlier = list(self._session.scrollback.shown_events())
         for event in earlier:
             self._take(event)
         if len(self._cards) > MAX_CARDS:

@@ -72,7 +72,7 @@ def _said_in(session: Session) -> list[str]:
     """The messages of the user in a resumed session, as far as they are loaded."""
     if session.resumed is None:
         return []
-    shown = session.scrollback.shown()
+    shown = session.scrollback.shown_events()
     return [event.text for event in shown if isinstance(event, events.Prompted)]
 
 
@@ -259,7 +259,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     def show_again(self) -> None:
         if self.session is not None:
             self.transcript.clear()
-            self.writer.replay(self.session.scrollback.shown())
+            self.writer.replay(self.session.scrollback.shown_events())
             self.todos.todos = self.session.todos
             self.resume.close()
             self.show_state()
