@@ -175,7 +175,7 @@ class TurnQueue:
         self._observer.queue_changed()
 
     def withdraw(self) -> Draft | None:
-        """Take back the last message that was not delivered, to edit it; None if there is none."""
+        """Remove the last message that was not delivered, and return it for editing; None if there is none."""
         draft = None
         if self._drafts:
             draft = self._drafts.pop()
