@@ -61,11 +61,14 @@ def named_programs(root: Path, folder: Path, files: Iterable[Path]) -> list[Path
             continue  # nothing of it runs
         bases = [root, folder, *(root / name for name in _folders_in(values))]
         for word in dict.fromkeys(_words_in(values)):
-            found |= dict.fromkeys(_files_named(word, bases, root))
+            found |= dict.fromkeys(_find_files(word, bases, root))
     return list(found)[:MAX_PROGRAMS]
 
 
-def _files_named(word: str, bases: Iterable[Path], root: Path) -> Iterator[Path]:
+def _find_files(word: str, bases: Iterable[Path], root: Path) -> Iterator[Path]:
+    """The files below the project that a word may name: itself, or known files in a folder of that
+    name.
+    """
     for base in dict.fromkeys(bases):
         for place in _spellings(word):
             path = Path(os.path.normpath(base / place))
@@ -90,6 +93,9 @@ def _is_file_below(path: Path, root: Path) -> bool:
 
 
 def _words_in(values: Any) -> Iterator[str]:
+    """The words of all texts in the values that may name a file, each in every form that a shell
+    could make of it.
+    """
     for text in _texts_in(values):
         whole = _WRITTEN.sub(" ", _PROJECT.sub(".", text))
         quoted = (first or second for first, second in _QUOTED.findall(whole))
@@ -111,6 +117,7 @@ def _texts_in(values: Any) -> Iterator[str]:
 
 
 def _values_in(value: Any) -> Iterator[Any]:
+    """The value and everything nested in it."""
     waiting = [value]  # a stack: settings may be nested deeper than Python calls
     while waiting:
         value = waiting.pop()

@@ -165,12 +165,17 @@ class Permissions:
         return decision
 
     def _decide(self, tool: str, effect: Effect, targets: Sequence[str], outside: bool) -> Decision:
+        """The decision on a call: that on its targets, of which a Deny wins, then all that ask
+        together.
+        """
         if rule := self.find_rule("deny", tool, effect, lambda rule: rule.pattern is None):
             return Deny(
                 f"The rule `deny {rule}` forbids this. Do not retry it in another form; ask the"
                 " user."
             )
-        decisions = [self._on_target(tool, effect, target, outside) for target in targets or ("",)]
+        decisions = [
+            self._decide_target(tool, effect, target, outside) for target in targets or ("",)
+        ]
         for decision in decisions:
             if isinstance(decision, Deny):
                 return decision
@@ -213,7 +218,7 @@ class Permissions:
 
     def _is_plain_host(self, tool: str, url: str) -> bool:
         """Whether an address is asked about for its host only."""
-        decision = self._on_url(tool, url)
+        decision = self._decide_url(tool, url)
         if not requested_url(url).hostname:
             return False
         return isinstance(decision, Allow) or (isinstance(decision, Ask) and bool(decision.rule))
@@ -307,10 +312,11 @@ class Permissions:
 
     def unreadable(self) -> re.Pattern[str] | None:
         """A pattern of the paths that rules deny to read; None if there is no such rule."""
-        patterns = [path_regex(pattern, root) for pattern, root in self._denied()]
+        patterns = [path_regex(pattern, root) for pattern, root in self._denied_patterns()]
         return re.compile("|".join(patterns), re.IGNORECASE | re.DOTALL) if patterns else None
 
-    def _denied(self) -> list[tuple[str, Path]]:
+    def _denied_patterns(self) -> list[tuple[str, Path]]:
+        """The patterns that rules deny to read, each with every folder that it may be relative to."""
         rules = self._about("deny", "read", Effect.READ)
         patterns = [rule.pattern for rule in rules if rule.pattern]
         return list(product(patterns, self._roots))
@@ -348,7 +354,7 @@ class Permissions:
         """How the paths that rules deny to read begin, up to the first wildcard."""
         starts = [
             re.split(r"[*?]", readable_bytes(absolute_pattern(pattern, root)))[0]
-            for pattern, root in self._denied()
+            for pattern, root in self._denied_patterns()
         ]
         if all(starts):
             return tuple(starts)
@@ -407,22 +413,26 @@ class Permissions:
     def _about(self, kind: Kind, tool: str, effect: Effect) -> Iterator[Rule]:
         return (rule for rule in self._rules[kind] if rule.covers(tool, effect))
 
-    def _on_target(self, tool: str, effect: Effect, target: str, outside: bool) -> Decision:
+    def _decide_target(self, tool: str, effect: Effect, target: str, outside: bool) -> Decision:
+        """The decision on one target: a path, a shell line, an address, or the name of a tool."""
         if effect in (Effect.READ, Effect.WRITE):
-            return self._on_file(tool, effect, target)
+            return self._decide_file(tool, effect, target)
         if effect is Effect.RUN:
             # Imported late: only shell lines need its tables and grammar.
             from ouro.safety.shell.judge import decide_line
 
             return decide_line(self, tool, target, outside=outside)
         if effect is Effect.NET:
-            return self._on_url(tool, target)
+            return self._decide_url(tool, target)
         if effect in _WHO_RUNS:
-            return self._on_named(tool, effect, target)
+            return self._decide_named_tool(tool, effect, target)
         rule = self.find_rule("ask", tool, effect, lambda rule: rule.pattern is None)
         return Ask(f"the rule `ask {rule}` says so") if rule else Allow()
 
-    def _on_file(self, tool: str, effect: Effect, target: str) -> Decision:
+    def _decide_file(self, tool: str, effect: Effect, target: str) -> Decision:
+        """The decision on reading or writing a path. Deny rules come first, then plan mode and
+        protected paths.
+        """
         path = self.workspace.resolve(target)
         # Links are not followed here, because a rule may name the link.
         expanded = os.path.expanduser(target.replace("\0", ""))  # noqa: PTH111 - Path's raises for ~nobody
@@ -445,7 +455,10 @@ class Permissions:
         )
         return Ask(place, path_rule(effect.value, path, self.workspace))
 
-    def _on_url(self, tool: str, url: str) -> Decision:
+    def _decide_url(self, tool: str, url: str) -> Decision:
+        """The decision on an address. A secret in it is never sent; a long encoded text is always
+        asked.
+        """
         if rule := self.find_rule("deny", tool, Effect.NET, lambda rule: rule.matches_url(url)):
             return Deny(f"The rule `deny {rule}` forbids {url}.")
         if secret := self.finds_secret(url):
@@ -462,7 +475,7 @@ class Permissions:
             f"{tool}({host})" if host and has_no_wildcard(host) else tool,
         )
 
-    def _on_named(self, tool: str, effect: Effect, name: str) -> Decision:
+    def _decide_named_tool(self, tool: str, effect: Effect, name: str) -> Decision:
         """A tool of an MCP server, or of a file: nothing but its name is judged."""
         if rule := self.find_rule("deny", tool, effect, lambda rule: rule.matches_name(name)):
             return Deny(f"The rule `deny {rule}` forbids {name}.")

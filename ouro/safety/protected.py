@@ -188,6 +188,7 @@ def is_acting(name: str, above: str) -> bool:
 
 
 def _is_acting_name(name: str, above: str) -> bool:
+    """Whether programs obey a file or folder of this name; `above` is the folder around it."""
     return (
         name in _ACTING_FILES
         or name in _ACTING_FOLDERS
@@ -233,7 +234,7 @@ def reserved() -> tuple[Path, ...]:
     return tuple(_areas().values())
 
 
-def existing_reserved() -> list[Path]:
+def existing_reserved_areas() -> list[Path]:
     """The reserved areas that exist, without those of the system, in the order of `reserved`. Blocks.
 
     Called before each command: to look at the folders above costs 0.02 ms (0.1 ms if they have
@@ -295,7 +296,7 @@ def _find_area(path: Path, areas: Mapping[tuple[str, ...], Path]) -> Path | None
 
 
 def _areas() -> dict[tuple[str, ...], Path]:
-    return _reserved(*_homes())
+    return _reserved_by_parts(*_homes())
 
 
 def _homes() -> tuple[str, str]:
@@ -303,7 +304,7 @@ def _homes() -> tuple[str, str]:
 
 
 @lru_cache(maxsize=8)
-def _reserved(_home: str, _own: str) -> dict[tuple[str, ...], Path]:
+def _reserved_by_parts(_home: str, _own: str) -> dict[tuple[str, ...], Path]:
     """The areas by their path parts; called for each file, so cached per home folder."""
     home, own = _real(Path.home()), _real(get_home())
     keys, secrets = (home / name for name in KEYS_IN_HOME), (own / name for name in _OWN_SECRETS)
@@ -312,12 +313,12 @@ def _reserved(_home: str, _own: str) -> dict[tuple[str, ...], Path]:
 
 @lru_cache(maxsize=8)
 def _areas_by_folder(home: str, own: str) -> dict[str, dict[str, list[tuple[int, Path]]]]:
-    """The areas of `_reserved` with their number, by folder, then by their first name in it; without
+    """The areas of `_reserved_by_parts` with their number, by folder, then by their first name in it; without
     those of the system.
     """
     listed = [_real(get_home()), _real(Path.home()) / ".config", _real(Path.home())]
     found: dict[str, dict[str, list[tuple[int, Path]]]] = {}
-    for number, area in enumerate(_reserved(home, own).values()):
+    for number, area in enumerate(_reserved_by_parts(home, own).values()):
         if str(area) in SYSTEM:
             continue
         folder = next((place for place in listed if place in area.parents), area.parent)

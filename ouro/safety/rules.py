@@ -299,7 +299,7 @@ class RuleStore:
     def load_kinds(self) -> Mapping[Kind, tuple[str, ...]]:
         """The project's rules by kind, read once. Raises as `load`."""
         found: dict[Kind, tuple[str, ...]] = {"allow": (), "ask": (), "deny": ()}
-        for kind, rule in map(_parse_saved, self._read().get(self._project, ())):
+        for kind, rule in map(_parse_saved_rule, self._read().get(self._project, ())):
             found[kind] += (rule,)
         return found
 
@@ -313,14 +313,16 @@ class RuleStore:
         parse_rule(rule)
         self._change(
             lambda saved: (
-                saved if _format_saved(kind, rule) in saved else (*saved, _format_saved(kind, rule))
+                saved
+                if _format_saved_rule(kind, rule) in saved
+                else (*saved, _format_saved_rule(kind, rule))
             )
         )
 
     def remove(self, rule: str, kind: Kind = "allow") -> None:
         """Delete a saved rule. Raises as `add`."""
         self._change(
-            lambda saved: tuple(text for text in saved if text != _format_saved(kind, rule))
+            lambda saved: tuple(text for text in saved if text != _format_saved_rule(kind, rule))
         )
 
     def note_use(self, rule: str, what: str) -> None:
@@ -351,6 +353,9 @@ class RuleStore:
                 yield decode_json(row, RuleUse)
 
     def _change(self, change: Callable[[tuple[str, ...]], tuple[str, ...]]) -> None:
+        """Change the rules of the project in the file, under its lock. A project without rules is
+        left out.
+        """
         import yaml
 
         ensure_private_dir(self._path.parent)
@@ -368,20 +373,24 @@ class RuleStore:
                 )
 
     def _read(self) -> dict[str, tuple[str, ...]]:
+        """The rules of all projects. Raises ConfigError if a rule of this project is invalid."""
         table = read_yaml(self._path)
         projects = {
             name: convert(node, tuple[str, ...], str(self._path), name)
             for name, node in table.entries.items()
         }
         for rule in projects.get(self._project, ()):
-            parse_rule(_parse_saved(rule)[1], f"{tilde(self._path)}: ")
+            parse_rule(_parse_saved_rule(rule)[1], f"{tilde(self._path)}: ")
         return projects
 
 
 _NAMED_KINDS: tuple[Kind, ...] = ("ask", "deny")
 
 
-def _parse_saved(saved: str) -> tuple[Kind, str]:
+def _parse_saved_rule(saved: str) -> tuple[Kind, str]:
+    """The kind and the rule of a saved text; without a kind it is `allow`, as earlier versions
+    wrote it.
+    """
     word, _, rule = saved.partition(" ")
     for kind in _NAMED_KINDS:
         if word == kind:
@@ -389,5 +398,5 @@ def _parse_saved(saved: str) -> tuple[Kind, str]:
     return "allow", saved
 
 
-def _format_saved(kind: Kind, rule: str) -> str:
+def _format_saved_rule(kind: Kind, rule: str) -> str:
     return rule if kind == "allow" else f"{kind} {rule}"

@@ -62,6 +62,7 @@ class SecretScanner:
             self._start()
 
     def _start(self) -> None:
+        """Start the thread that builds the scanner, once."""
         with self._lock:
             if self._building is None:
                 self._building = threading.Thread(
@@ -92,6 +93,9 @@ class SecretScanner:
         return spans
 
     def _build(self) -> None:
+        """Compile the rules if needed, and load the scanner when it is wanted. Without it ouro's
+        own rules still mask.
+        """
         try:
             if not _is_compiled():
                 _copy_installed_rules()
@@ -398,7 +402,7 @@ class SecretMask:
             )
         small, words = _lowercase(text), _long_words(text)
         if _may_hold_a_token(words) and (self.scanner.is_ready or may_match(text)):
-            text = self._scanned(text)
+            text = self._mask_findings(text)
             small, words = _lowercase(text), _long_words(text)
         for name, pattern in _RULES.items():
             if not _may_apply(name, small):
@@ -407,7 +411,7 @@ class SecretMask:
                 continue
             mask = partial(_mask_match, name)
             if name in _STARTS:
-                masked = _replace_at(_places(small, _STARTS[name]), pattern, mask, text)
+                masked = _replace_at(_offsets(small, _STARTS[name]), pattern, mask, text)
             else:
                 masked = pattern.sub(mask, text)
             if masked != text:
@@ -428,7 +432,10 @@ class SecretMask:
 
         return self.kind_of_secret(text) or spoken_secret(text)
 
-    def _scanned(self, text: str) -> str:
+    def _mask_findings(self, text: str) -> str:
+        """The text with a placeholder for each finding of the scanner. Replaced from the end, so
+        that earlier offsets stay valid.
+        """
         self._give_up_at = self._give_up_at or time.monotonic() + self._patience
         data = text.encode("utf-8", "replace")
         spans = sorted(self.scanner.find(data, self._give_up_at), reverse=True)
@@ -463,7 +470,8 @@ def _long_words(text: str) -> str:
     return b" ".join(word for word in words if len(word) >= _MIN_TOKEN_LENGTH).decode()
 
 
-def _places(text: str, words: Iterable[str]) -> list[int]:
+def _offsets(text: str, words: Iterable[str]) -> list[int]:
+    """Where each of the words occurs in the text, sorted."""
     found = []
     for word in words:
         place = text.find(word)
@@ -526,6 +534,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def _known_forms(values: Iterable[str]) -> list[re.Pattern[str]]:
+    """One pattern for all forms of the values, the longest first; none without values."""
     long_values = (value for value in values if len(value) >= MIN_SECRET_LENGTH)
     forms = set(chain.from_iterable(map(_forms, long_values)))
     if not forms:

@@ -146,6 +146,7 @@ def _candidates(text: str) -> Iterator[tuple[re.Match[str], bool]]:
 
 
 def _is_value(kind: str, value: str, rest: str, *, is_beside: bool) -> bool:
+    """Whether a word after "password is" may be the secret itself, and not a description of it."""
     is_quoted = value[0] in _QUOTES
     bare = value[1:-1].strip() if is_quoted else value.rstrip(".,;:!?)]\"'`*_»”")
     if len(bare) < 3 or _PLACE.match(bare):

@@ -89,6 +89,7 @@ class TrustStore:
         return self._entries.get(_text(root.resolve()), TrustEntry())
 
     def _read(self) -> dict[str, TrustEntry]:
+        """The trusted folders. If the file is broken none is trusted, and `notice` says so."""
         name = tilde(self._path)
         try:
             table = read_yaml(self._path, name)
@@ -265,7 +266,7 @@ def with_imports(
                     refused.append(f"{path}: @{name} is not there")
             elif not is_allowed(target, inside):
                 refused.append(f"{path}: @{name} is outside of {inside}")
-            elif reason := _why_not_imported(target, depth, len(found)):
+            elif reason := _import_problem(target, depth, len(found)):
                 refused.append(f"{path}: @{name} is {reason}")
             else:
                 add(target.resolve(), path, depth + 1)
@@ -275,7 +276,7 @@ def with_imports(
     return list(found.values()), refused
 
 
-def _why_not_imported(target: Path, depth: int, number: int) -> str:
+def _import_problem(target: Path, depth: int, number: int) -> str:
     """What is wrong with an import at this depth, after this number of files; empty: nothing."""
     if reason := _why_no_instructions(target):
         return f"not imported: {reason}"
@@ -365,7 +366,8 @@ def _tracked_below(root: Path, folder: Path) -> list[Path]:
 
 
 def _is_acting(path: Path, root: Path) -> bool:
-    resolved, own = path.resolve(), _resolved(get_home())
+    """Whether a file of the project can be read and is obeyed: a link out of the project is not."""
+    resolved, own = path.resolve(), _resolve(get_home())
     # In the user's home, `.ouro/` belongs to the user, not to a project.
     return (
         os.access(path, os.R_OK)
@@ -376,7 +378,7 @@ def _is_acting(path: Path, root: Path) -> bool:
 
 
 @lru_cache(maxsize=8)
-def _resolved(path: Path) -> Path:
+def _resolve(path: Path) -> Path:
     return path.resolve()
 
 

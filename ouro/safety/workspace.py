@@ -94,7 +94,7 @@ class GuardedMemory(msgspec.Struct, frozen=True):
             return True
         return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
 
-    def tampered(self) -> str:
+    def find_tampering(self) -> str:
         """Why a git command in the folder might run other programs; empty if it cannot."""
         if self.state_dir is None:
             return "the host repository keeps this memory"
@@ -338,6 +338,9 @@ class Workspace:
             raise
 
     def _protection(self, path: Path) -> str:
+        """Why a path needs a question; empty if it needs none. In memory only its Markdown files
+        need none.
+        """
         folder = self.memory_at(path)
         if folder is None or ".git" in path.parts[len(folder.path.parts) :]:
             return protected.protection(path)
@@ -360,6 +363,7 @@ class Workspace:
             raise ToolError(f"{self.shown(path)} is {kind}, not a file.")
 
     def _is_granted(self, path: Path, access: Access) -> bool:
+        """Whether the running call may open the path, or a folder above it."""
         granted = {key for kind, key in _granted.get() if kind in (access, "write")}
         if not granted:
             return False
@@ -373,6 +377,9 @@ class Workspace:
         return any(_key(folder) in granted for folder in above)
 
     def _open_folder(self, folder: Path, *, create: bool) -> int:
+        """A descriptor of a folder, through folders that are no links. With `create`, missing ones
+        are made, each checked before. Raises ToolError.
+        """
         flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
         try:
             return os.open(folder, flags)
@@ -406,6 +413,7 @@ def _is_below(path: Path, folder: Path) -> bool:
 
 
 def _real(path: Path) -> Path:
+    """The path without links. Raises ToolError if it changes all the time."""
     for _ in range(_MAX_TRIES):
         try:
             return Path(os.path.realpath(path))

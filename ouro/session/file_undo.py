@@ -102,7 +102,7 @@ class FileUndo(msgspec.Struct, eq=False):
         finally:
             with suppress(OSError):
                 if is_command:
-                    self.checkpoints.command_ended(number)
+                    self.checkpoints.note_command_end(number)
                 else:
                     await asyncio.to_thread(self._note_writes, number, paths)
 
@@ -129,7 +129,7 @@ class FileUndo(msgspec.Struct, eq=False):
     def _note_writes(self, number: int, paths: Sequence[Path]) -> None:
         """Note what a tool has written, so that later changes by others are recognized. Blocks."""
         for path in paths:
-            self.checkpoints.written(number, path)
+            self.checkpoints.keep_written(number, path)
 
     def _begin(self, number: int) -> None:
         """Change to the part of the turn that begins with a message; the part before ends."""
@@ -335,19 +335,19 @@ class FileUndo(msgspec.Struct, eq=False):
         undo, lines = safety.Undo(self.checkpoints), list[str]()
         for name, turns in wanted.items():
             restored = await asyncio.to_thread(undo.undo, turns, name, [name])
-            await asyncio.to_thread(undo.answered, [name])
+            await asyncio.to_thread(undo.note_answers, [name])
             lines += _restored_lines(restored, UNDONE)
         await self._load_unsure()
         return lines
 
     async def keep_unsure(self) -> None:
         """Leave these files as they are."""
-        await asyncio.to_thread(safety.Undo(self.checkpoints).answered, list(self.unsure))
+        await asyncio.to_thread(safety.Undo(self.checkpoints).note_answers, list(self.unsure))
         self.unsure = {}
 
     async def _load_unsure(self) -> None:
         """Read from disk which files wait for the user, into `unsure`."""
-        asked = await asyncio.to_thread(safety.Undo(self.checkpoints).unanswered)
+        asked = await asyncio.to_thread(safety.Undo(self.checkpoints).open_questions)
         turns = await asyncio.to_thread(self.checkpoints.turns) if asked else ()
         self.unsure = {}
         for path, numbers in asked.items():

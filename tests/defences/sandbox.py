@@ -11,7 +11,7 @@ DEFENCES = (
             "test_x10_denied_files.py -k programs"),
     Defence("X10", "ouro/safety/sandbox/landlock.py", '_all_but(path, plan["hidden"])', "[path]",
             "test_x10_denied_files.py -k programs"),
-    Defence("X16", "ouro/safety/sandbox/confinement.py", "for place in existing(protected.existing_reserved())",
+    Defence("X16", "ouro/safety/sandbox/confinement.py", "for place in existing(protected.existing_reserved_areas())",
             "for place in existing(())", "test_x16_fifty_places_of_keys.py -k confined_program"),
     Defence("X2", "ouro/safety/sandbox/tiers.py", "keeps_tag=True", "keeps_tag=False",
             "test_x2_processes_that_stay.py -k landlock"),

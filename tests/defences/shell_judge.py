@@ -7,7 +7,7 @@ SHELL = "ouro/safety/shell"
 DEFENCES = (
     Defence("M4", f"{SHELL}/floor.py", "elif not only_reads(command) or command.settings:",
             "elif False:", "test_m4_commands_that_write_memory.py"),
-    Defence("M4", f"{SHELL}/floor.py", "if reason := folder.tampered():", 'if reason := "":',
+    Defence("M4", f"{SHELL}/floor.py", "if reason := folder.find_tampering():", 'if reason := "":',
             "test_m4_commands_that_write_memory.py"),
     Defence("X6", f"{SHELL}/word_reader.py", "((?:(?!\\2)[^", "((?:(?!\\2\\n)[^", "test_x6_shell_judge.py"),
     Defence("X6", f"{SHELL}/word_reader.py", "return reads_documents or not", "return True or not", "test_x6_shell_judge.py"),
@@ -32,7 +32,7 @@ DEFENCES = (
     Defence("X6", f"{SHELL}/wrappers.py", "        if not _prints_lines_unchanged(command):\n", "        if False:\n", LOOPS),
     Defence("X6", f"{SHELL}/wrappers.py", "if not all(_UNDERSTOOD.fullmatch(", "if False and (_UNDERSTOOD.fullmatch(", LOOPS),
     Defence("X6", f"{SHELL}/paths.py", "if is_split and (odd := ", "if False and (odd := ", LOOPS),
-    Defence("X6", f"{SHELL}/paths.py", "self.tracked(lister, ODD_NAME.search)", "\"\"", LOOPS),
+    Defence("X6", f"{SHELL}/paths.py", "self.find_tracked(lister, ODD_NAME.search)", "\"\"", LOOPS),
     Defence("X6", f"{SHELL}/judge.py", " or _find_unknown(self.line)", "", LOOPS),
     Defence("X6", f"{SHELL}/paths.py", '".." if re.fullmatch(', '"" if re.fullmatch(', "test_x6_battery.py"),
     Defence("X6", f"{SHELL}/read_only.py", "(number or word.glob or word.under)", "False", "test_x6_shell_judge.py"),

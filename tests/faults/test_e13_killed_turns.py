@@ -62,7 +62,7 @@ def test_e13_files_that_tools_changed_are_restored(root):
         """
 kept.keep(1, root / "a.py")
 (root / "a.py").write_text("changed\\n")
-kept.written(1, root / "a.py")
+kept.keep_written(1, root / "a.py")
 kept.keep(1, root / "new/c.py")
 (root / "new").mkdir()
 (root / "new/c.py").write_text("new\\n")
@@ -86,8 +86,8 @@ for text in ("first\\n", "second\\n"):
     kept.keep(1, root / "new.py")
     (root / "new.py").write_text(text)
     if text == "first\\n":
-        kept.written(1, root / "a.py")
-        kept.written(1, root / "new.py")
+        kept.keep_written(1, root / "a.py")
+        kept.keep_written(1, root / "new.py")
 """,
     )
     kept = opened(root)
@@ -104,7 +104,7 @@ def test_e13_a_file_that_two_tools_were_writing_is_restored(root):
 for _ in range(2):
     kept.keep(1, root / "a.py")
 (root / "a.py").write_text("of the first\\n")
-kept.written(1, root / "a.py")
+kept.keep_written(1, root / "a.py")
 (root / "a.py").write_text("of the second\\n")
 """,
     )
@@ -210,7 +210,7 @@ def test_e13_user_edits_of_a_file_that_a_tool_wrote_are_kept(root):
         """
 kept.keep(1, root / "a.py")
 (root / "a.py").write_text("changed\\n")
-kept.written(1, root / "a.py")
+kept.keep_written(1, root / "a.py")
 """,
     )
     (root / "a.py").write_text("mine\n")
@@ -227,10 +227,10 @@ def test_e13_a_file_that_a_command_and_then_a_tool_changed_is_restored(root):
 kept.take(1, "before")
 kept.command_began(1)
 (root / "b.py").unlink()
-kept.command_ended(1)
+kept.note_command_end(1)
 kept.keep(1, root / "b.py")
 (root / "b.py").write_text("new\\n")
-kept.written(1, root / "b.py")
+kept.keep_written(1, root / "b.py")
 """,
     )
     kept = opened(root)
@@ -246,7 +246,7 @@ def test_e13_a_file_that_a_command_changed_beside_a_tool_is_restored(root):
 kept.take(1, "before")
 kept.keep(1, root / "b.py")
 kept.command_began(1)
-kept.written(1, root / "b.py")
+kept.keep_written(1, root / "b.py")
 (root / "b.py").unlink()
 """,
     )
@@ -318,7 +318,7 @@ for number in (1, 2, 3):
     for name in ("a.py", "b.py", "c.py"):
         kept.keep(number, root / name)
         (root / name).write_text(f"{number} {name}\\n")
-        kept.written(number, root / name)
+        kept.keep_written(number, root / name)
     kept.take(number, "after")
 undo = Undo(kept)
 restore, count = undo.restore, [0]
@@ -352,11 +352,11 @@ def test_e13_the_question_about_a_file_survives_a_kill(root):
     killed(root, "kept.recover()\nUndo(kept).undo(kept.turns())")
     kept = opened(root)
     undo = Undo(kept)
-    assert (undo.finish(), undo.unanswered()) == (None, {"a.py": (1,)})
-    undo.undo(kept.turns(), sure=undo.unanswered())
+    assert (undo.finish(), undo.open_questions()) == (None, {"a.py": (1,)})
+    undo.undo(kept.turns(), sure=undo.open_questions())
     assert (root / "a.py").read_text() == "one\n"
-    undo.answered(["a.py"])
-    assert undo.unanswered() == {}
+    undo.note_answers(["a.py"])
+    assert undo.open_questions() == {}
     assert not list((root.parent / "kept").glob("*/undoing/*"))
 
 

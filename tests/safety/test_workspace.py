@@ -201,9 +201,9 @@ def test_git_file_of_a_memory_can_name_a_folder_that_is_not_utf_8(tmp_path):
     (state / "config").write_text(GIT_CONFIG)
     (folder / ".git").write_bytes(b"gitdir: " + os.fsencode(state) + b"\n")
 
-    assert GuardedMemory(folder, state).tampered() == ""
+    assert GuardedMemory(folder, state).find_tampering() == ""
     assert (
-        GuardedMemory(folder, tmp_path / "other.git").tampered()
+        GuardedMemory(folder, tmp_path / "other.git").find_tampering()
         == f"{folder / '.git'} is not ouro's"
     )
 
@@ -233,35 +233,35 @@ def wait_for_another_time(*folders):
 
 def test_folders_with_keys_are_listed_again_only_if_they_have_changed(old_home):
     home, listed = old_home
-    assert protected.existing_reserved() == []
+    assert protected.existing_reserved_areas() == []
     assert len(listed) == 2
     wait_for_another_time(home, home / ".config")
     listed.clear()
-    assert protected.existing_reserved() == []
+    assert protected.existing_reserved_areas() == []
     assert len(listed) == 2
-    protected.existing_reserved()
+    protected.existing_reserved_areas()
     assert len(listed) == 2
     (home / ".config/gh").mkdir()
     (home / ".config/gh/hosts.yml").touch()
     (home / ".npmrc").touch()
     wait_for_another_time(home, home / ".config")
-    assert {home / ".npmrc", home / ".config/gh"} <= {*protected.existing_reserved()}
+    assert {home / ".npmrc", home / ".config/gh"} <= {*protected.existing_reserved_areas()}
     (home / ".npmrc").unlink()
     wait_for_another_time(home)
-    assert home / ".npmrc" not in protected.existing_reserved()
+    assert home / ".npmrc" not in protected.existing_reserved_areas()
     (home / ".npmrc").touch()
     wait_for_another_time(home)
     home.rename(home.with_name("moved"))
-    assert protected.existing_reserved() == []
+    assert protected.existing_reserved_areas() == []
     home.with_name("moved").rename(home)
-    assert home / ".npmrc" in protected.existing_reserved()
+    assert home / ".npmrc" in protected.existing_reserved_areas()
 
 
 def test_a_folder_that_has_just_changed_is_listed_each_time(old_home, monkeypatch):
     monkeypatch.setattr(protected, "_MTIME_MARGIN", 10**18)
     _, listed = old_home
-    protected.existing_reserved()
-    protected.existing_reserved()
+    protected.existing_reserved_areas()
+    protected.existing_reserved_areas()
     assert len(listed) == 4
 
 
@@ -269,7 +269,7 @@ def test_existing_places_of_keys_are_found_in_the_order_of_all_places(tmp_path, 
     home = tmp_path / "home"
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("OURO_HOME", str(tmp_path / "own"))
-    assert protected.existing_reserved() == []
+    assert protected.existing_reserved_areas() == []
     places = [".npmrc", ".config/gh/hosts.yml", ".config/op/config", ".ssh/id", ".m2/settings.xml"]
     for path in (*(home / name for name in places), tmp_path / "own/sessions/x"):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -277,11 +277,11 @@ def test_existing_places_of_keys_are_found_in_the_order_of_all_places(tmp_path, 
     (tmp_path / "elsewhere").mkdir()
     (home / ".aws").symlink_to(tmp_path / "elsewhere")
     everything = [place for place in protected.reserved() if str(place) not in protected.SYSTEM]
-    found = protected.existing_reserved()
+    found = protected.existing_reserved_areas()
     assert found == [place for place in everything if place.exists()]
     assert {home / ".ssh", home / ".npmrc", home / ".aws", tmp_path / "own/sessions"} <= {*found}
     home.chmod(0o300)  # a home that nobody may list
     try:
-        assert protected.existing_reserved() == found
+        assert protected.existing_reserved_areas() == found
     finally:
         home.chmod(0o700)

@@ -102,7 +102,7 @@ class GitMemoryStore(ApprovedFiles):
         except (MemoryUnusable, OSError) as error:
             log.warning("memory: the history stays in %s: %s", repo.git_dir, error)
         if os.path.lexists(repo.git_dir) and not self.is_shared:
-            self.plain_git = GuardedMemory(*folders).tampered()
+            self.plain_git = GuardedMemory(*folders).find_tampering()
 
     def load_all(self) -> LoadedScope:
         """Load the core and the names of the notes, with skipped files. Starts no process, writes

@@ -96,7 +96,7 @@ class Repository:
                 process.terminate()
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """The repository, created if it is missing; one process at a time uses its index."""
         if Path.home().is_relative_to(self.root):
             raise CheckpointError(
@@ -173,6 +173,9 @@ class Repository:
         *,
         is_background: bool = False,
     ) -> bytes:
+        """The output of git; `keep` are descriptors that it may inherit. Raises CheckpointError if
+        it fails or takes too long, and Cancelled at the end of the session.
+        """
         if self.is_cancelled:
             raise Cancelled("The session ends.")
         process = start_checkpoint_git(self.folder, self.root, words, environment, keep)
@@ -215,7 +218,7 @@ class Repository:
             name = hash_file(file)
             if not self._has_loose(name):
                 file.seek(0)
-                self._write_loose(name, _packed(file))
+                self._write_loose(name, _compress_blob(file))
         return name
 
     def _has_loose(self, name: str) -> bool:
@@ -227,15 +230,17 @@ class Repository:
         return True
 
     def _write_loose(self, name: str, pieces: Iterable[bytes]) -> None:
-        place = ensure_private_dir(self.folder / "objects" / name[:2])
-        with open_folder(place) as folder:
-            note_written_dir(folder)
-        # Not on disk when this returns: that would cost each change of a file some milliseconds.
-        temporary = place / f".{name[2:]}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
+        """Write a loose object; `pieces` are already compressed. There is no fsync: it would cost
+        each change of a file some milliseconds.
+        """
+        folder = ensure_private_dir(self.folder / "objects" / name[:2])
+        with open_folder(folder) as descriptor:
+            note_written_dir(descriptor)  # after a kill, the next start sweeps the folder
+        temporary = folder / f".{name[2:]}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
         with temporary.open("xb") as file:
             file.writelines(pieces)
         temporary.chmod(0o400)
-        temporary.replace(place / name[2:])
+        temporary.replace(folder / name[2:])
 
     def missing(self, names: Iterable[str], *, own_only: bool = False) -> set[str]:
         """Which of these objects are not there."""
@@ -303,7 +308,8 @@ def hash_file(file: BinaryIO) -> str:
     return digest.hexdigest()
 
 
-def _packed(file: BinaryIO) -> Iterator[bytes]:
+def _compress_blob(file: BinaryIO) -> Iterator[bytes]:
+    """A file as the compressed pieces of a loose blob."""
     packer = zlib.compressobj(1)
     yield packer.compress(b"blob %d\0" % os.fstat(file.fileno()).st_size)
     while piece := file.read(_CHUNK):

@@ -117,9 +117,12 @@ class Checkpoints:
         return self._take_after(number)
 
     def _take_before(self, number: int) -> None:
+        """Commit the files before a turn, and write its ref. If nothing changed since the last
+        checkpoint, its commit is used again.
+        """
         journal = self._journals.get(number)
         self.index.changed_since = journal.record.began if journal else 0
-        with self.repository.locked():
+        with self.repository.lock():
             found = self.index.look()
             self.left_out = found.left_out
             large = remember_large(self.repository, found.left_out)
@@ -139,11 +142,14 @@ class Checkpoints:
             self._taken = (content, made, self.folder / ref)
 
     def _take_after(self, number: int) -> ChangedFiles:
+        """Keep what a turn changed, and end its journal. If this fails, the journal stays for the
+        next start.
+        """
         journal = self._journals.pop(number, None)
         record = journal.record if journal else TurnRecord(self.session, number, began=1)
         is_done = False
         try:
-            with self.repository.locked():
+            with self.repository.lock():
                 changes = self._changes_of(record)
                 self._keep(record, changes)
             is_done = True
@@ -168,7 +174,7 @@ class Checkpoints:
             journal.append(kept=[name, *state])
         return True
 
-    def written(self, number: int, path: Path) -> None:
+    def keep_written(self, number: int, path: Path) -> None:
         """Keep a file as a tool left it."""
         name = self._name(path)
         journal = self._journals.get(number)
@@ -190,7 +196,8 @@ class Checkpoints:
             if is_early:
                 self.index.changed_since = journal.record.began
 
-    def command_ended(self, number: int) -> None:
+    def note_command_end(self, number: int) -> None:
+        """Write into the journal of the turn that a command has ended."""
         with self._guard:
             if journal := self._journals.get(number):
                 journal.append(ended=1)
@@ -202,6 +209,7 @@ class Checkpoints:
         return self._journals[number]
 
     def may_have_changed(self, number: int) -> bool:
+        """Whether the turn has a journal: a tool or a command of it may have changed files."""
         return number in self._journals
 
     def changed_until_now(
@@ -210,7 +218,7 @@ class Checkpoints:
         """The contents before the turn and now of the files that it has changed until now; None: no
         such file. Empty if these are more than `max_files`, or there is no checkpoint.
         """
-        with self.repository.locked():
+        with self.repository.lock():
             self.index.changed_since = 0
             found = self.index.look()
         before = self._ref(number, "before")
@@ -245,7 +253,7 @@ class Checkpoints:
         sweep_written_dirs(())  # a file that was half written is no change of a turn
         found = []
         for cut in cut_turns(self.folder, self.session, self._journals):
-            with self.repository.locked():
+            with self.repository.lock():
                 changes = self._changes_of(cut.record, cut)
                 self._keep(cut.record, changes)
             cut.delete()
@@ -350,6 +358,9 @@ class Checkpoints:
         return found
 
     def _compare_all(self, record: TurnRecord, changes: ChangedFiles) -> None:
+        """Add what differs between the files before the turn and now to `changes`. Without a
+        checkpoint from before, everything is unsure.
+        """
         ref = self.folder / self._ref(record.number, "before", record.session)
         start, message = "", CommitNotes()
         if ref.is_file():
@@ -391,6 +402,9 @@ class Checkpoints:
     def _compare_left_out(
         self, record: TurnRecord, before: CommitNotes, now: FilesNow, changes: ChangedFiles
     ) -> None:
+        """Add what happened to files that checkpoints leave out: from a kept copy, or as a loss
+        with its reason.
+        """
         large = {name: LargeFile(*words) for name, words in before.more.get("large", {}).items()}
         for name, one in changed_large(self.repository, large).items():
             change = self._large_change(name, one)

@@ -53,7 +53,7 @@ class CheckpointIndex:
         """Find what differs from the last look, and keep it."""
         if self._state() is None:
             copy_user_index(self._repository)
-        tags = self._listed()
+        tags = self._list_differences()
         late = self._late(tags)
         left_out = {name.rstrip("/") for name in tags if self._is_left_out(name)}
         skipped = left_out | late
@@ -73,7 +73,7 @@ class CheckpointIndex:
         parent = os.path.dirname(f"{self._root}/{name}")  # noqa: PTH120 (many files)
         return tag == _CHANGED and os.path.realpath(parent) != parent
 
-    def _listed(self) -> dict[str, str]:
+    def _list_differences(self) -> dict[str, str]:
         """The files that differ from the last look -> the letter that git gives to the difference."""
         words = ("ls-files", "-z", "-t", "-m", "-d", "-o", "--exclude-standard")
         listed = os.fsdecode(self._repository.git_files(*words)).split("\0")
@@ -113,6 +113,7 @@ class CheckpointIndex:
         return name.endswith("/") or is_other
 
     def _tree(self) -> str:
+        """The tree of the index; written again only if the index has changed."""
         state = self._state()
         if state is None:
             return self._repository.git("mktree")
@@ -122,6 +123,7 @@ class CheckpointIndex:
         return self._written[1]
 
     def _write_tree(self) -> str:
+        """Write the index as a tree; returns its id."""
         # Objects of a partial clone may be missing: git would ask for each one.
         words = ["write-tree", "--missing-ok"]
         inside = self._root.relative_to(self._repository.top).as_posix()
@@ -139,6 +141,7 @@ class CheckpointIndex:
         return (index.stat().st_ino, index.stat().st_mtime_ns) if index.exists() else None
 
     def _update(self, option: str, names: Collection[str]) -> None:
+        """Add these files to the index with an option of `git update-index`."""
         data = b"".join(os.fsencode(name) + b"\0" for name in names)
         # Above the threshold git writes all files into one pack: thousands of loose objects take
         # far longer.

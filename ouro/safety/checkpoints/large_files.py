@@ -117,6 +117,7 @@ def _share(path: Path, place: Path) -> None:
 
 
 def _clone(path: Path, copy: Path) -> bool:
+    """Copy a file so that both share their blocks; False if the file system cannot."""
     temporary = copy.with_name(f".{copy.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     try:
         with path.open("rb") as source, temporary.open("xb") as target:

@@ -49,6 +49,9 @@ def changed_inside(root: Path, name: str, began: int, known: Collection[str]) ->
 
 
 def _changed_files(root: Path, name: str, began: int) -> Iterator[str]:
+    """The files of a nested repository with a change after `began`. After too many files the rest
+    is not looked at.
+    """
     looked_at = 0
     for folder, folders, files in os.walk(root / name):
         folders[:] = sorted(inner for inner in folders if inner != ".git")

@@ -32,7 +32,7 @@ class PartUndo:
         """
         if file.is_binary:
             raise UsageError(f"{file.path} is binary: /undo restores it, or git does.")
-        with self._repository.locked():
+        with self._repository.lock():
             self._checkpoints.undone_parts.append(self._changes(file, hunk))
 
     def redo(self) -> dict[str, str]:
@@ -41,13 +41,14 @@ class PartUndo:
         """
         if not self._checkpoints.undone_parts:
             raise UsageError("There is nothing to redo: no hunk and no file was undone here.")
-        with self._repository.locked():
+        with self._repository.lock():
             changes = self._checkpoints.undone_parts.pop()
             return {
-                change.path: self._undo.restore(change.reversed()) for change in reversed(changes)
+                change.path: self._undo.restore(change.inverse()) for change in reversed(changes)
             }
 
     def _changes(self, file: DiffedFile, hunk: str) -> tuple[TreeChange, ...]:
+        """The changes that undo a hunk, or the whole file if `hunk` is empty."""
         if file.kind == "deleted":
             return self._make_again(file)
         change = self._reverse(file, [hunk] if hunk else file.hunks, is_whole=not hunk)
@@ -63,6 +64,9 @@ class PartUndo:
         return (self._change(file.path, ABSENT, file.old_mode, text),)
 
     def _reverse(self, file: DiffedFile, hunks: Sequence[str], *, is_whole: bool) -> TreeChange:
+        """The change of a file that takes these hunks out. It is deleted if the turn made it and
+        nothing is left.
+        """
         path = self._checkpoints.root / file.path
         state, content = self._read(path, file.path)
         text = content.decode("utf-8", "surrogateescape")

@@ -45,7 +45,8 @@ class TreeChange(msgspec.Struct, frozen=True):
     def new(self) -> FileState:
         return self.new_mode, self.new_blob
 
-    def reversed(self) -> TreeChange:
+    def inverse(self) -> TreeChange:
+        """The change that undoes this one."""
         return TreeChange(self.path, *self.new, *self.old)
 
 

@@ -228,6 +228,7 @@ def _lock_dead(path: Path, patience: float = 0.0) -> int:
 
 
 def _read(path: Path, session: str, number: int) -> CutTurn:
+    """A journal that ouro left when it was killed, with the time at which it died."""
     record = TurnRecord(session, number)
     for line in path.read_bytes().splitlines(keepends=True):
         if line.endswith(b"\n"):  # the last one may be incomplete

@@ -106,7 +106,7 @@ class Undo:
         so, the next one does it.
         """
         plan = self._redo_plan(turns) if is_redo else self._plan(turns)
-        with self._repository.locked():
+        with self._repository.lock():
             self._checkpoints.is_undoing = True
             self._write_plan(plan)
 
@@ -137,7 +137,7 @@ class Undo:
         place = self._place()
         if self._checkpoints.is_undoing or not place.exists():
             return None
-        with self._repository.locked():
+        with self._repository.lock():
             lines = _whole_lines(place)
             if not lines:
                 place.unlink(missing_ok=True)
@@ -148,18 +148,18 @@ class Undo:
             if not done:
                 self._keep_now(turns)
             outcomes = self._apply(plan, turns, done)
-        return self._restored(outcomes)
+        return self._sort_outcomes(outcomes)
 
     def _place(self) -> Path:
         return self._folder / UNDOING / self._checkpoints.session
 
     def _carry_out(self, plan: RestorePlan, turns: Sequence[TurnFiles]) -> Restored:
         """Undo or redo the changes of each turn, in the order of the plan."""
-        with self._repository.locked():
+        with self._repository.lock():
             self._keep_now(turns)
             self._write_plan(plan)
             outcomes = self._apply(plan, turns, {})
-        return self._restored(outcomes)
+        return self._sort_outcomes(outcomes)
 
     def _apply(
         self,
@@ -188,7 +188,7 @@ class Undo:
         self._checkpoints.is_undoing = False
         return outcomes
 
-    def unanswered(self) -> dict[str, tuple[int, ...]]:
+    def open_questions(self) -> dict[str, tuple[int, ...]]:
         """The files about which the user was asked, or should have been -> the turns to undo."""
         try:
             asked = json.loads(self._question_file().read_bytes())
@@ -196,9 +196,9 @@ class Undo:
             return {}
         return {path: tuple(numbers) for path, numbers in asked.items()}
 
-    def answered(self, paths: Collection[str]) -> None:
+    def note_answers(self, paths: Collection[str]) -> None:
         """The user has said what happens to these files."""
-        left = {path: turns for path, turns in self.unanswered().items() if path not in paths}
+        left = {path: turns for path, turns in self.open_questions().items() if path not in paths}
         if left:
             write_private(self._question_file(), json.dumps(left))
         else:
@@ -210,11 +210,11 @@ class Undo:
     def _note_question(self, plan: RestorePlan, outcomes: Mapping[str, str]) -> None:
         """Keep the question about unsure files until it is answered; a redo ends it."""
         if not plan.undone:
-            self.answered(outcomes.keys())
+            self.note_answers(outcomes.keys())
             return
         unsure = [path for path, outcome in outcomes.items() if outcome == CUT_OFF]
         if unsure:
-            asked = self.unanswered() | dict.fromkeys(unsure, plan.numbers)
+            asked = self.open_questions() | dict.fromkeys(unsure, plan.numbers)
             write_private(self._question_file(), json.dumps(asked))
 
     def _steps(self, plan: RestorePlan, turn: TurnFiles) -> list[tuple[TreeChange, bool]]:
@@ -222,7 +222,7 @@ class Undo:
         found = self._checkpoints.turn_changes(turn)
         changes = [change for change in found.files.values() if plan.includes(change.path)]
         if plan.undone:
-            changes = [change.reversed() for change in changes]
+            changes = [change.inverse() for change in changes]
         # Removed files come first: a file may replace a folder.
         changes.sort(key=lambda change: change.kind != "deleted")
         return [
@@ -237,6 +237,9 @@ class Undo:
             self._repository.git("update-ref", *((ref, made) if plan.undone else ("-d", ref)))
 
     def _try(self, change: TreeChange, *, is_unsure: bool) -> str:
+        """Restore a file; returns why it was not restored or that it was merged, empty if it was
+        restored as it was.
+        """
         try:
             if is_unsure and file_state(self._root / change.path)[0] != change.new:
                 return CUT_OFF
@@ -246,7 +249,8 @@ class Undo:
         except CheckpointError:
             return "its content was not kept"
 
-    def _restored(self, outcomes: Mapping[str, str]) -> Restored:
+    def _sort_outcomes(self, outcomes: Mapping[str, str]) -> Restored:
+        """The files by outcome: restored, merged, not restored with the reason, and cut off."""
         return Restored(
             tuple(name for name, outcome in outcomes.items() if not outcome),
             tuple(name for name, outcome in outcomes.items() if outcome == MERGED),
@@ -360,17 +364,17 @@ class Undo:
         """What changed since the first of `turns`, also by others, as a unified diff; the id of the
         hunk follows each `@@ … @@`.
         """
-        with self._repository.locked():
+        with self._repository.lock():
             return "".join(self._pieces(turns))
 
     def shown_diff(self, turns: Sequence[TurnFiles]) -> str:
         """What changed since the first of `turns`, also by others, as git writes it."""
-        with self._repository.locked():
+        with self._repository.lock():
             return self._text(self._changes_since(turns).values())
 
     def turn_diff(self, turn: TurnFiles) -> str:
         """What one turn changed, as git writes it."""
-        with self._repository.locked():
+        with self._repository.lock():
             return self._text(self._checkpoints.turn_changes(turn).files.values())
 
     def blob_size(self, name: str) -> int | None:
@@ -384,7 +388,7 @@ class Undo:
         """Undo one hunk of `diff` in the file as it is now. Raises UsageError if the diff no longer
         has this hunk.
         """
-        with self._repository.locked():
+        with self._repository.lock():
             pieces = list(self._pieces(turns, path))
             wanted = re.compile(rf"@@ .* @@ #{re.escape(hunk_id)}\n")
             hunk = next((piece for piece in pieces if wanted.match(piece)), "")

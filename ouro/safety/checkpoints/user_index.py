@@ -68,6 +68,7 @@ def copy_user_index(repository: Repository) -> bool:
 
 
 def _copy(own: Path, folder: Path) -> bool:
+    """Copy the user's index with its shared part and its time; False if there is none."""
     index = own / "index"
     if index.is_symlink() or not index.is_file():
         return False

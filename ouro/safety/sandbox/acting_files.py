@@ -219,6 +219,9 @@ class ActingFiles:
         return listing
 
     def _copy(self, places: Sequence[str]) -> Iterator[tuple[str, _FileCopy]]:
+        """The paths of files and links with their copies. Large files and those that cannot be read
+        are left out.
+        """
         files = chain.from_iterable(map(_files_of, places))
         for _, path in zip(range(_MAX_COPIES), files, strict=False):
             try:
@@ -231,6 +234,9 @@ class ActingFiles:
                 continue
 
     def _move_out(self, path: str, *, was_changed: bool) -> RevertedFile:
+        """Move a file out of the workspace into the store, so that nothing obeys it and nothing is
+        lost.
+        """
         import shutil  # imported late: few sessions need it
 
         number = time.time_ns()
@@ -282,6 +288,7 @@ def _start_of(path: Path) -> bytes:
 
 
 def _names_in(folder: Path) -> list[str]:
+    """The names in a folder; none if it cannot be read. A link counts as having one."""
     if folder.is_symlink():
         return ["a link"]
     try:
@@ -300,6 +307,7 @@ def _files_of(place: str) -> Iterator[str]:
 
 
 def _files_below(place: str) -> Iterator[str]:
+    """The files and links below a folder; the path itself if it is not a folder."""
     if os.path.islink(place) or not os.path.isdir(place):  # noqa: PTH114, PTH112
         yield place
         return
@@ -320,6 +328,7 @@ def _kind_of(place: str) -> str:
 
 
 def _write_copy(path: str, copy: _FileCopy) -> None:
+    """Write a copied file or link again. Raises OSError if something is there."""
     if copy.is_link:
         os.symlink(os.fsdecode(copy.data), path)  # noqa: PTH211
         return
@@ -330,6 +339,7 @@ def _write_copy(path: str, copy: _FileCopy) -> None:
 
 
 def _remove(path: Path) -> None:
+    """Remove a file, a link, or a folder with everything in it."""
     import shutil  # imported late: few sessions need it
 
     if path.is_dir() and not path.is_symlink():

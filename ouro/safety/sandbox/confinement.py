@@ -325,6 +325,7 @@ class Confinement:
         return self._tokens[call_id]
 
     def _bounds(self, tier: Tier) -> tuple[str, str, str]:
+        """The limits of a command for `ulimit`: open files, memory in kB, processes."""
         settings = self.settings
         # Only in its own namespace the user's other processes are not counted.
         shares = tier == "landlock" or (tier == "container" and sys.platform == "linux")
@@ -350,7 +351,7 @@ class Confinement:
         """The line of a failed command's output that looks like a refusal of the sandbox; empty if
         none does.
         """
-        if self._proxy is not None and (hosts := self._proxy.take_refused()):
+        if self._proxy is not None and (hosts := self._proxy.take_refusals()):
             return hosts
         line = self._find_refusal(output)
         if line and self._kept_back and self.known_tier == "landlock":
@@ -385,10 +386,11 @@ class Confinement:
             self._temp = None
 
     def _policy(self, limits: Limits) -> SandboxPolicy:
+        """What a command with these limits may see, change and reach."""
         root = str(self._root)
         hidden = [
             place
-            for place in existing(protected.existing_reserved())
+            for place in existing(protected.existing_reserved_areas())
             if not f"{root}/".startswith(f"{place}/")
         ]
         if limits != "repository":  # otherwise git would record a hidden file as deleted

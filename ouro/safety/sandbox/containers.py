@@ -318,7 +318,7 @@ class Containers:
                 f"{cwd} is not in the container",
                 f"It has the workspace, {self._root}, and the folders added to it.",
             )
-        container = self._fitting(view)
+        container = self._reuse_or_start(view)
         mark = str(tag * 1024)
         words = [self.engine.program, "exec", "--workdir", str(cwd)]
         if pty:
@@ -331,7 +331,7 @@ class Containers:
     def check(self, policy: SandboxPolicy) -> str:
         """Start a container and remove it: returns its engine and image. Raises ToolError."""
         view = self._view("workspace", policy)
-        container = self._fitting(view)
+        container = self._reuse_or_start(view)
         container.remove()
         self.running.clear()
         return f"{self.engine.name}, image {self.plan.image}"
@@ -350,6 +350,7 @@ class Containers:
             self._folder = None
 
     def _view(self, limits: str, policy: SandboxPolicy) -> ContainerView:
+        """What the container for these limits shows of this machine."""
         plan = self.plan
         own, common = git_dirs(self._root)
         # Of a worktree the repository is elsewhere.
@@ -360,7 +361,10 @@ class Containers:
         policy = msgspec.structs.replace(policy, visible=seen)
         return ContainerView(limits, policy, self._root, plan.alias(self._root), plan.mounts)
 
-    def _fitting(self, view: ContainerView) -> _Container:
+    def _reuse_or_start(self, view: ContainerView) -> _Container:
+        """The running container of a view, or a new one if what it shares has changed or it was
+        lost. The old one ends with its last command.
+        """
         found, state = self.running.get(view.name), view.state()
         if found is not None and found.state == state and not found.is_lost:
             return found
@@ -372,6 +376,7 @@ class Containers:
         return container
 
     def _start(self, view: ContainerView, state: tuple[object, ...]) -> _Container:
+        """Start a container and verify what it can reach; it is removed if anything fails."""
         self._demand_image()
         if str(self._root) in _COVERED:
             raise refuse(f"{self._root} cannot be shared with a container")
@@ -399,6 +404,9 @@ class Containers:
         return container
 
     def _demand_image(self) -> None:
+        """Raises an error that names the user's command if the image is not on this machine: ouro
+        neither builds nor fetches one.
+        """
         plan, engine = self.plan, self.engine
         if engine.has_image(plan.image):
             return
@@ -413,6 +421,7 @@ class Containers:
         )
 
     def _run_words(self, view: ContainerView, name: str) -> list[str]:
+        """The arguments of `run`: without network unless allowed, and without any privilege."""
         network = "host" if view.policy.network else "none"
         words = [
             "--detach",
@@ -539,7 +548,7 @@ def _extra_mounts(view: ContainerView) -> Iterator[str]:
         for target in targets:
             if mount.volume:
                 fields = ["type=volume", f"source={mount.volume}", f"target={target}"]
-                yield from ("--mount", _joined(fields))
+                yield from ("--mount", _join_fields(fields))
             else:
                 yield from _empty(target)
 
@@ -553,14 +562,14 @@ def _paths_inside(place: Path, view: ContainerView) -> list[str]:
 
 def _mount(source: Path | str, target: str, *, writes: bool) -> list[str]:
     fields = ["type=bind", f"source={source}", f"target={target}"]
-    return ["--mount", _joined([*fields, *([] if writes else ["readonly"])])]
+    return ["--mount", _join_fields([*fields, *([] if writes else ["readonly"])])]
 
 
 def _empty(target: str) -> list[str]:
-    return ["--mount", _joined(["type=tmpfs", f"target={target}"])]
+    return ["--mount", _join_fields(["type=tmpfs", f"target={target}"])]
 
 
-def _joined(fields: Sequence[str]) -> str:
+def _join_fields(fields: Sequence[str]) -> str:
     """The fields of a mount: engines read them as CSV, so paths may have commas."""
     text = io.StringIO()
     writer(text, lineterminator="").writerow(fields)

@@ -133,7 +133,7 @@ def describe_devcontainer(root: Path) -> list[str]:
         plan = read_devcontainer(root)
     except ToolError as error:
         return [f"devcontainer: {error.message}"]
-    image = plan.image or f"built from {_shown(plan.build)}"
+    image = plan.image or f"built from {_dockerfile_name(plan.build)}"
     lines = [f"devcontainer: commands run in the image {image}"]
     lines += [f"devcontainer: sets {name}={value}" for name, value in plan.environment.items()]
     lines += [f"devcontainer: mounts a volume at {mount.target}" for mount in plan.mounts]
@@ -144,7 +144,7 @@ def describe_devcontainer(root: Path) -> list[str]:
     return lines
 
 
-def _shown(build: ImageBuild | None) -> str:
+def _dockerfile_name(build: ImageBuild | None) -> str:
     return build.dockerfile.name if build is not None else "nothing"
 
 
@@ -238,6 +238,7 @@ class _Reader:
         return _VARIABLE.sub(value, text)
 
     def _build(self) -> ImageBuild | None:
+        """The image to build from a Dockerfile of the project; None if it names no Dockerfile."""
         dockerfile = _dockerfile(self._values, self._file)
         if dockerfile is None:
             return None
@@ -262,6 +263,7 @@ class _Reader:
         return ImageBuild(dockerfile.resolve(), context, tuple(options), tag)
 
     def _variables(self, key: str) -> dict[str, str]:
+        """The variables of a key that can be used; others are noted as unused."""
         found: dict[str, str] = {}
         for name, value in dictionary(self._values.get(key)).items():
             if isinstance(value, str) and _NAME.fullmatch(name) and "${containerEnv:" not in value:
@@ -271,6 +273,7 @@ class _Reader:
         return found
 
     def _mounts(self) -> Iterator[ExtraMount]:
+        """The mounts that are used: volumes and tmpfs. Others are noted as unused."""
         mounts = self._values.get("mounts") or []
         for mount in mounts if isinstance(mounts, list) else [mounts]:
             fields = _mount_fields(mount, self._expand)
@@ -304,6 +307,7 @@ def _mount_fields(mount: Any, expand: Callable[[str], str]) -> dict[str, str]:
 
 
 def _command_lines(command: Any) -> Iterator[str]:
+    """The lines of a lifecycle command, which may be a text, a list of words, or several by name."""
     if isinstance(command, str) and command.strip():
         yield command
     elif isinstance(command, list) and command:

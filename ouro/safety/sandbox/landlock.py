@@ -42,6 +42,10 @@ _DEVICE_FOLDER = "/dev"
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - multiprocessing's locks are there
 _NO_NEW_PRIVILEGES, _SET_SECCOMP, _SECCOMP_FILTER = 38, 22, 2
+_INSTRUCTION_BYTES = 8
+"""The size of `struct sock_filter`, one instruction of a filter."""
+_FILTER_PROGRAM = "HxxxxxxP"
+"""`struct sock_fprog`: the number of instructions, padding, and a pointer to the first one."""
 CANNOT = 126
 """Exit code of the helper if the confinement could not be applied."""
 
@@ -99,6 +103,9 @@ def _create_ruleset(handled: int, version: int, *, refuses_tcp: bool) -> int:
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
+    """Add a rule to the ruleset: these rights at the path and below. A path that does not exist is
+    skipped.
+    """
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -142,17 +149,31 @@ def _check_result(result: int) -> int:
     return result
 
 
+def _install_seccomp_filter(path: str) -> None:
+    """Install the filter in a file for this process and what it executes.
+
+    Raises:
+        OSError: the file cannot be read, or the kernel refuses the filter.
+    """
+    instructions = Path(path).read_bytes()
+    program = ctypes.create_string_buffer(instructions, len(instructions))
+    count = len(instructions) // _INSTRUCTION_BYTES
+    header = struct.pack(_FILTER_PROGRAM, count, ctypes.addressof(program))
+    _check_result(_libc().prctl(_SET_SECCOMP, _SECCOMP_FILTER, header, 0, 0))
+
+
 def main(plan_text: str, argv: Sequence[str]) -> int:
-    """Confine this process and execute `argv`; returns an exit code only if that failed."""
+    """Confine this process and execute `argv`; returns an exit code only if that failed.
+
+    `plan_text` is JSON with the paths `hidden`, `visible` and `writable`, the folder `temp`, the
+    file `filter`, and whether there is a `network`.
+    """
     plan = json.loads(plan_text)
     if plan["temp"]:
         os.environ["TMPDIR"] = plan["temp"]
     try:
         _restrict(plan, abi())
-        data = Path(plan["filter"]).read_bytes()
-        program = ctypes.create_string_buffer(data, len(data))
-        header = struct.pack("HxxxxxxP", len(data) // 8, ctypes.addressof(program))
-        _check_result(_libc().prctl(_SET_SECCOMP, _SECCOMP_FILTER, header, 0, 0))
+        _install_seccomp_filter(plan["filter"])
         os.execvp(argv[0], list(argv))  # noqa: S606
     except OSError as error:
         print(f"The command could not be confined: {error}", file=sys.stderr)  # noqa: T201

@@ -61,7 +61,7 @@ class NetworkProxy:
         while self._is_open:
             self._server.handle_request()
 
-    def take_refused(self) -> str:
+    def take_refusals(self) -> str:
         """Why hosts were refused since the last call."""
         refused, self._refused = self._refused, []
         return "; ".join(dict.fromkeys(refused))
@@ -164,6 +164,7 @@ class _Connection(socketserver.BaseRequestHandler):
 
 
 def _read_head(client: socket.socket) -> bytes:
+    """The head of a request; shorter if the client closes or it is too long."""
     head = b""
     while b"\r\n\r\n" not in head and len(head) < _MAX_HEAD:
         data = client.recv(_MAX_HEAD)
@@ -174,6 +175,7 @@ def _read_head(client: socket.socket) -> bytes:
 
 
 def _answer(client: socket.socket, status: str, text: str) -> None:
+    """Send a response of plain text."""
     body = f"{text}\n".encode()
     head = (
         f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length:"

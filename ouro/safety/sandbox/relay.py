@@ -37,6 +37,9 @@ def main(path: str, places: str, *command: str) -> int:
 
 
 def _serve(server: socket.socket, path: str, place: str = "") -> None:
+    """Join each client of the port with the proxy. With `place`, the proxy is first told what to
+    open.
+    """
     while True:
         client, _ = server.accept()
         proxy = socket.socket(socket.AF_UNIX)

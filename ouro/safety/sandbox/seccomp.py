@@ -99,6 +99,7 @@ def seccomp_filter(
 
 @cache
 def _program(internet: bool, connects: bool, keeps_tag: bool, machine: str) -> bytes:
+    """The instructions of the filter, as bytes. What no rule names is allowed."""
     column = list(_ARCHITECTURES).index(machine)
     families = [socket.AF_UNIX, *((socket.AF_INET, socket.AF_INET6) if internet else ())]
     denied = sorted(numbers[column] for numbers in _DENIED.values())

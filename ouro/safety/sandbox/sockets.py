@@ -43,7 +43,7 @@ def find_sockets(
         is_reachable: whether a command could open this path.
     """
     named = chain(_named_by(environment), map(os.path.expanduser, _WELL_KNOWN))
-    listed = set(map(os.path.realpath, filter(is_reachable, _listed())))
+    listed = set(map(os.path.realpath, filter(is_reachable, _list_sockets())))
     folders = {os.path.dirname(path) for path in listed}  # noqa: PTH120
     beside = (_in_folder(folder) for folder in folders if not is_below(folder, own))
     there = filter(os.path.lexists, filter(is_reachable, named))
@@ -52,7 +52,7 @@ def find_sockets(
     return sorted(filter(is_reachable, found))
 
 
-def _listed() -> Iterator[str]:
+def _list_sockets() -> Iterator[str]:
     """The paths of the sockets that programs have open in this network namespace."""
     try:
         with open(_LISTED, "rb") as file:  # noqa: PTH123 - before each command
@@ -108,6 +108,7 @@ def _place_for(pid: str, path: str) -> str:
 
 
 def _open_files(pid: str) -> set[str]:
+    """What the descriptors of a process lead to; empty for a process of another user."""
     folder = f"/proc/{pid}/fd"
     found = set()
     try:

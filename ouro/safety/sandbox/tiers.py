@@ -326,6 +326,9 @@ def choose_sandbox(state_dir: Path) -> ChosenSandbox:
 
 
 def _candidates(state_dir: Path) -> Iterator[tuple[Sandbox, str]]:
+    """The sandboxes of this system, the strongest first, each with why it cannot be used; empty if
+    it can.
+    """
     if sys.platform == "darwin":
         yield Seatbelt(), "" if Path(_SANDBOX_EXEC).exists() else f"{_SANDBOX_EXEC} is missing"
     elif sys.platform == "linux":

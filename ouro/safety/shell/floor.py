@@ -97,15 +97,15 @@ def floor(line: ShellLine, places: Places) -> str:
         for check in COMMAND_CHECKS:
             if reason := check.find(command, places):
                 return f"{command.program} {reason}"
-    for path, is_written, opener in places.opened(line):
-        if reason := _check_opened(path, is_written, opener, places):
+    for path, is_written, opener in places.opened_paths(line):
+        if reason := _check_path(path, is_written, opener, places):
             return reason
-    return _check_fetched(line)
+    return _check_fetch(line)
 
 
 def _check_pattern_of_keys(command: Command, places: Places) -> str:
     for word in command.arguments:
-        starts = places.named(before_pattern(word.text)) if word.glob else ()
+        starts = places.paths_of(before_pattern(word.text)) if word.glob else ()
         if any(map(places.is_above_keys, starts)):
             return f"reaches what {word.text} matches, which may hold keys"
     return ""
@@ -119,14 +119,15 @@ def _check_folder_of_keys(command: Command, places: Places) -> str:
     return f"reaches {places.workspace.shown(above)}, which holds keys"
 
 
-def _check_fetched(line: ShellLine) -> str:
+def _check_fetch(line: ShellLine) -> str:
     fetches = any(command.program in _FETCHERS for command in line.commands)
     if fetches and (line.opaque or any(map(_runs_input, line.commands))):
         return "it runs what it fetches from the network"
     return ""
 
 
-def _check_opened(path: Path, is_written: bool, command: Command | None, places: Places) -> str:
+def _check_path(path: Path, is_written: bool, command: Command | None, places: Places) -> str:
+    """Why a path that a command or a redirection opens needs a question; empty if it needs none."""
     if command is None and _is_foreign_device(path, places):
         return f"it opens the device {path}"
     is_git = command is not None and command.program == "git"
@@ -155,6 +156,7 @@ def _is_foreign_device(path: Path, places: Places) -> bool:
 
 
 def _check_irreversible(command: Command, _places: Places) -> str:
+    """What a command does that cannot be undone; empty if nothing is known."""
     name = command.program
     if command.kind != "guess":
         if name in _RIGHTS:
@@ -169,7 +171,7 @@ def _check_irreversible(command: Command, _places: Places) -> str:
     if reason := _find_final(name, texts, found):
         return f"{texts[0]} {reason}" if name == "git" else reason
     if name == "git" and texts:
-        return _git(texts[0], texts[1:], found)
+        return _check_git(texts[0], texts[1:], found)
     return _check_processes_and_devices(name, texts)
 
 
@@ -193,7 +195,8 @@ def _check_processes_and_devices(name: str, texts: Sequence[str]) -> str:
     return ""
 
 
-def _git(subcommand: str, rest: Sequence[str], found: ReadOptions) -> str:
+def _check_git(subcommand: str, rest: Sequence[str], found: ReadOptions) -> str:
+    """What a git subcommand loses or changes permanently; empty if nothing."""
     if subcommand == "push" and any(text[:1] in ("+", ":") for text in rest):
         return "push overwrites or deletes commits of others"
     if subcommand == "restore" and not found.has("S", "staged"):
@@ -206,15 +209,16 @@ def _git(subcommand: str, rest: Sequence[str], found: ReadOptions) -> str:
 def _check_removal(command: Command, places: Places) -> str:
     """Why what a command removes, changes or moves is asked in every mode; empty if it is not."""
     if command.program in _CHANGERS or command.program in _REMOVERS:
-        return _check_removed(command, places)
+        return _check_recursive(command, places)
     if command.program == "mv":
-        return _check_moved(command, places)
+        return _check_mv(command, places)
     if command.program in ("find", "gfind"):
-        return _check_deleted(command, places)
+        return _check_find_delete(command, places)
     return ""
 
 
-def _check_removed(command: Command, places: Places) -> str:
+def _check_recursive(command: Command, places: Places) -> str:
+    """What a recursive command removes or changes beyond the workspace; empty if nothing."""
     words = command.arguments
     if not _may_be_recursive(words):
         return ""
@@ -235,19 +239,22 @@ def _may_be_recursive(words: Sequence[Word]) -> bool:
     return not is_first_known or read_options(words, UNKNOWN).has("r", "R", "recursive")
 
 
-def _check_moved(command: Command, places: Places) -> str:
+def _check_mv(command: Command, places: Places) -> str:
+    """Why moving these paths needs a question: a whole folder of the user, or keys; empty if it
+    needs none.
+    """
     found = read_options(command.arguments, rows()["mv"])
     moved = found.operands if found.has("t", "target-directory") else found.operands[:-1]
     for word in moved:
         if whole := places.whole(word.text):
             return f"moves {whole}"
     for word in moved:
-        if any(map(places.is_above_keys, places.named(word.text))):
+        if any(map(places.is_above_keys, places.paths_of(word.text))):
             return f"moves {word.text}, which holds keys"
     return ""
 
 
-def _check_deleted(command: Command, places: Places) -> str:
+def _check_find_delete(command: Command, places: Places) -> str:
     """What `find -delete` removes."""
     words = command.arguments
     if not any(word.text == "-delete" for word in words):
@@ -255,7 +262,7 @@ def _check_deleted(command: Command, places: Places) -> str:
     tests = r"-(i?name|i?path|i?regex|mtime|mmin|newer|empty|size)"
     is_limited = any(re.match(tests, word.text) for word in words)
     for word in find_starts(words) or [Word(".")]:
-        if not word.exact or any(map(places.is_elsewhere, places.named(word.text))):
+        if not word.exact or any(map(places.is_elsewhere, places.paths_of(word.text))):
             return f"deletes below {word.text}"
         if not is_limited and places.whole(word.text):
             return f"deletes everything below {word.text}"
@@ -272,7 +279,7 @@ def _check_target(word: Word, places: Places) -> str:
     everything_below = re.fullmatch(r"\.?\*+(/.*)?", word.text[len(start) :])
     if (not word.glob or everything_below) and (whole := places.whole(start)):
         return whole
-    for path in places.named(start):
+    for path in places.paths_of(start):
         if places.is_elsewhere(path):
             return f"{places.workspace.shown(path)}, outside the workspace"
     return ""
@@ -335,7 +342,7 @@ def _row_for_memory(command: Command) -> CommandRow | None:
 
 def _memory_of(text: str, places: Places) -> GuardedMemory | None:
     """The memory whose folder a path names; None if it names another folder, or several."""
-    found = {(places.workspace.memory_at(path), path) for path in places.named(text)}
+    found = {(places.workspace.memory_at(path), path) for path in places.paths_of(text)}
     memory, path = found.pop()
     return memory if not found and memory is not None and path == memory.path else None
 
@@ -377,7 +384,7 @@ def memory_reason(line: ShellLine, text: str, places: Places) -> str:
 def _writes_memory(redirect: Redirect, places: Places) -> bool:
     if not redirect.writes:
         return False
-    return any(map(places.workspace.memory_at, places.named(redirect.target.text)))
+    return any(map(places.workspace.memory_at, places.paths_of(redirect.target.text)))
 
 
 def _commands_on_memory(commands: Sequence[Command], places: Places) -> Sequence[Command]:
@@ -396,8 +403,9 @@ def _commands_on_memory(commands: Sequence[Command], places: Places) -> Sequence
 
 
 def _check_on_memory(command: Command, places: Places) -> str:
+    """Why a command in the folder of long-term memory needs a question; empty if it needs none."""
     if folder := memory_git(command, places):
-        if reason := folder.tampered():
+        if reason := folder.find_tampering():
             return f"it runs git on long-term memory, but {reason}"
     elif not only_reads(command) or command.settings:
         return f"{command.program} may change long-term memory without the file tools"

@@ -104,6 +104,7 @@ def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = Fa
 
 
 def _deny_by_rule(case: LineCase) -> Decision | None:
+    """Deny what a rule denies. The message names the path if only a path is denied."""
     denied = _find_line_rule(case, "deny")
     if denied is None:
         return None
@@ -122,6 +123,7 @@ def _ask_about_a_long_line(case: LineCase) -> Decision | None:
 
 
 def _deny_in_plan_mode(case: LineCase) -> Decision | None:
+    """Deny in plan mode what does more than read files."""
     if case.policy.mode != "plan":
         return None
     only_reads_files = all(need.kind == "read" for need in case.needs)
@@ -173,10 +175,13 @@ def _ask_to_leave_the_sandbox(case: LineCase) -> Decision | None:
 
 
 def _ask_to_write_elsewhere(case: LineCase) -> Decision | None:
+    """Ask in the mode `auto` before a line writes outside the workspace, unless a rule allows the
+    path.
+    """
     policy = case.policy
     if not _is_confined_auto(policy):
         return None
-    for path, is_written, _ in case.places.opened(case.line):
+    for path, is_written, _ in case.places.opened_paths(case.line):
         is_elsewhere = is_written and case.places.is_elsewhere(path)
         if is_elsewhere and not policy.permits_path("write", Effect.WRITE, path):
             return Ask(f"it writes to {policy.workspace.shown(path)}, outside the workspace")
@@ -184,6 +189,7 @@ def _ask_to_write_elsewhere(case: LineCase) -> Decision | None:
 
 
 def _allow_in_the_sandbox(case: LineCase) -> Decision | None:
+    """Allow in the mode `auto` what runs confined, with the narrowest limits that it needs."""
     if not _is_confined_auto(case.policy):
         return None
     if not case.opaque and not case.missing:
@@ -294,13 +300,16 @@ def _matches_one(rule: Rule, texts: Sequence[str]) -> bool:
 
 
 def _find_rule_for_paths(case: LineCase, kind: Literal["ask", "deny"]) -> tuple[Rule, str] | None:
+    """A rule of this kind for a path that the line opens, with the path; None if there is none."""
     policy = case.policy
     has_rules = any(
         policy.find_rule(kind, effect.value, effect, bool) for effect in (Effect.READ, Effect.WRITE)
     )
     if not has_rules:
         return None
-    opened = {(path, is_written): None for path, is_written, _ in case.places.opened(case.line)}
+    opened = {
+        (path, is_written): None for path, is_written, _ in case.places.opened_paths(case.line)
+    }
     for path, is_written in opened:
         rule = policy.find_path_rule(kind, "read", Effect.READ, path, path)
         if rule is None and is_written:
@@ -329,8 +338,9 @@ def _find_leak(case: LineCase) -> str:
 
 
 def _find_leak_of(command: Command, case: LineCase, unreadable: re.Pattern[str]) -> str:
+    """What a command may print of files that a rule denies to read; empty if nothing."""
     if command.program == "git" and not _prints_only_names(command):
-        found = case.places.tracked(command, unreadable.fullmatch)
+        found = case.places.find_tracked(command, unreadable.fullmatch)
         return f"git may print {found}, which a rule denies to read" if found else ""
     if reads_all_below(command) and not case.policy.workspace.hides():
         return f"{command.program} may print what a rule denies to read: no sandbox hides it"

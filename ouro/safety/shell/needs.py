@@ -74,10 +74,11 @@ def _mixes_processes(command: Command, line: ShellLine) -> bool:
 
 
 def _redirect_needs(redirect: Redirect, places: Places) -> Iterator[Need]:
+    """The paths of a redirection: written, or read outside the workspace."""
     target = redirect.target
     if redirect.duplicates or not target.exact or target.text in HARMLESS_DEVICES:
         return
-    for path in places.named(target.text):
+    for path in places.paths_of(target.text):
         shown = places.workspace.shown(path)
         if redirect.writes:
             yield Need("write", shown, paths=(path,))
@@ -86,11 +87,12 @@ def _redirect_needs(redirect: Redirect, places: Places) -> Iterator[Need]:
 
 
 def _command_needs(command: Command, places: Places) -> Iterator[Need]:
+    """What one command needs. A command that only reads in the workspace needs nothing."""
     found = files_read(command)
     if memory_git(command, places):
         yield Need("memory", command.text, command)
     elif not isinstance(found, tuple) or command.settings:
-        yield Need("command", command.text, command, _created(command, places))
+        yield Need("command", command.text, command, _created_files(command, places))
     elif setting := _program_of_git(command, places):
         yield Need("command", f"git with the repository's {setting[:30]}", command)
     elif strange := _strange_files(command, places):
@@ -101,13 +103,13 @@ def _command_needs(command: Command, places: Places) -> Iterator[Need]:
             yield from _outside_needs(word, places)
 
 
-def _created(command: Command, places: Places) -> tuple[Path, ...]:
+def _created_files(command: Command, places: Places) -> tuple[Path, ...]:
     """The files that a command creates, if it does nothing else."""
     if command.name not in _CREATORS or not all(word.exact for word in command.words):
         return ()
     created: list[Path] = []
     for word in written_paths(command):
-        created += places.named(word.text)
+        created += places.paths_of(word.text)
     return tuple(created)
 
 

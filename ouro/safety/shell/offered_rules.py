@@ -71,6 +71,7 @@ def _rule_for(need: Need, workspace: Workspace) -> str:
 
 
 def _rule_for_command(command: Command) -> str:
+    """The rule that would allow a command; empty if no rule may."""
     if not _has_plain_name(command) or find_unlisted(command) or command.program in SHELLS:
         return ""
     # What such a command does depends on the text of its input.
@@ -98,6 +99,9 @@ def _may_be_in_a_rule(setting: Assignment) -> bool:
 
 
 def _pattern(command: Command, words: list[str]) -> str:
+    """The words of the rule: the program with its subcommand, and `*`. A dangerous program is only
+    allowed as the whole command; empty if that cannot be written as a rule.
+    """
     is_module = words[1:2] == ["-m"] and len(words) > 2
     if _INTERPRETERS.fullmatch(command.program) and not is_module:
         is_script = len(words) > 1 and not words[1].startswith("-")

@@ -157,6 +157,7 @@ class _Lexer(WordReader):
         return inner._at
 
     def _commands(self, end: str) -> None:
+        """Parse commands up to `end` or the end of the text. Nested too deep, the rest is hidden."""
         while self._at < len(self._text) and self._depth <= MAX_DEPTH:
             if self._skip_blanks():
                 continue
@@ -220,6 +221,7 @@ class _Lexer(WordReader):
             self._words.append(self._word())
 
     def _group(self, char: str) -> None:
+        """Parse a parenthesis: a subshell is parsed, everything else makes the line opaque."""
         self._is_certain = False
         if char == ")" or self._words or self._text.startswith("(", self._at):
             self._opaque("it groups commands")
@@ -230,6 +232,7 @@ class _Lexer(WordReader):
             self.script(")")
 
     def _operator(self, operator: str) -> None:
+        """End the command before an operator, and note what is known of the one after it."""
         if operator not in _UNDERSTOOD_OPERATORS:
             self._opaque(f"it uses `{operator}`")
         has_words, finished = bool(self._words), self._finish()
@@ -365,6 +368,7 @@ class _Lexer(WordReader):
             found.values.pop(name, None)
 
     def _redirect(self, operator: str) -> None:
+        """Parse the target of a redirection. A computed target makes the line opaque."""
         self._is_certain = False
         while self._text[self._at : self._at + 1] in (" ", "\t"):
             self._at += 1
@@ -386,6 +390,9 @@ class _Lexer(WordReader):
                 self._opaque("the target of a redirection is computed")
 
     def _read_heredoc(self, delimiter: Word, *, strips_tabs: bool) -> None:
+        """Read a here-document as the input of the command. Only one with a quoted word and no tabs
+        is understood; commands in another one are parsed, too.
+        """
         is_understood = _REST_OF_LINE.match(self._text, self._at)
         end_of_line = self._text.find("\n", self._at)
         at = max(len(self._text) if end_of_line < 0 else end_of_line + 1, self._after_heredocs)

@@ -61,11 +61,11 @@ class Places:
         # target.
         named = os.path.expanduser(target.text)  # noqa: PTH111 - Path's raises for ~nobody
         logical = [Path(os.path.normpath(folder / named)) for folder in self.folders]
-        self.folders = list(dict.fromkeys([*self.folders, *self.named(target.text), *logical]))[
+        self.folders = list(dict.fromkeys([*self.folders, *self.paths_of(target.text), *logical]))[
             : 2 * _MAX_FOLDERS
         ]
 
-    def named(self, text: str) -> list[Path]:
+    def paths_of(self, text: str) -> list[Path]:
         """The real paths that `text` may name."""
         if text.startswith(("/", "~")):
             return [self.workspace.resolve(text)]
@@ -76,9 +76,9 @@ class Places:
         # Cached: a line is walked several times, and may repeat a word a thousand times.
         if word in self._of_words:
             return self._of_words[word]
-        found = list(chain.from_iterable(map(self.named, word.paths)))
+        found = list(chain.from_iterable(map(self.paths_of, word.paths)))
         if word.glob and not word.text.startswith("-"):
-            for start in self.named(before_pattern(word.text)):
+            for start in self.paths_of(before_pattern(word.text)):
                 found += [start, *map(self.workspace.resolve, self._matches(start, word))]
             above = word.text.rpartition("/")[0]
             if re.search(r"[*?\[]", above):
@@ -87,18 +87,18 @@ class Places:
         self._of_words[word] = tuple(found)
         return self._of_words[word]
 
-    def opened(self, line: ShellLine) -> Iterator[tuple[Path, bool, Command | None]]:
+    def opened_paths(self, line: ShellLine) -> Iterator[tuple[Path, bool, Command | None]]:
         """The paths that a line may open, whether they are written, and by which command; None for
         a redirection.
         """
         for redirect in line.redirects:
             if not redirect.duplicates and redirect.target.text not in HARMLESS_DEVICES:
-                for path in self.named(redirect.target.text):
+                for path in self.paths_of(redirect.target.text):
                     yield path, redirect.writes, None
         for command in line.commands:
             if not only_reads(command):
                 for word in written_paths(command):
-                    yield from ((path, True, command) for path in self.named(word.text))
+                    yield from ((path, True, command) for path in self.paths_of(word.text))
             for word in command.arguments:
                 yield from ((path, False, command) for path in self.of_word(word))
 
@@ -107,7 +107,7 @@ class Places:
         program starts.
         """
         folders = _own_folders(os.environ.get("PATH", ""), self.workspace.roots)
-        places = chain.from_iterable(map(self.named, folders))
+        places = chain.from_iterable(map(self.paths_of, folders))
         return any(
             (place / program).exists() for place, program in product(places, (name, *_STARTED))
         )
@@ -120,10 +120,10 @@ class Places:
         folders = [word.text] if command.name == "diff" and not word.glob else word.under
         is_split = bool(word.under) and word.text != "{}"
         for folder in folders:
-            for path in self.named(folder):
+            for path in self.paths_of(folder):
                 if strange := self._strange_below(path, word, is_split=is_split):
                     return strange
-        for start in self.named(before_pattern(word.text)) if word.glob else ():
+        for start in self.paths_of(before_pattern(word.text)) if word.glob else ():
             if strange := _strange_name(list(self._matches(start, word)), word):
                 return strange
         return ""
@@ -137,12 +137,15 @@ class Places:
             lister = lister.source
         is_split = any(word.under and word.text != "{}" for word in command.words)
         return (
-            self.tracked(lister, ODD_NAME.search)
+            self.find_tracked(lister, ODD_NAME.search)
             if lister and is_split and lister.name == "git"
             else ""
         )
 
     def _strange_below(self, start: Path, word: Word, *, is_split: bool) -> str:
+        """Why what a command reads below a folder is not known: keys, an odd name, a link, too many
+        files; empty if it is known.
+        """
         if self.workspace.closed_below(start):
             return f"keys are kept below {start}"
         folders, seen = [] if word.regular else [str(start)], 0
@@ -171,6 +174,9 @@ class Places:
         return ""
 
     def _matches(self, start: Path, word: Word) -> Iterator[str]:
+        """The files that a pattern in the workspace may match, at most _MAX_MATCHES; none outside
+        of it.
+        """
         if not self.workspace.is_inside(start):
             return iter(())
         # A class such as `[!a]` has another syntax in bash than here: it counts as `*`.
@@ -195,7 +201,7 @@ class Places:
                 return found[0]
         return ""
 
-    def tracked(self, command: Command, test: Callable[[str], object]) -> str:
+    def find_tracked(self, command: Command, test: Callable[[str], object]) -> str:
         """A file of the repository of which git may print the path, and that passes a test; empty
         if there is none.
         """
@@ -216,7 +222,7 @@ class Places:
     def _folders_of_git(self, command: Command) -> list[Path]:
         texts = [word.text for word in command.arguments]
         moved = [texts[at + 1] for at, text in enumerate(texts[:-1]) if text == "-C"]
-        return list(dict.fromkeys(chain(self.folders, *map(self.named, moved))))
+        return list(dict.fromkeys(chain(self.folders, *map(self.paths_of, moved))))
 
     def is_outside(self, path: Path) -> bool:
         return not self.workspace.is_inside(path) and str(path) not in HARMLESS_DEVICES
@@ -251,7 +257,7 @@ class Places:
     def whole(self, text: str) -> str:
         """The workspace, a repository or a folder above them, if a path names one; otherwise empty."""
         root = self.workspace.root
-        for path in self.named(text):
+        for path in self.paths_of(text):
             if path.name == ".git":
                 return "the repository's history"
             if path == root:

@@ -196,6 +196,9 @@ def _read_option(word: Word, row: CommandRow, rest: list[Word], found: ReadOptio
 
 
 def _long_option(word: Word, row: CommandRow, found: ReadOptions) -> _Option:
+    """Read an option `--name` or `--name=value`. A beginning of a listed name counts as that name,
+    as in getopt.
+    """
     name, equals, inside = word.text[2:].partition("=")
     found.given.add(name)
     is_listed = name in row.valued or (name in row.long and not equals)
@@ -283,6 +286,7 @@ def find_runs(words: Sequence[Word]) -> list[tuple[int, int]]:
 
 
 def _find(words: Sequence[Word], named: Collection[str]) -> tuple[Word, ...] | str:
+    """The paths that `find` reads, or its first word that is not listed."""
     starts = find_starts(words)
     unlisted = [word.text for word in starts if not _is_path(word)]
     rest = [*words]

@@ -88,6 +88,7 @@ class WordReader(ABC):
         return Word(draft.text, exact=False, raw=draft.text, under=("/dev/null",))
 
     def _word(self) -> Word:
+        """Read a word: its text as bash would see it, and whether it is exact."""
         draft, start = _Draft(), self._at
         if re.match(r"~(?!/|[\s;&|<>()]|$)", self._text[start:]):
             self._opaque("it names the home folder of another user")
@@ -155,6 +156,9 @@ class WordReader(ABC):
         self._at += 1
 
     def _expansion(self, draft: _Draft, *, quoted: bool) -> None:
+        """Read what a `$` or a backtick begins. What is not known makes the word inexact or the
+        line opaque.
+        """
         text, at = self._text, self._at
         if text[at] == "`":
             self._read_backticks(draft)
@@ -186,6 +190,7 @@ class WordReader(ABC):
         self._substitute(draft)
 
     def _read_backticks(self, draft: _Draft) -> None:
+        """Read a command between backticks; its commands are judged as part of the line."""
         self._opaque("it uses the output of a command")
         script = self._read_quoted(_BACKTICKS)
         unescaped = re.sub(r"\\([`$\\])", r"\1", script)
@@ -222,6 +227,7 @@ class WordReader(ABC):
         self._at += 1
 
     def _variable(self, draft: _Draft, name: str, raw: str, *, quoted: bool) -> None:
+        """Add the value of a variable to the word, if it is known and stays one word."""
         home, value = os.environ.get("HOME", ""), self._found.values.get(name)
         if name == "HOME" and value is None and re.fullmatch(r"/[\w/.@+-]*", home):
             draft.text += home
@@ -236,6 +242,9 @@ class WordReader(ABC):
     def _unknown_variable(
         self, draft: _Draft, name: str, raw: str, value: Word | None, *, quoted: bool
     ) -> None:
+        """Add a variable whose value is not known. Without quotes it may become several words: the
+        line is opaque.
+        """
         is_one_word = value is None and _UNSPLIT.fullmatch(os.environ.get(name, ""))
         if not quoted and not is_one_word:
             self._opaque(f"the value of {raw} is not known")
@@ -271,6 +280,7 @@ def _is_only_text(text: str, rest: str) -> bool:
 
 
 def _unescape(found: re.Match[str]) -> str:
+    """The character of an escape between `$'` and `'`."""
     code = found[1]
     if code[0] in "xuU" and len(code) > 1:
         return chr(min(int(code[1:], 16), 0x10FFFF))

@@ -104,7 +104,8 @@ def _guess(command: Command) -> InnerCommands | None:
     return None
 
 
-def _shell(command: Command) -> InnerCommands:
+def _inner_of_shell(command: Command) -> InnerCommands:
+    """What `bash -c TEXT` or a shell that reads its input runs; nothing known for a script file."""
     words, name = command.arguments, command.program
     option = next(
         (at for at, word in enumerate(words) if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word.text)),
@@ -127,7 +128,7 @@ def _shell_script(name: str, script: str | None) -> InnerCommands:
     return InnerCommands(script=script, transparent=True, opaque=f"{name} runs a script")
 
 
-def _evaluated(command: Command) -> InnerCommands:
+def _inner_of_eval(command: Command) -> InnerCommands:
     """What `eval`, `trap` and the like run: text, or a file whose commands are not known."""
     name, words = command.program, command.arguments
     texts = [word.text for word in words]
@@ -143,7 +144,8 @@ def _evaluated(command: Command) -> InnerCommands:
     return InnerCommands(guesses=_suffixes(words), script=script, opaque=opaque, hidden=hidden)
 
 
-def _find(command: Command) -> InnerCommands | None:
+def _inner_of_find(command: Command) -> InnerCommands | None:
+    """The commands after `-exec` and the like; None without any."""
     words = command.arguments
     found: list[Command] = []
     starts = find_starts(words)
@@ -221,6 +223,9 @@ def _is_exact(word: Word, command: Command) -> bool:
 
 
 def _unwrap(command: Command, row: CommandRow) -> InnerCommands | None:
+    """The command that `env`, `xargs`, `sudo` and the like run; None if they only print. With an
+    option that is not understood the line is opaque.
+    """
     if _only_prints(command):
         return None
     name = command.program
@@ -297,8 +302,8 @@ def _suffixes(words: Sequence[Word]) -> tuple[Command, ...]:
 
 
 _READERS: Mapping[str, Callable[[Command], InnerCommands | None]] = {
-    **dict.fromkeys(SHELLS, _shell),
-    **dict.fromkeys(names("eval trap alias source ."), _evaluated),
-    **dict.fromkeys(names("find gfind"), _find),
+    **dict.fromkeys(SHELLS, _inner_of_shell),
+    **dict.fromkeys(names("eval trap alias source ."), _inner_of_eval),
+    **dict.fromkeys(names("find gfind"), _inner_of_find),
 }
 """Programs whose commands are read in a way of their own."""

@@ -62,7 +62,7 @@ def test_a_file_that_was_changed_in_place_is_restored_or_named(kept, root):
 def test_a_file_that_a_tool_changes_is_restored(kept, root):
     kept.keep(1, root / "big")
     (root / "big").write_bytes(b"2")
-    kept.written(1, root / "big")
+    kept.keep_written(1, root / "big")
     assert kept.take(1, "after").lost == {}
     assert Undo(kept).undo(kept.turns()).paths == ("big",)
     assert (root / "big").read_bytes() == b"1" * SIZE
@@ -118,7 +118,7 @@ def command(kept: Checkpoints, work):
     kept.command_began(1)
     time.sleep(0.02)
     work()
-    kept.command_ended(1)
+    kept.note_command_end(1)
     return kept.take(1, "after")
 
 
@@ -165,7 +165,7 @@ def test_a_file_that_a_tool_changes_in_a_nested_repository_is_restored(kept, roo
     kept.take(1, "before")
     kept.keep(1, file)
     file.write_text("y\n")
-    kept.written(1, file)
+    kept.keep_written(1, file)
 
     assert kept.take(1, "after").lost == {}
     assert Undo(kept).undo(kept.turns()).paths == ("sub/x.py",)

@@ -87,8 +87,8 @@ def test_connect_tunnels_bytes_in_both_directions(proxy, port):
 def test_b7_host_not_in_the_settings_is_refused_and_recorded(proxy, target):
     answer = spoken(proxy, f"CONNECT {target} HTTP/1.1\r\n\r\n".encode())
     assert answer.startswith(b"HTTP/1.1 403 Forbidden")
-    assert proxy.take_refused()
-    assert not proxy.take_refused()
+    assert proxy.take_refusals()
+    assert not proxy.take_refusals()
 
 
 @pytest.mark.parametrize(
