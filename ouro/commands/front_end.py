@@ -41,6 +41,9 @@ class RewindChoice(msgspec.Struct, frozen=True):
 class FrontEnd(Protocol):
     """What a command may call. What needs a screen has a default for front ends without one."""
 
+    has_user: bool = True
+    """Whether a user is there, who chooses."""
+
     @property
     def session(self) -> Session: ...
 

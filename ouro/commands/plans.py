@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
 from ouro.commands.action import Answer
 from ouro.commands.front_end import FrontEnd
-from ouro.commands.render import line
+from ouro.commands.render import Markdown, escape, facts, line
 from ouro.commands.slash import SessionContext
 from ouro.display import Choice
 from ouro.errors import UsageError
@@ -30,6 +31,8 @@ async def plans(context: SessionContext, words: str) -> Answer | None:
         text = "No plan matches." if words else "There are no plans yet: /plan makes one."
         return Answer([], [line(text)])
     found.sort(key=lambda plan: plan.state == "done")
+    if not context.front_end.has_user:
+        return _listed(found, folder)
     choices = [
         Choice(str(number), plan.title, f"{plan.progress}, {plan.path.stem[:10]}")
         for number, plan in enumerate(found)
@@ -38,6 +41,21 @@ async def plans(context: SessionContext, words: str) -> Answer | None:
     if chosen is not None:
         await _act_on(context.front_end, folder, found[int(chosen)])
     return None
+
+
+def _listed(found: Sequence[PlanFile], folder: PlanFolder) -> Answer:
+    """The plans as a list; the text of one that is alone."""
+    value = [
+        {"title": plan.title, "file": folder.relative_name(plan.path), "state": plan.progress}
+        for plan in found
+    ]
+    if len(found) == 1:
+        return Answer(value, [Markdown(found[0].body)])
+    rows = [
+        (folder.relative_name(plan.path), f"{escape(plan.title)}, {plan.progress}")
+        for plan in found
+    ]
+    return Answer(value, [Markdown(facts(*rows))])
 
 
 async def offer_plan(front_end: FrontEnd, plan: PlanFile) -> None:

@@ -30,6 +30,8 @@ class HeadlessFrontEnd(FrontEnd):
         run_events: shows a stream of events as a turn.
     """
 
+    has_user = False
+
     def __init__(
         self, session: Session, warn: Callable[[str, Level], None], run_events: RunEvents
     ) -> None:

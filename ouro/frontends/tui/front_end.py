@@ -89,6 +89,8 @@ class SessionChanges:
 
 
 class ScreenFrontEnd:
+    has_user = True
+
     def __init__(
         self,
         app: OuroApp,

@@ -175,3 +175,19 @@ async def test_each_command_ends_in_headless_with_an_answer_or_an_error(
     ran = await run(repository, f"/{command.name}", "Yes.", "Yes.", output="json")
     assert ran.code in (0, 1, 2)
     assert "Error:" not in ran.result["detail"]
+
+
+async def test_the_plans_are_listed_and_one_is_printed(repository):
+    folder = repository / ".ouro" / "plans"
+    folder.mkdir(parents=True)
+    for name in ("a cache", "a queue"):
+        text = f"---\nstate: approved\n---\n# Plan: {name}\n\n1. [x] Measure\n2. [ ] Add {name}\n"
+        (folder / f"2026-11-29-{name.replace(' ', '-')}.md").write_text(text)
+    ran = await run(repository, "/plans", output="json")
+    assert ran.code == 0
+    assert "2026-11-29-a-queue.md" in ran.result["result"]
+    assert [plan["state"] for plan in ran.result["data"]] == ["1 of 2 steps done"] * 2
+    ran = await run(repository, "/plans queue")
+    assert (ran.code, ran.err) == (0, "")
+    assert "[ ] Add a queue" in ran.out
+    assert "a cache" not in ran.out
