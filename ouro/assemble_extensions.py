@@ -40,7 +40,7 @@ from ouro.tools.subagent import AgentSpec, RunSubagent, SubagentArgs
 from ouro.tools.tool import AnyTool, ToolContext, ToolResult
 from ouro.utils.git import find_root
 from ouro.utils.runtime import get_home, tilde
-from ouro.utils.text import clean, cut, escaped, one_line, plural
+from ouro.utils.text import clean, cut, escape_invisible, one_line, plural
 from ouro.utils.worker import JsonObject
 
 if TYPE_CHECKING:
@@ -539,7 +539,7 @@ async def _sample(
     question = Question(
         f"The MCP server {server} wants to ask the model. Allow it?",
         ("yes", "no"),
-        details=f"```\n{escaped(cut(details, MAX_SHOWN))}\n```",
+        details=f"```\n{escape_invisible(cut(details, MAX_SHOWN))}\n```",
     )
     if await _ask_about_server(basis, question) != ("yes",):
         return {"refused": "The user refused."}

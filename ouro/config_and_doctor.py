@@ -40,7 +40,7 @@ from ouro.settings_sources import (
     unknown_variables,
 )
 from ouro.utils.git import find_root
-from ouro.utils.json_types import read_json
+from ouro.utils.lenient_json import read_json
 from ouro.utils.runtime import (
     get_config_path,
     get_home,

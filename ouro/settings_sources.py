@@ -261,7 +261,7 @@ def shared_settings() -> dict[str, str]:
     Raises:
         ConfigError: the file has a value that is not valid.
     """
-    from ouro.utils.json_types import dump_json  # the first frame needs no msgspec
+    from ouro.utils.lenient_json import dump_json  # the first frame needs no msgspec
 
     given = _from_file(get_config_path())
     return {

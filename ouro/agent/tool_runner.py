@@ -31,7 +31,7 @@ from ouro.llm import ModelSpec, ToolSpec
 from ouro.messages import Message, ToolCall, ToolReply
 from ouro.safety import Allow, Ask, Decision, Deny, Effect, Limits, Permissions
 from ouro.tools.tool import AnyTool, HookOutcome, ToolContext, ToolResult, parse_arguments
-from ouro.utils.json_types import MAX_DEPTH
+from ouro.utils.lenient_json import MAX_DEPTH
 from ouro.utils.log import log
 from ouro.utils.text import readable_bytes
 

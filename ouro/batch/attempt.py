@@ -37,7 +37,7 @@ from ouro.safety import Confinement, child_environment
 from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
 from ouro.utils.fork_server import ForkedProcess, ForkServer, NoForkServer
-from ouro.utils.json_types import amount, count, dictionary, string
+from ouro.utils.lenient_json import amount, count, dictionary, string
 from ouro.utils.runtime import get_home, send_signal
 from ouro.utils.text import cut_middle
 

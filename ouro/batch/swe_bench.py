@@ -9,7 +9,7 @@ from typing import Any
 
 from ouro.batch.state import FAULT, BatchState
 from ouro.errors import ConfigError
-from ouro.utils.json_types import string
+from ouro.utils.lenient_json import string
 
 _NEEDED = ("instance_id", "repo", "base_commit", "problem_statement")
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")

@@ -26,7 +26,7 @@ from ouro.commands.batch_inbox import find_waiting
 from ouro.commands.render import CommandText, Quote, Title, View, line, print_document, table
 from ouro.errors import OuroError, UsageError
 from ouro.utils.files import write_document
-from ouro.utils.json_types import dump_json
+from ouro.utils.lenient_json import dump_json
 from ouro.utils.text import dollars, plural
 
 if TYPE_CHECKING:

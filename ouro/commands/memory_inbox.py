@@ -17,7 +17,7 @@ from ouro.extensions import Checks
 from ouro.memory import long_term
 from ouro.utils.files import write_private
 from ouro.utils.git import find_root
-from ouro.utils.json_types import read_state
+from ouro.utils.lenient_json import read_state
 from ouro.utils.prohibitions import forbidden_names
 from ouro.utils.runtime import get_home
 from ouro.utils.text import one_line, plural

@@ -14,7 +14,7 @@ import msgspec
 
 from ouro.display import Todo
 from ouro.events import Level
-from ouro.utils.json_types import dump_json
+from ouro.utils.lenient_json import dump_json
 from ouro.utils.text import clean
 
 _TICKS = re.compile(r"`+")

@@ -16,8 +16,8 @@ from ouro.extensions.plugins import plugin_folders
 from ouro.safety import EXTENSION_FOLDERS, MAX_FILES, extension_files, files_below
 from ouro.settings import HookEvent
 from ouro.utils.files import open_regular
-from ouro.utils.json_types import dictionary
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.lenient_json import dictionary
 from ouro.utils.runtime import get_home, tilde
 from ouro.utils.text import clean
 from ouro.utils.yaml import split_front_matter

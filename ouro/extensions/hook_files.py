@@ -16,7 +16,7 @@ from ouro.extensions.checks import Check
 from ouro.extensions.plugins import plugin_folder, plugin_tables
 from ouro.extensions.tool_names import demand_tools, own_rule
 from ouro.settings import FailureAction, HookEvent, HookSettings
-from ouro.utils.json_types import amount, dictionaries, dictionary, read_json
+from ouro.utils.lenient_json import amount, dictionaries, dictionary, read_json
 from ouro.utils.runtime import get_config_path, tilde
 from ouro.utils.text import one_line
 

@@ -28,8 +28,8 @@ from ouro.extensions.tool_names import names_elsewhere, own_rule
 from ouro.safety import Deny, Effect, Permissions, Workspace, parse_rule
 from ouro.settings import HookEvent
 from ouro.tools.tool import HookOutcome, Verdict
-from ouro.utils.json_types import dictionaries, dump_json
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.lenient_json import dictionaries, dump_json
 from ouro.utils.log import log
 from ouro.utils.text import cut, one_line
 

@@ -19,10 +19,10 @@ from ouro.safety import FILE_KINDS, files_below
 from ouro.utils.decoding import decode_json
 from ouro.utils.files import open_regular, read_start, write_private
 from ouro.utils.git import GitError, fetch_tree
-from ouro.utils.json_types import dictionaries, dictionary, string
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.lenient_json import dictionaries, dictionary, string
 from ouro.utils.runtime import ensure_private_dir, get_home, tilde
-from ouro.utils.text import clean, escaped, one_line
+from ouro.utils.text import clean, escape_invisible, one_line
 
 MANIFEST = Path(".claude-plugin") / "plugin.json"
 MARKETPLACE = Path(".claude-plugin") / "marketplace.json"
@@ -247,7 +247,7 @@ def _names_of_files(paths: Sequence[Path], folder: Path, kind: str) -> list[str]
     found = [path.relative_to(folder) for path in paths]
     if kind == "skills":
         found = [path.parent for path in found if path.name == "SKILL.md"]
-    return [escaped(str(path).removesuffix(".md")) for path in found]
+    return [escape_invisible(str(path).removesuffix(".md")) for path in found]
 
 
 def changed_files(before: Path, after: Path) -> list[str]:

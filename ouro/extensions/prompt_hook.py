@@ -13,7 +13,7 @@ import msgspec
 from ouro.errors import OuroError
 from ouro.extensions.hook_process import HookAnswer
 from ouro.messages import Message, system, user
-from ouro.utils.json_types import decode_answer, schema_of
+from ouro.utils.lenient_json import decode_answer, schema_of
 from ouro.utils.text import clean, cut_middle, one_line
 
 ARGUMENTS = "$ARGUMENTS"

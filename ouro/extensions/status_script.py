@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ouro.utils.json_types import dump_json
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.lenient_json import dump_json
 from ouro.utils.log import log
 from ouro.utils.text import clean, cut, one_line
 

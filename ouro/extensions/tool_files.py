@@ -31,7 +31,7 @@ from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
 from ouro.utils.runtime import ensure_private_dir, get_home, tilde
-from ouro.utils.text import clean, cut, escaped, one_line
+from ouro.utils.text import clean, cut, escape_invisible, one_line
 
 MAX_ANSWER = 32 * 1024 * 1024
 MAX_PREVIEW = 4_000
@@ -115,7 +115,7 @@ class ToolFiles:
 
     def _add(self, tool: OwnTool, found: dict[str, OwnTool]) -> None:
         if not _NAME.fullmatch(tool.name):
-            name = one_line(escaped(tool.name), 60)
+            name = one_line(escape_invisible(tool.name), 60)
             problem = f"`{name}` is not a name: use letters, digits, `-` and `_`."
             self._problems.append(f"{tilde(tool.file.path)}: {problem}")
         elif tool.name in found:
@@ -180,7 +180,7 @@ class OwnTool(Tool[ToolFileArguments]):
         return (args.values[name],) if name else (self.name,)
 
     async def preview(self, args: ToolFileArguments) -> Display:
-        values = escaped(json.dumps(args.values, indent=2, ensure_ascii=False))
+        values = escape_invisible(json.dumps(args.values, indent=2, ensure_ascii=False))
         text = f"{values}\n\nfrom {tilde(self.file.path)}"
         return Display(self.title(args), Plain(cut(text, MAX_PREVIEW)))
 

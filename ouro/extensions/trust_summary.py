@@ -19,9 +19,9 @@ from ouro.safety import (
     scripted_values,
 )
 from ouro.utils.files import read_start
-from ouro.utils.json_types import dictionary
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.text import clean, cut, escaped
+from ouro.utils.lenient_json import dictionary
+from ouro.utils.text import clean, cut, escape_invisible
 
 MAX_WIDTH = 400
 """Maximum characters of a line that names files; a program is shown with up to `MAX_PROGRAM`
@@ -45,7 +45,7 @@ def describe_files(root: Path, files: Sequence[Path]) -> list[str]:
     for path in files:
         name = str(path.relative_to(root.resolve()))
         is_program = path in programs_named
-        kind, shown = (_PROGRAMS, escaped(name)) if is_program else _kind_and_name(name)
+        kind, shown = (_PROGRAMS, escape_invisible(name)) if is_program else _kind_and_name(name)
         if path in of_container:
             kind = "devcontainer"
         groups[kind].append(shown)
@@ -79,10 +79,10 @@ def _programs(value: Any, place: str) -> Iterator[str]:
         return
     if program := value.get("command") or value.get("url"):
         command_line = _command_line(program, value)
-        yield f"{escaped(place)}: {_cut_program(command_line)}"
+        yield f"{escape_invisible(place)}: {_cut_program(command_line)}"
         yield from _details(value, place)
     elif (asked := value.get("prompt")) and place.startswith("hooks"):
-        yield f"{escaped(place)}: a model is asked: {_cut_program(str(asked))}"
+        yield f"{escape_invisible(place)}: a model is asked: {_cut_program(str(asked))}"
     # Also below a program: a group of hooks may have a `command` that nothing runs.
     for key, item in value.items():
         yield from _programs(item, place if key == "hooks" else f"{place}.{key}")
@@ -100,18 +100,18 @@ def _command_line(program: Any, value: Mapping[str, Any]) -> str:
 def _details(value: dict[str, Any], place: str) -> Iterator[str]:
     """What else decides what a program gets: its folder, headers and each variable, however long."""
     if folder := value.get("cwd"):
-        yield f"{escaped(place)}: in the folder {_cut_program(str(folder))}"
+        yield f"{escape_invisible(place)}: in the folder {_cut_program(str(folder))}"
     for name, text in dictionary(value.get("headers")).items():
-        yield f"{escaped(place)}: with the header {_cut_program(f'{name}: {text}')}"
+        yield f"{escape_invisible(place)}: with the header {_cut_program(f'{name}: {text}')}"
     names = dict.fromkeys(_VARIABLE.findall(json.dumps(value, ensure_ascii=False)))
     if names:
-        yield f"{escaped(place)}: with the variables {', '.join(names)}"
+        yield f"{escape_invisible(place)}: with the variables {', '.join(names)}"
 
 
 def _cut_program(text: str) -> str:
     left_out = len(text) - MAX_PROGRAM
     rest = f" (and {left_out:,} characters more)" if left_out > 0 else ""
-    return escaped(text[:MAX_PROGRAM]) + rest
+    return escape_invisible(text[:MAX_PROGRAM]) + rest
 
 
 def _kind_and_name(path: str) -> tuple[str, str]:
@@ -119,9 +119,11 @@ def _kind_and_name(path: str) -> tuple[str, str]:
     for kind, folders in EXTENSION_FOLDERS.items():
         for folder in folders:
             if path.startswith(f"{folder}/"):
-                return kind, escaped(_extension_name(path.removeprefix(f"{folder}/"), kind))
+                return kind, escape_invisible(
+                    _extension_name(path.removeprefix(f"{folder}/"), kind)
+                )
     own = path in {str(CONFIG_FILE), str(MCP_FILE)} or path.endswith(".json")
-    return "settings" if own else "instructions", escaped(path)
+    return "settings" if own else "instructions", escape_invisible(path)
 
 
 def _extension_name(below: str, kind: str) -> str:

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from ouro.utils.log import log, write_masked
+from ouro.utils.log import log
+from ouro.utils.masked_writes import write_masked
 from ouro.utils.runtime import ensure_private_dir
 
 KEPT_SECONDS = 30 * 86_400.0

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ouro.utils.files import lock_descriptor
-from ouro.utils.log import log, write_masked
+from ouro.utils.log import log
+from ouro.utils.masked_writes import write_masked
 from ouro.utils.runtime import ensure_private_dir
 
 _KEPT_BYTES = 2_000_000

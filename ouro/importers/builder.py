@@ -33,8 +33,8 @@ from ouro.memory.backend import (
 )
 from ouro.memory.transcript import make_title
 from ouro.messages import Image, Message, Part, Text, ToolCall, ToolReply
-from ouro.utils import files, json_types
-from ouro.utils.json_types import arguments_object, dictionaries
+from ouro.utils import files, lenient_json
+from ouro.utils.lenient_json import arguments_object, dictionaries
 from ouro.utils.text import clean, cut_middle
 
 MAX_LINE = 64 << 20
@@ -158,7 +158,7 @@ def cut_text(text: str) -> str:
 
 def count_of(value: Any) -> int:
     """The value if it is a count; otherwise 0."""
-    return json_types.count(value) or 0
+    return lenient_json.count(value) or 0
 
 
 def decode_image(media_type: Any, data: Any) -> Image | Text:

@@ -28,7 +28,7 @@ from ouro.importers.builder import (
 )
 from ouro.memory.backend import CompactionTrigger
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply, Usage
-from ouro.utils.json_types import dictionaries, dictionary, string
+from ouro.utils.lenient_json import dictionaries, dictionary, string
 
 SUB_AGENTS = "messages of sub-agents"
 _WITHOUT_WORDS = {

@@ -32,7 +32,7 @@ from ouro.importers.builder import (
     texts_and_images,
 )
 from ouro.messages import Image, Message, Part, Text, Thinking, ToolCall, Usage
-from ouro.utils.json_types import dictionaries, dictionary
+from ouro.utils.lenient_json import dictionaries, dictionary
 
 _SURROUNDINGS = re.compile(
     r"\s*<(?:user_instructions|environment_context|permissions"

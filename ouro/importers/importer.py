@@ -41,7 +41,7 @@ from ouro.memory.backend import (
 )
 from ouro.messages import Context, Message, ToolCall, ToolReply
 from ouro.utils.files import read_start, write_private
-from ouro.utils.json_types import dictionaries, dictionary, read_state
+from ouro.utils.lenient_json import dictionaries, dictionary, read_state
 from ouro.utils.log import log
 from ouro.utils.runtime import get_home
 

@@ -30,7 +30,7 @@ from ouro.memory.record_fields import BadRecordError
 from ouro.memory.serialization import UnknownRecordError, header_from, record_from_export
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Message, Part, Text, Thinking, ToolReply, Usage
-from ouro.utils.json_types import dictionaries, dictionary
+from ouro.utils.lenient_json import dictionaries, dictionary
 
 DAMAGED_RECORDS = "records that cannot be read"
 _MAX_EXPORT, _MAX_OLDER = 1 << 30, 256 << 20

@@ -33,7 +33,7 @@ from ouro.llm.portable import (
 from ouro.llm.server_facts import ServerFacts
 from ouro.llm.wire import ChunkReader, Wire, check_window, make_usage
 from ouro.messages import Image, Message, PerMessage, Text, Thinking, ToolCall, ToolReply
-from ouro.utils.json_types import count, dictionary, string, text_or_json
+from ouro.utils.lenient_json import count, dictionary, string, text_or_json
 
 MAX_ID = 64
 CACHE_MARK = {"type": "ephemeral"}

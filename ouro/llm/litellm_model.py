@@ -21,7 +21,7 @@ from ouro.llm.providers import provider_of
 from ouro.llm.server_facts import ServerFacts
 from ouro.llm.wire import read_chunks
 from ouro.messages import Message
-from ouro.utils.json_types import dictionaries, string
+from ouro.utils.lenient_json import dictionaries, string
 from ouro.utils.worker import JsonObject, WorkerProcess, WorkerStopped
 
 TOO_LONG = "ContextWindowExceededError"

@@ -22,7 +22,7 @@ from ouro.llm.portable import (
 from ouro.llm.server_facts import ServerFacts
 from ouro.llm.wire import ChunkReader, Wire, make_usage
 from ouro.messages import Image, Message, PerMessage, Thinking, ToolCall, ToolReply
-from ouro.utils.json_types import dictionaries, dictionary, string, text_or_json
+from ouro.utils.lenient_json import dictionaries, dictionary, string, text_or_json
 
 LEVELS: Mapping[Effort, str | bool] = {
     "off": False,

@@ -50,8 +50,8 @@ from ouro.llm.wire import (
 )
 from ouro.messages import Image, Message, PerMessage, Thinking, ToolCall, ToolReply, Usage
 from ouro.utils.decoding import from_plain
-from ouro.utils.json_types import count, dictionaries, dictionary, string, text_or_json
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.lenient_json import count, dictionaries, dictionary, string, text_or_json
 
 if TYPE_CHECKING:
     import httpx

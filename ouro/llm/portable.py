@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply
-from ouro.utils.json_types import arguments_object, dictionaries, string
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.lenient_json import arguments_object, dictionaries, string
 
 _UNUSUAL = late_pattern(r"[^A-Za-z0-9_-]")
 SEAL = "__thought__"

@@ -15,8 +15,8 @@ from ouro.errors import ConfigError
 from ouro.llm.model import ModelSpec, Prices
 from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
-from ouro.utils.json_types import amount, count, dictionary, string
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.lenient_json import amount, count, dictionary, string
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir, get_price_table_path
 

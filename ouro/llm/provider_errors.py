@@ -22,8 +22,8 @@ from ouro.errors import (
 )
 from ouro.llm.model import Endpoint
 from ouro.llm.overflow import exceeds_rate, is_rate_limit, names_overflow
-from ouro.utils.json_types import dictionary
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.lenient_json import dictionary
 
 BAD_REQUEST = 400
 TOO_MANY_REQUESTS = 429

@@ -5,7 +5,7 @@ in its answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -16,14 +16,16 @@ from ouro.llm.model import Endpoint, Model, ModelSpec
 from ouro.llm.responses import ResponsesWire, parse_usage
 from ouro.llm.wire import make_usage
 from ouro.messages import Usage
-from ouro.utils.json_types import count, dictionaries, dictionary, string
+from ouro.utils.lenient_json import count, dictionaries, dictionary, string
+
+if TYPE_CHECKING:
+    from ouro.utils.worker import JsonObject
 
 SearchKind = Literal["anthropic", "responses", "gemini"]
 _MAX_OUTPUT = 4_000
 _GEMINI = "/openai"
 """The end of the address at which Gemini speaks OpenAI's protocol; its own one has the search."""
 _MAX_BEFORE = 400
-JsonObject = dict[str, Any]
 
 
 class ProviderPage(msgspec.Struct, frozen=True):

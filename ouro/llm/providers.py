@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from ouro.errors import NoModelError
 from ouro.llm.model import ModelSpec, Prices
 from ouro.utils.decoding import decode_json
-from ouro.utils.json_types import count, dictionaries, dictionary, string
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.lenient_json import count, dictionaries, dictionary, string
 
 TIMEOUT = 0.6
 """Seconds for all local servers together: a local answer takes milliseconds."""

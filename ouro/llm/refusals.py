@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from ouro.errors import ProviderAnswer
 from ouro.llm.request_shape import EFFORT_FIELDS, NESTED
 from ouro.llm.server_facts import ESSENTIAL, LIMIT_NAMES, ServerFacts
-from ouro.utils.json_types import dictionary
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.lenient_json import dictionary
 
 MIN_ROOM = 0.25
 """An answer is shortened to the room that is left if that is at least this share of what was

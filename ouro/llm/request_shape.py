@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ouro.llm.portable import encode_json
 from ouro.llm.server_facts import LIMIT_NAMES, ServerFacts
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
-from ouro.utils.json_types import dictionaries, dictionary
+from ouro.utils.lenient_json import dictionaries, dictionary
 
 MAX_STEPS = 8
 """Efforts that are replaced one after another."""

@@ -47,7 +47,7 @@ from ouro.messages import (
     ToolReply,
     Usage,
 )
-from ouro.utils.json_types import count, dictionaries, dictionary, string, text_or_json
+from ouro.utils.lenient_json import count, dictionaries, dictionary, string, text_or_json
 
 MAX_ID = 64
 Item = dict[str, Any]

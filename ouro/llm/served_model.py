@@ -11,8 +11,8 @@ import msgspec
 
 from ouro.llm.model import ModelSpec
 from ouro.llm.providers import MAX_OUTPUT, OUTPUT_SHARE
-from ouro.utils.json_types import count, dictionaries, dictionary, string
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.lenient_json import count, dictionaries, dictionary, string
 
 ServerKind = Literal["ollama", "lm_studio", "llama_cpp", "vllm", "sglang"]
 WANTED_WINDOW = 32_768

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from ouro.llm.model import ModelSpec
 from ouro.utils.files import lock_file, write_private
-from ouro.utils.json_types import read_state
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.lenient_json import read_state
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir
 

@@ -40,7 +40,7 @@ from ouro.llm.provider_errors import error_from_status, error_from_stream
 from ouro.llm.server_facts import ServerFacts
 from ouro.llm.think_tags import ThinkTags
 from ouro.messages import Usage
-from ouro.utils.json_types import amount, count
+from ouro.utils.lenient_json import amount, count
 
 if TYPE_CHECKING:
     import httpx

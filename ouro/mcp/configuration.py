@@ -19,8 +19,8 @@ from ouro.errors import ConfigError
 from ouro.settings import McpServerSettings
 from ouro.utils.decoding import from_plain
 from ouro.utils.files import write_private
-from ouro.utils.json_types import dictionary, read_json
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.lenient_json import dictionary, read_json
 from ouro.utils.runtime import get_config_path, get_home, tilde
 
 PROJECT_FILE = ".mcp.json"

@@ -8,7 +8,7 @@ from typing import Any
 from ouro.display import Question
 from ouro.errors import UsageError
 from ouro.mcp.definition import ServerPrompt
-from ouro.utils.json_types import count, dictionaries, dictionary
+from ouro.utils.lenient_json import count, dictionaries, dictionary
 from ouro.utils.text import one_line, shell_words
 from ouro.utils.worker import JsonObject
 

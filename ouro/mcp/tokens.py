@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ouro.utils.files import write_private
-from ouro.utils.json_types import dictionary
+from ouro.utils.lenient_json import dictionary
 from ouro.utils.runtime import get_home
 from ouro.utils.system_keyring import find_keyring
 from ouro.utils.text import one_line

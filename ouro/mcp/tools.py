@@ -29,7 +29,7 @@ from ouro.safety import Effect
 from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
 from ouro.tools.truncate import MAX_SHOWN, OutputCapture, shorten
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.text import clean, cut, escaped, one_line, plural
+from ouro.utils.text import clean, cut, escape_invisible, one_line, plural
 
 MAX_PREVIEW = 4_000
 MAX_NAMES = 40
@@ -86,13 +86,13 @@ class McpTool(Tool[McpArguments]):
 
     async def preview(self, args: McpArguments) -> Display:
         found = next((tool for tool in self._server.known_tools if tool.name == self._tool), None)
-        lines = [escaped(json.dumps(args.values, indent=2, ensure_ascii=False))]
+        lines = [escape_invisible(json.dumps(args.values, indent=2, ensure_ascii=False))]
         if found is not None:
             claims = {"read-only": found.read_only, "destructive": found.destructive}
             hints = [word for word, is_so in claims.items() if is_so]
             claim = f" (the server says: {', '.join(hints)})" if hints else ""
             lines.append(
-                f"{self._server.name} describes {self._tool}{claim}:\n{escaped(found.text)}"
+                f"{self._server.name} describes {self._tool}{claim}:\n{escape_invisible(found.text)}"
             )
         return Display(self.title(args), Plain(cut("\n\n".join(lines), MAX_PREVIEW)))
 

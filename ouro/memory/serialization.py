@@ -39,7 +39,7 @@ from ouro.messages import (
     Usage,
 )
 from ouro.safety import is_secret_name
-from ouro.utils.json_types import arguments_object
+from ouro.utils.lenient_json import arguments_object
 
 BYTES_BACK = "bytes_back"
 """In a compaction: the distance in bytes to each message that it keeps. A hint for the reader, by

@@ -44,7 +44,7 @@ from ouro.memory.sessions.session_folders import (
     write_output,
 )
 from ouro.utils.git import Git, GitError, find_root
-from ouro.utils.json_types import dictionary
+from ouro.utils.lenient_json import dictionary
 from ouro.utils.log import log
 from ouro.utils.path_text import path_text, text_path
 from ouro.utils.runtime import get_home, get_sessions_dir

@@ -10,8 +10,8 @@ from typing import Any
 
 from ouro.errors import ConfigError
 from ouro.utils.files import read_start
-from ouro.utils.json_types import dictionary
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.lenient_json import dictionary
 from ouro.utils.text import clean
 from ouro.utils.yaml import parse_table, plain_values, split_front_matter
 

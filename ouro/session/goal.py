@@ -29,7 +29,7 @@ from ouro.messages import Message, ToolCall, ToolReply, system, user
 from ouro.safety import Limits, Permissions
 from ouro.tools.shell import Shell
 from ouro.tools.tool import ToolResult
-from ouro.utils.json_types import decode_answer, schema_of
+from ouro.utils.lenient_json import decode_answer, schema_of
 from ouro.utils.text import cut_middle, dollars, one_line, plural
 
 INSTRUCTIONS = """\

@@ -20,7 +20,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.side_calls import ask_and_record
 from ouro.messages import Message, system, user
 from ouro.safety import Permissions
-from ouro.utils.json_types import decode_answer, dump_json, schema_of
+from ouro.utils.lenient_json import decode_answer, dump_json, schema_of
 from ouro.utils.text import cut, one_line, plural
 
 INSTRUCTIONS = """\

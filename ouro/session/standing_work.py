@@ -11,7 +11,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.session.goal import Goal, GoalCaps, GoalPursuit
 from ouro.session.repeated_messages import RepeatedMessages
 from ouro.utils.files import write_private
-from ouro.utils.json_types import read_state
+from ouro.utils.lenient_json import read_state
 from ouro.utils.log import log
 from ouro.utils.text import one_line
 

@@ -29,8 +29,8 @@ from ouro.utils.text_files import (
     NotTextError,
     TextFile,
     decode,
+    find_ambiguous_char,
     save,
-    unconfirmed,
 )
 
 MAX_BYTES = 50_000_000
@@ -489,7 +489,7 @@ def encode(shown: str, file: TextFile, before: TextFile | None = None) -> bytes:
     """The bytes of a text to write. Raises ToolError if the file's encoding does not have a
     character, or is a guess that other encodings of the new text contradict.
     """
-    if before is not None and (char := unconfirmed(before, file)):
+    if before is not None and (char := find_ambiguous_char(before, file)):
         raise ToolError(
             f"{shown} is not UTF-8. It was read as {before.encoding} (a guess), and"
             f" {', '.join(before.rivals)} fits as well, where {char!r} has other bytes. Ask the user,"

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from ouro.errors import ToolError
 from ouro.messages import Message, Part, ToolCall
 from ouro.tools.tool import AnyTool, parse_arguments
-from ouro.utils.json_types import arguments_object, dictionary
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.lenient_json import arguments_object, dictionary
 
 MAX_JOINED = 20
 """Calls that are read in one slot."""

@@ -77,6 +77,7 @@ async def run_on_text(command: str, name: str, text: str, stderr: IO[str] | None
 
 
 async def _run(command: str, arguments: Sequence[str], stderr: IO[str] | None) -> None:
+    """Run the program and wait for it. Raises UsageError if it cannot start or fails."""
     try:
         process = await asyncio.create_subprocess_exec(
             *shlex.split(command), *arguments, stderr=stderr

@@ -106,6 +106,7 @@ class ForkServer:
             self._end()
 
     def _connect(self) -> socket.socket:
+        """Start the server, and wait until it has loaded its modules; returns the socket to it."""
         own, other = socket.socketpair()
         self._channel = own
         with other:
@@ -138,6 +139,7 @@ class ForkServer:
         return ForkedProcess(answer.content, answer.descriptors[0], self)
 
     def _end(self) -> None:
+        """Kill the server and close the socket. It is not used again."""
         self._is_usable = False
         if self._channel is not None:
             self._channel.close()

@@ -156,6 +156,9 @@ class Git:
         return bool(self.ask("diff", "--cached", "--name-only"))
 
     def _commit_staged(self, subject: str) -> None:
+        """Commit what is staged, unsigned and without hooks; as `ouro` if the user has no name in
+        git.
+        """
         author: tuple[str, ...] = ()
         if not any(name == "user.email" and value for _, name, value in self._settings):
             author = ("-c", "user.name=ouro", "-c", "user.email=ouro@localhost")
@@ -235,6 +238,7 @@ class Git:
     def _run(
         self, subcommand: str, arguments: tuple[str, ...]
     ) -> subprocess.CompletedProcess[bytes]:
+        """Run a subcommand with the options and filters that are safe for it."""
         options = _OF_SUBCOMMAND.get(subcommand, ())
         # Commands that compare files first run filters.
         filters = self._no_filters if options else ()
@@ -294,6 +298,7 @@ def _run_git(
     stdin: bytes = b"",
     profile: GitProfile = GitProfile.USER,
 ) -> subprocess.CompletedProcess[bytes]:
+    """Run git with a time limit. Raises GitError if it does not run to its end."""
     try:
         return run_git(profile, arguments, folder, timeout=seconds, own=own, data=stdin)
     except (OSError, subprocess.SubprocessError, ValueError) as error:

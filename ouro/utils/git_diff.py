@@ -104,6 +104,7 @@ def hunk_sides(hunk: str) -> HunkSides:
 
 
 def _file(text: str) -> DiffedFile:
+    """One file of a diff, from its header and its hunks."""
     head_text, *hunks = _HUNKS.split(text.rstrip("\n") + "\n")
     head = head_text.rstrip("\n").split("\n")
     facts = dict(_facts(head))
@@ -124,6 +125,7 @@ def _file(text: str) -> DiffedFile:
 
 
 def _facts(head: list[str]) -> Iterator[tuple[str, str]]:
+    """What the header of a file says, each with its first words as the name."""
     for row in head[1:]:
         if row.startswith(("--- ", "+++ ")):
             if row[4:] != "/dev/null":
@@ -137,6 +139,7 @@ def _facts(head: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _notes(facts: dict[str, str]) -> Iterator[str]:
+    """What changed beside the content: the name, or the mode."""
     if "rename from" in facts:
         yield f"renamed from {facts['rename from']}"
     if "copy from" in facts:

@@ -1,11 +1,10 @@
-"""The log file, and files with the user's input. Secrets are masked in both."""
+"""The log file, in which secrets are masked."""
 
 from __future__ import annotations
 
 import logging
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
@@ -40,14 +39,15 @@ def mask_log(mask: Callable[[str], str]) -> None:
     unchanged.
     """
 
-    def masked(record: logging.LogRecord) -> bool:
+    def mask_record(record: logging.LogRecord) -> bool:
+        """Mask a record before it is written. Always True: a filter that is False drops it."""
         record.msg, record.args = mask(record.getMessage()), ()
         if record.exc_info:
             record.exc_text = mask(logging.Formatter().formatException(record.exc_info))
         return True
 
-    for place in (log, *_own_handlers):
-        place.filters = [masked]
+    for filtered in (log, *_own_handlers):
+        filtered.filters = [mask_record]
 
 
 class _PrivateFile(logging.FileHandler):
@@ -63,6 +63,7 @@ class _PrivateFile(logging.FileHandler):
             super().emit(record)
 
     def _rotate_if_full(self) -> None:
+        """Rename a full file to `.1`, the older ones by one each, and begin a new one."""
         if self.stream is None:
             self.stream = self._open()
         if os.fstat(self.stream.fileno()).st_size < _MAX_LOG:
@@ -79,30 +80,3 @@ class _PrivateFile(logging.FileHandler):
         stream = super()._open()
         os.fchmod(stream.fileno(), 0o600)
         return stream
-
-
-Mask = Callable[[str], str]
-
-writer = ThreadPoolExecutor(1, "masked-writes")
-"""Only one thread, to keep the order; the interpreter waits for it at exit."""
-_mask: Mask | None = None
-_waiting: list[tuple[str, Callable[[str], None]]] = []
-
-
-def mask_writes(mask: Mask) -> None:
-    """Write queued texts, and all later ones, through `mask`."""
-    global _mask
-    _mask = mask
-    waiting = _waiting[:]
-    _waiting.clear()
-    for text, write in waiting:
-        write_masked(text, write)
-
-
-def write_masked(text: str, write: Callable[[str], None]) -> None:
-    """Call `write` in a thread with `text` without secrets. `write` may not raise."""
-    mask = _mask
-    if mask is None:
-        _waiting.append((text, write))
-    else:
-        writer.submit(lambda: write(mask(text)))

@@ -163,10 +163,10 @@ def line_names(line: str) -> frozenset[str]:
 
 def names_run(text: str, line: str) -> bool:
     """Whether a text names a command or a script that a shell line runs."""
-    return any(runs_named(name, line) for name in named_commands(text))
+    return any(runs_program(name, line) for name in named_commands(text))
 
 
-def runs_named(name: str, line: str) -> bool:
+def runs_program(name: str, line: str) -> bool:
     """Whether a shell line runs a command or a script of this name."""
     program, *rest = name.split()
     found = (words for words in _runs_in(line) if words[1 : len(rest) + 1] == rest)
@@ -200,6 +200,9 @@ def _hide_code(text: str) -> str:
 
 
 def _names_in(clause: str, spans: list[str]) -> Iterator[str]:
+    """The files and commands that a clause forbids. A place to work in, or one that is only shared,
+    is not forbidden.
+    """
     for number in _CODE.findall(clause):
         yield " ".join(spans[int(number)].split())
     plain = _CODE.sub(" ", clause)
@@ -221,6 +224,7 @@ def _programs_in(words: Sequence[str]) -> Iterator[str]:
 
 
 def _is_subcommand(program: str, word: str) -> bool:
+    """Whether a word after a program is one of its subcommands, and not a word of the sentence."""
     known = {
         "terraform": {"apply", "destroy", "import"},
         "git": {"push", "commit", "rebase", "merge", "reset", "add", "stash", "tag", "clean"},
@@ -253,6 +257,7 @@ def _command_words(part: str) -> list[str]:
 
 
 def _runs(name: str, words: Sequence[str], line: str) -> bool:
+    """Whether a command runs a forbidden command, or touches a forbidden file."""
     if is_command(name):
         wanted = name.split()
         own = [words[0].rsplit("/", 1)[-1], *words[1:]]

@@ -169,6 +169,7 @@ def _rules_above(root: Path) -> Rules:
 
 
 def _with_rules(folder: Path, name: str, rules: Rules) -> Rules:
+    """The rules with those of the folder's .gitignore before them."""
     from pathspec import GitIgnoreSpec
 
     try:

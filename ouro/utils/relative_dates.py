@@ -95,8 +95,8 @@ def local_day(at: str = "") -> date:
 def write_dates(text: str, day: date) -> str:
     """A statement that was made on `day`, its relative dates as dates: `on 2026-11-27`."""
     for words in LANGUAGES:
-        for pattern, offset in _compiled(words):
-            write = partial(_written, words=words, day=day, offset=offset)
+        for pattern, offset in _patterns_of(words):
+            write = partial(_date_text, words=words, day=day, offset=offset)
             text = pattern.sub(write, text)
     return text
 
@@ -123,8 +123,9 @@ def _is_end(before: str, after: str) -> bool:
 
 
 def _names_today(text: str) -> bool:
+    """Whether a text names today as the day of the statement, not as when something begins."""
     for words in LANGUAGES:
-        for pattern, offset in _compiled(words):
+        for pattern, offset in _patterns_of(words):
             if offset != 0:
                 continue
             for found in pattern.finditer(text):
@@ -134,7 +135,7 @@ def _names_today(text: str) -> bool:
     return False
 
 
-def _written(found: re.Match[str], words: DateWords, day: date, offset: int | str) -> str:
+def _date_text(found: re.Match[str], words: DateWords, day: date, offset: int | str) -> str:
     """The date of a match; `offset`: days, or `coming` or `past` for a weekday."""
     if isinstance(offset, int):
         there = day + timedelta(days=offset)
@@ -164,12 +165,16 @@ def _day_of(text: str) -> date | None:
         return None
 
 
-def _compiled(words: DateWords) -> tuple[tuple[re.Pattern[str], int | str], ...]:
-    return _compiled_of(words.language)
+def _patterns_of(words: DateWords) -> tuple[tuple[re.Pattern[str], int | str], ...]:
+    """The patterns of the dates of a language, each with what it means: days from today, or the way
+    to a weekday.
+    """
+    return _compile_patterns(words.language)
 
 
 @cache
-def _compiled_of(language: str) -> tuple[tuple[re.Pattern[str], int | str], ...]:
+def _compile_patterns(language: str) -> tuple[tuple[re.Pattern[str], int | str], ...]:
+    """The patterns of a language, compiled once."""
     words = next(row for row in LANGUAGES if row.language == language)
     names = "|".join(words.weekdays)
     edge = r"\b" if words.on else ""

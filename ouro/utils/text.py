@@ -65,7 +65,7 @@ def clean_start(text: str) -> tuple[str, str]:
     return clean(text[:cut]), text[cut:]
 
 
-def escaped(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """`text` with every control or invisible character written out (`\\x1b`, `\\u202e`), for
     approvals.
     """
@@ -75,7 +75,7 @@ def escaped(text: str) -> str:
 
 def readable_bytes(text: str) -> str:
     """`text` with `\\xff` for each byte that was not UTF-8, as in the path of a file."""
-    return _BYTES.sub(_written_out, text) if has_bytes(text) else text
+    return _BYTES.sub(_write_byte_out, text) if has_bytes(text) else text
 
 
 def has_bytes(text: str) -> bool:
@@ -158,13 +158,16 @@ def local_time(at: str, today: date | None = None) -> str:
     )
 
 
-def _written_out(match: re.Match[str]) -> str:
+def _write_byte_out(match: re.Match[str]) -> str:
     return f"\\x{ord(match[0]) - 0xDC00:02x}"
 
 
 def _replacement(match: re.Match[str]) -> str:
+    """What replaces an invisible character: its hexadecimal value for a byte, itself for a joiner
+    between emoji, else nothing.
+    """
     if _BYTES.match(match[0]):
-        return _written_out(match)
+        return _write_byte_out(match)
     if match[0] == "\u200d":
         around = match.string[max(0, match.start() - 1) : match.end() + 1]
         if len(around) == 3 and ord(around[0]) > 0x2000 and ord(around[2]) > 0x2000:

@@ -209,6 +209,9 @@ def _score(text: str, language: Language) -> float:
 
 @cache
 def _letter_scores(language: Language) -> Mapping[str, float]:
+    """How likely each letter of a language is, as a logarithm; they are listed from the most
+    frequent one on.
+    """
     if language.common:
         return dict.fromkeys(language.letters, _COMMON - math.log(len(language.letters)))
     weights = [1 / (rank + 2) for rank in range(len(language.letters))]
@@ -218,6 +221,7 @@ def _letter_scores(language: Language) -> Mapping[str, float]:
 
 
 def _score_of(char: str, known: Mapping[str, float], language: Language) -> float:
+    """How likely a character is in a text of the language, as a logarithm."""
     if (found := known.get(char)) is not None:
         return found
     if char in _SYMBOLS:
@@ -307,6 +311,7 @@ def declared_for(path: Path, start: bytes) -> list[str]:
 
 
 def _in_editorconfig(path: Path) -> str:
+    """The charset of a file in the nearest .editorconfig that has one; empty if there is none."""
     for folder in path.parents:
         text = read_start(folder / ".editorconfig", _MAX_CONFIG)
         charset, is_root = _charset_in(text, os.path.relpath(path, folder))
@@ -340,6 +345,7 @@ def _matches(pattern: str, name: str) -> bool:
 
 
 def _in_git_attributes(path: Path) -> str:
+    """The encoding of a file in .gitattributes; empty if there is none."""
     from ouro.utils.git import Git, GitError  # imported late: few files are not UTF-8
 
     try:

@@ -90,6 +90,7 @@ class TextFile(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _positions_of_windows_endings(self) -> list[int]:
+        """Where lines end as in Windows, as offsets into the text without their carriage returns."""
         positions: list[int] = []
         at = self.raw.find("\r\n")
         while at >= 0:
@@ -125,6 +126,7 @@ def decode(data: bytes, path: Path | None = None, encoding: str = "") -> TextFil
 
 
 def _decode_legacy(data: bytes, path: Path | None) -> TextFile:
+    """A text that is not UTF-8, in the encoding that is declared for it, else in a guessed one."""
     _demand_text(data)
     from ouro.utils.text_encoding import declared_for, guess, neighbour_encodings
 
@@ -178,7 +180,7 @@ def _fits(data: bytes, encoding: str) -> bool:
         return False
 
 
-def unconfirmed(before: TextFile, after: TextFile) -> str:
+def find_ambiguous_char(before: TextFile, after: TextFile) -> str:
     """The first new character that an encoding which fits the text nearly as well would write as
     other bytes; empty if the guess is good enough for all of them.
     """
@@ -224,6 +226,9 @@ def save(
 def _save_in_place(
     folder: int, name: str, data: bytes, expected: os.stat_result | None
 ) -> os.stat_result:
+    """Overwrite a file that must not be replaced. Raises ChangedMeanwhileError if it is not the
+    expected one.
+    """
     descriptor = os.open(
         name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
     )
@@ -245,6 +250,7 @@ def _stat(folder: int, name: str) -> os.stat_result | None:
 
 
 def _demand_unchanged(found: os.stat_result | None, expected: os.stat_result | None) -> None:
+    """Raises ChangedMeanwhileError if the two are not the same state of a file."""
     if _identity(found) != _identity(expected):
         raise ChangedMeanwhileError
 

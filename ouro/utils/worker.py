@@ -153,6 +153,9 @@ class WorkerProcess:
                 pipe.flush()
 
     def _read_answers(self) -> None:
+        """Deliver each answer to the request that it is for, until the worker ends; then tell all
+        that it died.
+        """
         assert self._process.stdout is not None
         with self._process.stdout as pipe:
             for data in pipe:

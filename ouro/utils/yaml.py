@@ -379,7 +379,7 @@ def table_of(node: Node, name: str, path: str) -> YamlTable:
         return node
     if is_empty(node):
         return YamlTable({}, {}, node.line)
-    raise _wrong(node, "keys and values", name, path)
+    raise _wrong_value_error(node, "keys and values", name, path)
 
 
 def items_of(node: Node, name: str, path: str) -> tuple[Node, ...]:
@@ -388,13 +388,13 @@ def items_of(node: Node, name: str, path: str) -> tuple[Node, ...]:
         return node.items
     if is_empty(node):
         return ()
-    raise _wrong(node, "a list", name, path)
+    raise _wrong_value_error(node, "a list", name, path)
 
 
 def _one_of(node: Node, words: tuple[str, ...], name: str, path: str) -> str:
     if isinstance(node, Scalar) and node.text in words:
         return node.text
-    raise _wrong(node, "one of " + ", ".join(words), name, path)
+    raise _wrong_value_error(node, "one of " + ", ".join(words), name, path)
 
 
 def _single_value(node: Node, to: Any, name: str, path: str) -> Any:
@@ -406,10 +406,13 @@ def _single_value(node: Node, to: Any, name: str, path: str) -> Any:
         if reader is not None:
             with suppress(ValueError):  # reported below, with file and line
                 return reader(node.text)
-    raise _wrong(node, _NAMES_OF_TYPES.get(to, "text"), name, path)
+    raise _wrong_value_error(node, _NAMES_OF_TYPES.get(to, "text"), name, path)
 
 
-def _wrong(node: Node, what: str, name: str, path: str) -> ConfigError:
+def _wrong_value_error(node: Node, what: str, name: str, path: str) -> ConfigError:
+    """The error for a value of the wrong kind. A long text is not shown: it may be a key in the
+    wrong place.
+    """
     where = f"{name}:{node.line}" if node.line else name
     if not isinstance(node, Scalar):
         found = "a list" if isinstance(node, Sequence) else "keys and values"
@@ -421,6 +424,7 @@ def _wrong(node: Node, what: str, name: str, path: str) -> ConfigError:
 
 
 def _bool(text: str) -> bool:
+    """The meaning of `yes`, `off`, `1` and the like. Raises ValueError for another word."""
     word = text.lower()
     if word in TRUE or word == "1":
         return True
@@ -484,6 +488,9 @@ def words_in(value: Any) -> list[str]:
 
 
 def _by_line(text: str) -> dict[str, Any]:
+    """The keys and values of a text that is not valid YAML, read line by line as far as they can
+    be.
+    """
     values: dict[str, Any] = {}
     last = ""
     for line in text.splitlines():

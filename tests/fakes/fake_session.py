@@ -63,7 +63,7 @@ from ouro.session.budget import SpendingReport
 from ouro.session.scrollback import Reached
 from ouro.session.session import SessionExtensions
 from ouro.settings import SettingsSources, SubagentSettings
-from ouro.utils.log import mask_writes
+from ouro.utils.masked_writes import mask_writes
 
 
 class FakeCatalog:

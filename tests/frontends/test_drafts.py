@@ -13,7 +13,7 @@ from fakes.screens import opened, screen_of, until
 
 from ouro.frontends.drafts import KEPT_SECONDS, DraftFile, take_draft
 from ouro.utils import log
-from ouro.utils.log import mask_writes, writer
+from ouro.utils.masked_writes import mask_writes, writer
 from ouro.utils.runtime import get_drafts_dir
 
 FOLDER = Path("/project")
@@ -21,7 +21,7 @@ _PROGRAM = """
 import sys, time
 from pathlib import Path
 from ouro.frontends.drafts import DraftFile
-from ouro.utils.log import mask_writes, writer
+from ouro.utils.masked_writes import mask_writes, writer
 mask_writes(lambda text: text)
 draft = DraftFile(Path(sys.argv[1]), Path("/project"), "s-1")
 draft.save("a longer text before")

@@ -5,7 +5,7 @@ from properties import given, settings, st
 
 from ouro.frontends.history import HistoryWalk, PromptHistory, _escape, _unescape
 from ouro.utils import log
-from ouro.utils.log import mask_writes, writer
+from ouro.utils.masked_writes import mask_writes, writer
 
 
 @pytest.fixture(autouse=True)

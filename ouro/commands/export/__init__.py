@@ -31,7 +31,7 @@ from ouro.memory.backend import (
 from ouro.memory.serialization import header_data, record_to_export
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply, Usage
-from ouro.utils.json_types import dump_json
+from ouro.utils.lenient_json import dump_json
 from ouro.utils.text import clean, dollars, one_line, plural
 
 Format = Literal["markdown", "html", "json"]

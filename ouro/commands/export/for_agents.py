@@ -19,7 +19,7 @@ import msgspec
 from ouro.memory.backend import LoadedSession, MessageRecord, SessionHeader, WholeSession, timestamp
 from ouro.memory.transcript import Transcript
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, Usage
-from ouro.utils.json_types import dump_json
+from ouro.utils.lenient_json import dump_json
 
 Agent = Literal["claude", "codex"]
 _UNUSUAL = re.compile(r"[^A-Za-z0-9_-]")

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from ouro.frontends.headless.input import read_lines
-from ouro.utils.json_types import dump_json
+from ouro.utils.lenient_json import dump_json
 
 PARSE_ERROR = {"code": -32700, "message": "This line is not a JSON-RPC message."}
 

@@ -15,7 +15,7 @@ from ouro.errors import HostGone, OuroError
 from ouro.frontends.background import state as names
 from ouro.frontends.background.state import SessionState, state_from
 from ouro.session.background_record import BackgroundPlace, BackgroundRecord
-from ouro.utils.json_types import dump_json
+from ouro.utils.lenient_json import dump_json
 from ouro.utils.private_socket import connect
 
 MAX_LINE = 256 * 1024 * 1024

@@ -23,7 +23,7 @@ from ouro.frontends.headless.input import handle_signals
 from ouro.session import Draft, OpenRequest, OpenSession
 from ouro.session.background_record import Claim
 from ouro.utils.decoding import decode_json
-from ouro.utils.json_types import dump_json
+from ouro.utils.lenient_json import dump_json
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir, get_log_path, send_signal
 

@@ -26,7 +26,7 @@ from ouro.frontends.background.host import SessionHost
 from ouro.messages import Image
 from ouro.session import Draft
 from ouro.utils.decoding import from_plain
-from ouro.utils.json_types import dump_json
+from ouro.utils.lenient_json import dump_json
 from ouro.utils.log import log
 from ouro.utils.text import clean
 

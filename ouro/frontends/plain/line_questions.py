@@ -24,7 +24,7 @@ from ouro.frontends.plain.printer import Printer
 from ouro.session import Session
 from ouro.session.opening import Part
 from ouro.session.plan_file import number_lines
-from ouro.utils.text import clean, escaped, one_line
+from ouro.utils.text import clean, escape_invisible, one_line
 
 if TYPE_CHECKING:
     from ouro.session.plan_approval import PlanApproval
@@ -205,11 +205,11 @@ class TurnQuestions:
 
     def _print_permission(self, event: PermissionAsked) -> None:
         self._printer.seen.add(event.call.id)
-        self._printer.line(f"? {escaped(one_line(event.title))}", "bold yellow")
+        self._printer.line(f"? {escape_invisible(one_line(event.title))}", "bold yellow")
         self._printer.question_body(event.display)
-        self._printer.line(f"  {escaped(event.reason)}", "dim")
+        self._printer.line(f"  {escape_invisible(event.reason)}", "dim")
         labels = " · ".join(_CHOICE_LABELS[choice] for choice in event.choices)
-        choices = labels.format(rule=escaped(event.rule))
+        choices = labels.format(rule=escape_invisible(event.rule))
         self._printer.line(f"  {choices}    (text after the letter goes to the model)")
 
     def _print_question(self, event: QuestionAsked) -> None:

@@ -13,7 +13,7 @@ from ouro import events
 from ouro.display import Body, CommandOutput, Diff, Display, Picture, Plain, Todos
 from ouro.events import Event
 from ouro.frontends.event_lines import NoticePrinter, notice_of, receipt_command
-from ouro.utils.text import clean, escaped, one_line, plural
+from ouro.utils.text import clean, escape_invisible, one_line, plural
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 
@@ -239,7 +239,7 @@ class Printer(NoticePrinter):
         """Print what a permission question is about: the command, or the whole diff or text."""
         if isinstance(display.body, CommandOutput):
             for line in display.body.command.splitlines():
-                self.line(f"  $ {escaped(line)}")
+                self.line(f"  $ {escape_invisible(line)}")
         else:
             self._print_body(display.body, QUESTION_LINES, QUESTION_LINES)
 
@@ -259,7 +259,7 @@ class Printer(NoticePrinter):
         for row in rows[:max_rows]:
             is_heading = row.startswith(("+++ ", "--- "))
             style = "bold" if is_heading else _DIFF_STYLES.get(row[:1], "")
-            self.line(f"  {escaped(row)}", style)
+            self.line(f"  {escape_invisible(row)}", style)
         if len(rows) > max_rows:
             self.line(f"  … {len(rows) - max_rows} more lines", "dim")
 

@@ -22,8 +22,7 @@ from ouro.frontends.event_lines import PERMIT_LABELS, receipt_command
 from ouro.frontends.session_format import format_age
 from ouro.messages import Message, Text, Thinking
 from ouro.utils.runtime import tilde
-from ouro.utils.text import clean, dollars, one_line, plural
-from ouro.utils.text import escaped as written_out
+from ouro.utils.text import clean, dollars, escape_invisible, one_line, plural
 
 OPEN_DIFF_LINES = 80
 """A longer diff of a tool call is folded."""
@@ -127,7 +126,7 @@ def _file_names(before: str, after: str) -> str:
 
 def _diff_row(kind: str, number: str, line: str) -> str:
     mark, text = (line[:1], line[1:]) if kind in ("removed", "added", "same") else ("", line)
-    shown = escape_html(written_out(text)) or " "
+    shown = escape_html(escape_invisible(text)) or " "
     return f'<div class="{kind}"><b>{number}</b><i>{mark}</i><span>{shown}</span></div>'
 
 
@@ -315,7 +314,7 @@ def _permission(asked: PermissionAsked) -> str:
     return (
         f"<h2>Allow? <code>{escape_html(asked.call.name)}</code></h2>"
         f'<div class="asked">{_shown_whole(asked.display)}</div>'
-        f'<p class="why">{escape_html(written_out(asked.reason))}</p>'
+        f'<p class="why">{escape_html(escape_invisible(asked.reason))}</p>'
         '<textarea rows="1" data-comment placeholder="comment for the agent"'
         ' aria-label="comment for the agent"></textarea>'
         f'<div class="choices">{buttons}</div>'
@@ -327,7 +326,7 @@ def _look(choice: str) -> str:
 
 
 def _rule(choice: str, rule: str) -> str:
-    return f"<small>{escape_html(written_out(rule))}</small>" if choice == "always" else ""
+    return f"<small>{escape_html(escape_invisible(rule))}</small>" if choice == "always" else ""
 
 
 def _shown_whole(display: Display) -> str:
@@ -340,7 +339,7 @@ def _shown_whole(display: Display) -> str:
             pass
         case _:
             text = display.summary
-    return f"<pre>{escape_html(written_out(text))}</pre>"
+    return f"<pre>{escape_html(escape_invisible(text))}</pre>"
 
 
 def _question(asked: QuestionAsked) -> str:

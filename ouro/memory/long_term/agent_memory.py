@@ -12,7 +12,7 @@ from ouro.errors import OuroError
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.import_files import claude_project_name, is_trusted_text, read_sources
 from ouro.utils.files import lock_file, write_private
-from ouro.utils.json_types import read_state
+from ouro.utils.lenient_json import read_state
 from ouro.utils.log import log
 from ouro.utils.path_text import path_text
 from ouro.utils.runtime import ensure_private_dir

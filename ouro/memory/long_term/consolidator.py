@@ -22,7 +22,7 @@ from ouro.memory.long_term.prompt_block import mark_of, quoted
 from ouro.memory.long_term.supersession import find_on_subject, subject_words
 from ouro.memory.tokens import estimate
 from ouro.messages import assistant, system, user
-from ouro.utils.json_types import decode_answer, schema_of
+from ouro.utils.lenient_json import decode_answer, schema_of
 
 Ask = Callable[..., Awaitable[str]]
 """As `side_calls.AskModel`, which is in a layer above."""

@@ -18,7 +18,7 @@ from ouro.memory.long_term.statement_effect import (
     open_statement,
 )
 from ouro.memory.long_term.supersession import find_on_subject, find_replaced
-from ouro.utils.text import escaped
+from ouro.utils.text import escape_invisible
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.capture.meaning_question import MeaningQuestion
@@ -141,7 +141,7 @@ async def _ask_which_to_remove(channel: SessionChannel, text: str, old: MemoryEn
     asked = Question(
         "What was received is on the subject of what was here. Which one holds?",
         (KEEP_BOTH, REPLACE, KEEP_OLD),
-        details=escaped(f"- here: {old.text}\n- received: {text}"),
+        details=escape_invisible(f"- here: {old.text}\n- received: {text}"),
     )
     answer = await channel.ask(f"memory-received:{old.id}", asked)
     chosen = answer.answers[0] if isinstance(answer, Reply) and answer.answers else KEEP_BOTH
@@ -154,7 +154,7 @@ async def _ask_if_replaced(channel: SessionChannel, text: str, old: MemoryEntry)
     asked = Question(
         "This contradicts what is remembered. Which one holds?",
         (KEEP_BOTH, REPLACE),
-        details=escaped(details),
+        details=escape_invisible(details),
     )
     answer = await channel.ask(f"memory-line:{old.id}", asked)
     return isinstance(answer, Reply) and answer.answers == (REPLACE,)

@@ -29,7 +29,7 @@ from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.side_calls import SessionChannel
 from ouro.utils.files import write_private
 from ouro.utils.git import Git, GitError
-from ouro.utils.text import escaped
+from ouro.utils.text import escape_invisible
 
 OWNER, EXPIRES = "owner", "expires"
 """The fields of the front matter."""
@@ -136,7 +136,9 @@ async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> 
     record = shared[0].repository.state_dir / "expired-asked"
     find = partial(_expired_own, cwd=manager.cwd, record=record)
     for note in (await manager.with_editor(find, quiet=True))[:_MAX_ASKED]:
-        details = f"{escaped(note.text)}\n{note.id}, yours, expired on {note.extra[EXPIRES]}"
+        details = (
+            f"{escape_invisible(note.text)}\n{note.id}, yours, expired on {note.extra[EXPIRES]}"
+        )
         question = Question(
             "Does this shared note still hold?", (KEEP, ARCHIVE, LATER), details=details
         )

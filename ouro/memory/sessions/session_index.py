@@ -53,8 +53,8 @@ from ouro.memory.sessions.usage import Spending
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Usage
 from ouro.utils.decoding import decode_json
-from ouro.utils.json_types import amount, count
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.lenient_json import amount, count
 from ouro.utils.text import clean, one_line
 
 _ALWAYS_WHOLE = 8 << 20

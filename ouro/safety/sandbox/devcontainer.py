@@ -16,8 +16,8 @@ import msgspec
 from ouro.errors import ToolError
 from ouro.safety.environment import child_environment
 from ouro.utils.files import read_start
-from ouro.utils.json_types import dictionary
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.lenient_json import dictionary
 
 FILES = (Path(".devcontainer") / "devcontainer.json", Path(".devcontainer.json"))
 _MAX_READ = 200_000

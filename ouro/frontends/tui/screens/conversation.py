@@ -45,7 +45,8 @@ from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.frontends.tui.widgets.transcript_reader import TranscriptReader
 from ouro.frontends.welcome import welcome
 from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue
-from ouro.utils.log import log, writer
+from ouro.utils.log import log
+from ouro.utils.masked_writes import writer
 from ouro.utils.runtime import get_drafts_dir, get_file_lists_dir, get_history_path
 from ouro.utils.text import clean
 

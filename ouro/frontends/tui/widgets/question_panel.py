@@ -44,7 +44,7 @@ from ouro.frontends.tui.widgets.choice_list import ChoiceList
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.frontends.tui.widgets.typed_field import TypedField
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.text import clean, escaped, one_line, plural
+from ouro.utils.text import clean, escape_invisible, one_line, plural
 
 _ROWS_AROUND = (
     (BOX_FROM_HEIGHT, 0),
@@ -335,14 +335,14 @@ class PermissionPanel(QuestionPanel):
     FIELD_KEYS = "↑↓ Enter sends · Esc back"
 
     def __init__(self, asked: PermissionAsked, keymap: Keymap) -> None:
-        details = {"always": f"rule {escaped(asked.rule)}"}
+        details = {"always": f"rule {escape_invisible(asked.rule)}"}
         lines = [
             (f"{PERMIT_LABELS[name]} ({keymap.shown(_KEYS[name]).lower()})", details.get(name, ""))
             for name in asked.choices
         ]
         amount, body = _body(asked.display)
         title = Static(
-            f"Allow?  {escaped(asked.call.name)}", classes="question--title", markup=False
+            f"Allow?  {escape_invisible(asked.call.name)}", classes="question--title", markup=False
         )
         super().__init__(
             asked.question_id,
@@ -353,7 +353,9 @@ class PermissionPanel(QuestionPanel):
                 classes="question--head",
             ),
             body,
-            Static(code_content(escaped(asked.reason)), classes="question--why", markup=False),
+            Static(
+                code_content(escape_invisible(asked.reason)), classes="question--why", markup=False
+            ),
             options=ChoiceList(lines),
             hint="comment for the agent",
             keys=f"↑↓ Enter · {keymap.shown('comment')} adds a comment · Esc interrupts",
@@ -416,12 +418,14 @@ def _body(display: Display) -> tuple[str, Widget]:
 
 def _show_controls(line: str) -> str:
     """A line of a file with control characters written out."""
-    return tidy(escaped(line))
+    return tidy(escape_invisible(line))
 
 
 def _show_hidden(text: str) -> str:
     """Write out control characters, tabs and long runs of blanks, so that nothing is hidden."""
-    shown = _BLANKS.sub(lambda run: f"⟨{len(run[0]):,} blanks⟩", escaped(text).replace("\t", "⇥\t"))
+    shown = _BLANKS.sub(
+        lambda run: f"⟨{len(run[0]):,} blanks⟩", escape_invisible(text).replace("\t", "⇥\t")
+    )
     return shown.replace("\n", "⏎\n")
 
 

@@ -15,7 +15,7 @@ import msgspec
 from ouro.memory.long_term.patterns import compiled
 from ouro.memory.side_calls import AskModel
 from ouro.messages import assistant, system, user
-from ouro.utils.json_types import decode_answer, schema_of
+from ouro.utils.lenient_json import decode_answer, schema_of
 from ouro.utils.text import cut_middle
 
 _MAX_TEXT = 600

@@ -19,7 +19,7 @@ from ouro.memory.long_term.patterns import compiled, has
 from ouro.memory.long_term.supersession import denies, fold_words
 from ouro.memory.side_calls import AskModel
 from ouro.messages import assistant, system, user
-from ouro.utils.json_types import decode_answer, schema_of
+from ouro.utils.lenient_json import decode_answer, schema_of
 from ouro.utils.text import cut_middle
 
 MAX_NEAR = 3

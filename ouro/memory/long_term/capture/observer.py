@@ -33,7 +33,7 @@ from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.side_calls import SessionChannel
 from ouro.utils.log import log
 from ouro.utils.prohibitions import forbidden_names
-from ouro.utils.text import clean, escaped, one_line
+from ouro.utils.text import clean, escape_invisible, one_line
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.capture.capture import Capture, Captured
@@ -293,7 +293,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         question = Question(
             "This contradicts what is remembered. Which one holds?",
             choices,
-            details=escaped(details),
+            details=escape_invisible(details),
         )
         answer = await self.channel.ask(question_id, question)
         return answer.answers[0] if isinstance(answer, Reply) and answer.answers else ""

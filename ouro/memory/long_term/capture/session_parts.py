@@ -40,7 +40,7 @@ from ouro.messages import (
 )
 from ouro.utils.files import only_one
 from ouro.utils.git import branch_in_note
-from ouro.utils.json_types import text_or_json
+from ouro.utils.lenient_json import text_or_json
 from ouro.utils.log import log
 from ouro.utils.relative_dates import local_day
 from ouro.utils.runtime import get_history_dir

@@ -41,7 +41,7 @@ from ouro.memory.long_term.supersession import (
 )
 from ouro.memory.side_calls import AskModel
 from ouro.messages import assistant, system, user
-from ouro.utils.json_types import decode_answer, schema_of
+from ouro.utils.lenient_json import decode_answer, schema_of
 from ouro.utils.relative_dates import find_end, write_dates
 
 _MIN_WORDS, _MAX_SENTENCE = 3, 400

@@ -18,8 +18,8 @@ import msgspec
 
 from ouro.errors import MemoryUnusable
 from ouro.utils.files import replace_file, write_private
-from ouro.utils.json_types import read_state
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.lenient_json import read_state
 from ouro.utils.text import clean
 
 ARCHIVE = "archive"

@@ -35,8 +35,8 @@ from ouro.safety import GIT_CONFIG
 from ouro.utils.files import lock_descriptor, mark_layouts, unlock, write_private
 from ouro.utils.git import read_git_file
 from ouro.utils.git_process import OnWait
-from ouro.utils.json_types import read_state
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.lenient_json import read_state
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir
 

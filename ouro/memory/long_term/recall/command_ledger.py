@@ -19,8 +19,8 @@ from ouro.memory.long_term.prompt_block import quoted
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.utils.files import lock_file, write_private
 from ouro.utils.git import git_branch
-from ouro.utils.json_types import read_state
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.lenient_json import read_state
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir, get_command_ledger_dir
 from ouro.utils.text import plural

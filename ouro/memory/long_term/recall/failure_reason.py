@@ -12,8 +12,8 @@ from ouro.errors import ModelError
 from ouro.memory.long_term.prompt_block import quoted
 from ouro.memory.side_calls import AskModel
 from ouro.messages import Message, system, user
-from ouro.utils.json_types import decode_answer
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.lenient_json import decode_answer
 from ouro.utils.log import log
 from ouro.utils.text import clean, cut_middle
 

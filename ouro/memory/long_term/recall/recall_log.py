@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from ouro.utils.files import lock_file, write_private
-from ouro.utils.json_types import read_state
+from ouro.utils.lenient_json import read_state
 from ouro.utils.log import log
 
 _LOCK_TIMEOUT = 1.0

@@ -24,7 +24,7 @@ from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.memory.long_term.trust.states import TRANSITIONS, ChangeEvent, State
 from ouro.utils.decoding import decode_json
 from ouro.utils.log import log
-from ouro.utils.text import clean, cut, escaped, join_names, line_changes
+from ouro.utils.text import clean, cut, escape_invisible, join_names, line_changes
 from ouro.utils.yaml import split_front_matter
 
 ASKS = "memory.write is `ask`"
@@ -261,7 +261,7 @@ def question_about(proposal: Proposal) -> Question:
         why.append(f"Read before it was written: {', '.join(proposal.sources)}.")
     lines: list[str] = []
     for edit in proposal.edits:
-        lines += map(escaped, _changed(edit, named=len(proposal.edits) > 1))
+        lines += map(escape_invisible, _changed(edit, named=len(proposal.edits) > 1))
     left = [f"… and {len(lines) - _MAX_LINES} more lines"] if len(lines) > _MAX_LINES else []
     where = "in all your projects" if proposal.scope == "user" else "in this project"
     return Question(
@@ -335,7 +335,9 @@ def change_of(
     """
     shown = tuple(
         FileChange(
-            edit.name, edit.before and escaped(edit.before), edit.after and escaped(edit.after)
+            edit.name,
+            edit.before and escape_invisible(edit.before),
+            edit.after and escape_invisible(edit.after),
         )
         for edit in map(_without_front_matter, edits[:MAX_SHOWN])
     )
@@ -374,7 +376,7 @@ def _summary(edit: FileEdit) -> str:
     removed, added = _only_in(old, new), _only_in(new, old)
     words = [f"+ {added[0]}"] if added else [f"- {removed[0]}"] if removed else ["no words changed"]
     more = len(added) + (0 if added else len(removed)) - 1
-    return f"{name}: {cut(escaped(words[0]), _WORDS)}{f' and {more} more' if more > 0 else ''}"
+    return f"{name}: {cut(escape_invisible(words[0]), _WORDS)}{f' and {more} more' if more > 0 else ''}"
 
 
 def _without_front_matter(edit: FileEdit) -> FileEdit:
