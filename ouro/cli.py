@@ -234,7 +234,7 @@ def _refuse_contradictions(args: SimpleNamespace) -> None:
 
 def _run_in_background(args: SimpleNamespace) -> int:
     """Start a process that runs the session, and print how to reach it; returns the exit code."""
-    from ouro.frontends.background.process import StartFailed, start_host, trust_needed
+    from ouro.frontends.background.process import StartFailed, start_host, trust_error_of
     from ouro.session import trust_question
     from ouro.utils.text import clean
 
@@ -243,7 +243,7 @@ def _run_in_background(args: SimpleNamespace) -> int:
     flags = {**vars(args), "bg": False, "background_host": True, "cd": str(folder)}
     flags["add_dir"] = [str(place) for place in _absolute(args.add_dir)]
     report = start_host(HOST_FLAG, flags, folder)
-    needed = trust_needed(report)
+    needed = trust_error_of(report)
     if needed is not None and sys.stdin.isatty() and sys.stdout.isatty():
         title, _choices = trust_question(needed)
         answer = _ask_on_terminal(f"{clean(title)}\n[y/n, Enter: quit]: ").strip().lower()[:1]

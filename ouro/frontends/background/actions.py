@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 
 def agents(context: ShellContext) -> int:
-    """The list; on a terminal one that lives. Returns the exit code."""
+    """Print the list of sessions, or show it on a terminal until the user leaves; returns the exit
+    code.
+    """
     from ouro.frontends.tui.first_frame import can_draw
 
     if not context.as_json and sys.stdin.isatty() and can_draw():
@@ -56,11 +58,13 @@ async def running(_context: ActionContext) -> Answer:
 
 
 async def _list() -> Answer:
+    """The background sessions now."""
     rows = await find_agents()
     return Answer([row.to_json() for row in rows], _view(rows))
 
 
 def _view(rows: list[AgentRow]) -> View:
+    """The sessions as a table, and how to answer the first open question."""
     if not rows:
         return [line('No session runs in the background. Start one: `ouro --bg "task"`')]
     view = table([cells_of(row) for row in rows])
@@ -72,10 +76,10 @@ def _view(rows: list[AgentRow]) -> View:
 
 
 async def answer(_context: ShellContext, session: str, choice: str) -> Answer:
-    row, said = await answer_agent(session, choice)
+    row, answered = await answer_agent(session, choice)
     question = row.live.question_line if row.live else ""
-    text = f"{row.record.short_id}: {question} → {said or 'no answer'}"
-    return Answer({"id": row.id, "question": question, "answer": said}, [line(text)])
+    text = f"{row.record.short_id}: {question} → {answered or 'no answer'}"
+    return Answer({"id": row.id, "question": question, "answer": answered}, [line(text)])
 
 
 async def stop(context: ShellContext, session: str, *, yes: bool) -> Answer | None:

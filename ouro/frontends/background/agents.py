@@ -11,7 +11,7 @@ import msgspec
 
 from ouro.errors import HostGone, OuroError, SocketRefused, UsageError
 from ouro.events import PermissionAsked, Permit, QuestionAsked, UserAnswer
-from ouro.frontends.background.connection import HostConnection, connected
+from ouro.frontends.background.connection import HostConnection, host_connection
 from ouro.frontends.background.state import SessionState
 from ouro.session.background_record import (
     BackgroundPlace,
@@ -123,7 +123,7 @@ class AgentWatch:
     async def row(self, record: BackgroundRecord) -> AgentRow:
         """The state of one session; a host that does not answer has a row too."""
         if not await asyncio.to_thread(lambda: BackgroundPlace(record.id).is_alive):
-            await self._drop(record.id)
+            await self._disconnect(record.id)
             return AgentRow(record, "ended")
         try:
             async with asyncio.timeout(STATE_TIMEOUT):
@@ -131,7 +131,7 @@ class AgentWatch:
         except SocketRefused as error:
             return AgentRow(record, "refused", problem=str(error))
         except (OuroError, OSError, TimeoutError) as error:
-            await self._drop(record.id)
+            await self._disconnect(record.id)
             return AgentRow(record, "silent", problem=str(error) or "it does not answer")
         return AgentRow(record, live.activity, live)
 
@@ -143,9 +143,9 @@ class AgentWatch:
 
     async def close(self) -> None:
         for session_id in tuple(self._connections):
-            await self._drop(session_id)
+            await self._disconnect(session_id)
 
-    async def _drop(self, session_id: str) -> None:
+    async def _disconnect(self, session_id: str) -> None:
         connection = self._connections.pop(session_id, None)
         if connection is not None:
             await connection.close()
@@ -159,7 +159,7 @@ def choices_of(asked: PermissionAsked | QuestionAsked | None) -> tuple[str, ...]
 
 
 def parse_answer(asked: PermissionAsked | QuestionAsked, given: str) -> UserAnswer:
-    """The answer that `given` names. Raises UsageError."""
+    """The answer that `given` names. Raises UsageError if it names none."""
     from ouro.frontends.plain.line_questions import NotUnderstood, parse_permit, parse_reply
 
     word = given.strip().lower()
@@ -174,7 +174,7 @@ def parse_answer(asked: PermissionAsked | QuestionAsked, given: str) -> UserAnsw
 
 
 async def send_answer(connection: HostConnection, question_id: str, answer: UserAnswer) -> None:
-    """Answer a question of the session. Raises HostRefused: another viewer was faster."""
+    """Answer a question of the session. Raises HostRefused if another viewer was faster."""
     if isinstance(answer, Permit):
         await connection.answer(question_id, choice=answer.choice, comment=answer.comment)
     else:
@@ -191,12 +191,15 @@ async def answer_agent(words: str, given: str) -> tuple[AgentRow, str]:
     record = await asyncio.to_thread(find_record, words)
     watch = AgentWatch()
     try:
-        return await _answer(watch, record, given)
+        return await _answer_question(watch, record, given)
     finally:
         await watch.close()
 
 
-async def _answer(watch: AgentWatch, record: BackgroundRecord, given: str) -> tuple[AgentRow, str]:
+async def _answer_question(
+    watch: AgentWatch, record: BackgroundRecord, given: str
+) -> tuple[AgentRow, str]:
+    """As `answer_agent`."""
     row = await watch.row(record)
     if row.live is None:
         raise HostGone(f"{record.short_id}: {row.line}")
@@ -205,8 +208,8 @@ async def _answer(watch: AgentWatch, record: BackgroundRecord, given: str) -> tu
         raise UsageError(f"{record.short_id} asks nothing now.")
     answer = parse_answer(asked, given)
     await send_answer(await watch.connection(record), asked.question_id, answer)
-    said = answer.choice if isinstance(answer, Permit) else ", ".join(answer.answers)
-    return row, said
+    answered = answer.choice if isinstance(answer, Permit) else ", ".join(answer.answers)
+    return row, answered
 
 
 async def stop_agent(words: str) -> tuple[BackgroundRecord, bool]:
@@ -221,9 +224,9 @@ async def stop_agent(words: str) -> tuple[BackgroundRecord, bool]:
     if not await asyncio.to_thread(lambda: place.is_alive):
         await asyncio.to_thread(forget_record, record.id)
         return record, False
-    async with connected(record) as connection:
+    async with host_connection(record) as connection:
         await connection.call("session/close", sessionId=record.id)
-    if not await asyncio.to_thread(_has_ended, place):
+    if not await asyncio.to_thread(_wait_for_end, place):
         raise HostGone(
             f"{record.short_id} has not ended in {STOP_TIMEOUT:g} s.",
             f"Its process is {record.pid}.",
@@ -231,8 +234,8 @@ async def stop_agent(words: str) -> tuple[BackgroundRecord, bool]:
     return record, True
 
 
-def _has_ended(place: BackgroundPlace) -> bool:
-    """Wait until no process hosts the session; False: it did not end in time. Blocks."""
+def _wait_for_end(place: BackgroundPlace) -> bool:
+    """Wait until no process hosts the session; returns False if it does not end in time. Blocks."""
     deadline = time.monotonic() + STOP_TIMEOUT
     while place.is_alive:
         if time.monotonic() > deadline:

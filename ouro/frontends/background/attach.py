@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 def record_to_attach(words: str) -> BackgroundRecord:
-    """The running session of this name. Blocks.
-
-    Raises:
-        UsageError: there is none, or it has ended.
-    """
+    """The running session of this name. Blocks. Raises UsageError if there is none."""
     record = find_record(words)
     if not BackgroundPlace(record.id).is_alive:
         raise UsageError(
@@ -50,12 +46,14 @@ def _app_kind() -> type[OuroApp]:
 
 def attach_plain(record: BackgroundRecord) -> int:
     """Show the session in the plain prompt until the user leaves; returns the exit code."""
-    from ouro.frontends.background.attached_prompt import run_attached
+    from ouro.frontends.background.attached_prompt import run_attached_prompt
 
-    return asyncio.run(run_attached(_opener(record), load_settings().tui))
+    return asyncio.run(run_attached_prompt(_opener(record), load_settings().tui))
 
 
 def _opener(record: BackgroundRecord) -> OpenSession:
+    """What attaches to this session instead of opening one."""
+
     async def open_session(_request: OpenRequest) -> Session:
         try:
             return await remote_session(record)

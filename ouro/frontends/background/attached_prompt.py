@@ -12,8 +12,8 @@ LEAVING = {"exit", "bg"}
 """Commands that leave the prompt; the session runs all others."""
 
 
-async def run_attached(open_session: OpenSession, settings: TuiSettings) -> int:
-    """Run the prompt until the user leaves; returns the exit code. Raises OuroError: it cannot
+async def run_attached_prompt(open_session: OpenSession, settings: TuiSettings) -> int:
+    """Run the prompt until the user leaves; returns the exit code. Raises OuroError if it cannot
     attach.
     """
     repl = AttachedRepl(open_session, None, settings, plain=is_plain())
@@ -45,7 +45,7 @@ class AttachedRepl(Repl):
     def show_changes(self) -> None:
         self.redraw()
 
-    def session_ended(self, text: str) -> None:
+    def show_session_end(self, text: str) -> None:
         self._has_ended = True
         self._printer.say(text, "warning")
         self.leave()

@@ -1,4 +1,4 @@
-"""HostConnection: the side of a viewer: requests to a background session, and what it sends."""
+"""HostConnection: the connection of a viewer to a background session."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class HostConnection:
         self._reader = reader
         self._writer = writer
         self._numbers = itertools.count(1)
-        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        """The requests without an answer, by their numbers."""
         self._is_over = False
         self._reading = asyncio.create_task(self._read())
 
@@ -81,7 +82,7 @@ class HostConnection:
         if self._is_over:
             raise HostGone("The process of this session has ended.")
         number = next(self._numbers)
-        answer = self._answers[number] = asyncio.get_running_loop().create_future()
+        answer = self._pending[number] = asyncio.get_running_loop().create_future()
         self._write({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
         try:
             async with asyncio.timeout(timeout):
@@ -91,7 +92,7 @@ class HostConnection:
                 f"The process of this session did not answer in {timeout:g} s."
             ) from error
         finally:
-            self._answers.pop(number, None)
+            self._pending.pop(number, None)
         return result or {}
 
     def send(self, method: str, **params: Any) -> None:
@@ -103,7 +104,7 @@ class HostConnection:
         self._write({"jsonrpc": "2.0", "method": method, "params": params})
 
     async def state(self) -> SessionState:
-        """The state of the session. Raises HostGone."""
+        """The state of the session. Raises HostGone if it has ended, or is of another version."""
         result = await self.call("session/list")
         try:
             return state_from(result["sessions"][0]["_meta"][names.META])
@@ -133,15 +134,19 @@ class HostConnection:
         self._writer.write(line)
 
     async def _read(self) -> None:
+        """Handle the messages of the host until its end."""
         try:
             while line := await self._reader.readline():
-                self._take(json.loads(line))
+                self._receive(json.loads(line))
         except (OSError, ValueError):
             pass
         finally:
             self._end()
 
-    def _take(self, message: Any) -> None:
+    def _receive(self, message: Any) -> None:
+        """Pass an answer to its request, and add a notification to the queue. Requests of the host
+        are ignored.
+        """
         if not isinstance(message, dict):
             return
         if "method" in message:
@@ -149,24 +154,25 @@ class HostConnection:
                 method = str(message["method"]).removeprefix("_")
                 self.notifications.put_nowait((method, message.get("params") or {}))
             return
-        waiting = self._answers.get(message.get("id", 0))
-        if waiting is None or waiting.done():
+        request = self._pending.get(message.get("id", 0))
+        if request is None or request.done():
             return
         if error := message.get("error"):
-            waiting.set_exception(HostRefused(str(error.get("message", error))))
+            request.set_exception(HostRefused(str(error.get("message", error))))
         else:
-            waiting.set_result(message.get("result") or {})
+            request.set_result(message.get("result") or {})
 
     def _end(self) -> None:
+        """Fail the requests without an answer, and end the notifications."""
         self._is_over = True
-        for waiting in self._answers.values():
-            if not waiting.done():
-                waiting.set_exception(HostGone("The process of this session has ended."))
+        for request in self._pending.values():
+            if not request.done():
+                request.set_exception(HostGone("The process of this session has ended."))
         self.notifications.put_nowait(None)
 
 
 @asynccontextmanager
-async def connected(record: BackgroundRecord) -> AsyncIterator[HostConnection]:
+async def host_connection(record: BackgroundRecord) -> AsyncIterator[HostConnection]:
     """A connection for a short time. Raises as `HostConnection.open`."""
     connection = await HostConnection.open(record)
     try:

@@ -1,4 +1,4 @@
-"""Hosting: the process of a foreground session continues without its terminal."""
+"""Hosting: what a session in the foreground needs to continue without its terminal."""
 
 from __future__ import annotations
 

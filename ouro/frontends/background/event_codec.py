@@ -36,19 +36,22 @@ def decode(data: Any) -> Event | None:
     try:
         if isinstance(data, dict) and data.get("type") == "replied":
             return events.Replied(_decode_message(data["message"]))
-        event: Event = from_plain(data, _known())
+        event: Event = from_plain(data, _tagged_events())
         return event
     except (msgspec.ValidationError, KeyError, TypeError):
         return None
 
 
 @cache
-def _known() -> Any:
-    """The events that msgspec can convert: messages have parts without a tag."""
+def _tagged_events() -> Any:
+    """The union of the events that msgspec can convert. `Replied` is not in it: its message has
+    parts without a tag.
+    """
     return Union[tuple(kind for kind in get_args(Event) if kind is not events.Replied)]  # noqa: UP007
 
 
 def _encode_message(message: Message) -> dict[str, Any]:
+    """An answer as JSON. Parts that are not shown are left out; the others name their kind."""
     names = {kind: name for name, kind in _PARTS.items()}
     return {
         "parts": [
@@ -63,6 +66,7 @@ def _encode_message(message: Message) -> dict[str, Any]:
 
 
 def _decode_message(data: dict[str, Any]) -> Message:
+    """An answer from JSON. Raises KeyError or ValidationError for a part of another version."""
     parts: list[Part] = []
     for part in data["parts"]:
         kind = _PARTS[part["kind"]]

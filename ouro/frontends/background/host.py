@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import time
-from collections.abc import AsyncGenerator, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from ouro import events
-from ouro.commands.front_end import FrontEnd, choice_line
 from ouro.commands.slash import dispatch
-from ouro.display import Choice, Question
 from ouro.errors import OuroError, UsageError
-from ouro.events import Event, Level
+from ouro.events import Event
 from ouro.frontends.background.event_codec import encode
+from ouro.frontends.background.front_end import HostFrontEnd
 from ouro.frontends.background.state import Activity, SessionState, TurnState
-from ouro.messages import Image
-from ouro.session import Draft, OpenRequest, Session, SessionCatalog, TurnObserver, TurnQueue
+from ouro.session import Session, TurnObserver, TurnQueue
 from ouro.session.background_record import BackgroundRecord, Claim, EndReason, forget_record, moment
 from ouro.session.live_events import Asked
 from ouro.utils.log import log
 from ouro.utils.path_text import path_text
 from ouro.utils.private_socket import has_socket, is_own_peer, listen
-from ouro.utils.text import clean
 
 if TYPE_CHECKING:
     from ouro.frontends.background.viewer import Viewer
@@ -40,77 +36,6 @@ STATE_DELAY = 0.05
 """Seconds in which changes of the state become one message."""
 MAX_LINE = 64 * 1024 * 1024
 """Bytes of one message to the host: a prompt may carry pictures."""
-ELSEWHERE = "This session runs on its own."
-
-
-class HostFrontEnd(FrontEnd):
-    """The viewers of a background session, as the commands see them."""
-
-    def __init__(self, host: SessionHost) -> None:
-        self._host = host
-        self._numbers = itertools.count(1)
-
-    @property
-    def session(self) -> Session:
-        return self._host.session
-
-    @property
-    def queue(self) -> TurnQueue:
-        return self._host.turns
-
-    def show(self, markdown: str, page: str = "") -> None:
-        self._host.show_text(markdown, page)
-
-    def say(self, text: str, level: Level = "info") -> None:
-        self._host.show(events.Notice(text, level))
-
-    async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
-        """Ask all viewers; None if they dismiss the question. It waits while there is none."""
-        labels = [clean(choice_line(choice, current)) for choice in choices]
-        question = Question(clean(title), tuple(labels))
-        answer = await self.session.turn.tasks.ask(f"choice:{next(self._numbers)}", question)
-        given = answer.answers[:1] if isinstance(answer, events.Reply) else ()
-        return next(
-            (
-                choice.value
-                for choice, label in zip(choices, labels, strict=True)
-                if label in given or choice.value in given
-            ),
-            None,
-        )
-
-    def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:  # noqa: ARG002 (they stay in the session)
-        self._host.show_again(draft)
-
-    async def pick_session(
-        self,
-        session_catalog: SessionCatalog,  # noqa: ARG002 (as FrontEnd names it)
-        only: Collection[str] = (),  # noqa: ARG002
-    ) -> OpenRequest | None:
-        raise UsageError(ELSEWHERE, "Use `ouro --resume` in a terminal.")
-
-    async def open(self, request: OpenRequest) -> None:  # noqa: ARG002
-        raise UsageError(ELSEWHERE, "Start another one: `ouro`, or `ouro --bg`.")
-
-    async def go_to(self, message: int) -> None:
-        raise UsageError(f"{ELSEWHERE} Message {message} cannot be shown.")
-
-    async def send(self, text: str) -> None:
-        self._host.turns.queue(Draft(text))
-
-    async def run(self, events: AsyncGenerator[Event, None]) -> None:
-        await self._host.turns.run(events)
-
-    def copy(self, text: str) -> str:  # noqa: ARG002 (as FrontEnd names it)
-        raise UsageError("Copy it with your terminal: the session runs in another process.")
-
-    def redraw(self) -> None:
-        self._host.state_changed()
-
-    def leave(self) -> None:
-        raise UsageError(
-            "This session runs in the background.", commands=["agents stop", "attach --help"]
-        )
 
 
 class SessionHost(TurnObserver):
@@ -136,14 +61,17 @@ class SessionHost(TurnObserver):
         self._idle_seconds = idle_minutes * 60
         self._started_at = moment()
         self._ending = asyncio.Event()
-        self._reason: EndReason = ""
+        self._end_reason: EndReason = ""
         self._activity: Activity = "idle"
-        self._changed = time.monotonic()
-        self._sent: SessionState | None = None
-        self._pushing: asyncio.TimerHandle | None = None
-        self._importing = asyncio.Lock()
+        self._active_at = time.monotonic()
+        """When the activity changed last, or a viewer has left."""
+        self._sent_state: SessionState | None = None
+        """What the viewers got last, without times."""
+        self._state_timer: asyncio.TimerHandle | None = None
+        self._import_lock = asyncio.Lock()
         self._has_protocol = False
-        self._connected: dict[asyncio.Task[None], Viewer] = {}
+        """Whether the modules of the protocol are imported."""
+        self._connections: dict[asyncio.Task[None], Viewer] = {}
         """All connections, also those that only ask for the state."""
         self.front_end = HostFrontEnd(self)
         if turns is None:
@@ -163,34 +91,36 @@ class SessionHost(TurnObserver):
             SocketRefused: the socket cannot be made private, or something is in its place.
             OSError: it cannot be made.
         """
-        place = self._claim.place
-        if has_socket(place.socket):  # this process has the lock: nobody listens there
-            place.socket.unlink()
-        listening = listen(place.socket)
+        path = self._claim.place.socket
+        if has_socket(path):  # this process has the lock: nobody listens there
+            path.unlink()
+        listening = listen(path)
         self._write_record()
         return await asyncio.start_unix_server(self._accept, sock=listening, limit=MAX_LINE)
 
     async def serve(self, server: asyncio.Server) -> EndReason:
         """Serve viewers until the session ends; returns why. The session is closed then."""
-        place = self._claim.place
         idling = asyncio.create_task(self._end_when_idle())
         try:
             await self._ending.wait()
         finally:
             idling.cancel()
             server.close()
-            await self._close(place.socket)
-        return self._reason
+            await self._close(self._claim.place.socket)
+        return self._end_reason
 
     def end(self, reason: EndReason) -> None:
         """End the session: a running turn is interrupted and saved."""
         if not self._ending.is_set():
-            self._reason = reason
+            self._end_reason = reason
             self._ending.set()
 
-    async def _close(self, socket: Any) -> None:
+    async def _close(self, socket: Path) -> None:
+        """Close the session, the viewers and the socket, and write the record of the end. A
+        session that the user stopped leaves the list.
+        """
         for viewer in self.viewers:
-            viewer.ended(self._reason)
+            viewer.send_end(self._end_reason)
         try:
             await self.turns.close(turn_timeout=CLOSE_TIMEOUT, timeout=CLOSE_TIMEOUT)
         except OuroError as error:
@@ -204,16 +134,17 @@ class SessionHost(TurnObserver):
             if has_socket(socket):
                 socket.unlink()
             self._claim.release()
-            if self._reason == "stopped":  # the user does not want to see it any more
+            if self._end_reason == "stopped":  # the user does not want to see it any more
                 forget_record(self.session.id)
 
     async def _end_when_idle(self) -> None:
+        """End the session when nothing has happened for `idle_minutes`."""
         if not self._idle_seconds:
             return
         while True:
-            left = self._changed + self._idle_seconds - time.monotonic()
+            left = self._active_at + self._idle_seconds - time.monotonic()
             if not self._is_quiet():
-                self._changed = time.monotonic()
+                self._active_at = time.monotonic()
                 left = self._idle_seconds
             elif left <= 0:
                 self.end("idle")
@@ -226,6 +157,7 @@ class SessionHost(TurnObserver):
         return not is_busy and not any(task.is_running for task in self.session.background.list())
 
     def _write_record(self) -> None:
+        """Write the file that lists this session. An error is only logged."""
         record = BackgroundRecord(
             id=self.session.id,
             pid=os.getpid(),
@@ -233,8 +165,8 @@ class SessionHost(TurnObserver):
             started_at=self._started_at,
             title=self.session.title,
             model=self.session.status().model,
-            ended=self._reason,
-            ended_at=moment() if self._reason else "",
+            ended=self._end_reason,
+            ended_at=moment() if self._end_reason else "",
             last_line=self.turns.live.last_line,
         )
         try:
@@ -245,35 +177,36 @@ class SessionHost(TurnObserver):
     # Viewers
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a connection until its end. A process of another user is not served."""
         if not is_own_peer(writer.get_extra_info("socket")):
             log.warning("a process of another user was refused")
             writer.close()
             return
         await self._import_protocol()
-        from ouro.frontends.background.viewer import Viewer, serve_viewer
+        from ouro.frontends.background.viewer import Viewer
 
-        viewer, task = Viewer(self), asyncio.current_task()
+        viewer, task = Viewer(self, writer), asyncio.current_task()
         assert task is not None
-        self._connected[task] = viewer
+        self._connections[task] = viewer
         try:
-            await serve_viewer(viewer, reader, writer)
+            await viewer.serve(reader)
         finally:
-            del self._connected[task]
+            del self._connections[task]
             self.forget(viewer)
 
     async def _hang_up(self) -> None:
         """Close the connections of all viewers, and wait until they have ended."""
-        connected = dict(self._connected)
-        for viewer in connected.values():
+        connections = dict(self._connections)
+        for viewer in connections.values():
             viewer.hang_up()
-        if connected:
-            await asyncio.wait(connected, timeout=FLUSH_TIMEOUT)
+        if connections:
+            await asyncio.wait(connections, timeout=FLUSH_TIMEOUT)
 
     async def _import_protocol(self) -> None:
         """Import what only viewers need, once: the first one may not be alone."""
         from ouro.frontends.acp.transport import import_sdk
 
-        async with self._importing:
+        async with self._import_lock:
             if not self._has_protocol:
                 await asyncio.to_thread(import_sdk)
                 self._has_protocol = True
@@ -281,13 +214,14 @@ class SessionHost(TurnObserver):
     def add(self, viewer: Viewer) -> None:
         """Send this viewer what happens from now on."""
         self.viewers.append(viewer)
-        self.state_changed()
+        self.send_state_soon()
 
     def forget(self, viewer: Viewer) -> None:
+        """Send this viewer nothing more."""
         if viewer in self.viewers:
             self.viewers.remove(viewer)
-            self._changed = time.monotonic()
-            self.state_changed()
+            self._active_at = time.monotonic()
+            self.send_state_soon()
 
     @property
     def questions(self) -> tuple[Asked, ...]:
@@ -295,7 +229,7 @@ class SessionHost(TurnObserver):
         return tuple(self.turns.live.asked.values())
 
     def answer(self, question_id: str, answer: events.UserAnswer) -> None:
-        """Answer an open question. Raises UsageError: it is not open any more."""
+        """Answer an open question. Raises UsageError if it is not open any more."""
         if question_id not in self.turns.live.asked:
             raise UsageError("This question is not open any more: another viewer has answered it.")
         self.session.answer(question_id, answer)
@@ -307,6 +241,7 @@ class SessionHost(TurnObserver):
         return [*saved, *self.turns.live.since(finished)]
 
     def state(self) -> SessionState:
+        """What viewers and the list show of the session now."""
         self._note_activity()
         turn = TurnState(
             is_running=self.turns.running,
@@ -322,7 +257,7 @@ class SessionHost(TurnObserver):
             started_at=self._started_at,
             title=self.session.title,
             activity=self._activity,
-            seconds=round(time.monotonic() - self._changed, 1),
+            seconds=round(time.monotonic() - self._active_at, 1),
             last_line=self.turns.live.last_line,
             viewers=len(self.viewers),
             status=self.session.status(),
@@ -330,27 +265,32 @@ class SessionHost(TurnObserver):
             questions=tuple(map(encode, self.questions)),
         )
 
-    def state_changed(self) -> None:
+    def send_state_soon(self) -> None:
         """Send the state to the viewers soon, if it has changed."""
         self._note_activity()
-        if self._pushing is None:
-            self._pushing = asyncio.get_running_loop().call_later(STATE_DELAY, self._push_state)
+        if self._state_timer is None:
+            loop = asyncio.get_running_loop()
+            self._state_timer = loop.call_later(STATE_DELAY, self._send_state)
 
-    def _push_state(self) -> None:
-        self._pushing = None
+    def _send_state(self) -> None:
+        """Send the state to the viewers, unless only its times have changed."""
+        self._state_timer = None
         state = self.state()
-        known = replace(state, seconds=0.0, turn=replace(state.turn, seconds=0.0))
-        if known != self._sent:
-            self._sent = known
-            encoded = msgspec.to_builtins(state, enc_hook=str)
-            for viewer in self.viewers:
-                viewer.state(encoded)
+        without_times = replace(state, seconds=0.0, turn=replace(state.turn, seconds=0.0))
+        if without_times == self._sent_state:
+            return
+        self._sent_state = without_times
+        encoded = msgspec.to_builtins(state, enc_hook=str)
+        for viewer in self.viewers:
+            viewer.state(encoded)
 
     def _note_activity(self) -> None:
-        is_waiting, is_working = bool(self.turns.live.asked), self.turns.busy
-        activity: Activity = "waiting" if is_waiting else "working" if is_working else "idle"
+        """Store what the session does now, and when that has changed."""
+        activity: Activity = "working" if self.turns.busy else "idle"
+        if self.turns.live.asked:
+            activity = "waiting"
         if activity != self._activity:
-            self._activity, self._changed = activity, time.monotonic()
+            self._activity, self._active_at = activity, time.monotonic()
 
     # What the session reports
 
@@ -361,12 +301,13 @@ class SessionHost(TurnObserver):
         self._send(event, is_background=True)
 
     def _send(self, event: Event, *, is_background: bool) -> None:
+        """Send an event and the state to the viewers. A new title is recorded."""
         if isinstance(event, events.Titled):
             self._write_record()
         encoded = encode(event)
         for viewer in self.viewers:
             viewer.event(event, encoded, is_background=is_background)
-        self.state_changed()
+        self.send_state_soon()
 
     def show_text(self, markdown: str, page: str) -> None:
         """Show what a command has found."""
@@ -381,19 +322,19 @@ class SessionHost(TurnObserver):
     def turn_began(self) -> None:
         for viewer in self.viewers:
             viewer.turn("began", 0.0)
-        self.state_changed()
+        self.send_state_soon()
 
     def turn_ended(self, outcome: events.Outcome, seconds: float) -> None:
         for viewer in self.viewers:
             viewer.turn(outcome, seconds)
-        self.state_changed()
+        self.send_state_soon()
         self._write_record()
 
     def queue_changed(self) -> None:
-        self.state_changed()
+        self.send_state_soon()
 
     async def run_command(self, text: str) -> bool:
         try:
             return await dispatch(self.front_end, text)
         finally:
-            self.state_changed()
+            self.send_state_soon()

@@ -91,23 +91,23 @@ def start_host(flag: str, flags: Mapping[str, Any], folder: Path) -> StartReport
 
 
 def _read_line(descriptor: int) -> bytes:
-    """The first line; what there is after START_TIMEOUT or at the end."""
-    read, deadline = b"", time.monotonic() + START_TIMEOUT
-    while not read.endswith(b"\n"):
+    """The first line; what there is of it after START_TIMEOUT or at the end."""
+    received, deadline = b"", time.monotonic() + START_TIMEOUT
+    while not received.endswith(b"\n"):
         left = deadline - time.monotonic()
         if left <= 0 or not select.select([descriptor], [], [], left)[0]:
             break
         block = os.read(descriptor, 65_536)
         if not block:
             break
-        read += block
-    return read
+        received += block
+    return received
 
 
 def read_start() -> dict[str, Any]:
     """The flags that `start_host` has sent."""
-    found = json.load(sys.stdin)
-    return found if isinstance(found, dict) else {}
+    flags = json.load(sys.stdin)
+    return flags if isinstance(flags, dict) else {}
 
 
 async def run_host(
@@ -132,7 +132,7 @@ async def run_host(
             await session.close()
             raise
     except (OuroError, OSError) as error:
-        _report(report_to, _failure(error))
+        _report(report_to, _failure_report(error))
         return error.exit_code if isinstance(error, OuroError) else 1
     _report(report_to, StartReport(session.id, session.status().model))
     if message:
@@ -158,12 +158,14 @@ def _leave_terminal() -> None:
 
 
 def _report(descriptor: int, report: StartReport) -> None:
+    """Write the report and close its descriptor."""
     with suppress(OSError):  # who started it does not wait any more
         os.write(descriptor, msgspec.json.encode(report) + b"\n")
     os.close(descriptor)
 
 
-def _failure(error: OuroError | OSError) -> StartReport:
+def _failure_report(error: OuroError | OSError) -> StartReport:
+    """Why the session could not be opened; for a folder that is not trusted, what to ask."""
     if isinstance(error, TrustNeeded):
         trust = {
             "folder": str(error.folder),
@@ -176,10 +178,10 @@ def _failure(error: OuroError | OSError) -> StartReport:
     return StartReport(error=str(error))
 
 
-def trust_needed(report: StartReport) -> TrustNeeded | None:
+def trust_error_of(report: StartReport) -> TrustNeeded | None:
     """The question about trust that the process reports; None if it does not."""
-    found = report.trust
-    if found is None:
+    trust = report.trust
+    if trust is None:
         return None
-    files = [Path(file) for file in found.get("files", ())]
-    return TrustNeeded(Path(found.get("folder", ".")), files, found.get("summary", ()))
+    files = [Path(file) for file in trust.get("files", ())]
+    return TrustNeeded(Path(trust.get("folder", ".")), files, trust.get("summary", ()))

@@ -71,8 +71,8 @@ class RemoteFace(Protocol):
     def show_changes(self) -> None:
         """Show the new state: mode, model, title."""
 
-    def session_ended(self, text: str) -> None:
-        """The session has ended, or its process is gone."""
+    def show_session_end(self, text: str) -> None:
+        """Show that the session has ended, or that its process is gone."""
 
     def run_here(self, text: str) -> bool:
         """Run a command of the front end itself; returns False if the session has to run it."""
@@ -91,7 +91,8 @@ class RemoteSession:
         self.scrollback = RemoteScrollback()
         self.commands: list[tuple[str, str]] = []
         """The names and descriptions of its slash commands."""
-        self._coming: list[Event] = []
+        self._snapshot: list[Event] = []
+        """The parts of a transcript that have arrived so far."""
         self.plan = RemotePlan()
         self.resumed = None
         self.background = SimpleNamespace(
@@ -112,7 +113,12 @@ class RemoteSession:
 
     @classmethod
     async def open(cls, record: BackgroundRecord) -> RemoteSession:
-        """Attach to a background session. Raises HostGone and SocketRefused."""
+        """Attach to a background session.
+
+        Raises:
+            HostGone: its process has ended, or does not answer.
+            SocketRefused: the socket, or the process behind it, is not of this user.
+        """
         connection = await HostConnection.open(record)
         try:
             session = cls(connection, await connection.state())
@@ -128,6 +134,7 @@ class RemoteSession:
         return session
 
     async def _read_snapshot(self) -> None:
+        """Read the whole transcript. Raises HostGone if the process ends before."""
         while (message := await self.connection.notifications.get()) is not None:
             method, params = message
             if method == names.SNAPSHOT and self.take_snapshot(params):
@@ -136,11 +143,11 @@ class RemoteSession:
 
     def take_snapshot(self, params: dict[str, Any]) -> bool:
         """Add a part of the transcript; returns whether it was the last one."""
-        self._coming += filter(None, map(decode, params["events"]))
+        self._snapshot += filter(None, map(decode, params["events"]))
         if "state" not in params:
             return False
         self.state = state_from(params["state"])
-        self.scrollback.events, self._coming = self._coming, []
+        self.scrollback.events, self._snapshot = self._snapshot, []
         self.commands = [(str(name), str(text)) for name, text in params.get("commands", ())]
         return True
 
@@ -195,6 +202,7 @@ class RemoteSession:
         await self.connection.close()
 
     def _move_running(self) -> int:
+        """Ask the host to run its commands in the background; returns 1 if one may run."""
         self.connection.send(f"_{names.MOVE_COMMAND}")
         return int(self.state.activity == "working")
 
@@ -208,7 +216,9 @@ class RemoteTurns(TurnQueue):
         self._remote: RemoteSession | None = None
         self._follower: asyncio.Task[None] | None = None
         self._held: list[Draft] = []
+        """Messages from before the session was attached."""
         self._is_turn = False
+        """Whether the host runs a turn."""
         self._has_ended = False
 
     @property
@@ -262,14 +272,15 @@ class RemoteTurns(TurnQueue):
         return Draft(waiting[-1])
 
     def remove(self, place: int) -> str:
+        """Ask the host to remove a message of the queue, and show it as removed at once."""
         if self._remote is None or place >= len(self._remote.state.turn.waiting):
             return ""
         turn = self._remote.state.turn
         self._remote.connection.send(f"_{names.WITHDRAW}", place=place)
-        left = (*turn.waiting[:place], *turn.waiting[place + 1 :])
-        steering = turn.steering - (place < turn.steering)
-        turn_then = replace(turn, waiting=left, steering=steering)
-        self._remote.state = replace(self._remote.state, turn=turn_then)
+        waiting = (*turn.waiting[:place], *turn.waiting[place + 1 :])
+        steering = turn.steering - 1 if place < turn.steering else turn.steering
+        new_turn = replace(turn, waiting=waiting, steering=steering)
+        self._remote.state = replace(self._remote.state, turn=new_turn)
         self._observer.queue_changed()
         return turn.waiting[place]
 
@@ -308,11 +319,14 @@ class RemoteTurns(TurnQueue):
             await self._remote.close()
 
     def _send(self, draft: Draft, *, later: bool) -> None:
+        """Send a message to the host, for the next turn (`later`) or the running one. It is held
+        until a session is attached.
+        """
         if self._remote is None:
             self._held.append(draft)
             return
         if self._has_ended:
-            self._face.session_ended(f"The session {self._remote.id[:8]} does not run any more.")
+            self._face.show_session_end(f"The session {self._remote.id[:8]} does not run any more.")
             return
         images = [
             {
@@ -322,16 +336,17 @@ class RemoteTurns(TurnQueue):
             }
             for image in draft.images
         ]
-        sent = {"text": draft.text, "images": images}
-        self._remote.connection.send(f"_{names.SEND}", draft=sent, later=later)
+        fields = {"text": draft.text, "images": images}
+        self._remote.connection.send(f"_{names.SEND}", draft=fields, later=later)
 
     async def _follow(self, session: RemoteSession) -> None:
+        """Show what the host sends until its end."""
         self._begin(session)
         notifications = session.connection.notifications
         while (message := await notifications.get()) is not None:
             method, params = message
             try:
-                self._take(session, method, params)
+                self._receive(session, method, params)
             except (KeyError, TypeError, msgspec.ValidationError) as error:
                 log.warning("a message of the host is not understood: %s: %s", method, error)
         self._end("its process is gone", session)
@@ -348,15 +363,19 @@ class RemoteTurns(TurnQueue):
                 self._observer.show(asked)
 
     def _end(self, why: str, session: RemoteSession) -> None:
+        """Show the end of the session, once; a running turn counts as interrupted."""
         if self._has_ended:
             return
         self._has_ended = True
         if self._is_turn:
             self._is_turn = False
             self._observer.turn_ended("interrupted", self.seconds)
-        self._face.session_ended(ENDED_TEXT.format(why, session.id[:8]))
+        self._face.show_session_end(ENDED_TEXT.format(why, session.id[:8]))
 
-    def _take(self, session: RemoteSession, method: str, params: dict[str, Any]) -> None:
+    def _receive(self, session: RemoteSession, method: str, params: dict[str, Any]) -> None:
+        """Show one message of the host. Raises KeyError, TypeError or ValidationError if it is not
+        understood; a method of a newer version is ignored.
+        """
         match method:
             case names.EVENTS:
                 self._show_event(params)
@@ -365,7 +384,7 @@ class RemoteTurns(TurnQueue):
                 self._observer.queue_changed()
                 self._face.show_changes()
             case names.TURN:
-                self._take_turn(params["what"], float(params["seconds"]))
+                self._show_turn(params["what"], float(params["seconds"]))
             case names.SNAPSHOT:
                 if session.take_snapshot(params):
                     self._face.show_session(str(params.get("draft", "")))
@@ -383,7 +402,8 @@ class RemoteTurns(TurnQueue):
         show = self._observer.show_background if params.get("background") else self._observer.show
         show(event)
 
-    def _take_turn(self, what: str, seconds: float) -> None:
+    def _show_turn(self, what: str, seconds: float) -> None:
+        """Show that a turn began, or how it ended: `what` is `began` or its outcome."""
         if what == "began":
             self._is_turn, self._began = True, time.monotonic()
             self._observer.turn_began()
@@ -393,5 +413,5 @@ class RemoteTurns(TurnQueue):
 
 
 async def remote_session(record: BackgroundRecord) -> Session:
-    """Attach to a background session, as the front ends take it. Raises HostGone, SocketRefused."""
+    """Attach to a background session, as the front ends take it. Raises as `RemoteSession.open`."""
     return cast("Session", cast("object", await RemoteSession.open(record)))

@@ -36,5 +36,5 @@ def cells_of(row: AgentRow, now: datetime | None = None) -> tuple[str, ...]:
 
 
 def folder_of(row: AgentRow) -> str:
-    """The name of its folder."""
+    """The name of the session's folder; of `/` its path."""
     return clean(Path(row.record.cwd).name or tilde(Path(row.record.cwd)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -67,20 +67,6 @@ class SocketTransport:
         self._writer.close()
 
 
-async def serve_viewer(
-    viewer: Viewer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> None:
-    """Serve one viewer until it leaves."""
-    viewer.hang_up, viewer.drop = writer.close, writer.transport.abort
-    transport = SocketTransport(reader, writer)
-    try:
-        await run_agent(cast("Any", viewer), transport, use_unstable_protocol=True)
-    except (ConnectionError, OSError):
-        pass
-    finally:
-        viewer.leave()
-
-
 class Viewer:
     """The methods of the protocol; the SDK calls them by name.
 
@@ -88,26 +74,45 @@ class Viewer:
     they are. Any other client gets the updates and questions that an editor gets.
     """
 
-    def __init__(self, host: SessionHost) -> None:
-        self.hang_up: Callable[[], None] = lambda: None
-        self.drop: Callable[[], None] = lambda: None
-        """Ends the connection without sending what waits: a viewer may never read it."""
+    def __init__(self, host: SessionHost, writer: asyncio.StreamWriter) -> None:
         self._host = host
+        self._writer = writer
         self._client: Client | None = None
         self._is_ouro = False
         self._is_attached = False
         self._updates = EventUpdates(host.session.cwd, {})
         self._outgoing: asyncio.Queue[Coroutine[Any, Any, Any]] = asyncio.Queue()
         self._sender = asyncio.create_task(self._send_all())
-        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._questions: dict[str, asyncio.Task[None]] = {}
+        """Questions that are asked in a client that is not ouro."""
         self._finished = events.TurnFinished("answered")
+        """How the last turn ended."""
+
+    async def serve(self, reader: asyncio.StreamReader) -> None:
+        """Serve the viewer until it leaves."""
+        transport = SocketTransport(reader, self._writer)
+        try:
+            await run_agent(cast("Any", self), transport, use_unstable_protocol=True)
+        except (ConnectionError, OSError):
+            pass
+        finally:
+            self._end()
 
     def on_connect(self, conn: Client) -> None:
         self._client = conn
 
+    def hang_up(self) -> None:
+        """End the connection after what waits is sent."""
+        self._writer.close()
+
+    def drop(self) -> None:
+        """End the connection without sending what waits: a viewer may never read it."""
+        self._writer.transport.abort()
+
     # What the host sends
 
     def event(self, event: Event, encoded: dict[str, Any], *, is_background: bool) -> None:
+        """Send an event; for a client that is not ouro, also start or end its question."""
         if isinstance(event, events.TurnFinished):
             self._finished = event
         if self._is_ouro:
@@ -119,7 +124,7 @@ class Viewer:
             case PermissionAsked() | QuestionAsked():
                 self._ask(event)
             case events.QuestionClosed(question_id):
-                if task := self._asking.pop(question_id, None):
+                if task := self._questions.pop(question_id, None):
                     task.cancel()
             case _:
                 pass
@@ -139,7 +144,8 @@ class Viewer:
         else:
             self._send_update(update_agent_message_text(f"{markdown}\n\n"))
 
-    def ended(self, reason: str) -> None:
+    def send_end(self, reason: str) -> None:
+        """Send that the session ends, and why."""
         if self._is_ouro:
             self._notify(names.ENDED, {"reason": reason})
 
@@ -169,10 +175,10 @@ class Viewer:
                 await self._outgoing.join()
         self.hang_up()
 
-    def leave(self) -> None:
-        """The viewer is gone."""
+    def _end(self) -> None:
+        """Stop sending and asking, because the viewer is gone."""
         self._sender.cancel()
-        for task in self._asking.values():
+        for task in self._questions.values():
             task.cancel()
         while not self._outgoing.empty():
             self._outgoing.get_nowait().close()
@@ -227,7 +233,7 @@ class Viewer:
         session_id: str,
         **_more: Any,
     ) -> acp.LoadSessionResponse:
-        self._check(session_id)
+        self._check_session(session_id)
         self.send_snapshot()
         if not self._is_attached:
             self._is_attached = True
@@ -242,7 +248,7 @@ class Viewer:
     @report_errors
     async def prompt(self, prompt: list[Any], session_id: str, **_meta: Any) -> acp.PromptResponse:
         """Send a message, or steer the turn that runs; returns when nothing runs any more."""
-        self._check(session_id)
+        self._check_session(session_id)
         draft = await asyncio.to_thread(draft_of, prompt, (self._host.session.cwd,))
         self._host.turns.say(draft)
         await self._host.turns.idle()
@@ -256,19 +262,19 @@ class Viewer:
     async def set_session_mode(
         self, mode_id: str, session_id: str, **_meta: Any
     ) -> acp.SetSessionModeResponse:
-        self._check(session_id)
+        self._check_session(session_id)
         from ouro.commands.mode import MODES
 
         if mode_id not in MODES:
             raise UsageError(f"`{mode_id}` is not a mode.", f"There are: {', '.join(MODES)}.")
         self._host.session.set_mode(cast("Any", mode_id))
-        self._host.state_changed()
+        self._host.send_state_soon()
         return acp.SetSessionModeResponse()
 
     @report_errors
     async def close_session(self, session_id: str, **_meta: Any) -> acp.CloseSessionResponse:
         """End the session and its process."""
-        self._check(session_id)
+        self._check_session(session_id)
         asyncio.get_running_loop().call_soon(self._host.end, "stopped")
         return acp.CloseSessionResponse()
 
@@ -279,7 +285,9 @@ class Viewer:
             self._host.answer(str(params.get("questionId")), _answer_of(params))
         elif method == names.SEND:
             draft = from_plain(params.get("draft"), _SentDraft)
-            images = tuple(Image(i.media_type, i.data, i.name) for i in draft.images)
+            images = tuple(
+                Image(image.media_type, image.data, image.name) for image in draft.images
+            )
             send = self._host.turns.queue if params.get("later") else self._host.turns.say
             send(Draft(draft.text, images))
         elif method == names.WITHDRAW:
@@ -290,7 +298,8 @@ class Viewer:
             raise RequestError.method_not_found(f"_{method}")
         return {}
 
-    def _check(self, session_id: str) -> None:
+    def _check_session(self, session_id: str) -> None:
+        """Raises SessionNotFound for another session than the one of this process."""
         if session_id != self._host.session.id:
             raise SessionNotFound(f"No session {session_id} runs in this process.")
 
@@ -305,6 +314,7 @@ class Viewer:
             self._queue(self._client.session_update(self._host.session.id, update))
 
     def _queue(self, message: Coroutine[Any, Any, Any]) -> None:
+        """Send a message after those before it. A viewer that reads too slowly is dropped."""
         if self._sender.done() or self._outgoing.qsize() >= MAX_WAITING:
             message.close()
             self.drop()
@@ -312,6 +322,7 @@ class Viewer:
         self._outgoing.put_nowait(message)
 
     async def _send_all(self) -> None:
+        """Send the queued messages in their order, until the viewer is gone."""
         while True:
             message = await self._outgoing.get()
             try:
@@ -322,13 +333,19 @@ class Viewer:
                 self._outgoing.task_done()
 
     def _ask(self, asked: PermissionAsked | QuestionAsked) -> None:
-        ask = self._ask_permission if isinstance(asked, PermissionAsked) else self._ask_question
-        self._asking[asked.question_id] = asyncio.create_task(cast("Any", ask)(asked))
+        self._questions[asked.question_id] = asyncio.create_task(self._ask_in_client(asked))
+
+    async def _ask_in_client(self, asked: PermissionAsked | QuestionAsked) -> None:
+        if isinstance(asked, PermissionAsked):
+            await self._ask_permission(asked)
+        else:
+            await self._ask_question(asked)
 
     async def _ask_permission(self, asked: PermissionAsked) -> None:
+        """Ask in the client; without a choice there, the question stays open."""
         call = self._updates.call(asked.call, f"{asked.title} ({asked.reason})", asked.display)
-        chosen = await self._choose(call, permission_options(asked))
-        choice = next((choice for choice in asked.choices if choice == chosen), None)
+        option_id = await self._choose(call, permission_options(asked))
+        choice = next((choice for choice in asked.choices if choice == option_id), None)
         if choice is not None:
             self._answer(asked.question_id, events.Permit(choice))
 
@@ -336,21 +353,21 @@ class Viewer:
         """Ask for one of the choices; without any the next message of an ouro viewer answers."""
         choices = asked.question.choices
         options = [
-            acp.PermissionOption(option_id=str(place), name=clean(choice), kind="allow_once")
-            for place, choice in enumerate(choices)
+            acp.PermissionOption(option_id=str(index), name=clean(choice), kind="allow_once")
+            for index, choice in enumerate(choices)
         ]
         title = clean("\n\n".join(filter(None, (asked.question.text, asked.question.details))))
         call = acp.ToolCallUpdate(
             tool_call_id=asked.question_id, title=title, kind="other", status="pending"
         )
-        chosen = await self._choose(call, options) if options else ""
-        if chosen.isdecimal():
-            self._answer(asked.question_id, events.Reply((choices[int(chosen)],)))
+        option_id = await self._choose(call, options) if options else ""
+        if option_id.isdecimal():
+            self._answer(asked.question_id, events.Reply((choices[int(option_id)],)))
 
     async def _choose(
         self, call: acp.ToolCallUpdate, options: Sequence[acp.PermissionOption]
     ) -> str:
-        """The id of the option that the client picks; empty if it does not: the question waits."""
+        """The id of the option that the user picks in the client; empty if they pick none."""
         await self._outgoing.join()
         assert self._client is not None
         try:
@@ -380,7 +397,7 @@ class _SentDraft(msgspec.Struct):
 
 
 def _answer_of(params: dict[str, Any]) -> events.UserAnswer:
-    """Raises UsageError: it is no answer."""
+    """The answer in a request. Raises UsageError if it is none."""
     try:
         if "choice" in params:
             given = {"choice": params["choice"], "comment": params.get("comment", "")}

@@ -47,7 +47,7 @@ class AttachedScreen(ConversationScreen):
         if self.session is not None:
             self.todos.todos = self.session.todos
 
-    def session_ended(self, text: str) -> None:
+    def show_session_end(self, text: str) -> None:
         self.has_ended = True
         self.show(Notice(text, "warning"))
 

@@ -231,7 +231,7 @@ class SessionFeed(TurnObserver):
         self._draft = draft
         self._show_from_start()
 
-    def session_ended(self, text: str) -> None:
+    def show_session_end(self, text: str) -> None:
         self._ended = text
         self._changed.set()
 

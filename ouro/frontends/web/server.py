@@ -21,7 +21,7 @@ from ouro.errors import OuroError, SocketRefused, UsageError
 from ouro.events import Permit, Reply, UserAnswer
 from ouro.frontends.background import state as names
 from ouro.frontends.background.agents import AgentRow, send_answer, stop_agent
-from ouro.frontends.background.connection import connected
+from ouro.frontends.background.connection import host_connection
 from ouro.frontends.background.process import StartReport
 from ouro.frontends.web import pages
 from ouro.frontends.web.agent_list import AgentList
@@ -275,7 +275,7 @@ class WebServer:
     async def _answer(self, request: web.Request) -> web.Response:
         given = await _body(request, AnswerBody)
         record = await self._agents.record(request.match_info["id"])
-        async with connected(record) as connection:
+        async with host_connection(record) as connection:
             await send_answer(connection, given.question, _answer_of(given))
         return await self._done()
 
@@ -288,14 +288,14 @@ class WebServer:
         if row.state == "ended":
             await self._run(row.record.cwd, given.text, row.id)
             return await self._done()
-        async with connected(row.record) as connection:
+        async with host_connection(row.record) as connection:
             draft = {"text": given.text, "images": []}
             await connection.call(f"_{names.SEND}", draft=draft, later=given.later)
         return await self._done()
 
     async def _interrupt(self, request: web.Request) -> web.Response:
         record = await self._agents.record(request.match_info["id"])
-        async with connected(record) as connection:
+        async with host_connection(record) as connection:
             connection.notify("session/cancel", sessionId=record.id)
             await connection.state()  # the host has read it then
         return await self._done()
