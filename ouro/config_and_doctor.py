@@ -12,7 +12,6 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, suppress
-from dataclasses import is_dataclass
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -51,6 +50,7 @@ from ouro.utils.runtime import (
     get_trust_path,
     tilde,
 )
+from ouro.utils.sections import is_section
 from ouro.utils.text import byte_size, plural
 
 if TYPE_CHECKING:
@@ -198,9 +198,9 @@ def _public(value: Any) -> Any:
     """The value of a setting; of MCP servers only the names, as their variables and headers may
     hold keys.
     """
-    if isinstance(value, Mapping) and any(map(is_dataclass, value.values())):
+    if isinstance(value, Mapping) and any(map(is_section, value.values())):
         return list(value)
-    if isinstance(value, tuple) and any(map(is_dataclass, value)):
+    if isinstance(value, tuple) and any(map(is_section, value)):
         return [f"{hook.event}: {hook.command or hook.url or hook.prompt}" for hook in value]
     return value
 

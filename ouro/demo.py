@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from itertools import chain, count, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +28,7 @@ from ouro.session import OpenRequest
 from ouro.session_options import Options
 from ouro.utils.git import Git, GitError
 from ouro.utils.log import start_log
+from ouro.utils.sections import replace_fields
 
 if TYPE_CHECKING:
     from ouro.commands.subcommands import ShellContext
@@ -193,7 +193,7 @@ def _play(project: Path, message: str, look: Look, *, is_plain: bool) -> int:
 
         return asyncio.run(run_repl(_opener(project, message), OpenRequest(), message))
     return run_full_screen(
-        replace(look, cwd=project, shows_start=False, syncs=False, is_kept=False),
+        replace_fields(look, cwd=project, shows_start=False, syncs=False, is_kept=False),
         lambda: _opener(project, message),
         OpenRequest,
         message,

@@ -3,54 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import FrozenInstanceError, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar, dataclass_transform, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
-T = TypeVar("T")
-
-
-@dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def section(kind: type[T]) -> type[T]:
-    """A frozen dataclass without generated code, which took 0.5 ms per class to compile, before the
-    first frame.
-    """
-    # Otherwise it is made from the signature, which takes 0.1 ms.
-    kind.__doc__ = kind.__doc__ or kind.__name__
-    kind.__init__, kind.__setattr__ = _init, _refuse  # type: ignore[method-assign]
-    kind.__eq__, kind.__hash__, kind.__repr__ = _equals, _hash, _repr  # type: ignore[method-assign]
-    return dataclass(init=False, repr=False, eq=False)(kind)
-
-
-def _init(self: Any, *args: Any, **values: Any) -> None:
-    known = fields(self)
-    values |= dict(zip((item.name for item in known), args, strict=False))
-    for item in known:
-        default = (
-            item.default_factory
-            if item.name not in values and callable(item.default_factory)
-            else None
-        )
-        self.__dict__[item.name] = default() if default else values.pop(item.name, item.default)
-    if values:
-        raise TypeError(f"{type(self).__name__} has no {', '.join(values)}")
-
-
-def _refuse(self: Any, name: str, _value: Any) -> None:
-    raise FrozenInstanceError(f"{type(self).__name__}.{name} cannot be changed")
-
-
-def _equals(self: Any, other: object) -> bool:
-    return type(self) is type(other) and self.__dict__ == other.__dict__
-
-
-def _hash(self: Any) -> int:
-    return hash(tuple(self.__dict__.values()))
-
-
-def _repr(self: Any) -> str:
-    return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
-
+from ouro.utils.sections import field, section
 
 StatusItem = Literal[
     "model",

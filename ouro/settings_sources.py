@@ -8,7 +8,6 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
@@ -18,6 +17,7 @@ from ouro.settings import MODES_BY_WIDTH, THEME_NAMES, HookSettings, McpServerSe
 from ouro.utils.files import write_private
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import get_config_path, get_themes_dir, tilde
+from ouro.utils.sections import is_section
 from ouro.utils.yaml import (
     Node,
     Scalar,
@@ -488,7 +488,7 @@ def _leaf_values(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in vars(section).items():
         yield from (
             _leaf_values(value, f"{prefix}{name}.")
-            if is_dataclass(value)
+            if is_section(value)
             else [(prefix + name, value)]
         )
 

@@ -9,9 +9,9 @@ import json
 import os
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -22,6 +22,7 @@ from ouro.utils.files import write_private
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.lenient_json import dictionary, read_json
 from ouro.utils.runtime import get_config_path, get_home, tilde
+from ouro.utils.sections import replace_fields, section_fields
 
 PROJECT_FILE = ".mcp.json"
 _NAME = late_pattern(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,31}")
@@ -148,13 +149,28 @@ def _parse_server(entry: Any, where: str) -> McpServerSettings:
     if not isinstance(entry, dict):
         raise ConfigError(f"{where} must be an object with `command` or `url`.")
     kind = entry.get("type", "http" if "url" in entry else "stdio")
-    known = {key: value for key, value in entry.items() if key in McpServerSettings.__match_args__}
+    names = {item.name for item in section_fields(McpServerSettings)}
+    known = {key: value for key, value in entry.items() if key in names}
     if kind == "sse":
         known["transport"] = "sse"
     try:
-        return from_plain(known, McpServerSettings)
+        checked = from_plain(known, _entry_struct())
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}: {error}.") from error
+    return McpServerSettings(**msgspec.structs.asdict(checked))
+
+
+@cache
+def _entry_struct() -> type[msgspec.Struct]:
+    """The fields of McpServerSettings as a struct, against which msgspec checks an entry."""
+    types = get_type_hints(McpServerSettings)
+    fields: list[tuple[str, Any, Any]] = []
+    for item in section_fields(McpServerSettings):
+        default = item.default
+        if item.make_default is not None:
+            default = msgspec.field(default_factory=item.make_default)
+        fields.append((item.name, types[item.name], default))
+    return msgspec.defstruct("ServerEntry", fields)
 
 
 def check_server(name: str, server: McpServerSettings) -> None:
@@ -178,7 +194,7 @@ def check_server(name: str, server: McpServerSettings) -> None:
 def to_entry(server: McpServerSettings) -> dict[str, Any]:
     """The server as an entry of `mcpServers`."""
     default = McpServerSettings()
-    entry: dict[str, Any] = {key: getattr(server, key) for key in McpServerSettings.__match_args__}
+    entry: dict[str, Any] = vars(server)
     changed = {key: value for key, value in entry.items() if value != getattr(default, key)}
     if changed.pop("transport", "") == "sse":
         changed["type"] = "sse"
@@ -228,7 +244,9 @@ def expand_variables(
             return {name: filled(text) for name, text in given.items()}
         return tuple(map(filled, given))
 
-    return replace(server, **{field: filled(getattr(server, field)) for field in _WITH_VARIABLES})
+    return replace_fields(
+        server, **{field: filled(getattr(server, field)) for field in _WITH_VARIABLES}
+    )
 
 
 def server_environment(child: Mapping[str, str], server: McpServerSettings) -> dict[str, str]:

@@ -19,6 +19,7 @@ from ouro.memory.sessions.usage import UsagePeriod, sum_periods, today
 from ouro.messages import Usage
 from ouro.settings import LimitSettings
 from ouro.utils.log import log
+from ouro.utils.sections import replace_fields
 from ouro.utils.text import dollars, plural
 
 WARN_AT = 0.8
@@ -147,9 +148,7 @@ class VectorBudget(msgspec.Struct, frozen=True):
 
 def limit_turns(limits: LimitSettings) -> LimitSettings:
     """The limits of turns that no user watches: also without settings they end."""
-    import dataclasses  # needed by few starts, and slow to import
-
-    return dataclasses.replace(limits, max_turns=limits.max_turns or MAX_UNWATCHED_TURNS)
+    return replace_fields(limits, max_turns=limits.max_turns or MAX_UNWATCHED_TURNS)
 
 
 def check_calls(limits: LimitSettings, calls_made: int) -> None:

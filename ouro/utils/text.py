@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import date, datetime
 from itertools import islice, takewhile
+from typing import TYPE_CHECKING
 
 from ouro.utils.late_pattern import late_pattern
+
+if TYPE_CHECKING:
+    from datetime import date
 
 _SEQUENCE = (
     r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]).*?(?:\x07|\x1b\\|\x9c|\Z)"
@@ -145,6 +148,8 @@ def local_time(at: str, today: date | None = None) -> str:
     """A timestamp in local time: `14:03` of today, `yesterday 14:03`, `21 Nov 14:03`, `21 Nov
     2025`; else empty.
     """
+    from datetime import date, datetime  # imported late: the first frame needs no time
+
     try:
         then = datetime.fromisoformat(at).astimezone()
     except (ValueError, OverflowError):  # the file was edited by hand

@@ -6,13 +6,11 @@ Also front matter: the YAML between two `---` lines at the beginning of a Markdo
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import types
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import (
@@ -30,6 +28,7 @@ from typing import (
 from ouro.errors import ConfigError
 from ouro.utils.files import open_regular
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.sections import is_section, section_fields
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 32
@@ -134,6 +133,8 @@ def json_values(node: Node) -> Any:
         return None
     if not node.plain:
         return node.text
+    import json  # imported late: the first frame reads none of these values
+
     with suppress(ValueError):
         return json.loads(node.text.lower() if node.text in _JSON_WORDS else node.text)
     return node.text
@@ -301,15 +302,15 @@ def read_fields(table: YamlTable, section: type[Any], name: str, path: str = "")
 @cache
 def _fields_by_key(section: Any) -> dict[str, _Field]:
     """The fields by their keys in a file. `if` and `async` of hooks are `if_` and `async_` here."""
-    if is_dataclass(section):
+    if is_section(section):
         types = get_type_hints(section)
         return {
             item.name.removesuffix("_"): _Field(
                 item.name,
                 types[item.name],
-                item.default is MISSING and item.default_factory is MISSING,
+                item.is_required,
             )
-            for item in fields(section)
+            for item in section_fields(section)
         }
     from msgspec.structs import fields as struct_fields
 
@@ -345,7 +346,7 @@ def convert(node: Node, to: Any, name: str, path: str) -> Any:
         if is_empty(node):
             return None
         to = _without_none(to)
-    if is_dataclass(to) or hasattr(to, "__struct_fields__"):
+    if is_section(to) or hasattr(to, "__struct_fields__"):
         return read_section(table_of(node, name, path), to, name, path)
     origin, arguments = get_origin(to), get_args(to)
     # The origin of a Literal is not a class.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ouro.errors import HostGone, UsageError
@@ -11,6 +10,7 @@ from ouro.frontends.background.remote import remote_session
 from ouro.session import OpenRequest, OpenSession, Session
 from ouro.session.background_record import BackgroundPlace, BackgroundRecord, find_record
 from ouro.settings_sources import load_settings
+from ouro.utils.sections import replace_fields
 
 if TYPE_CHECKING:
     from ouro.frontends.tui.app import OuroApp
@@ -33,7 +33,7 @@ def attach_screen(record: BackgroundRecord, look: Look) -> int:
     from ouro.frontends.tui import first_frame
     from ouro.frontends.tui.run import run_tui
 
-    look = replace(look, welcomes=False, shows_start=False, syncs=False)
+    look = replace_fields(look, welcomes=False, shows_start=False, syncs=False)
     frame = first_frame.draw(look)
     return run_tui(_opener(record), OpenRequest(record.id), "", frame, app_kind=_app_kind)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import array
 import colorsys
 import contextlib
-import dataclasses
 import fcntl
 import os
 import re
@@ -36,6 +35,7 @@ from ouro.frontends.tui.look import (
     placeholder,
     theme_for,
 )
+from ouro.utils.sections import replace_fields
 from ouro.utils.text import clean
 
 SECOND_CTRL_C = 2.0
@@ -233,7 +233,7 @@ class FirstFrame:
     def look(self) -> Look:
         """The look; after the terminal has answered, with the theme that fits it instead of `auto`."""
         is_known = self._look.theme == "auto" and self._editor.theme
-        return dataclasses.replace(self._look, theme=self._editor.theme) if is_known else self._look
+        return replace_fields(self._look, theme=self._editor.theme) if is_known else self._look
 
     @property
     def entered(self) -> Sequence[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ouro.settings import STATUS_ITEMS, section
+from ouro.settings import STATUS_ITEMS
 from ouro.utils.runtime import tilde
+from ouro.utils.sections import field, section
 
 if TYPE_CHECKING:
     from textual.theme import Theme
