@@ -83,4 +83,8 @@ def test_harbor_accepts_the_agent_and_runs_a_task_in_a_folder(ouro, tmp_path):
     result = json.loads(trial.read_text())
     assert result["verifier_result"]["rewards"] == {"reward": 1.0}
     assert result["agent_result"]["n_input_tokens"] > 0
-    assert (trial.parent / "agent" / "trajectory.json").is_file()
+    written = trial.parent / "agent" / "trajectory.json"
+    python = [str(Path(harbor[0]).with_name("python"))]
+    words = ["-m", "harbor.utils.trajectory_validator", str(written)]
+    checked = subprocess.run([*python, *words], env=environment, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
