@@ -203,9 +203,9 @@ def connect(on: str, workers: int | None) -> Iterator[Any]:
 
 
 def threads_of(client: Any) -> int:
-    """The tasks that the workers can run at once, at least one."""
+    """The tasks that the workers can run at once; 0 as long as no worker is connected."""
     threads: dict[str, int] = client.nthreads()
-    return max(1, sum(threads.values()))
+    return sum(threads.values())
 
 
 def _start_cluster(kind: str, workers: int | None) -> Any:

@@ -29,6 +29,7 @@ from ouro.utils.yaml import (
 _NAME = re.compile(r"\w[\w.-]{0,63}")
 _LINES = (".jsonl", ".ndjson")
 _KEYS = ("name", "defaults", "tasks")
+_MAX_LIMIT = 1e9
 
 
 class TaskLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,7 +93,9 @@ def read_batch(path: Path, mirror: str = "") -> Batch:
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}.", "Name a file of tasks.") from error
+        raise ConfigError(
+            f"{path} cannot be read: {_reason(error)}.", "Name a file of tasks."
+        ) from error
     if path.suffix in _LINES:
         name, tasks = "", _read_lines(text, path, mirror)
     else:
@@ -122,7 +125,7 @@ def for_repositories(prompt: str, repositories: Path, name: str) -> Batch:
     try:
         lines = repositories.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{repositories} cannot be read: {error}.") from error
+        raise ConfigError(f"{repositories} cannot be read: {_reason(error)}.") from error
     places = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     if not places:
         raise ConfigError(f"{repositories} names no repository.", "Write one on each line.")
@@ -231,10 +234,20 @@ def _checked(task: Task, path: Path, where: str) -> Task:
         raise ConfigError(f"{where}: this id cannot name a file.", hint)
     if not task.prompt.strip():
         raise ConfigError(f"{where}: its prompt is empty.")
+    for name, value in msgspec.structs.asdict(task.limits).items():
+        if value is not None and not 0 < value <= _MAX_LIMIT:
+            hint = "A limit is more than 0. Leave it out for the default."
+            raise ConfigError(f"{where}: its limit of {name} cannot be {value}.", hint)
     tests = str((path.parent / Path(task.tests).expanduser()).resolve()) if task.tests else ""
     if tests and not Path(tests).is_dir():
         raise ConfigError(f"{where}: its tests are no folder: {tests}.")
     return msgspec.structs.replace(task, repo=_resolved(task.repo, path), tests=tests)
+
+
+def _reason(error: OSError | UnicodeDecodeError) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8"
+    return error.strerror or str(error)
 
 
 def _plainly(error: Exception) -> str:

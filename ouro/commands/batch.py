@@ -105,7 +105,13 @@ async def run_tasks(
 
     with connect(on, workers) as client:
         by_dask = DaskRunner(state, client, variables)
-        await _run_by(by_dask, context, state, workers or threads_of(client), max_cost)
+        threads = threads_of(client)
+        if not threads:
+            context.say(
+                "No worker is connected yet: tasks wait. --workers N sets how many run at once.",
+                "warning",
+            )
+        await _run_by(by_dask, context, state, workers or max(1, threads), max_cost)
 
 
 async def _run_by(

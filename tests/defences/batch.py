@@ -17,6 +17,7 @@ DEFENCES = (
     Defence("C2", "ouro/batch/engine.py", "spent += result.cost or 0.0", "spent += 0.0",
             "test_c2_batches.py -k the_budget_of_the"),
     Defence("C3", "ouro/batch/tasks.py", "if task.id and not _NAME.fullmatch(task.id):", "if False:", "test_c3_tasks.py"),
+    Defence("C3", "ouro/batch/tasks.py", "if value is not None and not 0 < value <= _MAX_LIMIT:", "if False:", "test_c3_tasks.py"),
     Defence("C3", "ouro/batch/tasks.py", "validator_of(task.answer_schema)", "pass", "test_c3_tasks.py"),
     Defence("C3", "ouro/batch/attempt.py", "        return MISFIT", "        pass",
             "test_c3_tasks.py -k an_answer_that_no"),

@@ -36,6 +36,8 @@ def sent(ouro):
         ({"id": "../../a"}, "this id cannot name a file"),
         ({"schema": {"type": "nonsense"}}, "task 1: The schema is not a JSON schema"),
         ({"tests": "nowhere"}, "its tests are no folder"),
+        ({"limits": {"seconds": -3}}, "task 1: its limit of seconds cannot be -3"),
+        ({"limits": {"turns": 0}}, "its limit of turns cannot be 0"),
     ],
 )
 def test_c3_a_wrong_task_is_refused_by_name_before_anything_runs(ouro, shops, more, said):
@@ -114,7 +116,7 @@ def hostile(shops, tmp_path):
     for name in ("argparse.py", "msgspec.py", "yaml.py"):
         (shops[0] / name).write_text(f"open({str(mark)!r}, 'w')\n")
     git(shops[0], "add", ".")
-    git(shops[0], "-c", "user.name=a", "-c", "user.email=a@b.example", "commit", "-qm", "yaml")
+    git(shops[0], "-c", "user.name=a", "-c", "user.email=a@b.example", "commit", "-qm", "more")
     return shops[0], mark
 
 

@@ -250,8 +250,10 @@ def test_c4_a_run_whose_scheduler_dies_ends_and_continues_on_another(ouro, machi
     (tmp_path / "others").mkdir()
     others = Machines(tmp_path / "others", ouro.environment)
     try:
+        again = ouro.begin("batch", "run", "tasks.yaml", "--json", "--on", others.address)
+        assert b"No worker is connected yet" in again.stderr.readline()
         others.workers(1)
-        _, results = run(ouro, others)
+        results = json.loads(again.communicate(timeout=PATIENCE * 4)[0])["results"]
     finally:
         others.close()
     assert [result["outcome"] for result in results] == ["done", "done"]
