@@ -23,9 +23,11 @@ class AgentList:
         self.problem = ""
         """Why the list cannot be read."""
         self._readers = 0
+        """Open pages."""
         self._polling: asyncio.Task[None] | None = None
         self._changed = asyncio.Condition()
         self._turn = 0
+        """How often the list was read."""
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:
@@ -59,7 +61,7 @@ class AgentList:
             self._changed.notify_all()
 
     async def find(self, session_id: str) -> AgentRow:
-        """The state of one session. Raises UsageError: there is none."""
+        """The state of one session. Raises UsageError if there is none."""
         watch = AgentWatch()
         try:
             return await watch.row(await self.record(session_id))
@@ -67,7 +69,7 @@ class AgentList:
             await watch.close()
 
     async def record(self, session_id: str) -> BackgroundRecord:
-        """Raises UsageError: there is no such session."""
+        """The record of one session. Raises UsageError if there is none."""
         record = await asyncio.to_thread(find_record, session_id)
         if record.id != session_id:
             raise UsageError(f"No background session has the id `{session_id[:80]}`.")

@@ -42,19 +42,24 @@ class SessionFeed(TurnObserver):
         self._titles: dict[str, str] = {}
         """The titles of running calls."""
         self._outputs: dict[str, str] = {}
+        """The output of running calls so far."""
         self._call_cards: dict[str, str] = {}
         """The card of each call: some providers use an id again in the next turn."""
         self._answer, self._thought = "", ""
+        """What is streamed of the answer and of its thinking."""
         self._answer_card = self._thought_card = ""
+        """Their cards; empty before the first piece."""
         self._is_new = True
         """Whether the page shows the transcript from its beginning."""
         self._draft = ""
+        """A text for the prompt of the page."""
         self._ended = ""
-        self._changed = asyncio.Event()
+        """Why the session has ended; empty while it runs."""
+        self._has_changed = asyncio.Event()
 
     @classmethod
     async def open(cls, record: BackgroundRecord) -> SessionFeed:
-        """Attach to the session. Raises HostGone and SocketRefused."""
+        """Attach to the session. Raises as `RemoteSession.open`."""
         feed = cls(await RemoteSession.open(record))
         feed._show_from_start()
         feed._turns.attach(cast("Session", cast("object", feed._session)))
@@ -67,8 +72,8 @@ class SessionFeed(TurnObserver):
     async def next_patch(self) -> dict[str, Any]:
         """What has changed since the last patch; waits for it. The last one says `ended`."""
         await asyncio.sleep(DRAW_EVERY)
-        await self._changed.wait()
-        self._changed.clear()
+        await self._has_changed.wait()
+        self._has_changed.clear()
         cards, self._cards = self._cards, {}
         is_new, self._is_new = self._is_new, False
         draft, self._draft = self._draft, ""
@@ -87,22 +92,23 @@ class SessionFeed(TurnObserver):
         }
 
     def _question(self) -> dict[str, str] | None:
-        """The oldest open question, and its kind."""
+        """The id and the page of the oldest open question; None if there is none."""
         if self._ended:
             return None
-        asked = [
+        questions = [
             event
             for event in map(decode, self._session.state.questions)
             if isinstance(event, events.PermissionAsked | events.QuestionAsked)
         ]
-        if not asked:
+        if not questions:
             return None
-        page = pages.question_page(asked[0], len(asked) - 1)
-        return {"id": asked[0].question_id, "page": page}
+        page = pages.question_page(questions[0], len(questions) - 1)
+        return {"id": questions[0].question_id, "page": page}
 
     # The transcript
 
     def _show_from_start(self) -> None:
+        """Collect the cards of the whole transcript; of a long one the last."""
         self._cards.clear()
         self._titles.clear()
         self._outputs.clear()
@@ -111,20 +117,21 @@ class SessionFeed(TurnObserver):
         self._is_new = True
         earlier = list(self._session.scrollback.shown_events())
         for event in earlier:
-            self._take(event)
+            self._show_event(event)
         if len(self._cards) > MAX_CARDS:
             last = islice(self._cards.items(), len(self._cards) - MAX_CARDS, None)
             note = {"earlier": partial(pages.notice_card, EARLIER)}
             self._cards = note | dict(last)
-        self._changed.set()
+        self._has_changed.set()
 
     def show(self, event: Event) -> None:
-        self._take(event)
+        self._show_event(event)
         while len(self._cards) > MAX_WAITING:
             del self._cards[next(iter(self._cards))]
-        self._changed.set()
+        self._has_changed.set()
 
-    def _take(self, event: Event) -> None:
+    def _show_event(self, event: Event) -> None:
+        """Add or change the card of an event."""
         match event:
             case events.TextDelta(text):
                 self._write(text)
@@ -142,11 +149,12 @@ class SessionFeed(TurnObserver):
             case events.CoreChanged():
                 self._add_core(event)
             case events.NotesRecalled():
-                self._add_recalled(event)
+                self._add_receipt(event)
             case _:
-                self._take_call(event)
+                self._show_call(event)
 
-    def _take_call(self, event: Event) -> None:
+    def _show_call(self, event: Event) -> None:
+        """Add or change the card of a tool call; any other event is shown by its notice."""
         match event:
             case events.ToolStarted():
                 if event.call.id not in self._titles:
@@ -166,6 +174,7 @@ class SessionFeed(TurnObserver):
                 self._add_notice(event)
 
     def _draw_call(self, call_id: str) -> None:
+        """Change the card of a running call."""
         title, card = self._titles.get(call_id), self._call_cards.get(call_id)
         if title is not None and card is not None:
             output = self._outputs.get(call_id, "")
@@ -182,7 +191,7 @@ class SessionFeed(TurnObserver):
         self._cards[self._thought_card] = partial(pages.thought_card, self._thought)
 
     def _finish_answer(self, draw: Callable[[], str]) -> None:
-        """Show this instead of what was streamed."""
+        """Draw this instead of what was streamed, and forget that."""
         if self._thought_card:
             self._cards[self._thought_card] = str
         self._cards[self._answer_card or self._new_card()] = draw
@@ -197,9 +206,9 @@ class SessionFeed(TurnObserver):
             text, level = notice
             self._add(partial(pages.core_card, text, event, level))
 
-    def _add_recalled(self, event: events.NotesRecalled) -> None:
+    def _add_receipt(self, event: events.NotesRecalled) -> None:
         if notice := notice_of(event):
-            text = pages.recalled_text(notice[0], event)
+            text = pages.receipt_text(notice[0], event)
             self._add(partial(pages.notice_card, text))
 
     def _add(self, draw: Callable[[], str]) -> None:
@@ -211,20 +220,20 @@ class SessionFeed(TurnObserver):
     # What the session reports
 
     def turn_began(self) -> None:
-        self._changed.set()
+        self._has_changed.set()
 
     def turn_ended(self, outcome: events.Outcome, seconds: float) -> None:  # noqa: ARG002
-        self._changed.set()
+        self._has_changed.set()
 
     def queue_changed(self) -> None:
-        self._changed.set()
+        self._has_changed.set()
 
     def show_changes(self) -> None:
-        self._changed.set()
+        self._has_changed.set()
 
     def show_text(self, markdown: str, page: str) -> None:  # noqa: ARG002 (for screens)
         self._add(partial(pages.text_card, markdown))
-        self._changed.set()
+        self._has_changed.set()
 
     def show_session(self, draft: str) -> None:
         """Show the transcript again: it has changed."""
@@ -233,7 +242,7 @@ class SessionFeed(TurnObserver):
 
     def show_session_end(self, text: str) -> None:
         self._ended = text
-        self._changed.set()
+        self._has_changed.set()
 
     def run_here(self, text: str) -> bool:  # noqa: ARG002 (the page has no commands)
         return False

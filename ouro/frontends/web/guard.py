@@ -69,6 +69,14 @@ class Login(NamedTuple):
     """
 
 
+class _Ticket(NamedTuple):
+    """The permission to open one websocket."""
+
+    owner: str
+    """The digest of the cookie."""
+    valid_until: float
+
+
 class Guard:
     """Decides about requests by their headers.
 
@@ -86,32 +94,34 @@ class Guard:
         self._any_address = any_address
         self._keys: dict[str, str] = {}
         """The key of each login, by the digest of its cookie; the oldest first."""
-        self._tickets: dict[str, tuple[str, float]] = {}
-        """The digest of the cookie and the end of each ticket that was not used."""
+        self._tickets: dict[str, _Ticket] = {}
+        """The tickets that were not used, by their words."""
 
     # Where a request comes from
 
     def check_source(self, method: str, headers: Mapping[str, str], kind: Kind) -> None:
-        """Raises WebRefused: the request is for another host, or comes from another site."""
+        """Raises WebRefused if the request is for another host, or comes from another site."""
         host = headers.get("Host", "")
         self._check_host(host)
         origin = headers.get("Origin")
         if origin is None and kind in ("change", "socket"):
             raise WebRefused("A request without an Origin header is refused.")
         if origin is not None and not _is_same_origin(origin, host):
-            raise WebRefused(f"A request of another site is refused: {_shown(origin)}.")
+            raise WebRefused(f"A request of another site is refused: {_quotable(origin)}.")
         site = headers.get("Sec-Fetch-Site", "same-origin")
         if site not in ("same-origin", "none") and not _is_visit(method, headers, kind):
-            raise WebRefused(f"A request of another site is refused: it is {_shown(site)}.")
+            raise WebRefused(f"A request of another site is refused: it is {_quotable(site)}.")
 
     def _check_host(self, host: str) -> None:
-        """A name that is not known may be that of a hostile page which points to this machine."""
+        """Raises WebRefused for a name that is not known: a hostile page may have a name that
+        points to this machine.
+        """
         name = _host_name(host)
         if name in self._names or self._is_own_address(name):
             return
         raise WebRefused(
-            f"The host `{_shown(host)}` is refused. If it is your proxy, start"
-            f" `ouro serve --allow-host {_shown(name)}`.",
+            f"The host `{_quotable(host)}` is refused. If it is your proxy, start"
+            f" `ouro serve --allow-host {_quotable(name)}`.",
             HTTPStatus.MISDIRECTED_REQUEST,
         )
 
@@ -125,7 +135,7 @@ class Guard:
     # Who sends it
 
     def log_in(self, token: str) -> Login:
-        """A login for the browser that shows the token. Raises WebRefused: it is another token."""
+        """A login for the browser that shows the token. Raises WebRefused if the token is wrong."""
         if not _is_equal(token, self.token):
             raise WebRefused(
                 "This link is not valid: the token is wrong, or of an earlier `ouro serve`."
@@ -139,7 +149,7 @@ class Guard:
         return login
 
     def check_login(self, cookie: str, key: str) -> None:
-        """Raises WebRefused: the browser is not logged in."""
+        """Raises WebRefused if the browser is not logged in."""
         known = self._keys.get(_digest(cookie), "")
         if not known or not _is_equal(key, known):
             raise _not_logged_in()
@@ -147,14 +157,16 @@ class Guard:
     def make_ticket(self, cookie: str) -> str:
         """A word that opens one websocket: a browser sends no headers of a page with it."""
         now = time.monotonic()
-        self._tickets = {word: kept for word, kept in self._tickets.items() if kept[1] > now}
-        ticket = secrets.token_urlsafe(_TOKEN_BYTES)
-        self._tickets[ticket] = (_digest(cookie), now + TICKET_SECONDS)
-        return ticket
+        self._tickets = {
+            word: ticket for word, ticket in self._tickets.items() if ticket.valid_until > now
+        }
+        word = secrets.token_urlsafe(_TOKEN_BYTES)
+        self._tickets[word] = _Ticket(_digest(cookie), now + TICKET_SECONDS)
+        return word
 
     def take_ticket(self, ticket: str, cookie: str) -> None:
-        """Raises WebRefused: the ticket is not valid, or of another browser. It is used up."""
-        owner, end = self._tickets.pop(ticket, ("", 0.0))
+        """Use up a ticket. Raises WebRefused if it is not valid, or of another browser."""
+        owner, end = self._tickets.pop(ticket, _Ticket("", 0.0))
         digest = _digest(cookie)
         is_valid = owner == digest and digest in self._keys and time.monotonic() < end
         if not is_valid:
@@ -180,19 +192,19 @@ def _digest(cookie: str) -> str:
 def _host_name(host: str) -> str:
     """The name in a Host header without its port; empty if it is none."""
     try:
-        found = urlsplit(f"//{host}")
-        is_whole = found.netloc == host and "@" not in host
-        return (found.hostname or "") if is_whole else ""
+        parts = urlsplit(f"//{host}")
+        is_whole = parts.netloc == host and "@" not in host
+        return (parts.hostname or "") if is_whole else ""
     except ValueError:
         return ""
 
 
 def proxy_name(given: str) -> str:
-    """The name of a proxy, which may be given with its port. Raises UsageError: it is none."""
+    """The name of a proxy, which may be given with its port. Raises UsageError if it is none."""
     name = _host_name(given.lower())
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"`{_shown(given)}` is not the name of a host.",
+            f"`{_quotable(given)}` is not the name of a host.",
             "Give it as the browser has it: --allow-host box.example.org",
         )
     return name
@@ -200,8 +212,8 @@ def proxy_name(given: str) -> str:
 
 def _is_same_origin(origin: str, host: str) -> bool:
     """Whether an Origin header is that of pages of this host. A proxy may add TLS."""
-    scheme, separator, place = origin.lower().partition("://")
-    return bool(separator) and scheme in ("http", "https") and place == host.lower()
+    scheme, separator, origin_host = origin.lower().partition("://")
+    return bool(separator) and scheme in ("http", "https") and origin_host == host.lower()
 
 
 def _is_visit(method: str, headers: Mapping[str, str], kind: Kind) -> bool:
@@ -211,5 +223,6 @@ def _is_visit(method: str, headers: Mapping[str, str], kind: Kind) -> bool:
     return kind == "page" and method == "GET" and is_navigation and is_top
 
 
-def _shown(text: str) -> str:
+def _quotable(text: str) -> str:
+    """A text of a request for a message: one short line without backquotes."""
     return one_line(text, _MAX_SHOWN).replace("`", "'")

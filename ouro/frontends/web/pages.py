@@ -77,7 +77,7 @@ class _DiffLines:
     def row(self, line: str) -> str:
         """One line with its number: the new one, of a removed line the old one."""
         if not self._old_left and not self._new_left:
-            return self._between(line)
+            return self._outside_hunk(line)
         if line.startswith("\\ "):
             return _diff_row("file", "", line)
         mark, number = line[:1], self._new
@@ -94,7 +94,8 @@ class _DiffLines:
         before, self._before = self._before, ""
         return _diff_row("file", "", before) if before else ""
 
-    def _between(self, line: str) -> str:
+    def _outside_hunk(self, line: str) -> str:
+        """A line before, between or after hunks. The two lines that name the file become one."""
         if self._before and line.startswith("+++ "):
             head, self._before = _file_names(self._before[4:], line[4:]), ""
             return _diff_row("file", "", head)
@@ -105,10 +106,11 @@ class _DiffLines:
         return rest + self._begin_hunk(line)
 
     def _begin_hunk(self, line: str) -> str:
-        found = _HUNK.match(line)
-        if found is None:
+        """The head of a hunk, which sets the numbers of the next lines; any other line as it is."""
+        match = _HUNK.match(line)
+        if match is None:
             return _diff_row("file", "", line)
-        old, old_count, new, new_count = found.groups()
+        old, old_count, new, new_count = match.groups()
         self._old, self._old_left = int(old), int(old_count or 1)
         self._new, self._new_left = int(new), int(new_count or 1)
         return _diff_row("place", "", line)
@@ -125,7 +127,9 @@ def _file_names(before: str, after: str) -> str:
 
 
 def _diff_row(kind: str, number: str, line: str) -> str:
-    mark, text = (line[:1], line[1:]) if kind in ("removed", "added", "same") else ("", line)
+    """A row of a diff; `kind` is its CSS class."""
+    has_mark = kind in ("removed", "added", "same")
+    mark, text = (line[:1], line[1:]) if has_mark else ("", line)
     shown = escape_html(escape_invisible(text)) or " "
     return f'<div class="{kind}"><b>{number}</b><i>{mark}</i><span>{shown}</span></div>'
 
@@ -140,16 +144,17 @@ def list_page(rows: Sequence[AgentRow], selected: str = "") -> str:
 
 
 def _row(row: AgentRow, now: datetime, *, is_selected: bool) -> str:
+    """One session of the list, as a link to its page."""
     figures = " · ".join(filter(None, (dollars(row.cost), format_age(row.record.started_at, now))))
     current = ' aria-current="true"' if is_selected else ""
     title = one_line(clean(row.title), 120) or row.record.short_id
-    said = one_line(clean(row.line), 240)
+    last_line = one_line(clean(row.line), 240)
     return (
         f'<a class="row {row.state}" href="#s/{escape_html(row.id)}"{current}>'
         f'<span class="state">{MARKS[row.state]} {_WORDS[row.state]}</span>'
         f'<span class="figures">{escape_html(figures)}</span>'
         f'<span class="name">{escape_html(title)}</span>'
-        f'<span class="said">{escape_html(said)}</span>'
+        f'<span class="said">{escape_html(last_line)}</span>'
         f'<span class="folder">{escape_html(folder_of(row))}</span></a>'
     )
 
@@ -185,9 +190,8 @@ def head_page(state: SessionState) -> str:
 def ended_page(row: AgentRow) -> str:
     """The same for a session without a process."""
     title = one_line(clean(row.title), 160) or row.record.short_id
-    shown = " · ".join(
-        map(escape_html, filter(None, (tilde_text(row.record.cwd), row.record.model)))
-    )
+    facts = (tilde_text(row.record.cwd), row.record.model)
+    shown = " · ".join(escape_html(fact) for fact in facts if fact)
     return (
         f"<h1>{escape_html(title)}</h1>"
         f'<p class="facts"><span class="state {row.state}">{MARKS[row.state]}'
@@ -271,7 +275,7 @@ def notice_card(text: str, level: events.Level = "info") -> str:
     return f'<p class="notice {level}">{escape_html(text)}</p>'
 
 
-def recalled_text(text: str, event: events.NotesRecalled) -> str:
+def receipt_text(text: str, event: events.NotesRecalled) -> str:
     return f"{text} · {receipt_command(event)}"
 
 
@@ -280,13 +284,14 @@ def core_card(text: str, event: events.CoreChanged, level: events.Level) -> str:
 
 
 def subagent_card(event: events.SubagentProgress) -> str:
-    shown = f"{event.id}: {one_line(event.task)}"
-    activity = one_line(event.activity) or event.state
-    mark = "✓" if event.state == "done" else "✗" if event.is_over else "●"
+    title = FORM.code(f"{event.id}: {one_line(event.task)}")
+    activity = escape_html(one_line(event.activity) or event.state)
+    state, mark = " running", "●"
+    if event.is_over:
+        state, mark = "", "✓" if event.state == "done" else "✗"
     return (
-        f'<div class="tool{"" if event.is_over else " running"}"><span class="mark">{mark}</span>'
-        f' {FORM.code(shown)} <span class="sum">{escape_html(activity)} · {escape_html(event.figures)}'
-        "</span></div>"
+        f'<div class="tool{state}"><span class="mark">{mark}</span> {title} '
+        f'<span class="sum">{activity} · {escape_html(event.figures)}</span></div>'
     )
 
 
@@ -300,20 +305,21 @@ def text_card(markdown: str) -> str:
 
 def question_page(asked: PermissionAsked | QuestionAsked, more: int) -> str:
     """The question with its choices; `more`: how many wait behind it."""
-    page = _permission(asked) if isinstance(asked, PermissionAsked) else _question(asked)
+    page = _permission_page(asked) if isinstance(asked, PermissionAsked) else _choices_page(asked)
     behind = f'<p class="more">{plural(more, "more question")} after this</p>' if more else ""
     return f"{page}{behind}"
 
 
-def _permission(asked: PermissionAsked) -> str:
+def _permission_page(asked: PermissionAsked) -> str:
+    """What a tool call would do, why it needs a permission, and a button for each answer."""
     buttons = "".join(
-        f'<button type="button" data-choice="{choice}" class="{_look(choice)}">'
-        f"{escape_html(PERMIT_LABELS[choice])}{_rule(choice, asked.rule)}</button>"
+        f'<button type="button" data-choice="{choice}" class="{_button_class(choice)}">'
+        f"{escape_html(PERMIT_LABELS[choice])}{_rule_note(choice, asked.rule)}</button>"
         for choice in asked.choices
     )
     return (
         f"<h2>Allow? <code>{escape_html(asked.call.name)}</code></h2>"
-        f'<div class="asked">{_shown_whole(asked.display)}</div>'
+        f'<div class="asked">{_whole_body(asked.display)}</div>'
         f'<p class="why">{escape_html(escape_invisible(asked.reason))}</p>'
         '<textarea rows="1" data-comment placeholder="comment for the agent"'
         ' aria-label="comment for the agent"></textarea>'
@@ -321,15 +327,19 @@ def _permission(asked: PermissionAsked) -> str:
     )
 
 
-def _look(choice: str) -> str:
-    return "yes" if choice == "yes" else "no" if choice in ("no", "stop") else "wider"
+def _button_class(choice: str) -> str:
+    """The CSS class of a permission choice."""
+    if choice == "yes":
+        return "yes"
+    return "no" if choice in ("no", "stop") else "wider"
 
 
-def _rule(choice: str, rule: str) -> str:
+def _rule_note(choice: str, rule: str) -> str:
+    """The rule that the choice `always` adds; empty for other choices."""
     return f"<small>{escape_html(escape_invisible(rule))}</small>" if choice == "always" else ""
 
 
-def _shown_whole(display: Display) -> str:
+def _whole_body(display: Display) -> str:
     """What is asked for, with nothing hidden: control characters are written out."""
     match display.body:
         case Diff(changes=changes):
@@ -342,11 +352,12 @@ def _shown_whole(display: Display) -> str:
     return f"<pre>{escape_html(escape_invisible(text))}</pre>"
 
 
-def _question(asked: QuestionAsked) -> str:
+def _choices_page(asked: QuestionAsked) -> str:
+    """A question of the agent: buttons, or boxes to tick, and a field for another answer."""
     question = asked.question
     details = FORM.words(question.details) if question.details else ""
-    kind = "checkbox" if question.several else ""
-    choices = "".join(_choice(choice, kind) for choice in question.choices)
+    make = _choice_box if question.several else _choice_button
+    choices = "".join(map(make, question.choices))
     sends = "Send the answer" if question.several or not question.choices else "Send another answer"
     return (
         f'<h2>{escape_html(question.text)}</h2><div class="asked">{details}</div>'
@@ -358,10 +369,11 @@ def _question(asked: QuestionAsked) -> str:
     )
 
 
-def _choice(choice: str, kind: str) -> str:
-    if kind:
-        return f'<label><input type="checkbox" value="{escape_html(choice)}"> {escape_html(choice)}</label>'
-    return (
-        f'<button type="button" data-reply-with="{escape_html(choice)}" class="wider">'
-        f"{escape_html(choice)}</button>"
-    )
+def _choice_box(choice: str) -> str:
+    text = escape_html(choice)
+    return f'<label><input type="checkbox" value="{text}"> {text}</label>'
+
+
+def _choice_button(choice: str) -> str:
+    text = escape_html(choice)
+    return f'<button type="button" data-reply-with="{text}" class="wider">{text}</button>'

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from pathlib import Path
 
 from ouro.errors import OuroError
@@ -44,26 +43,26 @@ class Screen:
 
     @classmethod
     async def start(cls, record: BackgroundRecord, columns: int, rows: int) -> Screen:
-        """Raises OSError: there is no terminal, or no process."""
-        ours, theirs = os.openpty()
+        """Start `ouro attach`. Raises OSError if there is no terminal, or no process."""
+        our_end, its_end = os.openpty()
         try:
-            set_size(theirs, _side(columns), _side(rows))
+            set_size(its_end, _side(columns), _side(rows))
             attach = (sys.executable, "-P", "-m", "ouro", "attach", record.id)
             process = await asyncio.create_subprocess_exec(
-                *in_own_terminal(theirs, attach),
-                stdin=theirs,
-                stdout=theirs,
-                stderr=theirs,
+                *in_own_terminal(its_end, attach),
+                stdin=its_end,
+                stdout=its_end,
+                stderr=its_end,
                 env=_environment(),
                 cwd=record.cwd if Path(record.cwd).is_dir() else None,
                 start_new_session=True,
             )
         except BaseException:
-            os.close(ours)
+            os.close(our_end)
             raise
         finally:
-            os.close(theirs)
-        return cls(process, ours)
+            os.close(its_end)
+        return cls(process, our_end)
 
     async def copy_output(self, send: Callable[[bytes], Awaitable[None]]) -> None:
         """Send what the screen draws, until it has ended. A slow browser stops it meanwhile."""
@@ -108,17 +107,16 @@ class Screen:
             await self._process.wait()
 
     def _write_some(self) -> None:
+        """Write what the terminal takes now, and the rest when it takes more."""
         if self._is_over:
             return
-        with suppress(BlockingIOError):
-            try:
-                written = os.write(self._terminal, self._unwritten)
-            except OSError as error:
-                if isinstance(error, BlockingIOError):
-                    raise
-                self._unwritten.clear()  # the screen has ended
-                written = 0
+        try:
+            written = os.write(self._terminal, self._unwritten)
             del self._unwritten[:written]
+        except BlockingIOError:
+            pass
+        except OSError:  # the screen has ended
+            self._unwritten.clear()
         if self._unwritten:
             self._loop.add_writer(self._terminal, self._write_some)
         else:
@@ -133,7 +131,7 @@ class Screens:
         self._starting = 0
 
     async def start(self, record: BackgroundRecord, columns: int, rows: int) -> Screen:
-        """Raises TooManyScreens, and as `Screen.start`."""
+        """Start a screen. Raises TooManyScreens, and as `Screen.start`."""
         if len(self._running) + self._starting >= MAX_SCREENS:
             raise TooManyScreens(
                 f"{MAX_SCREENS} full screens are open already.", "Close one in a browser."
@@ -157,11 +155,12 @@ class Screens:
 
 
 def _side(length: int) -> int:
+    """A number of columns or rows within the limits."""
     return max(2, min(int(length), MAX_SIDE))
 
 
 def _environment() -> dict[str, str]:
-    """That of this process, for the terminal of the browser."""
+    """The environment of this process, for the terminal of the browser."""
     inherited = {
         name: value
         for name, value in os.environ.items()

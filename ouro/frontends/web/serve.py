@@ -44,8 +44,8 @@ def run_serve(options: ServeOptions, sessions: Sessions) -> int:
     """Serve until Ctrl+C; returns the exit code.
 
     Raises:
-        UsageError: the address is not of this machine alone, and that was not allowed; the name of
-            a proxy is none.
+        UsageError: the address is not of this machine alone, and that was not allowed; or the name
+            of a proxy is not valid.
         OuroError: the port is in use.
     """
     guard = Guard(options.allow_hosts, any_address=options.allow_network)
@@ -65,28 +65,30 @@ def bind(options: ServeOptions) -> socket.socket:
             "Serve 127.0.0.1 and use `ssh -L`, Tailscale or a proxy (`ouro help serve`), or add"
             " --allow-network.",
         )
-    found = socket.socket(family, socket.SOCK_STREAM)
+    listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         # After a restart the old connections still wait; on Linux two cannot listen even so.
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((address, options.port))
-        found.listen(_BACKLOG)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((address, options.port))
+        listening.listen(_BACKLOG)
     except OSError as error:
-        found.close()
-        raise _cannot_listen(options, address, error) from error
-    return found
+        listening.close()
+        raise _listen_error(options, address, error) from error
+    return listening
 
 
 def _resolve(options: ServeOptions) -> tuple[socket.AddressFamily, str]:
+    """The family and the first address of the host. Raises UsageError if it has none."""
     try:
-        found = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise UsageError(f"--host {options.host} is not an address: {error}.") from error
-    family, _kind, _protocol, _name, place = found[0]
-    return family, str(place[0])
+    family, _kind, _protocol, _name, socket_address = addresses[0]
+    return family, str(socket_address[0])
 
 
-def _cannot_listen(options: ServeOptions, address: str, error: OSError) -> OuroError:
+def _listen_error(options: ServeOptions, address: str, error: OSError) -> OuroError:
+    """The error for a port that cannot be used; it names what uses it."""
     if error.errno != errno.EADDRINUSE:
         reason = error.strerror or str(error)
         return OuroError(f"Cannot listen on {options.host}, port {options.port}: {reason}.")
@@ -112,6 +114,7 @@ def _is_ouro(address: str, port: int) -> bool:
 async def _serve(
     options: ServeOptions, listening: socket.socket, guard: Guard, sessions: Sessions
 ) -> int:
+    """As `run_serve`, on a socket that listens."""
     from aiohttp import web
 
     port = listening.getsockname()[1]

@@ -51,7 +51,7 @@ _TYPES = {
     ".ttf": "font/ttf",
     ".webmanifest": "application/manifest+json",
 }
-_OWN_FILES = ("page.js", "page.css", "screen.js", "screen.css", "icon.svg", "app.webmanifest")
+_STATIC_FILES = ("page.js", "page.css", "screen.js", "screen.css", "icon.svg", "app.webmanifest")
 _NOT_UNDERSTOOD = (ValueError, TypeError, LookupError, RecursionError, OverflowError)
 """What reading a message of a browser may raise."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -93,6 +93,8 @@ class StartBody(msgspec.Struct):
 
 
 class WebServer:
+    """Answers the requests of browsers with the sessions of this user."""
+
     def __init__(self, guard: Guard, sessions: Sessions, cookie: str) -> None:
         """`cookie`: its name; browsers share cookies between ports."""
         self.screens = Screens()
@@ -105,8 +107,8 @@ class WebServer:
     def app(self) -> web.Application:
         app = web.Application(client_max_size=MAX_BODY)
         app.on_response_prepare.append(_add_headers)
-        page, data = partial(self._guarded, "page"), partial(self._guarded, "data")
-        change = partial(self._guarded, "change")
+        page, data = partial(self._guard_handler, "page"), partial(self._guard_handler, "data")
+        change = partial(self._guard_handler, "change")
         app.add_routes(
             [
                 web.get("/", page(_index)),
@@ -120,7 +122,9 @@ class WebServer:
                 web.post("/sessions/{id}/interrupt", change(self._interrupt)),
                 web.post("/sessions/{id}/end", change(self._end)),
                 web.post("/sessions/{id}/ticket", change(self._ticket)),
-                web.get("/sessions/{id}/screen/{ticket}", self._guarded("socket", self._screen)),
+                web.get(
+                    "/sessions/{id}/screen/{ticket}", self._guard_handler("socket", self._screen)
+                ),
                 web.route("*", "/{any:.*}", page(_nothing)),
             ]
         )
@@ -135,10 +139,10 @@ class WebServer:
 
     # The guard
 
-    def _guarded(self, kind: Kind, handle: Handler, *, is_change: bool = False) -> Handler:
+    def _guard_handler(self, kind: Kind, handle: Handler, *, is_change: bool = False) -> Handler:
         """The handler behind the checks, with errors as answers."""
 
-        async def guarded(request: web.Request) -> web.StreamResponse:
+        async def check_and_handle(request: web.Request) -> web.StreamResponse:
             try:
                 self._check(request, kind, is_change=is_change)
                 return await handle(request)
@@ -150,10 +154,10 @@ class WebServer:
             except OSError as error:
                 return _problem(str(error), HTTPStatus.CONFLICT)
 
-        return guarded
+        return check_and_handle
 
     def _check(self, request: web.Request, kind: Kind, *, is_change: bool) -> None:
-        """Raises WebRefused."""
+        """Raises WebRefused if the guard does not allow the request."""
         self._guard.check_source(request.method, request.headers, "change" if is_change else kind)
         if kind in ("data", "change"):
             self._guard.check_login(self._cookie_of(request), request.headers.get(KEY_HEADER, ""))
@@ -164,6 +168,7 @@ class WebServer:
         return request.cookies.get(self._cookie, "")
 
     async def _log_in(self, request: web.Request) -> web.Response:
+        """Answer the token of a link with the cookie and the key of a login."""
         login = self._guard.log_in((await _body(request, TokenBody)).token)
         answer = web.json_response({"key": login.key})
         is_encrypted = request.headers.get("Origin", "").startswith("https://")
@@ -189,7 +194,7 @@ class WebServer:
         work = [self._watch_list(lines, session_id)]
         if session_id:
             work.append(self._watch_session(lines, session_id))
-        tasks = [asyncio.create_task(watching) for watching in work]
+        tasks = [asyncio.create_task(watch) for watch in work]
         self._streams.update(tasks)
         try:
             while not all(task.done() for task in tasks):
@@ -204,21 +209,23 @@ class WebServer:
         return answer
 
     async def _watch_list(self, lines: asyncio.Queue[dict[str, Any]], selected: str) -> None:
-        turn, shown = 0, {"": ""}
+        """Send the list of sessions, and again when it has changed."""
+        turn, sent = 0, dict[str, Any]()
         async with self._agents.reading():
             while True:
                 turn = await self._agents.next(turn)
-                found = self._list(selected)
-                if found != shown:
-                    shown = found
-                    await lines.put({"list": found})
+                current = self._list(selected)
+                if current != sent:
+                    sent = current
+                    await lines.put({"list": current})
 
     def _list(self, selected: str) -> dict[str, Any]:
+        """The list of sessions for the page, and the folders in which one can be started."""
         rows = self._agents.rows
         problem = self._agents.problem
         page = pages.notice_card(problem, "error") if problem else pages.list_page(rows, selected)
-        used = [row.record.cwd for row in reversed(rows) if row.record.cwd]
-        folders = dict.fromkeys([*self._sessions.folders(), *used])
+        of_sessions = [row.record.cwd for row in reversed(rows) if row.record.cwd]
+        folders = dict.fromkeys([*self._sessions.folders(), *of_sessions])
         return {
             "page": page,
             "waiting": pages.waiting_count(rows),
@@ -232,7 +239,7 @@ class WebServer:
             try:
                 row = await self._agents.find(session_id)
                 if row.state == "ended":
-                    await self._send_saved(lines, row)
+                    await self._send_transcript(lines, row)
                 else:
                     await self._send_live(lines, row)
                     continue
@@ -241,7 +248,7 @@ class WebServer:
                 return
             except OuroError as error:  # it ends at this moment, or hangs
                 await lines.put({"problem": str(error)})
-            turn = await self._until_running(session_id, turn)
+            turn = await self._wait_until_running(session_id, turn)
 
     async def _send_live(self, lines: asyncio.Queue[dict[str, Any]], row: AgentRow) -> None:
         """Send what happens in a session until it has ended."""
@@ -255,15 +262,16 @@ class WebServer:
         finally:
             await feed.close()
 
-    async def _send_saved(self, lines: asyncio.Queue[dict[str, Any]], row: AgentRow) -> None:
+    async def _send_transcript(self, lines: asyncio.Queue[dict[str, Any]], row: AgentRow) -> None:
+        """Send what is saved of a session without a process, or why it cannot be read."""
         try:
             pieces = await self._sessions.transcript(row.id)
         except OuroError as error:
             pieces = [pages.notice_card(str(error), "warning")]
         await lines.put({"session": saved_patch(row, pieces)})
 
-    async def _until_running(self, session_id: str, turn: int) -> int:
-        """Wait until a process has the session; returns the number of that reading."""
+    async def _wait_until_running(self, session_id: str, turn: int) -> int:
+        """Wait until a process has the session; returns the number of the reading that shows it."""
         while True:
             turn = await self._agents.next(turn)
             row = next((row for row in self._agents.rows if row.id == session_id), None)
@@ -277,7 +285,7 @@ class WebServer:
         record = await self._agents.record(request.match_info["id"])
         async with host_connection(record) as connection:
             await send_answer(connection, given.question, _answer_of(given))
-        return await self._done()
+        return await self._confirm()
 
     async def _message(self, request: web.Request) -> web.Response:
         """Send a message; a session that has ended is resumed with it."""
@@ -286,36 +294,40 @@ class WebServer:
             raise UsageError("The message is empty.")
         row = await self._agents.find(request.match_info["id"])
         if row.state == "ended":
-            await self._run(row.record.cwd, given.text, row.id)
-            return await self._done()
+            await self._start_host(row.record.cwd, given.text, row.id)
+            return await self._confirm()
         async with host_connection(row.record) as connection:
             draft = {"text": given.text, "images": []}
             await connection.call(f"_{names.SEND}", draft=draft, later=given.later)
-        return await self._done()
+        return await self._confirm()
 
     async def _interrupt(self, request: web.Request) -> web.Response:
         record = await self._agents.record(request.match_info["id"])
         async with host_connection(record) as connection:
             connection.notify("session/cancel", sessionId=record.id)
             await connection.state()  # the host has read it then
-        return await self._done()
+        return await self._confirm()
 
     async def _end(self, request: web.Request) -> web.Response:
         record = await self._agents.record(request.match_info["id"])
         await stop_agent(record.id)
-        return await self._done()
+        return await self._confirm()
 
     async def _start(self, request: web.Request) -> web.Response:
+        """Start a session with a message, in a folder that the page lists."""
         given = await _body(request, StartBody)
         if not given.text.strip():
             raise UsageError("The message is empty.")
-        known = [folder for folder, _ in self._list("")["folders"]]
-        if given.folder not in known:
+        listed = [folder for folder, _ in self._list("")["folders"]]
+        if given.folder not in listed:
             raise UsageError("This folder is not one of the list.")
-        report = await self._run(given.folder, given.text, "")
-        return await self._done(id=report.id)
+        report = await self._start_host(given.folder, given.text, "")
+        return await self._confirm(id=report.id)
 
-    async def _run(self, folder: str, text: str, resume: str) -> StartReport:
+    async def _start_host(self, folder: str, text: str, resume: str) -> StartReport:
+        """Start a process that hosts a session. Raises UsageError if it cannot, or if a user must
+        first trust the folder.
+        """
         if not Path(folder).is_dir():
             raise UsageError(f"The folder {folder} is not there any more.")
         report = await asyncio.to_thread(self._sessions.start, folder, text, resume)
@@ -327,7 +339,8 @@ class WebServer:
             raise UsageError(report.error)
         return report
 
-    async def _done(self, **more: str) -> web.Response:
+    async def _confirm(self, **more: str) -> web.Response:
+        """The answer to a change that was made; the list is read again before."""
         await self._agents.refresh()
         return web.json_response({"done": True, **more})
 
@@ -342,9 +355,10 @@ class WebServer:
         return web.json_response({"ticket": self._guard.make_ticket(self._cookie_of(request))})
 
     async def _screen(self, request: web.Request) -> web.StreamResponse:
+        """Connect a terminal in the browser with `ouro attach`, until one of them ends."""
         record = await self._agents.record(request.match_info["id"])
         socket = web.WebSocketResponse(heartbeat=BEAT_SECONDS, max_msg_size=MAX_BODY)
-        width, height = (_number(request.query.get(name)) for name in ("width", "height"))
+        width, height = (_side_length(request.query.get(name)) for name in ("width", "height"))
         screen = await self.screens.start(record, width, height)
         try:
             await socket.prepare(request)
@@ -373,14 +387,17 @@ async def _read_socket(screen: Screen, socket: web.WebSocketResponse) -> None:
             continue
         try:
             word, *values = json.loads(message.data)
-            await _take(screen, socket, word, values)
+            await _handle_message(screen, socket, word, values)
         except _NOT_UNDERSTOOD as error:
             log.warning("ouro serve: a browser sent %s", type(error).__name__)
 
 
-async def _take(
+async def _handle_message(
     screen: Screen, socket: web.WebSocketResponse, word: str, values: Sequence[Any]
 ) -> None:
+    """Handle a message of the terminal; an unknown one is ignored. Raises one of `_NOT_UNDERSTOOD`
+    if its values are wrong.
+    """
     if word == "stdin":
         screen.write(str(values[0]))
     elif word == "resize":
@@ -404,7 +421,7 @@ def _line(data: Mapping[str, Any]) -> bytes:
 
 
 async def _body(request: web.Request, kind: type[Body]) -> Body:
-    """Raises UsageError: the body is not such JSON."""
+    """The JSON of a request. Raises UsageError if it is not of this kind."""
     try:
         return decode_json(await request.read(), kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -412,6 +429,7 @@ async def _body(request: web.Request, kind: type[Body]) -> Body:
 
 
 def _answer_of(given: AnswerBody) -> UserAnswer:
+    """The answer of a page. Raises UsageError if its choice does not exist."""
     if not given.choice:
         return Reply(given.answers)
     try:
@@ -423,11 +441,13 @@ def _answer_of(given: AnswerBody) -> UserAnswer:
     return permit
 
 
-def _number(text: str | None) -> int:
+def _side_length(text: str | None) -> int:
+    """The columns or rows in a request; 80 if it does not name them."""
     return int(text) if text and text.isdecimal() and len(text) < 6 else 80
 
 
 def _require_terminal() -> None:
+    """Raises UsageError if the package of the terminal is not installed."""
     if find_spec(_TERMINAL) is None:
         raise UsageError(
             "The full screen needs a package: `pip install ouro[serve]`.",
@@ -446,22 +466,23 @@ async def _add_headers(request: web.Request, answer: web.StreamResponse) -> None
 
 
 async def _index(_request: web.Request) -> web.Response:
-    return _own_file("index.html")
+    return _static_file("index.html")
 
 
 async def _screen_page(_request: web.Request) -> web.Response:
-    return _own_file("screen.html")
+    return _static_file("screen.html")
 
 
 async def _file(request: web.Request) -> web.Response:
+    """A file of the pages, or of the terminal if its package is installed."""
     name = request.match_info["name"]
     if name == "code.css":
         return web.Response(text=code_style(), content_type="text/css")
-    if name in _OWN_FILES:
-        return _own_file(name)
+    if name in _STATIC_FILES:
+        return _static_file(name)
     if name in _TERMINAL_FILES and find_spec(_TERMINAL) is not None:
-        place = files(_TERMINAL) / "static" / _TERMINAL_FILES[name]
-        return _answer_with(name, place.read_bytes())
+        path = files(_TERMINAL) / "static" / _TERMINAL_FILES[name]
+        return _answer_with(name, path.read_bytes())
     return await _nothing(request)
 
 
@@ -469,7 +490,7 @@ async def _nothing(_request: web.Request) -> web.Response:
     return _problem("There is no such page.", HTTPStatus.NOT_FOUND)
 
 
-def _own_file(name: str) -> web.Response:
+def _static_file(name: str) -> web.Response:
     return _answer_with(name, _read_file(name))
 
 

@@ -1,4 +1,4 @@
-"""SavedSessions: what `ouro serve` needs beside the sockets: new processes, saved transcripts."""
+"""SavedSessions: saved transcripts for `ouro serve`, and new processes of sessions."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class SavedSessions:
         return (path_text(Path.cwd()),)
 
     def start(self, folder: str, message: str, resume: str) -> StartReport:
-        place = Path(folder)
-        flag, flags = self._host_flags(place, message, resume)
-        return start_host(flag, flags, place)
+        path = Path(folder)
+        flag, flags = self._host_flags(path, message, resume)
+        return start_host(flag, flags, path)
 
     async def transcript(self, session_id: str) -> list[str]:
         whole = await self._context.store.read_whole(session_id)
@@ -42,6 +42,7 @@ class SavedSessions:
 
 
 def _last_cards(whole: Any) -> list[str]:
+    """The last cards of a saved session as HTML."""
     document = SessionDocument(whole, survey(whole), FORM)
     cards = list(document.pieces())
     return list(islice(cards, max(0, len(cards) - MAX_CARDS), None))
