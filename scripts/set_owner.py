@@ -18,6 +18,7 @@ PLACES = (
     r"(ghcr\.io/)([\w-]+)(/ouro\b)",
     r"(uses: )([\w-]+)(/ouro[@/])",
     r"(github:)([\w-]+)(/ouro\b)",
+    r"(brew install )([\w-]+)(/tap/ouro\b)",
     r"(@)([\w-]+)()$",
 )
 """Each with the owner as its second group. The last one holds in CODEOWNERS only."""
