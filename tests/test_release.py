@@ -77,6 +77,22 @@ def test_another_owner_is_written_into_each_address():
     assert script.with_owner("CODEOWNERS", "* @OWNER\n", "ada") == "* @ada\n"
 
 
+def test_what_the_files_of_the_host_name_exists():
+    updates = yaml.safe_load((ROOT / ".github/dependabot.yml").read_text())["updates"]
+    folders = [place for item in updates for place in item.get("directories", [])]
+    folders += [item["directory"] for item in updates if "directory" in item]
+    owned = [line.split()[0] for line in (ROOT / ".github/CODEOWNERS").read_text().splitlines()
+             if line.startswith("/")]  # fmt: skip
+    badges = re.findall(r"actions/workflows/([\w.]+)/badge.svg", (ROOT / "README.md").read_text())
+    pages = [url.partition("/blob/main/")[2] for url in PROJECT["urls"].values()]
+    pages.append(
+        re.search(r"^edit_uri: edit/main/(.*)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)[1]
+    )
+    named = [*folders, *owned, *pages, *(f".github/workflows/{name}" for name in badges)]
+    assert len(badges) == 1
+    assert [name for name in named if not (ROOT / name.strip("/")).exists()] == []
+
+
 def test_the_step_of_the_workflow_that_compares_tag_and_version_works():
     jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
     lines = [step.get("run", "") for step in jobs["build"]["steps"]]
