@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import hashlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ouro.utils.log import log
-from ouro.utils.masked_writes import write_masked
-from ouro.utils.runtime import ensure_private_dir
+from ouro.utils.masked_writes import write_masked, writer
+from ouro.utils.runtime import ensure_private_dir, get_drafts_dir
+
+if TYPE_CHECKING:
+    from ouro.session import Session
 
 KEPT_SECONDS = 30 * 86_400.0
 """A draft that nobody came back to is deleted after this time."""
+DRAFT_DELAY = 0.3
+"""Seconds between a key and the save of the unsent text."""
 _MAX_BYTES = 1_000_000
 
 
@@ -57,6 +64,48 @@ class DraftFile:
                 os.ftruncate(self._descriptor, len(data))
         except OSError as error:
             log.warning("the draft was not saved: %s", error)
+
+
+class KeptDraft:
+    """The unsent text of the plain prompt: it is saved a moment after it has changed."""
+
+    def __init__(self, unsent: Callable[[], str]) -> None:
+        self._unsent = unsent
+        self._file: DraftFile | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, session: Session) -> str:
+        """Keep the text for this session from now on; returns what a killed ouro left for it, or in
+        this folder.
+        """
+        self.close(keep=False)  # the prompt still has it
+        if not session.status().is_saved:
+            return ""
+        saved_id = session.id if session.resumed is not None else ""
+        left = take_draft(get_drafts_dir(), session.cwd, saved_id)
+        self._file = DraftFile(get_drafts_dir(), session.cwd, session.id)
+        return left
+
+    def change(self) -> None:
+        """Save soon."""
+        if self._timer is None and self._file is not None:
+            self._timer = asyncio.get_running_loop().call_later(DRAFT_DELAY, self._save)
+
+    def close(self, *, keep: bool = True) -> None:
+        """Save what is unsent, unless it is not to `keep`, and let go of the file."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._file is None:
+            return
+        self._file.save(self._unsent() if keep else "")
+        file, self._file = self._file, None
+        writer.submit(file.close)
+
+    def _save(self) -> None:
+        self._timer = None
+        if self._file is not None:
+            self._file.save(self._unsent())
 
 
 def take_draft(root: Path, folder: Path, session_id: str = "") -> str:

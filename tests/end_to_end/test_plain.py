@@ -120,3 +120,24 @@ def test_escape_in_the_insert_mode_of_vim_does_not_interrupt(ouro):
     assert not terminal.shows("Interrupted")
     terminal.send("\x1b")
     terminal.until_shows("Interrupted")
+
+
+def test_the_unsent_text_of_a_killed_plain_prompt_is_back(ouro):
+    terminal = ouro.start("--plain")
+    terminal.until_shows("›", "test-model")
+    terminal.send("a draft of mine")
+    terminal.until_shows("a draft of mine")
+    terminal.until(lambda: any("a draft of mine" in text for text in drafts(ouro)))
+    terminal.signal(signal.SIGKILL)
+    again = ouro.start("--plain")
+    again.until_shows("Your unsent text of last time is back.", "› a draft of mine")
+    again.send("\x15say: one\r")
+    again.until(lambda: "say: one" in str(ouro.server.requests[-1:]) and again.shows("one"))
+    again.until(lambda: not any(drafts(ouro)))
+    again.send("\x04")
+    assert again.end() == 0
+
+
+def drafts(ouro):
+    """The texts of all files of drafts."""
+    return [place.read_text() for place in (ouro.home / "drafts").rglob("*") if place.is_file()]

@@ -100,6 +100,7 @@ class PromptReader:
             reserve_space_for_menu=6,
             editing_mode=EditingMode.VI if repl.editing == "vim" else EditingMode.EMACS,
         )
+        self._prompt.default_buffer.on_text_changed += lambda _buffer: repl.draft.change()
         self._prompt.app.ttimeoutlen = ESCAPE_SECONDS
         self._prompt.app.before_render += self._set_key_wait
 
@@ -109,6 +110,12 @@ class PromptReader:
         """
         acts = self._repl.turns.busy or self._prompt.editing_mode is EditingMode.VI
         app.timeoutlen = ESCAPE_SECONDS if acts else TYPED_ALT_SECONDS
+
+    @property
+    def unsent(self) -> str:
+        """The text that is not sent yet; what is typed at a question is no message."""
+        hidden = self._draft.text if self._draft is not None else ""
+        return hidden if self._repl.is_asking() else self._prompt.default_buffer.text or hidden
 
     def in_use(self) -> AbstractContextManager[None]:
         """Also show above the prompt what other code prints."""

@@ -17,6 +17,7 @@ from ouro.commands.models import next_effort
 from ouro.commands.slash import dispatch
 from ouro.errors import AttachRequested, DemoRequested, OuroError, UsageError
 from ouro.events import Event, Outcome, PermissionAsked, Permit, QuestionAsked
+from ouro.frontends.drafts import KeptDraft
 from ouro.frontends.headless.input import handle_signals, read_lines
 from ouro.frontends.headless.output import Pipe
 from ouro.frontends.plain.front_end import ReplFrontEnd
@@ -117,6 +118,7 @@ class Repl(TurnObserver):
         self._front_end = ReplFrontEnd(
             open_session, open_catalog, self._printer, self._questions, self.turns, self
         )
+        self.draft = KeptDraft(self._unsent)
         self.reader: LineReader | PromptReader = LineReader(self)
         if not plain:
             from ouro.frontends.plain.prompt_reader import PromptReader
@@ -186,7 +188,12 @@ class Repl(TurnObserver):
         self.redraw()
 
     def queue_changed(self) -> None:
+        self.draft.change()
         self.redraw()
+
+    def _unsent(self) -> str:
+        """What a killed ouro would lose: the queued messages and the text in the prompt."""
+        return "\n".join(filter(None, [*self.turns.waiting, self.reader.unsent]))
 
     async def run_command(self, text: str) -> bool:
         return await dispatch(self._front_end, text)
@@ -205,8 +212,14 @@ class Repl(TurnObserver):
         """Forget the questions of the previous session, and show the resume card of this one."""
         self._background_questions.close()
         self._cancel_offer()
+        self._restore_draft(session)
         if session.resumed is not None:
             self._resume_offer = asyncio.create_task(self._offer_resume(session, session.resumed))
+
+    def _restore_draft(self, session: Session) -> None:
+        left = self.draft.begin(session)
+        if left and self.reader.fill("\n".join(filter(None, [left, self.reader.unsent]))):
+            self._printer.say("Your unsent text of last time is back.")
 
     @property
     def editing(self) -> str:
@@ -463,6 +476,7 @@ class Repl(TurnObserver):
         self.turns.stop()
         self._cancel_work()
         await asyncio.gather(*self._work, self.turns.idle(), return_exceptions=True)
+        self.draft.close()
         await self.reader.close()
         if self.turns.session is not None:
             await self.turns.close()
@@ -471,6 +485,7 @@ class Repl(TurnObserver):
     async def _leave_to_background(self, hosting: Hosting) -> None:
         session = self._front_end.session
         self._cancel_offer()
+        self.draft.close()
         await self.reader.close()
         self._printer.say(f"It continues in the background: ouro attach {session.id[:8]}")
         await hosting.run()
@@ -522,6 +537,11 @@ class LineReader:
         raise UsageError(
             "This terminal cannot open an editor.", "Edit the file itself, then answer."
         )
+
+    @property
+    def unsent(self) -> str:
+        """Always empty: the terminal edits its own line."""
+        return ""
 
     def fill(self, _text: str) -> bool:
         """Always returns False: the terminal edits its own line, so a draft cannot be put there."""

@@ -18,7 +18,7 @@ from ouro import events
 from ouro.display import Display
 from ouro.errors import OuroError
 from ouro.events import Event
-from ouro.frontends.drafts import DraftFile, take_draft
+from ouro.frontends.drafts import DRAFT_DELAY, DraftFile, take_draft
 from ouro.frontends.file_index import ProjectFiles
 from ouro.frontends.history import PromptHistory
 from ouro.frontends.kept_files import KeptFiles
@@ -59,8 +59,6 @@ MAX_BLOCKS = 1_000
 """With more blocks, those far above are dropped."""
 JOBS_INTERVAL = 2.0
 """Seconds between two checks of the background jobs."""
-DRAFT_DELAY = 0.3
-"""Seconds between a key and the save of the unsent text."""
 START_AFTER = 0.1
 """Seconds after the session is open, before the start panel is filled."""
 UNTIL_CLOSED = 86_400.0
