@@ -12,7 +12,7 @@ from fakes.fake_session import FakeSession
 from fakes.screens import opened, screen_of, until
 
 from ouro.frontends.drafts import KEPT_SECONDS, DraftFile, take_draft
-from ouro.utils import log
+from ouro.utils import masked_writes
 from ouro.utils.masked_writes import mask_writes, writer
 from ouro.utils.runtime import get_drafts_dir
 
@@ -34,7 +34,7 @@ time.sleep(60)
 
 @pytest.fixture(autouse=True)
 def keys_are_known(monkeypatch):
-    monkeypatch.setattr(log, "_mask", None)
+    monkeypatch.setattr(masked_writes, "_mask", None)
     mask_writes(lambda text: text.replace("hunter2", "[secret]"))
 
 

@@ -4,13 +4,13 @@ import pytest
 from properties import given, settings, st
 
 from ouro.frontends.history import HistoryWalk, PromptHistory, _escape, _unescape
-from ouro.utils import log
+from ouro.utils import masked_writes
 from ouro.utils.masked_writes import mask_writes, writer
 
 
 @pytest.fixture(autouse=True)
 def keys_are_known(monkeypatch):
-    monkeypatch.setattr(log, "_mask", None)
+    monkeypatch.setattr(masked_writes, "_mask", None)
     mask_writes(lambda text: text.replace("hunter2", "[secret]"))
 
 
@@ -49,7 +49,7 @@ def test_k1_history_entry_is_recalled_whole_and_written_masked(home):
 
 
 def test_k1_history_is_not_written_before_the_mask_is_known(home, monkeypatch):
-    monkeypatch.setattr(log, "_mask", None)
+    monkeypatch.setattr(masked_writes, "_mask", None)
     path = home / ".ouro" / "history"
     PromptHistory(path).add("hunter2, typed ahead")
     assert read_entries(path) == []
