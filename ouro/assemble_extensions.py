@@ -397,11 +397,11 @@ def skill_tools(found: FoundExtensions, run_subagent: RunSubagent | None = None)
 
     async def use(args: SkillArgs, ctx: ToolContext) -> ToolResult | str:
         skill, text = (
-            skills.offered(args.name),
+            skills.find_offered(args.name),
             skills.read(args.name, args.file, args.arguments),
         )
         if run_subagent and not args.file and (agent := extensions.agent_of(skill.file)):
-            with hooks.added(skill.file.hooks):
+            with hooks.run_also(skill.file.hooks):
                 order = SubagentArgs(task=skill.name[:100], prompt=text, agent=agent)
                 return await run_subagent(order, ctx)
         hooks.add(skill.file.hooks)

@@ -232,7 +232,7 @@ def _make_prompt(
     )
     core = manager.prompt.core() if (manager := shared.memory.manager) else ""
     named = [skills.read(name) for name in spec.skills]
-    files = [skills.offered(name).file for name in spec.skills]
+    files = [skills.find_offered(name).file for name in spec.skills]
     shared.extensions.hooks.add([*chain.from_iterable(file.hooks for file in files)])
     return "\n\n".join(filter(None, (prompt, skills.prompt() if has_skills else "", *named, core)))
 

@@ -189,7 +189,7 @@ def _digest_lines(messages: Iterable[Message]) -> Iterator[str]:
 
 
 async def add_plugin(context: ShellContext, source: str, path: str, ref: str, yes: bool) -> Answer:
-    with extensions.fetched(source, ref, path) as (name, folder, plugin):
+    with extensions.fetch_plugin(source, ref, path) as (name, folder, plugin):
         if name in extensions.installed_plugins():
             raise UsageError(
                 f"The plugin {name} is installed.", f"Update it: ouro plugin update {name}"
@@ -210,7 +210,11 @@ async def update_plugin(context: ShellContext, name: str, yes: bool) -> Answer:
     done: dict[str, str] = {}
     for wanted in [name] if name else found:
         plugin = found[wanted]
-        with extensions.fetched(plugin.source, plugin.ref, plugin.path) as (_name, folder, new):
+        with extensions.fetch_plugin(plugin.source, plugin.ref, plugin.path) as (
+            _name,
+            folder,
+            new,
+        ):
             current = extensions.plugin_folder(wanted)
             changes = (
                 extensions.changed_files(current, folder)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         Plugin,
         changed_files,
         describe_plugin,
-        fetched,
+        fetch_plugin,
         install,
         installed_plugins,
         plugin_folder,

@@ -95,6 +95,9 @@ def _mode_of(meta: Mapping[str, Any]) -> Mode:
 
 
 def _max_turns_of(meta: Mapping[str, Any]) -> int | None:
+    """The limit of turns in the front matter; None without one. Raises ValueError if it is not
+    valid.
+    """
     turns = str(meta.get("max_turns") or meta.get("maxTurns") or "")
     if not turns:
         return None

@@ -60,7 +60,7 @@ class Checks:
             datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "" if everywhere else self._project,
         )
-        with self._changed() as checks:
+        with self._edit() as checks:
             number = max((known.number for known in checks), default=0) + 1
             checks.append(replace(check, number=number, project=project, added_at=at))
         return checks[-1]
@@ -73,18 +73,18 @@ class Checks:
         if number not in known:
             listed = ", ".join(map(str, known)) or "none"
             raise UsageError(f"There is no check {number} here. There are: {listed}.")
-        with self._changed() as checks:
+        with self._edit() as checks:
             checks[:] = [check for check in checks if check.number != number]
 
     def count(self, number: int) -> None:
         """Record that a check has refused something. Raises ConfigError, OSError."""
-        with self._changed() as checks:
+        with self._edit() as checks:
             checks[:] = [
                 replace(check, fired=check.fired + (check.number == number)) for check in checks
             ]
 
     @contextmanager
-    def _changed(self) -> Iterator[list[Check]]:
+    def _edit(self) -> Iterator[list[Check]]:
         """All checks; the `with` block can change them, and saves them at its end."""
         ensure_private_dir(self.path.parent)
         with lock_file(self.path.with_suffix(".lock")):
@@ -93,6 +93,9 @@ class Checks:
             write_private(self.path, msgspec.json.format(msgspec.json.encode(checks), indent=2))
 
     def _read(self) -> list[Check]:
+        """The saved checks. Raises ConfigError if the file cannot be read: an empty list would
+        enforce none of them.
+        """
         try:
             with open_regular(self.path) as file:
                 return decode_json(file.read(), list[Check])

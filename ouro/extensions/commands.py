@@ -133,8 +133,8 @@ class CommandRegistry:
         return (command, (typed[2] or "").strip()) if typed and command else None
 
     async def find_connected(self, text: str) -> tuple[CustomCommand, str] | None:
-        """As `called_by`; waits for a server that is not connected yet. Raises OuroError if it
-        cannot be used.
+        """The command that a text calls, as `called_by`. Waits for an MCP server that is not
+        connected yet; raises OuroError if it cannot be used.
         """
         called, typed = self.called_by(text), _TYPED.match(text)
         if called is None and typed and ":" in typed[1] and self._connect:

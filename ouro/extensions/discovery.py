@@ -122,7 +122,7 @@ def _read(
     meta, body = split_front_matter(clean(read_extension(path, _SHORTER)))
     if kind != "commands" and not meta.get("description"):
         raise ValueError(f"it has no description. {_FORMAT}")
-    name = _name(kind, path, folder, meta)
+    name = _name_of(kind, path, folder, meta)
     plugin = folder.parent if source == "plugin" else None
     if plugin:
         name, body = f"{plugin.name}:{name}", body.replace("${CLAUDE_PLUGIN_ROOT}", str(plugin))
@@ -163,13 +163,16 @@ def read_extension(path: Path, shorter: str = "") -> str:
     return text
 
 
-def _name(kind: FileKind, path: Path, folder: Path, meta: Mapping[str, Any]) -> str:
+def _name_of(kind: FileKind, path: Path, folder: Path, meta: Mapping[str, Any]) -> str:
+    """The name of an extension: that in its front matter, else that of its file or folder. Raises
+    ValueError if it is not valid.
+    """
     if kind == "commands":
         name = ":".join(path.relative_to(folder).with_suffix("").parts)
     else:
         named = meta.get("name", "")
-        own = path.parent.name if kind == "skills" else path.stem
-        name = named if isinstance(named, str) and _NAME.fullmatch(named) else own
+        usual = path.parent.name if kind == "skills" else path.stem
+        name = named if isinstance(named, str) and _NAME.fullmatch(named) else usual
     if not _NAME.fullmatch(name):
         raise ValueError(f"`{name}` is not a name: use letters, digits, `-` and `_`.")
     return name

@@ -152,7 +152,7 @@ def load_hooks(
     found: list[Hook] = []
     settings = ((tilde(get_config_path()), False, users), (".ouro/config.yaml", True, projects))
     for place, is_project, hooks in settings:
-        found += [_of_settings(own, place, is_project=is_project) for own in hooks]
+        found += [_hook_of_settings(own, place, is_project=is_project) for own in hooks]
     for hook in found:
         problems += _check_hook(hook)
     for path, is_project in claude_files.items():
@@ -168,17 +168,24 @@ def load_hooks(
     return tuple(found), tuple(problems)
 
 
-def _of_settings(own: HookSettings, place: str, *, is_project: bool) -> Hook:
+def _hook_of_settings(settings: HookSettings, place: str, *, is_project: bool) -> Hook:
     return Hook(
-        own.event,
-        own.command,
-        own.url,
-        own.matcher,
-        float(own.timeout_seconds),
+        settings.event,
+        settings.command,
+        settings.url,
+        settings.matcher,
+        float(settings.timeout_seconds),
         place,
         is_project,
-        on_failure=own.on_failure,
-        traits=HookTraits(own.prompt, own.model, own.if_, own.async_, own.once, own.agent),
+        on_failure=settings.on_failure,
+        traits=HookTraits(
+            settings.prompt,
+            settings.model,
+            settings.if_,
+            settings.async_,
+            settings.once,
+            settings.agent,
+        ),
     )
 
 
@@ -188,6 +195,7 @@ def kind_of(agent: str) -> str:
 
 
 def _check_hook(hook: Hook) -> Iterator[str]:
+    """What will not work as it is written in a hook, as warnings."""
     if hook.url and not is_loopback(hook.url):
         yield (
             f"{hook.place}: the hook {hook.url} is not on this machine (http://127.0.0.1): it is"

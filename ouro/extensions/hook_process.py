@@ -90,7 +90,7 @@ async def run_command(
         await asyncio.gather(*readers, return_exceptions=True)
     if not in_time:
         return HookAnswer(None, "", f"it ran longer than {seconds:g} s and was ended")
-    return HookAnswer(process.returncode, clean_output(_decoded(out)).strip(), _text(error_output))
+    return HookAnswer(process.returncode, clean_output(_decode(out)).strip(), _text(error_output))
 
 
 async def post(url: str, data: bytes, seconds: float) -> HookAnswer:
@@ -120,6 +120,7 @@ async def _read(
     max_bytes: int,
     on_text: Callable[[str], None] = lambda _text: None,
 ) -> None:
+    """Read a stream to its end, and keep at most `max_bytes` in `into`."""
     while data := await stream.read(1 << 16):
         kept = data[: max(0, max_bytes - len(into))]
         into += kept
@@ -127,9 +128,9 @@ async def _read(
             on_text(clean(kept.decode("utf-8", "replace")))
 
 
-def _decoded(data: bytes | bytearray) -> str:
+def _decode(data: bytes | bytearray) -> str:
     return bytes(data).decode("utf-8", "replace")
 
 
 def _text(data: bytes | bytearray) -> str:
-    return clean(_decoded(data)).strip()
+    return clean(_decode(data)).strip()

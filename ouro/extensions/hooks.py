@@ -187,7 +187,7 @@ class Hooks:
         self.hooks = tuple(dict.fromkeys((*self.hooks, *hooks)))
 
     @contextmanager
-    def added(self, hooks: Sequence[Hook]) -> Iterator[None]:
+    def run_also(self, hooks: Sequence[Hook]) -> Iterator[None]:
         """Inside this context these hooks run too."""
         new = [hook for hook in hooks if hook not in self.hooks]
         self.add(new)
@@ -261,6 +261,9 @@ class Hooks:
     async def _run_one(
         self, hook: Hook, given: Mapping[str, Any], most: float | None
     ) -> HookOutcome:
+        """Run one hook, record the run, and report its failure the first time; `most` limits its
+        seconds.
+        """
         at, began = time.time(), time.monotonic()
         answer = await self._answer(hook, given, min(hook.seconds, most or hook.seconds))
         outcome, failure = read_answer(hook, answer)
@@ -292,21 +295,12 @@ class Hooks:
             log.warning("check %s: its count is not saved: %s", number, error)
 
     async def _answer(self, hook: Hook, given: Mapping[str, Any], seconds: float) -> HookAnswer:
+        """What the hook answers: a rule, a command, a subagent, a model or a server."""
         # Few sessions have a hook.
         from ouro.extensions.hook_process import HookAnswer, post, run_command
 
         if hook.check and hook.check.rule:
-            try:
-                is_refused = forbids(
-                    hook.check.rule, given["tool"], given["effect"], given["targets"], self._cwd
-                )
-            except ConfigError as error:
-                return HookAnswer(None, "", error.message)
-            reason = (
-                f"The user has corrected this before: {hook.check.text} (Do not retry it in another"
-                " form.)"
-            )
-            return HookAnswer(BLOCKS, "", reason) if is_refused else HookAnswer(0, "", "")
+            return _answer_by_rule(hook.check, given, self._cwd)
         data = dump_json(given, is_ascii=True, default=str).encode()
         if hook.command:
             argv: Sequence[str] = ("bash", "-c", hook.command)
@@ -327,6 +321,7 @@ class Hooks:
         return HookAnswer(None, "", "its address is not on this machine")
 
     async def _check_by_agent(self, hook: Hook, data: bytes, seconds: float) -> HookAnswer:
+        """Ask a subagent. Its own tool calls run no hook with a subagent again."""
         from ouro.extensions.prompt_hook import ask_agent  # few hooks have an agent
 
         token = _is_checked_now.set(True)
@@ -381,7 +376,22 @@ def read_answer(hook: Hook, answer: HookAnswer) -> tuple[HookOutcome, str]:
     return HookOutcome(context=cut(answer.out, MAX_TEXT) if adds else ""), ""
 
 
+def _answer_by_rule(check: Check, given: Mapping[str, Any], cwd: Path) -> HookAnswer:
+    """What a check with a rule answers to a call: it blocks what the rule forbids."""
+    from ouro.extensions.hook_process import HookAnswer  # few sessions have a hook
+
+    try:
+        is_refused = forbids(check.rule, given["tool"], given["effect"], given["targets"], cwd)
+    except ConfigError as error:
+        return HookAnswer(None, "", error.message)
+    if not is_refused:
+        return HookAnswer(0, "", "")
+    reason = f"The user has corrected this before: {check.text} (Do not retry it in another form.)"
+    return HookAnswer(BLOCKS, "", reason)
+
+
 def _failed_outcome(hook: Hook, failure: str) -> tuple[HookOutcome, str]:
+    """What a hook that failed decides: a guard refuses the call, others do nothing."""
     if not hook.is_guard:
         return HookOutcome(), failure
     reason = (
@@ -432,6 +442,9 @@ def _find_objects(out: str) -> Iterator[tuple[int, int, dict[str, Any] | None]]:
 
 
 def _parse_outcome(hook: Hook, said: Mapping[str, Any]) -> HookOutcome:
+    """What the JSON answer of a hook decides. Raises TypeError if it changes the input to something
+    else than an object.
+    """
     own: Mapping[str, Any] = said.get("hookSpecificOutput") or {}
     verdict, why = _verdict_of(hook, own, said)
     if verdict == "allow" and hook.is_project:

@@ -119,11 +119,11 @@ def _table(folder: Path, key: str) -> dict[str, Any]:
     Raises:
         ConfigError: one of the files is not valid, or does not exist.
     """
-    named = _json(folder / MANIFEST, folder).get(key, [])
+    named = _read_json(folder / MANIFEST, folder).get(key, [])
     sources = named if isinstance(named, list) else [named]
     names = [name for name in sources if isinstance(name, str) and Path(name) != TABLES[key]]
     tables = [
-        _json(path, folder)
+        _read_json(path, folder)
         for path in (folder / TABLES[key], *(_resolve_named(folder, name) for name in names))
     ]
     found: dict[str, Any] = {}
@@ -136,7 +136,7 @@ def _table(folder: Path, key: str) -> dict[str, Any]:
 
 
 def _resolve_named(folder: Path, name: str) -> Path:
-    """A path of the manifest. Raises ConfigError: it is not in the plugin."""
+    """A path that the manifest names. Raises ConfigError if it is not in the plugin."""
     path = (folder / name).resolve()
     if not path.is_relative_to(folder.resolve()) or not path.exists():
         raise ConfigError(f"plugin.json names `{one_line(name, 80)}`, which is not in the plugin.")
@@ -144,7 +144,7 @@ def _resolve_named(folder: Path, name: str) -> Path:
 
 
 @contextmanager
-def fetched(source: str, ref: str = "", path: str = "") -> Iterator[tuple[str, Path, Plugin]]:
+def fetch_plugin(source: str, ref: str = "", path: str = "") -> Iterator[tuple[str, Path, Plugin]]:
     """A plugin's name, a copy of its files in a temporary folder, and its entry. Blocks.
 
     Raises:
@@ -164,16 +164,13 @@ def fetched(source: str, ref: str = "", path: str = "") -> Iterator[tuple[str, P
         folder = (whole / path).resolve()
         if not folder.is_relative_to(whole.resolve()) or not folder.is_dir():
             raise UsageError(f"There is no folder `{path}` in {source}.")
-        manifest = _json(folder / MANIFEST, folder)
-        if not manifest and (market := _json(folder / MARKETPLACE, folder)):
+        manifest = _read_json(folder / MANIFEST, folder)
+        if not manifest and (market := _read_json(folder / MARKETPLACE, folder)):
             raise UsageError(
                 f"{source} is a marketplace. Add one of its plugins with --path:"
                 f" {_list_plugins(market)}."
             )
-        usual = folder.name if path else re.split(r"[/:]", source.rstrip("/"))[-1]
-        name = str(manifest.get("name") or usual).removesuffix(".git")
-        if not _NAME.fullmatch(name):
-            raise UsageError(f"`{one_line(name, 60)}` is not a name for a plugin: {source}")
+        name = _plugin_name(manifest, folder.name if path else "", source)
         _check(folder)  # before copying: no link may lead out of the plugin
         _gather(folder, manifest)
         _check(folder)
@@ -237,7 +234,7 @@ def describe_plugin(folder: Path) -> Iterator[str]:
             json.dumps(str(folder))[1:-1], "${CLAUDE_PLUGIN_ROOT}"
         )
         yield from programs_in(shown, f"{key}.json")
-    manifest = _json(folder / MANIFEST, folder)
+    manifest = _read_json(folder / MANIFEST, folder)
     if others := [name for name in _NOT_USED if name in manifest or (folder / name).exists()]:
         yield f"{_IGNORES}{', '.join(others)}"
 
@@ -361,7 +358,21 @@ def _list_plugins(market: Mapping[str, Any]) -> str:
     return ", ".join(paths[:40]) or "none of them is in this repository"
 
 
-def _json(path: Path, folder: Path) -> dict[str, Any]:
+def _plugin_name(manifest: Mapping[str, Any], folder: str, source: str) -> str:
+    """The name in the manifest, else that of the folder or the last part of the source.
+
+    Raises:
+        UsageError: it is not valid.
+    """
+    last_part = re.split(r"[/:]", source.rstrip("/"))[-1]
+    name = str(manifest.get("name") or folder or last_part).removesuffix(".git")
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"`{one_line(name, 60)}` is not a name for a plugin: {source}")
+    return name
+
+
+def _read_json(path: Path, folder: Path) -> dict[str, Any]:
+    """The object in a JSON file of the plugin; empty if there is no file. Raises ConfigError."""
     if not path.resolve().is_relative_to(folder.resolve()):
         raise ConfigError(f"{path} is outside of the plugin.")
     try:

@@ -101,8 +101,8 @@ class Skills:
             lines = [f"By name only: {', '.join(skill.name for skill in offered)}"]
         return "\n".join([SKILLS, "", *lines])
 
-    def offered(self, name: str) -> Skill:
-        """Raises ToolError: there is no such skill, or the model may not use it."""
+    def find_offered(self, name: str) -> Skill:
+        """The skill of this name. Raises ToolError if there is none, or the model may not use it."""
         skill = next((skill for skill in self.all() if skill.name == name), None)
         if skill is not None and not skill.is_on:
             raise ToolError(f"The user has switched the skill {name} off.")
@@ -117,7 +117,7 @@ class Skills:
         Raises:
             ToolError: there is no such skill or file, or it may not be used.
         """
-        skill = self.offered(name)
+        skill = self.find_offered(name)
         if file and file != "SKILL.md":
             return self._read_extra_file(skill, file)
         files = [
@@ -164,6 +164,9 @@ class Skills:
         return [path for path in files if skill.file.source != "project" or self._trusts(path)]
 
     def _read_extra_file(self, skill: Skill, name: str) -> str:
+        """A trusted file in the folder of a skill, cut to MAX_FILE. Raises ToolError for another
+        one.
+        """
         path = skill.folder / name
         if path not in self._other_files(skill):
             raise ToolError(
@@ -182,6 +185,9 @@ class Skills:
 
 
 def _command(skill: Skill) -> CustomCommand:
+    """The slash command of a skill; calling it is an error if only the model may use it, or it is
+    off.
+    """
     command, reason = command_of(skill.file), ""
     if str(skill.file.meta.get("user-invocable", "")).lower() == "false":
         reason = (

@@ -68,6 +68,9 @@ class StatusScript:
     async def _run(
         self, on_change: Callable[[str], object], on_end: Callable[[str], object]
     ) -> None:
+        """Run the script until its output is for the wanted state. After MAX_FAILURES it is not run
+        again.
+        """
         while self._wanted != self._shown:
             self._shown = self._wanted
             problem = await self._run_once(on_change)

@@ -55,7 +55,7 @@ class ToolFileHost(msgspec.Struct, frozen=True):
     cwd: Path
     environment: Mapping[str, str]
     """The variables of a project's tools."""
-    own_environment: Mapping[str, str]
+    user_environment: Mapping[str, str]
     """Those of the user's tools."""
     confine: Confine
     """The command that starts another one in the sandbox. Blocks."""
@@ -70,18 +70,19 @@ class ToolFileHost(msgspec.Struct, frozen=True):
         seconds: float,
         report: Callable[[str], None] = lambda _text: None,
     ) -> ToolAnswer:
-        """The answer of a worker; one with an error if it has none."""
+        """The answer of a worker, or an answer with an error that says how the worker ended."""
         argv = await asyncio.to_thread(self.confine, [sys.executable, *_WORKER], limits)
-        environment = self.own_environment if file.source == "user" else self.environment
+        environment = self.user_environment if file.source == "user" else self.environment
         data = msgspec.json.encode(request)
         ended = await run_command(argv, data, self.cwd, environment, seconds, MAX_ANSWER, report)
         try:
             return decode_json(ended.out.encode(), ToolAnswer)
         except (msgspec.MsgspecError, ValueError):
-            return ToolAnswer(_describe_end(ended))
+            return ToolAnswer(error=_describe_end(ended))
 
 
 def _describe_end(ended: HookAnswer) -> str:
+    """How a worker without an answer has ended."""
     if ended.exit_code is None:
         return ended.error
     last = ended.error.rpartition("\n")[2]
@@ -114,6 +115,7 @@ class ToolFiles:
         return tuple(found.values())
 
     def _add(self, tool: OwnTool, found: dict[str, OwnTool]) -> None:
+        """Add a tool to `found`, or its problem: its name is not valid or used twice."""
         if not _NAME.fullmatch(tool.name):
             name = one_line(escape_invisible(tool.name), 60)
             problem = f"`{name}` is not a name: use letters, digits, `-` and `_`."
@@ -211,7 +213,7 @@ def find_tool_files(
     Only files directly in the folder are used: what is below it may be read by them.
     """
     found: list[ToolFile] = []
-    for path, source in _places(root, trusts):
+    for path, source in _list_paths(root, trusts):
         if path.name.startswith("_"):
             continue
         try:
@@ -221,12 +223,13 @@ def find_tool_files(
     return found
 
 
-def _places(
+def _list_paths(
     root: Path, trusts: Callable[[Path], bool]
 ) -> Iterator[tuple[Path, Literal["user", "project"]]]:
-    own = get_home() / "tools"
-    for path in files_below(own, "tools"):
-        if path.parent == own:
+    """The files directly in `tools/` of the user, then the trusted ones of the project."""
+    of_user = get_home() / "tools"
+    for path in files_below(of_user, "tools"):
+        if path.parent == of_user:
             yield path, "user"
     of_project = root.resolve() / ".ouro" / "tools"
     for path in extension_files(root, "tools"):
@@ -250,6 +253,7 @@ def _describe_all(files: Sequence[ToolFile], host: ToolFileHost) -> list[ToolAns
 
 
 async def _describe_new(files: Sequence[ToolFile], host: ToolFileHost) -> list[ToolAnswer]:
+    """Run a worker for each file that describes its tools."""
     requests = [ToolRequest(str(file.path), file.text, cwd=str(host.cwd)) for file in files]
     runs = (
         host.run(file, request, "read", DESCRIBE_SECONDS)

@@ -35,14 +35,15 @@ def main() -> None:
     try:
         answer = _answer(request)
     except OuroError as error:
-        answer = ToolAnswer(str(error))
+        answer = ToolAnswer(error=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the file does is its error
-        answer = ToolAnswer(_describe_error(error, request.path))
+        answer = ToolAnswer(error=_describe_error(error, request.path))
     with os.fdopen(answers, "wb") as file:
         file.write(msgspec.json.encode(answer))
 
 
 def _answer(request: ToolRequest) -> ToolAnswer:
+    """Describe the tools of the file, or call one. Raises the error of the tool's function."""
     tools = _load(request)
     if not request.tool:
         return ToolAnswer(tools=tuple(map(_describe, tools.values())))
@@ -87,6 +88,7 @@ def _tools_in(module: types.ModuleType) -> Iterator[FunctionTool]:
 
 
 def _describe(tool: FunctionTool) -> ToolDescription:
+    """A tool as a value that can be sent, with the argument that names a path."""
     is_writing = tool.effect == "write"
     argument = tool.path_argument
     return ToolDescription(

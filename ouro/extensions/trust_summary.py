@@ -72,6 +72,9 @@ def programs_in(text: str, name: str) -> Iterator[str]:
 
 
 def _programs(value: Any, place: str) -> Iterator[str]:
+    """A line for each program, address or prompt in the settings of hooks and MCP servers, however
+    deep; `place` is the dotted key.
+    """
     if isinstance(value, list):
         for item in value:
             yield from _programs(item, place)
@@ -127,6 +130,7 @@ def _kind_and_name(path: str) -> tuple[str, str]:
 
 
 def _extension_name(below: str, kind: str) -> str:
+    """How the user calls an extension: a command with a slash, others by their name."""
     if kind == "skills":
         return below.rpartition("/")[0].partition("/")[0] or below
     if kind == "tools":

@@ -96,7 +96,7 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         batch = ToolBatch(
             self.tools, [ToolCall(f"command_{next(self.numbers)}", "subagent", order)], emit
         )
-        with self.hooks.added(prompt.hooks):
+        with self.hooks.run_also(prompt.hooks):
             await batch.run()
         return _COMMAND_MESSAGE.format(opening, _REPORT_FOLLOWS, batch.results()[0].text)
 

@@ -14,7 +14,7 @@ DEFENCES = (
             "if value is not None and not any(secret in value for secret in withheld):", "if value is not None:",
             "test_e17_tool_files.py"),
     Defence("E17", "ouro/extensions/tool_files.py",
-            'self.own_environment if file.source == "user" else self.environment', "self.own_environment",
+            'self.user_environment if file.source == "user" else self.environment', "self.user_environment",
             "test_e17_tool_files.py -k keys_reach_only_own"),
     Defence("E5", "ouro/extensions/hook_process.py", "send_signal(process.pid, signal.SIGKILL, group=True)", "pass",
             "../extensions/test_hooks.py -k e5"),

@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 from fakes.waiting import until
 
-from ouro.extensions import Checks, Hooks, fetched, install, load_hooks, own_arguments, tool_data
+from ouro.extensions import (
+    Checks,
+    Hooks,
+    fetch_plugin,
+    install,
+    load_hooks,
+    own_arguments,
+    tool_data,
+)
 from ouro.extensions.hook_process import MAX_OUTPUT
 from ouro.settings import HookSettings
 
@@ -238,7 +246,7 @@ async def test_plugin_hooks_run_and_cannot_approve(tmp_path):
     (folder / "hooks" / "hooks.json").write_text(
         json.dumps({"hooks": {"PreToolUse": [{"hooks": [entry]}]}})
     )
-    with fetched(str(folder)) as (name, files, plugin):
+    with fetch_plugin(str(folder)) as (name, files, plugin):
         install(name, files, plugin)
     found, problems = load_hooks((), (), {})
     assert problems == ()

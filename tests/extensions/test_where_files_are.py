@@ -12,7 +12,7 @@ import pytest
 
 from ouro.assemble import opener
 from ouro.cli import main
-from ouro.extensions import fetched, install
+from ouro.extensions import fetch_plugin, install
 from ouro.llm import ScriptedModel, call
 from ouro.messages import Context
 from ouro.session import OpenRequest
@@ -130,6 +130,6 @@ async def test_added_plugin_is_used(repository, home, tmp_path):
     (tmp_path / "tools" / "commands").mkdir(parents=True)
     (tmp_path / "tools" / "commands" / "heron.md").write_text(TEXT)
     (repository / "api.py").write_text("x = 1\n")
-    with fetched(str(tmp_path / "tools")) as (name, files, plugin):
+    with fetch_plugin(str(tmp_path / "tools")) as (name, files, plugin):
         install(name, files, plugin)
     assert (await run_session(repository))[0] == "tools:heron"

@@ -113,7 +113,7 @@ async def test_e17_keys_reach_only_own_tools_that_the_settings_name(bench, monke
     bench.of_project("show2.py", SHOW.replace("def show", "def show_project"))
     session = await bench.open("Hello.", **named)
     tools = session.turn.commands.tools.tools
-    own = tools["show"]._host.own_environment
+    own = tools["show"]._host.user_environment
     of_project = tools["show_project"]._host.environment
     await session.close()
     assert own["JIRA_TOKEN"] == os.environ["JIRA_TOKEN"]
