@@ -50,6 +50,7 @@ class CompactionPlan(msgspec.Struct, frozen=True):
         return tuple(entry.number for entry in covered if strip_message(entry.message) not in sent)
 
     def will_be_sent(self, summary: str, dropped: Set[str]) -> list[Message]:
+        """The messages that are sent after the compaction, if it has this summary."""
         kept = [entry.message for entry in self.covered if entry.number in self.kept]
         messages = replace_by_summary(kept, summary, [entry.message for entry in self.tail])
         return make_sendable(remove_outputs(messages, dropped))
@@ -80,12 +81,13 @@ def plan_compaction(
     if not any(entry.number > reached for entry in covered):
         return None
     numbers = [entry.number for entry in covered if entry.number]
-    kept, quoted = _choose_kept(covered, pins, words)
+    kept, quoted = _choose_verbatim(covered, pins, words)
     first = before.covers[0] if before else numbers[0]
     return CompactionPlan((first, max(numbers)), kept, quoted, tuple(covered), tuple(sent[begin:]))
 
 
 def is_own_words(message: Message) -> bool:
+    """Whether a message holds text or an image of the user."""
     return message.role == "user" and any(
         isinstance(part, Image) or (isinstance(part, Text) and part.text.strip())
         for part in message.parts
@@ -93,6 +95,7 @@ def is_own_words(message: Message) -> bool:
 
 
 def quote_messages(entries: Iterable[MessageRecord]) -> str:
+    """The beginning and the end of each message, quoted, for the summary."""
     head, tail = SHORTENED
     quotes: list[str] = []
     for entry in entries:
@@ -106,6 +109,7 @@ def quote_messages(entries: Iterable[MessageRecord]) -> str:
 
 
 def parse_files(summary: str) -> list[str]:
+    """The lines of the section about files in a summary; none if it has no such section."""
     _, found, after = summary.rpartition(FILES + "\n")
     section, _, _ = after.partition("\n\n")
     return [line for line in section.splitlines() if line.startswith("- ")] if found else []
@@ -131,11 +135,9 @@ def format_pictures(plan: CompactionPlan) -> str:
                 f"- {image.name or image.media_type}, message {entry.number}" for image in images
             ]
     more = [f"- and {len(lines) - MAX_FILES} more"] if len(lines) > MAX_FILES else []
-    return (
-        "\n".join(["## Pictures that are not sent any more", *lines[:MAX_FILES], *more])
-        if lines
-        else ""
-    )
+    if not lines:
+        return ""
+    return "\n".join(["## Pictures that are not sent any more", *lines[:MAX_FILES], *more])
 
 
 def scale_tokens(
@@ -151,7 +153,7 @@ def scale_tokens(
 
 def _begin_of_tail(sent: Sequence[MessageRecord], room: int, room_of_last: int) -> int:
     """The beginning of the unchanged tail: as many whole rounds as fit, always the last one."""
-    starts = list(_starts(sent))
+    starts = list(_cut_points(sent))
     if not starts:
         return 0
     sizes = [estimate_messages([entry.message]) for entry in sent]
@@ -162,33 +164,35 @@ def _begin_of_tail(sent: Sequence[MessageRecord], room: int, room_of_last: int) 
     return whole[-1] if whole and sum(sizes[whole[-1] :]) <= room_of_last else starts[-1]
 
 
-def _starts(sent: Sequence[MessageRecord]) -> Iterator[int]:
-    """The places where the session can be cut: no tool call is separated from its result."""
+def _cut_points(sent: Sequence[MessageRecord]) -> Iterator[int]:
+    """The positions where the session can be cut: no tool call is separated from its result."""
     waiting: set[str] = set()
-    for place, entry in enumerate(sent):
+    for position, entry in enumerate(sent):
         message = entry.message
         if message.role == "assistant":
-            yield place  # a call that has no result by now will never get one
+            yield position  # a call that has no result by now will never get one
             waiting = set() if message.cut else {call.id for call in message.parts_of(ToolCall)}
         elif message.role == "tool":
             waiting -= {reply.call_id for reply in message.parts_of(ToolReply)}
         elif not waiting:
-            yield place
+            yield position
     if not waiting:
         yield len(sent)
 
 
-def _choose_kept(
+def _choose_verbatim(
     covered: Sequence[MessageRecord], pins: Collection[int], room: int
 ) -> tuple[tuple[int, ...], tuple[MessageRecord, ...]]:
-    """The messages to keep word for word while they fit: the first, pinned ones, then user
-    messages, newest first.
+    """The numbers of the messages to keep word for word, and those to quote, while they fit: the
+    first, pinned ones, then user messages, newest first.
     """
-    own = [entry for entry in covered if is_own_words(entry.message)]
+    of_user = [entry for entry in covered if is_own_words(entry.message)]
     pinned = [entry for entry in covered if entry.number in pins]
     kept: list[int] = []
     quoted: list[MessageRecord] = []
-    for entry in {item.number: item for item in (*own[:1], *pinned, *reversed(own))}.values():
+    for entry in {
+        item.number: item for item in (*of_user[:1], *pinned, *reversed(of_user))
+    }.values():
         size = estimate_messages([strip_message(entry.message)])
         short = int(sum(SHORTENED) / CHARACTERS_A_TOKEN)
         if size <= room:
@@ -292,6 +296,9 @@ def split_messages(messages: Sequence[Message], characters: int) -> list[str]:
 def ask_for_part(
     part: str, number: int, count: int, summary: str, focus: str, words: int
 ) -> list[Message]:
+    """The request to summarize one part of a session, and to continue the summary of the parts
+    before.
+    """
     mark = f"=== {os.urandom(8).hex()} ==="  # no author of text in the session could know it
     before = f"Continue this summary of the earlier parts:\n\n{summary}\n" if summary else ""
     text = MATERIAL.format(
@@ -301,6 +308,7 @@ def ask_for_part(
 
 
 def word_limit(tokens: int) -> int:
+    """The maximum words of a summary of so many tokens, rounded to fifty."""
     return max(100, tokens * 2 // 3 // 50 * 50)
 
 
@@ -312,34 +320,38 @@ def part_limit(tokens: int) -> int:
 
 
 def _ask(focus: str, words: int) -> str:
+    """The instructions for a summary."""
     wish = f"\n\nThe user asks to keep in particular: {focus}" if focus else ""
     return ASK.format(headings=HEADINGS, words=words, focus=wish)
 
 
 def _lines(messages: Iterable[Message]) -> Iterator[str]:
+    """Messages as lines of JSON."""
     for message in messages:
-        yield json.dumps(_shown(message), ensure_ascii=False)
+        yield json.dumps(_readable_fields(message), ensure_ascii=False)
 
 
-def _shown(message: Message) -> dict[str, Any]:
+def _readable_fields(message: Message) -> dict[str, Any]:
     """What the model reads of a message, by name."""
     shown: dict[str, Any] = {"role": message.role}
     for name, kind in (("added by ouro", Context), ("text", Text)):
         if text := "\n\n".join(part.text for part in message.parts if isinstance(part, kind)):
             shown[name] = text
     if message.tool_calls:
-        shown["calls"] = list(map(_shown_call, message.tool_calls))
+        shown["calls"] = list(map(_readable_call, message.tool_calls))
     if replies := message.parts_of(ToolReply):
-        shown["outputs"] = [{"of": reply.name, "text": _cut(reply.text)} for reply in replies]
+        shown["outputs"] = [
+            {"of": reply.name, "text": _cut_output(reply.text)} for reply in replies
+        ]
     if images := message.parts_of(Image):
         shown["pictures"] = [image.name or image.media_type for image in images]
     return shown
 
 
-def _shown_call(call: ToolCall) -> dict[str, str]:
+def _readable_call(call: ToolCall) -> dict[str, str]:
     arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
-    return {"tool": call.name, "arguments": _cut(arguments)}
+    return {"tool": call.name, "arguments": _cut_output(arguments)}
 
 
-def _cut(text: str) -> str:
+def _cut_output(text: str) -> str:
     return cut_middle(text, MAX_OUTPUT, f" [… {len(text) - MAX_OUTPUT:,} characters …] ")

@@ -76,10 +76,10 @@ class DictMemoryStore(MemoryStore):
         await self.import_session(header, (*copied, ForkRecord(source_id, last, now), *titles))
 
     async def save_message(self, session_id: str, record: MessageRecord) -> None:
-        self._save(session_id, record)
+        self._append(session_id, record)
 
     async def save_memory(self, session_id: str, record: ChangeRecord) -> None:
-        self._save(session_id, record)
+        self._append(session_id, record)
 
     async def write_again(self, header: SessionHeader, records: Sequence[Record]) -> str:
         self._sessions[header.id].records[:] = records
@@ -94,7 +94,7 @@ class DictMemoryStore(MemoryStore):
     ) -> LoadedSession:
         session = self._find(session_id)
         if not read_only:
-            _refuse_if_open(session)
+            _demand_closed(session)
             session.is_open = True
         return LoadedSession(session.header, tuple(session.records), read_only=read_only)
 
@@ -109,7 +109,7 @@ class DictMemoryStore(MemoryStore):
     ) -> list[SessionInfo]:
         return [
             info
-            for info in self._listed(deleted=False)
+            for info in self._list_infos(deleted=False)
             if project is None or info.project == project
         ]
 
@@ -118,11 +118,11 @@ class DictMemoryStore(MemoryStore):
 
     async def delete_session(self, session_id: str) -> None:
         session = self._find(session_id)
-        _refuse_if_open(session)
+        _demand_closed(session)
         session.is_deleted = True
 
     async def list_deleted(self) -> list[SessionInfo]:
-        return self._listed(deleted=True)
+        return self._list_infos(deleted=True)
 
     async def restore_session(self, session_id: str) -> None:
         self._find(session_id, deleted=True).is_deleted = False
@@ -146,7 +146,8 @@ class DictMemoryStore(MemoryStore):
     def outputs_folder(self, header: SessionHeader) -> Path:
         return _outputs_of(header.id)
 
-    def _save(self, session_id: str, record: Record) -> None:
+    def _append(self, session_id: str, record: Record) -> None:
+        """Add a record to an open session. Raises SaveFailed if it is not open."""
         session = self._sessions.get(session_id)
         if session is None or not session.is_open:
             raise SaveFailed(f"Session {session_id[:8]} is not open.")
@@ -158,7 +159,10 @@ class DictMemoryStore(MemoryStore):
             raise session_not_found(session_id, " in the trash" if deleted else "")
         return session
 
-    def _listed(self, *, deleted: bool) -> list[SessionInfo]:
+    def _list_infos(self, *, deleted: bool) -> list[SessionInfo]:
+        """The entries of the sessions with messages, last used first; of those in the trash if
+        `deleted`.
+        """
         found = [
             _info(session) for session in self._sessions.values() if session.is_deleted == deleted
         ]
@@ -169,7 +173,8 @@ class DictMemoryStore(MemoryStore):
         )
 
 
-def _refuse_if_open(session: _StoredSession) -> None:
+def _demand_closed(session: _StoredSession) -> None:
+    """Raise SessionInUse if the session is open."""
     if session.is_open:
         raise SessionInUse(
             "This session is already open in this ouro.", "Continue there, or close it first."
@@ -177,6 +182,7 @@ def _refuse_if_open(session: _StoredSession) -> None:
 
 
 def _info(session: _StoredSession) -> SessionInfo:
+    """The list entry of a session."""
     tally = SessionTally("")
     tally.take_header(session.header)
     for record in session.records:

@@ -152,7 +152,7 @@ class MemoryManager:
             transcript.model = transcript.model or info.model
             transcript.mode = transcript.mode or info.mode
         if not loaded.is_complete:
-            manager.pager.load_context(manager._fold_again)
+            manager.pager.load_context(manager._rebuild_transcript)
         return manager
 
     @property
@@ -230,10 +230,14 @@ class MemoryManager:
             self.pager.release()
 
     async def _rewind(self, change: RewindRecord) -> None:
+        """Save a rewind, and only then change the transcript. If the message it names is not in
+        memory, the session is read again.
+        """
+
         async def save_and_take() -> None:
             self._queue(change)
             try:
-                await self._write()
+                await self._write_queue()
             except SaveFailed:
                 if change in self._unsaved:
                     self._unsaved.remove(change)
@@ -241,11 +245,13 @@ class MemoryManager:
             self.transcript.take(change)
 
         is_known = self.transcript.is_loaded(change.to)
-        await asyncio.shield(self._begin(save_and_take))
+        await asyncio.shield(self._start_save(save_and_take))
         if not is_known or self.pager.is_gapped or not self.transcript.is_complete:
             # The file of a read-only session does not say where it was rewound to: all of it is
             # read.
-            self.pager.load_context(self._fold_again, "whole" if self.read_only else "context")
+            self.pager.load_context(
+                self._rebuild_transcript, "whole" if self.read_only else "context"
+            )
             await self.pager.finish_loading()
 
     def note(self, change: ChangeRecord) -> None:
@@ -256,7 +262,7 @@ class MemoryManager:
         if not self.pager.is_loading:
             # Before the first message there is no file yet: earlier costs are counted outside of
             # the sessions.
-            self._begin(self._write if self._has_messages() else self._count_costs)
+            self._start_save(self._write_queue if self._has_messages() else self._count_costs)
 
     def note_cost(self, purpose: str, model: str, usage: Usage | None) -> None:
         if usage is not None:
@@ -304,12 +310,15 @@ class MemoryManager:
             await self._store.close_session(self.session_id)
 
     def _notify(self, text: str) -> None:
+        """Show a notice, unless it was shown before."""
         if text not in self.notices:
             self.notices += (text,)
             self._on_notice(text)
 
     async def _write_again(self, lost: SessionLost) -> None:
-        """What is in memory is the current branch of the session and its state."""
+        """Write the session again from memory, after its file was lost: the current branch, and
+        what is set in the session. Shows what happened.
+        """
         unsaved = {id(record) for record in self._unsaved}
         numbers = {record.number for record in self._unsaved if isinstance(record, MessageRecord)}
         transcript, at = self.transcript, self.now()
@@ -324,10 +333,12 @@ class MemoryManager:
         self._notify(f"{lost.message} {await self._store.write_again(self._header, records)}")
 
     def _take(self, record: Record) -> None:
+        """Add a record to the transcript and to the queue."""
         self.transcript.take(record)
         self._queue(record)
 
     def _queue(self, record: Record) -> None:
+        """Add a record to what is saved next."""
         self._unsaved.append(record)
         if self.read_only:
             self._only_here.append(record)
@@ -336,15 +347,18 @@ class MemoryManager:
         """Save the queue, even if the caller is cancelled. Raises SaveFailed; unsaved records stay
         in the queue.
         """
-        await asyncio.shield(self._begin(self._write))
+        await asyncio.shield(self._start_save(self._write_queue))
 
     def _has_messages(self) -> bool:
+        """Whether the session is in the store, or gets there with the queue."""
         return self._is_created or any(
             isinstance(record, MessageRecord) for record in self._unsaved
         )
 
-    def _begin(self, write: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
-        async def locked() -> None:
+    def _start_save(self, write: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        """Start `write` in a task, after the saves before it; a failure is logged."""
+
+        async def write_alone() -> None:
             async with self._one_save:
                 await write()
 
@@ -353,13 +367,17 @@ class MemoryManager:
             if not task.cancelled() and task.exception() is not None:
                 log.warning("save: %s", task.exception())
 
-        task = asyncio.create_task(locked())
+        task = asyncio.create_task(write_alone())
         self._saves.add(task)
         task.add_done_callback(self._saves.discard)
         task.add_done_callback(log_failure)
         return task
 
-    async def _write(self) -> None:
+    async def _write_queue(self) -> None:
+        """Write the queue to the store, oldest first; the first write creates the session. Of a
+        read-only session only costs are saved. Raises SaveFailed; what was not written stays in
+        the queue.
+        """
         if self.read_only:
             await self._count_costs()
             self._unsaved.clear()
@@ -381,6 +399,9 @@ class MemoryManager:
             await self._store.save_memory(self.session_id, record)
 
     async def _count_costs(self) -> None:
+        """Save the costs of the queued records in the spending file, and remove these records from
+        the queue.
+        """
         for record in tuple(self._unsaved):
             match record:
                 case CostRecord():
@@ -394,7 +415,7 @@ class MemoryManager:
             await self._store.save_cost(cost)
             self._unsaved.remove(record)
 
-    def _fold_again(self, loaded: LoadedSession) -> None:
+    def _rebuild_transcript(self, loaded: LoadedSession) -> None:
         """Replace the transcript after more of the session was read, and add what is not on disk."""
         before = self.transcript
         self.transcript = Transcript.of(loaded)
@@ -408,7 +429,7 @@ class MemoryManager:
 
 
 def _state_records(transcript: Transcript, at: str) -> Iterator[Record]:
-    """What is set in a session, as records."""
+    """The records that set what is set in a session: pins, title, model, mode, labels."""
     for number in sorted(transcript.pins):
         yield PinRecord(number, at)
     if transcript.title:

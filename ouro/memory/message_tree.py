@@ -30,6 +30,7 @@ class _Node(msgspec.Struct, frozen=True):
 
 
 def begins_turn(message: Message) -> bool:
+    """Whether a message is one of the user, with text."""
     return message.role == "user" and bool(message.text)
 
 
@@ -60,7 +61,7 @@ class MessageTree:
         self.items: list[NumberedRecord] = []
         """The items of the current branch, oldest first."""
         self._nodes: dict[int, _Node] = {}
-        self._places: dict[int, int] = {}
+        self._positions: dict[int, int] = {}
         """Number -> position in `items`."""
         self._current: CurrentBranch | None = None
         """The branch of `items`; None if they have changed since."""
@@ -76,7 +77,7 @@ class MessageTree:
         if self._current is None:
             entries = tuple(item for item in self.items if isinstance(item, MessageRecord))
             compactions = tuple(item for item in self.items if isinstance(item, CompactionRecord))
-            dropped = self._dropped()
+            dropped = self._find_dropped()
             prompts = [entry.number for entry in entries if begins_turn(entry.message)]
             last_prompt = prompts[-1] if prompts else 0
             self._current = CurrentBranch(
@@ -84,7 +85,7 @@ class MessageTree:
             )
         return self._current
 
-    def _dropped(self) -> set[str]:
+    def _find_dropped(self) -> set[str]:
         """The items that are not sent any more."""
         dropped: set[str] = set()
         for item in self.items:
@@ -133,14 +134,16 @@ class MessageTree:
         return node.item if node else None
 
     def append(self, item: NumberedRecord) -> None:
+        """Add an item after the last one of the current branch."""
         self._nodes[item.number] = _Node(item, self.last_number or self._before_next)
-        self._places[item.number] = len(self.items)
+        self._positions[item.number] = len(self.items)
         self.items.append(item)
         known, self._current = self._current, None
         if known and isinstance(item, MessageRecord):
             self._current = known.followed_by(item)
 
     def prepend_items(self, items: Sequence[NumberedRecord], *, is_whole: bool) -> None:
+        """Add older items before the first one; `is_whole`: nothing precedes them."""
         before = 0 if is_whole else _UNKNOWN
         first = next(
             (number for number, node in self._nodes.items() if node.before == _UNKNOWN), None
@@ -152,11 +155,11 @@ class MessageTree:
             self._nodes[first] = replace(self._nodes[first], before=before)
         elif self._before_next == _UNKNOWN:
             self._before_next = before
-        self._put([*self._path(self._before_first, ())[0], *self.items])
+        self._set_items([*self._path(self._before_first, ())[0], *self.items])
 
-    def unload_before(self, place: int) -> None:
-        """Drop the items before `items[place]`, and the branches that start there."""
-        self._put(self.items[place:])
+    def unload_before(self, position: int) -> None:
+        """Remove the items before `items[position]` from memory, and the branches that start there."""
+        self._set_items(self.items[position:])
         first = self.items[0].number
         followers: dict[int, list[int]] = {}
         for number, node in self._nodes.items():
@@ -180,23 +183,23 @@ class MessageTree:
             answer = answers.get(item.number)
             if answer is not None:
                 items.append(answer)
-        self._put(items)
+        self._set_items(items)
 
     def go_to(self, number: int) -> None:
         """Continue after that number, on any branch (0: from the start); if it is not loaded, the
         branch is empty.
         """
-        path, since = self._path(number, self._places)
+        path, since = self._path(number, self._positions)
         self._before_next = since
         if since > 0 and since not in self._nodes:
             self.unloaded.add(since)
-        kept = self._places[since] + 1 if since in self._places else 0
+        kept = self._positions[since] + 1 if since in self._positions else 0
         for item in self.items[kept:]:
-            self._places.pop(item.number, None)
+            self._positions.pop(item.number, None)
         del self.items[kept:]
         self._current = None
         for item in path:
-            self._places[item.number] = len(self.items)
+            self._positions[item.number] = len(self.items)
             self.items.append(item)
 
     def nearest(self, number: int) -> int:
@@ -214,13 +217,15 @@ class MessageTree:
     def entries_to(self, number: int) -> tuple[MessageRecord, ...]:
         """The loaded messages that `go_to` that number restores, oldest first."""
         return tuple(
-            item for item in self._path(number, self._places)[0] if isinstance(item, MessageRecord)
+            item
+            for item in self._path(number, self._positions)[0]
+            if isinstance(item, MessageRecord)
         )
 
     @property
     def branches(self) -> tuple[TranscriptBranch, ...]:
         """The loaded branches that were left and can be visited, in the order of their start."""
-        current = self._places
+        current = self._positions
         followed = {node.before for node in self._nodes.values()}
         found: list[tuple[int, TranscriptBranch]] = []
         for number in self._nodes.keys() - followed - current.keys():
@@ -232,10 +237,11 @@ class MessageTree:
             for _, branch in sorted(found, key=lambda item: (item[0], item[1].entries[0].number))
         )
 
-    def _put(self, items: list[NumberedRecord]) -> None:
+    def _set_items(self, items: list[NumberedRecord]) -> None:
+        """Replace the items of the current branch."""
         self.items = items
         self._current = None
-        self._places = {item.number: place for place, item in enumerate(items)}
+        self._positions = {item.number: position for position, item in enumerate(items)}
 
     def _path(self, number: int, until: Collection[int]) -> tuple[list[NumberedRecord], int]:
         """The items up to that number, oldest first, and the number before them: 0, or the first

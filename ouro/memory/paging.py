@@ -49,7 +49,7 @@ class TranscriptPager(msgspec.Struct, eq=False):
     @property
     def has_hidden(self) -> bool:
         return self._shown_from != 0 and (
-            self.has_earlier or self._first_shown(self.transcript().shown_items()) > 0
+            self.has_earlier or self._index_of_first_shown(self.transcript().shown_items()) > 0
         )
 
     def set_offset(self, loaded: LoadedSession) -> None:
@@ -61,7 +61,7 @@ class TranscriptPager(msgspec.Struct, eq=False):
         """
         transcript = self.transcript()
         items = transcript.shown_items()
-        shown = items[self._first_shown(items) :]
+        shown = items[self._index_of_first_shown(items) :]
         first = next((item for item in shown if isinstance(item, MessageRecord)), None)
         if first is not None and not transcript.is_whole:
             self._shown_from = first.number  # the former first message may no longer be in memory
@@ -73,7 +73,7 @@ class TranscriptPager(msgspec.Struct, eq=False):
         if not self._shown_from:
             return ()
         items = await self._load_hidden(count)
-        begin = end = self._first_shown(items)
+        begin = end = self._index_of_first_shown(items)
         while begin and (count > 0 or _is_tool(items[begin])):
             begin -= 1  # tool results are shown with their tool calls
             count -= isinstance(items[begin], MessageRecord)
@@ -90,7 +90,7 @@ class TranscriptPager(msgspec.Struct, eq=False):
             items = self.transcript().shown_items()
             if not self.has_earlier:
                 return items
-            before = items[: self._first_shown(items)]
+            before = items[: self._index_of_first_shown(items)]
             hidden = sum(isinstance(item, MessageRecord) for item in before)
             if hidden >= count and not _is_tool(items[0]):
                 return items
@@ -116,12 +116,13 @@ class TranscriptPager(msgspec.Struct, eq=False):
         if self.is_loading:
             return
         transcript = self.transcript()
-        first = transcript.first_needed(MIN_SHOWN)
-        place = self.store.offset_of(self.session_id, first.number) if first is not None else None
-        # Without a position it is not on disk, or its offset is unknown.
-        if first is not None and place is not None:
+        first = transcript.first_needed_message(MIN_SHOWN)
+        if first is None:
+            return
+        offset = self.store.offset_of(self.session_id, first.number)
+        if offset is not None:  # else it is not on disk, and could not be read again
             transcript.release_before(first)
-            self._offset = place
+            self._offset = offset
 
     def hide_before(self, number: int) -> bool:
         """Let the screen drop what precedes that message, if memory has dropped it too. Returns
@@ -160,13 +161,17 @@ class TranscriptPager(msgspec.Struct, eq=False):
         if notice:
             self.notify(notice)
 
-    def _first_shown(self, items: Sequence[ShownItem]) -> int:
-        entries = (
-            (place, item) for place, item in enumerate(items) if isinstance(item, MessageRecord)
-        )
-        return next((place for place, entry in entries if entry.number == self._shown_from), 0)
+    def _index_of_first_shown(self, items: Sequence[ShownItem]) -> int:
+        """The index of the first shown item; 0 if its message is not in memory."""
+        for index, item in enumerate(items):
+            if isinstance(item, MessageRecord) and item.number == self._shown_from:
+                return index
+        return 0
 
     async def _load(self, take: Callable[[LoadedSession], None], reach: Reach) -> str:
+        """Read the session again, and give the result to `take`. Returns a notice if it cannot be
+        read; else an empty string.
+        """
         try:
             loaded = await self.store.load_session(self.session_id, read_only=True, reach=reach)
         except SessionError as error:

@@ -114,10 +114,8 @@ def read_fields(
     """
     first, repaired = "", dict[str, None]()
     for _ in range(_MAX_REPAIRS):
-        problem, path = (
-            "an impossible number",
-            _find_impossible({name: data.get(name) for name in numbers}),
-        )
+        problem = "an impossible number"
+        path = _find_impossible({name: data.get(name) for name in numbers})
         if path is None:
             try:
                 return from_plain(data, kind), tuple(repaired)
@@ -139,21 +137,20 @@ def _path_in(problem: str) -> Path:
     found = _AT.search(problem)
     steps = _STEP.findall(found[1]) if found else []
     return tuple(
-        name or int(place) for name, place in takewhile(lambda step: step[1] != "...", steps)
+        name or int(position) for name, position in takewhile(lambda step: step[1] != "...", steps)
     )
 
 
 def _find_impossible(value: Any, path: Path = ()) -> Path | None:
+    """The path of the first number that is negative, infinite, too large or not a number; None if
+    there is none.
+    """
     if isinstance(value, dict | list):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        return next(
-            (
-                found
-                for key, item in items
-                if (found := _find_impossible(item, (*path, key))) is not None
-            ),
-            None,
-        )
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            found = _find_impossible(item, (*path, key))
+            if found is not None:
+                return found
+        return None
     if isinstance(value, int | float) and not 0 <= value < _MAX_NUMBER:  # NaN too
         return path
     return None
@@ -186,6 +183,7 @@ def _repair(value: Any, path: Path, problem: str) -> Any:
 
 
 def _convert(value: Any, path: Path, problem: str) -> str | int | None:
+    """The value at `path` in the type that msgspec expected, if its meaning is clear; else None."""
     for key in path:
         value = value[key]
     if problem.startswith("Expected `str") and isinstance(value, bool | int | float):

@@ -81,6 +81,7 @@ class UnknownRecordError(ValueError):
 
 
 def header_data(header: SessionHeader) -> dict[str, Any]:
+    """The header of a session as plain data, in the order of a session file."""
     first = {"format": header.format, "id": header.id, "created_at": header.created_at}
     data = {"session": first, "project": header.project, "model": header.model}
     about = {"memory": dict(header.memory), "origin": dict(header.origin)}
@@ -127,7 +128,7 @@ def record_from(data: Any, fetch: Fetch) -> ReadRecord:
             change, tuple(data.keys() - {*kind.__struct_encode_fields__, BYTES_BACK}), repaired
         )
     if "message" in data or "role" in data:
-        return _message(data, fetch)
+        return _read_message(data, fetch)
     if "session" in data:
         raise BadRecordError("a second header")
     raise UnknownRecordError(next(iter(data)))
@@ -158,7 +159,7 @@ def record_to_export(record: Record) -> dict[str, Any]:
     """A record as in a session file, but with its long outputs, and its images as base64."""
     images: dict[str, bytes] = {}
     data = record_data(record, str, images.__setitem__, inline=True)
-    for item in _mappings(data) if images else ():
+    for item in _find_mappings(data) if images else ():
         if isinstance(name := item.get("file"), str) and name in images and "media_type" in item:
             item["data"] = base64.b64encode(images[name]).decode()
     return data
@@ -167,7 +168,7 @@ def record_to_export(record: Record) -> dict[str, Any]:
 def record_from_export(data: Any) -> Record:
     """The record that `record_to_export` made data from. Raises as `record_from`."""
     images: dict[str, bytes] = {}
-    for item in _mappings(data):
+    for item in _find_mappings(data):
         if isinstance(encoded := item.get("data"), str) and isinstance(
             name := item.get("file"), str
         ):
@@ -182,17 +183,19 @@ def record_from_export(data: Any) -> Record:
     return record_from(data, fetch).record
 
 
-def _mappings(value: Any) -> Iterator[dict[str, Any]]:
+def _find_mappings(value: Any) -> Iterator[dict[str, Any]]:
+    """All mappings inside of plain data, the outer ones first."""
     if isinstance(value, dict):
         yield value
         value = list(value.values())
     for item in value if isinstance(value, list) else ():
-        yield from _mappings(item)
+        yield from _find_mappings(item)
 
 
-def _message(data: dict[str, Any], fetch: Fetch) -> ReadRecord:
+def _read_message(data: dict[str, Any], fetch: Fetch) -> ReadRecord:
+    """A message record. Raises BadRecordError if nothing in it can be read."""
     fields, repaired = read_fields(data, MessageFields, ("message", "usage"))
-    found = list(_parts(fields, fetch))
+    found = list(_read_parts(fields, fetch))
     for part in fields.parts:  # each names its kind
         named = {
             _FIELDS.get(kind, kind): value if kind == "text" else [value]
@@ -200,7 +203,9 @@ def _message(data: dict[str, Any], fetch: Fetch) -> ReadRecord:
         }
         try:
             parts = list(
-                _parts(read_fields({"role": fields.role, **named}, MessageFields, ())[0], fetch)
+                _read_parts(
+                    read_fields({"role": fields.role, **named}, MessageFields, ())[0], fetch
+                )
             )
         except BadRecordError:
             parts = []
@@ -218,24 +223,27 @@ def _message(data: dict[str, Any], fetch: Fetch) -> ReadRecord:
     )
 
 
-def _parts(data: MessageFields, fetch: Fetch) -> Iterable[Part]:
+def _read_parts(data: MessageFields, fetch: Fetch) -> Iterable[Part]:
+    """The parts of a message, by kind, in the order of `_PARTS_IN_ORDER`."""
     yield from map(Context, data.context)
     yield from data.thinking
     if data.text is not None:
         yield Text(data.text)
-    yield from (_image(image, fetch) for image in data.images)
-    yield from map(_call, data.tool_calls)
-    yield from (_reply(reply, fetch) for reply in data.replies)
+    yield from (_read_image(image, fetch) for image in data.images)
+    yield from map(_read_call, data.tool_calls)
+    yield from (_read_reply(reply, fetch) for reply in data.replies)
 
 
-def _image(data: ImageFields, fetch: Fetch) -> Image | Text:
+def _read_image(data: ImageFields, fetch: Fetch) -> Image | Text:
+    """An image; a text that says so if its file is missing."""
     try:
         return Image(data.media_type, fetch(data.file), data.name)
     except OSError:
         return Text(f"[the picture {data.name or data.file} is no longer there]")
 
 
-def _call(data: CallFields) -> ToolCall:
+def _read_call(data: CallFields) -> ToolCall:
+    """A tool call. Arguments that are not an object of JSON are kept as text."""
     arguments: dict[str, Any] | None = data.arguments or {}
     if data.arguments_json:
         try:
@@ -246,17 +254,19 @@ def _call(data: CallFields) -> ToolCall:
     return ToolCall(data.id, data.name, arguments or {}, malformed)
 
 
-def _reply(data: ReplyFields, fetch: Fetch) -> ToolReply:
-    found = [_image(image, fetch) for image in data.images]
+def _read_reply(data: ReplyFields, fetch: Fetch) -> ToolReply:
+    """A tool result, with its images and what the user sees of it."""
+    found = [_read_image(image, fetch) for image in data.images]
     missing = "".join(f"\n{item.text}" for item in found if isinstance(item, Text))
     images = tuple(item for item in found if isinstance(item, Image))
-    text = _text(data.text or "", data.file, fetch)
-    body = None if data.body is None else _body(data.body, text, fetch)
+    text = _read_text(data.text or "", data.file, fetch)
+    body = None if data.body is None else _read_body(data.body, text, fetch)
     display = None if data.summary is None else Display(data.summary, body)
     return ToolReply(data.id, data.name, text + missing, data.failed, images, display)
 
 
-def _text(text: str, file: str, fetch: Fetch) -> str:
+def _read_text(text: str, file: str, fetch: Fetch) -> str:
+    """The text of a field, or of the file with this name; a note if the file is missing."""
     if not file:
         return text
     try:
@@ -265,9 +275,10 @@ def _text(text: str, file: str, fetch: Fetch) -> str:
         return f"[the output {file} is no longer there]"
 
 
-def _body(body: BodyFields, output: str, fetch: Fetch) -> DisplayBody:
+def _read_body(body: BodyFields, output: str, fetch: Fetch) -> DisplayBody:
+    """What the user sees below the summary of a tool result, which was `output`."""
     if body.file or body.text is not None:
-        text = _text(body.text or "", body.file, fetch)
+        text = _read_text(body.text or "", body.file, fetch)
     else:
         text = "\n".join(output.split("\n")[: body.lines])
     match body.kind:
@@ -282,11 +293,16 @@ def _body(body: BodyFields, output: str, fetch: Fetch) -> DisplayBody:
 
 
 class _Writer(msgspec.Struct, frozen=True):
+    """Makes plain data of messages; `keep` stores images, and long outputs unless `inline`."""
+
     mask: Mask
     keep: Keep
     inline: bool
 
     def message(self, record: MessageRecord) -> dict[str, Any]:
+        """The fields of a message record. Parts in another order than the fields are written one by
+        one.
+        """
         message = record.message
         assert message.role != "system"  # ouro saves no system messages
         fields = MessageFields(
@@ -313,6 +329,7 @@ class _Writer(msgspec.Struct, frozen=True):
         return data
 
     def _part(self, part: Part) -> tuple[str, Any]:
+        """The kind of a part, and its value with masked texts."""
         match part:
             case Text(text):
                 return "text", self.mask(text)
@@ -335,12 +352,16 @@ class _Writer(msgspec.Struct, frozen=True):
                 return "reply", self._reply(part)
 
     def _image(self, image: Image) -> ImageFields:
+        """The fields of an image, whose bytes are stored by `keep`."""
         ending = re.sub(r"[^a-z0-9]", "", image.media_type.rpartition("/")[2].lower())[:8] or "bin"
         return ImageFields(
-            self._stored(image.data, ending), image.media_type, self.mask(image.name)
+            self._store_output(image.data, ending), image.media_type, self.mask(image.name)
         )
 
     def _call(self, call: ToolCall) -> CallFields:
+        """The fields of a tool call. Arguments that YAML could not return unchanged are written as
+        JSON.
+        """
         malformed = self.mask(call.malformed)
         try:
             arguments = _mask_all(call.arguments, self.mask)
@@ -353,6 +374,7 @@ class _Writer(msgspec.Struct, frozen=True):
             return CallFields(call.id, call.name, {}, malformed="[nested too deep to be kept]")
 
     def _reply(self, reply: ToolReply) -> ReplyFields:
+        """The fields of a tool result."""
         text = self.mask(reply.text)
         images = [self._image(image) for image in reply.images]
         fields = ReplyFields(
@@ -366,6 +388,7 @@ class _Writer(msgspec.Struct, frozen=True):
         return fields
 
     def _body(self, body: DisplayBody, output: str) -> BodyFields:
+        """The fields of what the user sees of a result, whose text is `output`."""
         match body:
             case Plain(text, language):
                 return BodyFields("plain", language, **self._shown_fields(text, output))
@@ -404,9 +427,10 @@ class _Writer(msgspec.Struct, frozen=True):
         size = len(text.encode("utf-8", "replace"))
         if size <= MAX_INLINE:
             return {"text": text}
-        return {"file": self._stored(replace_surrogates(text).encode(), "txt"), "bytes": size}
+        return {"file": self._store_output(replace_surrogates(text).encode(), "txt"), "bytes": size}
 
-    def _stored(self, data: bytes, ending: str) -> str:
+    def _store_output(self, data: bytes, ending: str) -> str:
+        """Store bytes under a name made from their hash, and return the name."""
         name = f"{OUTPUTS}/{hashlib.sha256(data).hexdigest()[:32]}.{ending}"
         self.keep(name, data)
         return name
@@ -426,14 +450,16 @@ def _usage_fields(usage: Usage) -> dict[str, Any]:
 
 
 def _mask_all(value: Any, mask: Mask, name: str = "") -> Any:
+    """Plain data in which each text is masked, also keys. `name`: the field of the value."""
     if isinstance(value, Mapping):
         return {mask(key): _mask_all(item, mask, key) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_mask_all(item, mask, name) for item in value]
     if not isinstance(value, str):
         return value
-    # The name of a field can show that its value is a secret.
-    return mask(f"{name}={value}").removeprefix(f"{name}=") if is_secret_name(name) else mask(value)
+    if is_secret_name(name):  # the name of a field can show that its value is a secret
+        return mask(f"{name}={value}").removeprefix(f"{name}=")
+    return mask(value)
 
 
 def _is_writable(value: Any, depth: int = 0) -> bool:

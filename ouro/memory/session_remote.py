@@ -166,7 +166,7 @@ class SessionRemote:
         )
         found = self.repository.list_files("-r", self.tip)
         must_seal = self._must_seal(encrypt=encrypt, plain=plain)
-        self._take_key(found, must_seal=must_seal)
+        self._choose_key(found, must_seal=must_seal)
         self.repository.write_record(_LAST_REMOTE, self._address)
         self._files = found
         self._check_state()
@@ -238,6 +238,7 @@ class SessionRemote:
         return [self._open_chunk(path, data) for path, (_, data) in pairs]
 
     def _open_chunk(self, path: str, data: bytes) -> bytes | None:
+        """The content of a chunk; None if its name does not fit, or it cannot be decrypted."""
         name = path.rpartition("/")[2]
         if chunk_name(int(name.partition("-")[0]), data) != name:
             return None
@@ -247,6 +248,7 @@ class SessionRemote:
             return None
 
     def _demand_small(self, blobs: Mapping[str, str]) -> None:
+        """Raise SessionError if the blobs are too large together."""
         if sum(self.repository.sizes(list(blobs.values()))) > _MAX_READ:
             raise SessionError(
                 f"A session of the remote has over {_MAX_READ >> 20:,} MB: {next(iter(blobs))}."
@@ -304,16 +306,19 @@ class SessionRemote:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # needed only with a key
 
         nonce = os.urandom(_NONCE)
-        return nonce + AESGCM(self._key).encrypt(nonce, zlib.compress(data), _place(path))
+        return nonce + AESGCM(self._key).encrypt(nonce, zlib.compress(data), _bound_path(path))
 
     def unseal(self, path: str, data: bytes) -> bytes:
+        """The content of a blob. Raises UsageError if it was sealed with another key, or for
+        another path.
+        """
         if not self._key:
             return data
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         try:
-            packed = AESGCM(self._key).decrypt(data[:_NONCE], data[_NONCE:], _place(path))
+            packed = AESGCM(self._key).decrypt(data[:_NONCE], data[_NONCE:], _bound_path(path))
         except (InvalidTag, ValueError) as error:
             hint = (
                 f"It is another key, or the remote was changed. Copy {self._key_file.name} from the"
@@ -323,12 +328,15 @@ class SessionRemote:
                 f"`{path}` of the remote cannot be opened with {self._key_file}.", hint
             ) from error
         unpacking = zlib.decompressobj()
-        found = unpacking.decompress(packed, _MAX_BLOB)
+        content = unpacking.decompress(packed, _MAX_BLOB)
         if unpacking.unconsumed_tail:
             raise UsageError(f"{path} of the remote has over {_MAX_BLOB >> 20} MB.")
-        return found
+        return content
 
-    def _take_key(self, found: Mapping[str, str], *, must_seal: bool) -> None:
+    def _choose_key(self, found: Mapping[str, str], *, must_seal: bool) -> None:
+        """Use the key of this machine if the branch is sealed. Raises UsageError: the key is
+        missing or wrong, or the branch is not sealed although it must be.
+        """
         self._key = b""
         format_file = {path: blob for path, blob in found.items() if path == _FORMAT_FILE}
         try:
@@ -361,6 +369,7 @@ class SessionRemote:
         self.repository.write_record(_SEALED, self._address)
 
     def _read_key(self) -> bytes:
+        """The key in the key file. Raises UsageError if it holds none."""
         try:
             key = base64.urlsafe_b64decode(self._key_file.read_text().strip())
         except ValueError:
@@ -381,6 +390,7 @@ class SessionRemote:
         return encrypt or bool(sealed) or self._key_file.exists()
 
     def _remote(self, *arguments: str, timeout: float = _TIMEOUT) -> bytes:
+        """Run git with the remote; returns its output. Raises MemoryUnusable if it fails."""
         on_wait = wait_for_remote(self._address, self.progress)
         done = self.repository.run_remote(*arguments, timeout=timeout, on_wait=on_wait)
         if done.returncode:
@@ -388,10 +398,11 @@ class SessionRemote:
         return done.stdout
 
     def _unreachable(self, output: bytes) -> MemoryUnusable:
-        return not_synchronized("Sessions", self._address, output)
+        """The error for what git printed about the remote."""
+        return sync_error("Sessions", self._address, output)
 
 
-def not_synchronized(what: str, address: str, output: bytes) -> MemoryUnusable:
+def sync_error(what: str, address: str, output: bytes) -> MemoryUnusable:
     """The error for what git printed about a remote; `what`: what should be synchronized."""
     reason, hint = remote_failure(address, output)
     where = without_password(address)
@@ -408,7 +419,7 @@ def chunk_name(number: int, data: bytes) -> str:
     return f"{number:06d}-{hashlib.sha256(data).hexdigest()[:16]}"
 
 
-def _place(path: str) -> bytes:
+def _bound_path(path: str) -> bytes:
     """The path that a blob is bound to, without the hash in a chunk's name, which is made from the
     sealed bytes.
     """

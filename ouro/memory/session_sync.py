@@ -121,6 +121,7 @@ class _Local(msgspec.Struct, frozen=True):
         return cls(header.id, folder, mark, first.offset + first.size, parent) if is_known else None
 
     def body(self) -> bytes:
+        """The records after the header, up to the last complete one."""
         with open_private(self.folder, FILE_NAME, os.O_RDONLY) as descriptor:
             return read_range(descriptor, self.begin, find_whole_end(descriptor)[0])
 
@@ -195,7 +196,7 @@ class SessionSync:
             for _ in range(_TRIES):
                 self._progress("asking the remote")
                 theirs = _group_by_session(self._remote.fetch(encrypt=encrypt, plain=plain))
-                lost = self._send(self._merged(theirs))
+                lost = self._send(self._merge_all(theirs))
                 if lost is None:
                     self._remote.repository.save_state(_STATE, self._state)
                     self._remote.remember()
@@ -204,6 +205,7 @@ class SessionSync:
         raise SessionError(f"Not all sessions are sent: {last.reason}.", last.hint)
 
     def _report(self) -> SessionSyncReport:
+        """What this synchronization did."""
         return SessionSyncReport(
             sent=tuple(self._sent),
             received=tuple(self._received),
@@ -215,17 +217,19 @@ class SessionSync:
             notices=self._remote.notices,
         )
 
-    def _merged(self, theirs: dict[str, _Theirs]) -> Iterator[_Outgoing]:
-        """Take what is new at the remote; yields what is new here."""
+    def _merge_all(self, theirs: dict[str, _Theirs]) -> Iterator[_Outgoing]:
+        """Take what is new at the remote into the sessions here; yields what is new here."""
         here = self._here = self._local()
         self._damaged.clear()
         self._create_missing(theirs)
         before = dict(here)
         for session_id, local in before.items():
             other = theirs.get(session_id, _Theirs(session_id))
-            yield from self._merged_session(local, other)
+            yield from self._merge_session(local, other)
         for session_id in here.keys() - before.keys():
-            yield self._outgoing(here[session_id], _Theirs(session_id), here[session_id].body())
+            yield self._make_outgoing(
+                here[session_id], _Theirs(session_id), here[session_id].body()
+            )
 
     def _create_missing(self, theirs: dict[str, _Theirs]) -> None:
         """Create the sessions of the remote that were never here; subagents after their sessions."""
@@ -237,7 +241,7 @@ class SessionSync:
                 root = here[other.parent].folder / SUBAGENTS if other.parent else self._root
                 self._try(other, partial(self._create, other, root))
 
-    def _merged_session(self, local: _Local, other: _Theirs) -> Iterator[_Outgoing]:
+    def _merge_session(self, local: _Local, other: _Theirs) -> Iterator[_Outgoing]:
         """Yield what to send of a session; take what was added at the remote."""
         base = self._state.sessions.get(local.id)
         is_changed_here = base is None or base.mark != local.mark
@@ -245,17 +249,17 @@ class SessionSync:
         has_lost = other.has_lost(base)
         outgoing: Iterable[_Outgoing] = ()
         if not other.header:
-            outgoing = [self._outgoing(local, other, local.body())]
+            outgoing = [self._make_outgoing(local, other, local.body())]
         elif is_changed_here or is_changed_there:
-            outgoing = self._compared(local, other, is_changed_there=is_changed_there)
+            outgoing = self._merge_changed(local, other, is_changed_there=is_changed_there)
         elif has_lost:  # only outputs
-            outgoing = [self._outgoing(local, other, b"", 0)]
+            outgoing = [self._make_outgoing(local, other, b"", 0)]
         for item in outgoing:
             if has_lost:
                 self._restored[local.parent or local.id] = None
             yield item
 
-    def _compared(
+    def _merge_changed(
         self, local: _Local, other: _Theirs, *, is_changed_there: bool
     ) -> Iterator[_Outgoing]:
         """Yield what to send of a session that changed; take what was added at the remote."""
@@ -270,9 +274,9 @@ class SessionSync:
             synced = SyncedSession(other.names, local.mark, tuple(other.outputs))
             self._state.sessions[local.id] = synced
         elif step is SyncStep.SEND_REST:
-            yield self._outgoing(local, other, here, len(there.body))
+            yield self._make_outgoing(local, other, here, len(there.body))
         elif step is SyncStep.SEND_ALL:
-            yield self._outgoing(local, other, here)
+            yield self._make_outgoing(local, other, here)
         elif step is SyncStep.TAKE:
             self._try(local, partial(self._take, local, other, there.body))
         elif step is SyncStep.FORK:
@@ -280,27 +284,27 @@ class SessionSync:
         else:
             self._damaged[local.id] = local.parent or local.id
 
-    def _outgoing(
+    def _make_outgoing(
         self, local: _Local, other: _Theirs, body: bytes, sent: int | None = None
     ) -> _Outgoing:
         """The records after the first `sent` bytes as new chunks; None: all, which replace the
         chunks there.
         """
         parent = f"{local.parent}/{SUBAGENTS}/" if local.parent else ""
-        place = f"s/{parent}{local.id}"
+        prefix = f"s/{parent}{local.id}"
         names = list(other.names)
         changes: dict[str, bytes | None] = {}
         if sent is None:
             names = []
             changes = dict.fromkeys(other.chunks)
             header = _portable_header(local)
-            changes[f"{place}/header"] = self._remote.seal(f"{place}/header", header)
+            changes[f"{prefix}/header"] = self._remote.seal(f"{prefix}/header", header)
         for number, begin in enumerate(range(sent or 0, len(body), CHUNK), len(names)):
-            data = self._remote.seal(f"{place}/chunks/{number:06d}-", body[begin : begin + CHUNK])
+            data = self._remote.seal(f"{prefix}/chunks/{number:06d}-", body[begin : begin + CHUNK])
             names.append(chunk_name(number, data))
-            changes[f"{place}/chunks/{names[-1]}"] = data
+            changes[f"{prefix}/chunks/{names[-1]}"] = data
         for file in sorted((local.folder / OUTPUTS).glob("*")):
-            path = f"{place}/{OUTPUTS}/{file.name}"
+            path = f"{prefix}/{OUTPUTS}/{file.name}"
             if _OUTPUT.fullmatch(file.name) and path not in other.outputs and file.is_file():
                 changes[path] = self._remote.seal(path, file.read_bytes())
         outputs = {path for path in changes if f"/{OUTPUTS}/" in path}.union(other.outputs)
@@ -321,6 +325,7 @@ class SessionSync:
         return self._push(batch, size) if batch else None
 
     def _push(self, batch: Sequence[_Outgoing], size: int) -> LostPush | None:
+        """Commit and push a batch, and save the state; returns why it has to be tried again."""
         self._progress(f"sending {plural(len(batch), 'session')}, {byte_size(size)}")
         changes: dict[str, bytes | None] = {}
         for item in batch:
@@ -347,15 +352,17 @@ class SessionSync:
             self._remote.repository.save_state(_STATE, self._state)
 
     def _skip(self, session: _Local | _Theirs, error: Exception) -> None:
+        """Log why a session is left for the next synchronization, and report it."""
         log.warning("sync of session %s: %s", session.id, error)
         self._skipped[session.id] = session.parent or session.id
 
     def _create(self, other: _Theirs, root: Path) -> None:
+        """Create a session of the remote here. Raises SessionError if records are missing there."""
         header, records = self._header(other), self._records(other)
         if records.is_damaged:
             raise SessionError("The records at the remote are incomplete.")
         folder = self._write_new(root, header, records.body, self._remote.read(other.outputs))
-        self._note(other, folder, other.parent)
+        self._note_as_synced(other, folder, other.parent)
 
     def _take(self, local: _Local, other: _Theirs, body: bytes) -> None:
         """Replace the records with those of the remote. The local ones are among them, or were
@@ -373,7 +380,7 @@ class SessionSync:
             # First: once the records are here, outputs are not fetched again.
             _write_outputs(local.folder, outputs)
             rewrite_file(local.folder, FILE_NAME, header + body)
-        self._note(other, local.folder, local.parent)
+        self._note_as_synced(other, local.folder, local.parent)
 
     def _fork(self, local: _Local, other: _Theirs, body: bytes, theirs: bytes) -> None:
         """Keep the local session as a copy with another id; the session itself then becomes that of
@@ -387,7 +394,7 @@ class SessionSync:
         fork = encode_record(msgspec.to_builtins(ForkRecord(local.id, last, timestamp())))
         outputs = {file.name: file.read_bytes() for file in (local.folder / OUTPUTS).glob("*")}
         copy = self._write_new(local.folder.parent, header, body + fork, outputs)
-        self._here[header.id] = _read_created(copy, local.parent)
+        self._here[header.id] = _read_session_here(copy, local.parent)
         if not local.parent:
             self._forks.append(header.id)
         self._take(local, other, theirs)
@@ -395,13 +402,15 @@ class SessionSync:
     def _write_new(
         self, root: Path, header: SessionHeader, body: bytes, outputs: Mapping[str, bytes]
     ) -> Path:
+        """Write a new session below `root`; returns its folder."""
         with SessionFolders(root).making(header) as (folder, final):
             rewrite_file(folder, FILE_NAME, encode_record(header_data(header)) + body)
             _write_outputs(folder, outputs)
         return final
 
-    def _note(self, other: _Theirs, folder: Path, parent: str) -> None:
-        local = self._here[other.id] = _read_created(folder, parent)
+    def _note_as_synced(self, other: _Theirs, folder: Path, parent: str) -> None:
+        """Record that a session in `folder` is now as at the remote."""
+        local = self._here[other.id] = _read_session_here(folder, parent)
         synced = SyncedSession(other.names, local.mark, tuple(other.outputs))
         self._state.sessions[other.id] = synced
 
@@ -419,15 +428,14 @@ class SessionSync:
         """Id -> file of the sessions here, and of their subagents."""
         found: dict[str, _Local] = {}
         for name in sorted(folder_names(self._root)):
-            if session := _Local.read(self._root / name):
-                found.setdefault(session.id, session)
-                place = self._root / name / SUBAGENTS
-                children = (
-                    _Local.read(place / child, session.id) for child in sorted(folder_names(place))
-                )
-                found |= {
-                    child.id: child for child in filter(None, children) if child.id not in found
-                }
+            session = _Local.read(self._root / name)
+            if session is None:
+                continue
+            found.setdefault(session.id, session)
+            subagents = self._root / name / SUBAGENTS
+            for child_name in sorted(folder_names(subagents)):
+                if child := _Local.read(subagents / child_name, session.id):
+                    found.setdefault(child.id, child)
         return found
 
     def _header(self, other: _Theirs) -> SessionHeader:
@@ -440,11 +448,9 @@ class SessionSync:
         header = header_from(about)
         if header.id != other.id:
             raise BadRecordError("its header has another id")
-        for root in (
-            root
-            for root in map(find_root, self._projects)
-            if address and _find_address(root) == address
-        ):
+        for root in map(find_root, self._projects):
+            if not address or _find_address(root) != address:
+                continue
             folder = text_path(f"{root}/{inside}").resolve()
             is_inside = folder == root.resolve() or root.resolve() in folder.parents
             project = folder if is_inside and folder.is_dir() else root
@@ -465,6 +471,7 @@ def _portable_header(local: _Local) -> bytes:
 
 
 def _group_by_session(tree: Mapping[str, str]) -> dict[str, _Theirs]:
+    """Session id -> its paths on the branch; other paths are ignored."""
     found: dict[str, _Theirs] = {}
     for path, blob in sorted(tree.items()):
         if named := _PATH.fullmatch(path):
@@ -476,17 +483,20 @@ def _group_by_session(tree: Mapping[str, str]) -> dict[str, _Theirs]:
 
 
 def _write_outputs(folder: Path, outputs: Mapping[str, bytes]) -> None:
+    """Write the outputs of a session, named by path, unless they exist."""
     for path, data in outputs.items():
         write_output(folder, f"{OUTPUTS}/{path.rpartition('/')[2]}", data)
 
 
-def _read_created(folder: Path, parent: str) -> _Local:
+def _read_session_here(folder: Path, parent: str) -> _Local:
+    """A session that was just written. Raises SessionError if it cannot be read."""
     if found := _Local.read(folder, parent):
         return found
     raise SessionError("What was received cannot be read.")
 
 
 def _read_mark(folder: Path) -> tuple[int, int]:
+    """The size and the time of a session file."""
     found = (folder / FILE_NAME).stat()
     return found.st_size, found.st_mtime_ns
 

@@ -18,7 +18,7 @@ from ouro.memory.long_term.git.process import (
 )
 from ouro.memory.long_term.git.remote_wait import Progress, sync_alone, wait_for_remote
 from ouro.memory.long_term.git.repository import GitRepository
-from ouro.memory.session_remote import not_synchronized
+from ouro.memory.session_remote import sync_error
 from ouro.utils.decoding import decode_json
 
 BRANCH = "refs/heads/ouro-settings"
@@ -70,13 +70,13 @@ class SettingsRemote:
                 tip, theirs = self._fetch()
                 state = self._repository.load_state(_STATE, SettingsState)
                 received, sent = compare(own, theirs, state)
-                if sent and (lost := self._push(tip, _merged(own, theirs, sent))):
+                if sent and (lost := self._push(tip, _merge_settings(own, theirs, sent))):
                     last = lost
                     continue
-                after = _merged(own, theirs, sent)
-                state.base = {
-                    name: value for name, value in after.items() if name not in received
-                } | {name: value for name, value in state.base.items() if name in received}
+                after = _merge_settings(own, theirs, sent)
+                agreed = {name: value for name, value in after.items() if name not in received}
+                undecided = {name: value for name, value in state.base.items() if name in received}
+                state.base = agreed | undecided
                 self._repository.save_state(_STATE, state)
                 self._repository.write_record(_LAST_REMOTE, self._address)
                 return SettingsExchange(received, tuple(sorted(sent)))
@@ -134,6 +134,7 @@ class SettingsRemote:
         return None
 
     def _remote(self, *arguments: str, max_bytes: int = 0) -> bytes:
+        """Run git with the remote; returns its output. Raises MemoryUnusable if it fails."""
         on_wait = wait_for_remote(self._address, self._progress)
         done = self._repository.run_remote(*arguments, max_bytes=max_bytes, on_wait=on_wait)
         if done.returncode:
@@ -141,7 +142,8 @@ class SettingsRemote:
         return done.stdout
 
     def _unreachable(self, output: bytes) -> MemoryUnusable:
-        return not_synchronized("Settings", self._address, output)
+        """The error for what git printed about the remote."""
+        return sync_error("Settings", self._address, output)
 
 
 def compare(
@@ -161,7 +163,9 @@ def compare(
     return received, sent
 
 
-def _merged(own: Mapping[str, str], theirs: Mapping[str, str], sent: set[str]) -> dict[str, str]:
+def _merge_settings(
+    own: Mapping[str, str], theirs: Mapping[str, str], sent: set[str]
+) -> dict[str, str]:
     """The settings of the remote with those that are sent."""
     kept = {name: value for name, value in theirs.items() if name not in sent}
     return kept | {name: own[name] for name in sent if name in own}

@@ -71,6 +71,9 @@ def strip_message(message: Message) -> Message:
 
 
 def answer_open_calls(messages: Sequence[Message]) -> list[Message]:
+    """`messages` with a result after each tool call that has none. An answer that was cut keeps its
+    open calls.
+    """
     done: list[Message] = []
     for message, following in _turns(messages):
         done.append(message)
@@ -82,7 +85,7 @@ def answer_open_calls(messages: Sequence[Message]) -> list[Message]:
         replies = list(takewhile(lambda later: later.role == "tool", following))
         done += replies
         if missing:
-            done.append(tool(*map(_interrupted, missing)))
+            done.append(tool(*map(_interrupted_reply, missing)))
         done += following[len(replies) :]
     return done
 
@@ -118,10 +121,10 @@ class SendableMessages:
         if len(messages) <= begin or any(map(is_not, self._known, messages)):
             begin, self._sent, self._used = 0, [], set()
         # A cut answer may be retried, and is then left out.
-        places = reversed(range(begin, len(messages)))
-        last = next(
-            (at for at in places if messages[at].role == "assistant" and not messages[at].cut), None
-        )
+        last = None
+        for index in range(begin, len(messages)):
+            if messages[index].role == "assistant" and not messages[index].cut:
+                last = index
         if last is not None:
             _append_sendable(self._sent, self._used, messages[begin:last], followed_by_reply=True)
             begin = last
@@ -138,8 +141,11 @@ def _append_sendable(
     *,
     followed_by_reply: bool = False,
 ) -> None:
+    """Append messages in the form in which they can be sent to `sent`; `used` gets the ids of their
+    calls. `followed_by_reply`: an assistant message comes next.
+    """
     for message, following in _turns(
-        _remove_retried(messages, followed_by_reply=followed_by_reply)
+        _without_retried_answers(messages, followed_by_reply=followed_by_reply)
     ):
         if message.role == "assistant":
             sent.extend(_exchange(message, following, used))
@@ -148,7 +154,12 @@ def _append_sendable(
         sent.extend(later for later in following if later.role != "tool")
 
 
-def _remove_retried(messages: Sequence[Message], *, followed_by_reply: bool) -> list[Message]:
+def _without_retried_answers(
+    messages: Sequence[Message], *, followed_by_reply: bool
+) -> list[Message]:
+    """The messages without each cut answer that was retried: another answer follows it.
+    `followed_by_reply`: one follows the last message.
+    """
     found: list[Message] = []
     next_role = "assistant" if followed_by_reply else ""
     for message in reversed(messages):
@@ -212,13 +223,14 @@ def _turns(messages: Sequence[Message]) -> Iterator[tuple[Message, list[Message]
     """Groups of an assistant message with the messages before the next one; earlier messages one by
     one.
     """
-    starts = [place for place, message in enumerate(messages) if message.role == "assistant"]
+    starts = [index for index, message in enumerate(messages) if message.role == "assistant"]
     yield from ((message, []) for message in messages[: starts[0] if starts else None])
     for start, end in pairwise([*starts, len(messages)]):
         yield messages[start], list(messages[start + 1 : end])
 
 
-def _interrupted(call: ToolCall) -> ToolReply:
+def _interrupted_reply(call: ToolCall) -> ToolReply:
+    """The result of a call whose result was never saved."""
     return ToolReply(call.id, call.name, INTERRUPTED, failed=True)
 
 
@@ -238,7 +250,7 @@ def _exchange(message: Message, following: Sequence[Message], used: set[str]) ->
             name = _unused_name(part.id, used)
             used.add(name)
             parts.append(replace(part, id=name))
-            answers.append(replace(replies.get(part.id, _interrupted(part)), call_id=name))
+            answers.append(replace(replies.get(part.id, _interrupted_reply(part)), call_id=name))
         elif not _is_refused(part, message):
             parts.append(part)
     if any(isinstance(part, ToolCall | Text) for part in parts):
@@ -263,6 +275,7 @@ def _is_refused(part: Part, message: Message) -> bool:
 
 
 def _placeholder(reply: ToolReply) -> ToolReply:
+    """A tool result with a note instead of its output."""
     pictures = f", {plural(len(reply.images), 'picture')}" if reply.images else ""
     note = f"[output dropped to save room: {reply.name}, {len(reply.text):,} characters{pictures}]"
     return replace(reply, text=note, images=())

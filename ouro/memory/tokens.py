@@ -13,10 +13,12 @@ TOKENS_A_PICTURE = 1_500
 
 
 def estimate(text: str) -> int:
+    """The approximate tokens of a text."""
     return int(len(text) / CHARACTERS_A_TOKEN)
 
 
 def estimate_messages(messages: Iterable[Message]) -> int:
+    """The approximate tokens of messages."""
     parts = chain.from_iterable(message.parts for message in messages)
     return int(sum(map(_characters, parts)) / CHARACTERS_A_TOKEN)
 
@@ -32,6 +34,9 @@ def reported_tokens(message: Message) -> int:
 
 
 def _is_step(message: Message) -> bool:
+    """Whether a tool call is a step of a very small model: each step is a request of its own,
+    without the others.
+    """
     if not message.tool_calls:
         return False
     from ouro.llm import is_step  # imported late: it is known to very small models only
@@ -40,6 +45,7 @@ def _is_step(message: Message) -> bool:
 
 
 def _characters(part: Part) -> float:
+    """The characters of a part as it is sent; a picture counts as many as its tokens."""
     match part:
         case Text() | Context():
             return len(part.text)

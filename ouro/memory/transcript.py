@@ -139,7 +139,7 @@ class Transcript(MessageTree):
             [],
         )
         """The compaction, the entries that it keeps, and both as messages."""
-        self._ended = PerMessage(end_reasoning)
+        self._without_reasoning = PerMessage(end_reasoning)
         self._shortened: tuple[frozenset[str], PerMessage[Message]] = (
             frozenset(),
             PerMessage(lambda said: said),
@@ -148,6 +148,7 @@ class Transcript(MessageTree):
 
     @classmethod
     def of(cls, loaded: LoadedSession) -> Transcript:
+        """The transcript of a session as it was read."""
         numbered = (record for record in loaded.records if isinstance(record, NumberedRecord))
         above = max((0, *(item.number for item in (*numbered, *loaded.kept))))
         transcript = cls(loaded.kept, is_whole=loaded.offset == 0, above=above)
@@ -177,7 +178,9 @@ class Transcript(MessageTree):
         before = items[: items.index(compaction)]
         # If a covered message is loaded, all uncovered ones after it are loaded, too.
         reaches = last >= compaction.number - 1 or any(item.number <= last for item in before)
-        return reaches and all(self._entry(number) is not None for number in compaction.kept)
+        return reaches and all(
+            self._message_entry(number) is not None for number in compaction.kept
+        )
 
     def sent_entries(self) -> list[MessageRecord]:
         """The messages that are sent, oldest first: those that the compaction keeps, and those
@@ -188,7 +191,7 @@ class Transcript(MessageTree):
 
     def sendable_entries(self) -> list[MessageRecord]:
         """As `sent_entries`, including the messages that the user dropped."""
-        kept, following = self._sent()
+        kept, following = self._kept_and_following()
         return [*kept, *following]
 
     def sent(self) -> list[Message]:
@@ -198,7 +201,7 @@ class Transcript(MessageTree):
         Unchanged messages are the same objects as before, so that they are not converted again for
         each request.
         """
-        kept, following = self._sent()
+        kept, following = self._kept_and_following()
         dropped = self.dropped_items
         messages = self._sent_head([entry for entry in kept if str(entry.number) not in dropped])
         tail = self._tail(following, self.compaction)
@@ -230,13 +233,13 @@ class Transcript(MessageTree):
         first_new = compaction.number if compaction else 0
         old = [entry.message for entry in following if entry.number < first_new]
         new = [entry.message for entry in following if entry.number >= first_new]
-        return [*self._ended(old), *new]
+        return [*self._without_reasoning(old), *new]
 
     def number_before(self, number: int) -> int:
         """The number of the item before that message on the branch; 0 if none is loaded."""
         numbers = [item.number for item in self.items]
-        place = numbers.index(number) if number in numbers else 0
-        return numbers[place - 1] if place else 0
+        position = numbers.index(number) if number in numbers else 0
+        return numbers[position - 1] if position else 0
 
     def is_loaded(self, number: int) -> bool:
         """Whether a message or compaction of that number is loaded; 0 is the start."""
@@ -246,9 +249,9 @@ class Transcript(MessageTree):
         """The loaded branch as shown: messages, their receipts, and changes between them."""
         items = self.items
         shown: list[ShownItem] = list(self._marks_after(0)) if self.is_whole else []
-        for place, item in enumerate(items):
+        for position, item in enumerate(items):
             shown.append(item)
-            if place + 1 < len(items) and items[place + 1].number == item.number:
+            if position + 1 < len(items) and items[position + 1].number == item.number:
                 continue  # inserted tool results belong to it
             if receipt := self.recalled.get(item.number):
                 shown.append(receipt)
@@ -279,26 +282,28 @@ class Transcript(MessageTree):
     @property
     def kept_entries(self) -> list[MessageRecord]:
         """The messages that the compaction keeps and that are not on the loaded branch."""
-        kept, _ = self._sent()
+        kept, _ = self._kept_and_following()
         return [item for item in kept if item.number not in self]
 
-    def first_needed(self, count: int) -> MessageRecord | None:
-        """The first needed message: from it on, messages are sent or are among the last `count`."""
+    def first_needed_message(self, count: int) -> MessageRecord | None:
+        """The first message that is sent or among the last `count`; None if that is the first one
+        in memory.
+        """
         entries = self.entries
-        _, following = self._sent()
-        place = max(0, len(entries) - max(count, len(following)))
-        while place and entries[place].message.role == "tool":
-            place -= 1  # tool results stay together with their calls
-        return entries[place] if place else None
+        _, following = self._kept_and_following()
+        position = max(0, len(entries) - max(count, len(following)))
+        while position and entries[position].message.role == "tool":
+            position -= 1  # tool results stay together with their calls
+        return entries[position] if position else None
 
     def release_before(self, first: MessageRecord) -> None:
         """Drop the messages before that one, except those that are sent."""
-        kept, _ = self._sent()
-        place = self.items.index(first)
+        kept, _ = self._kept_and_following()
+        position = self.items.index(first)
         self._kept = {item.number: item for item in kept}
-        before = (item.message for item in self.items[:place] if isinstance(item, MessageRecord))
+        before = (item.message for item in self.items[:position] if isinstance(item, MessageRecord))
         self.unloaded_turns += sum(map(begins_turn, before))
-        self.unload_before(place)
+        self.unload_before(position)
         self.lacks_branches = True
         self.recalled = {
             number: record for number, record in self.recalled.items() if number in self
@@ -306,15 +311,16 @@ class Transcript(MessageTree):
         self._marks = {number: marks for number, marks in self._marks.items() if number in self}
 
     def take(self, record: Record) -> None:
+        """Add a record: what it changes depends on its kind."""
         self.last_at = max(self.last_at, record.at)
         match record:
             case MessageRecord():
-                self.append(self._numbered(record, self.unloaded))
+                self.append(self._with_unused_number(record, self.unloaded))
                 self.call_ids.update(call.id for call in record.message.tool_calls)
                 self.undone.clear()
                 self.usage += record.message.usage or Usage()
             case CompactionRecord():
-                self.append(self._numbered(record, self.unloaded))
+                self.append(self._with_unused_number(record, self.unloaded))
                 self.usage = record.spent or self.usage + (record.usage or Usage())
                 # Its totals are used if the earlier records are not loaded.
                 self.title = self.title or record.title
@@ -322,7 +328,7 @@ class Transcript(MessageTree):
                 self.pins |= frozenset(record.pins)
                 self.captured = self.captured or record.captured
             case DropRecord():
-                self.append(self._numbered(record, self.unloaded))
+                self.append(self._with_unused_number(record, self.unloaded))
             case RewindRecord():
                 self._take_rewind(record)
             case TitleRecord(title):
@@ -361,7 +367,7 @@ class Transcript(MessageTree):
         for record in records:
             match record:
                 case MessageRecord() | CompactionRecord() | DropRecord():
-                    items.append(self._numbered(record, numbers))
+                    items.append(self._with_unused_number(record, numbers))
                     numbers.add(items[-1].number)
                 case ModelRecord() | RewindRecord() if items or is_whole:
                     self._marks.setdefault(items[-1].number if items else 0, []).append(
@@ -379,6 +385,7 @@ class Transcript(MessageTree):
         return entries
 
     def answer_open_calls(self) -> None:
+        """Insert results for the tool calls that have none, so that the messages can be sent."""
         known = {id(entry.message): entry for entry in self.entries}
         last, answers = 0, dict[int, MessageRecord]()
         for message in answer_open_calls([entry.message for entry in self.entries]):
@@ -390,6 +397,9 @@ class Transcript(MessageTree):
             self.insert_answers(answers)
 
     def _take_rewind(self, record: RewindRecord) -> None:
+        """Go to the message that a rewind names. A message that does not exist changes nothing and
+        gives a notice.
+        """
         if not 0 <= record.to < self.next_number:
             self.notices.append(
                 f"A rewind to message {record.to}, which does not exist, is skipped."
@@ -404,7 +414,10 @@ class Transcript(MessageTree):
         if left:  # after a rewind to the start nothing is left
             self._marks.setdefault(target, []).append(_Mark(record, left))
 
-    def _numbered(self, record: NumberedRecord, used: Collection[int]) -> NumberedRecord:
+    def _with_unused_number(self, record: NumberedRecord, used: Collection[int]) -> NumberedRecord:
+        """The record; if its number is missing or used, with the next free one. The next records
+        get higher numbers.
+        """
         number = record.number
         if number <= 0 or number in self or number in used:
             number = self.next_number
@@ -412,7 +425,7 @@ class Transcript(MessageTree):
         self._highest = max(self._highest, number)
         return record if number == record.number else replace(record, number=number)
 
-    def _sent(self) -> tuple[list[MessageRecord], list[MessageRecord]]:
+    def _kept_and_following(self) -> tuple[list[MessageRecord], list[MessageRecord]]:
         """The messages that the compaction keeps, and all messages that it does not cover."""
         compaction, items = self.compaction, self.items
         if compaction is None:
@@ -422,7 +435,7 @@ class Transcript(MessageTree):
             begin -= 1
         following = [item for item in items[begin:] if isinstance(item, MessageRecord)]
         seen = {item.number for item in following}
-        kept = (self._entry(number) for number in compaction.kept if number not in seen)
+        kept = (self._message_entry(number) for number in compaction.kept if number not in seen)
         return [item for item in kept if item is not None], following
 
     def _shortener(self, following: Sequence[MessageRecord]) -> Callable[[Message], Message]:
@@ -451,11 +464,14 @@ class Transcript(MessageTree):
         marks = [
             mark
             for mark in self._marks.get(number, ())
-            if not mark.left or mark.left not in self._places
+            if not mark.left or mark.left not in self._positions
         ]
         rewinds = [mark for mark in marks if mark.left]
         return (mark.record for mark in marks if not mark.left or mark is rewinds[-1])
 
-    def _entry(self, number: int) -> MessageRecord | None:
+    def _message_entry(self, number: int) -> MessageRecord | None:
+        """The message of that number, on a branch or kept by the compaction; None if it is not
+        loaded.
+        """
         item = self.get(number) or self._kept.get(number)
         return item if isinstance(item, MessageRecord) else None

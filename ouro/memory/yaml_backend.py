@@ -92,7 +92,7 @@ class YamlFileMemoryStore(MemoryStore):
         """Sessions that had no folder when they were looked for: each look lists all sessions."""
 
     async def create_session(self, header: SessionHeader) -> None:
-        with _saving(self._root), ExitStack() as failure:
+        with _raising_save_failed(self._root), ExitStack() as failure:
             await self._sweep()
             folder = await asyncio.to_thread(self._folders.make, header)
             lock = failure.enter_context(closing(await asyncio.to_thread(SessionLock, folder)))
@@ -111,20 +111,20 @@ class YamlFileMemoryStore(MemoryStore):
         await asyncio.to_thread(note_folder, self._root, header.project)
 
     async def import_session(self, header: SessionHeader, records: Iterable[Record]) -> None:
-        with _saving(self._root):
+        with _raising_save_failed(self._root):
             await asyncio.to_thread(self._write_whole, header, records)
 
     async def fork_session(
         self, source_id: str, number: int | None, header: SessionHeader, title: str = ""
     ) -> None:
-        source = await self._find(source_id)
-        with _reading(source):
+        source = await self._find_folder(source_id)
+        with _raising_session_errors(source):
             await asyncio.to_thread(demand_known_format, source)
             data = await asyncio.to_thread(read_file, source)
-        copied, last = await asyncio.to_thread(_copied, data, number, source.name)
+        copied, last = await asyncio.to_thread(_bytes_to_copy, data, number, source.name)
         now = timestamp()
         records = (ForkRecord(source_id, last, now), *((TitleRecord(title, now),) if title else ()))
-        with _saving(self._root):
+        with _raising_save_failed(self._root):
             await asyncio.to_thread(self._write_whole, header, records, copied, source)
 
     async def save_message(self, session_id: str, record: MessageRecord) -> None:
@@ -134,8 +134,8 @@ class YamlFileMemoryStore(MemoryStore):
         await self._append(session_id, record)
 
     async def write_again(self, header: SessionHeader, records: Sequence[Record]) -> str:
-        held = self._opened(header.id)
-        with _saving(held.folder):
+        held = self._open_file(header.id)
+        with _raising_save_failed(held.folder):
             beside = await asyncio.to_thread(self._write_again, held, header, records)
         where = f" What was there is in {beside}." if beside else ""
         return f"The session was written again to {held.folder / FILE_NAME}.{where}"
@@ -143,9 +143,9 @@ class YamlFileMemoryStore(MemoryStore):
     async def load_session(
         self, session_id: str, *, read_only: bool = False, reach: Reach = "whole"
     ) -> LoadedSession:
-        folder = await self._find(session_id)
+        folder = await self._find_folder(session_id)
         if read_only:
-            with _reading(folder):
+            with _raising_session_errors(folder):
                 return replace((await read_session(folder, reach)).session, read_only=True)
         try:
             lock = await asyncio.to_thread(SessionLock, folder)
@@ -157,7 +157,7 @@ class YamlFileMemoryStore(MemoryStore):
             loaded = await self.load_session(session_id, read_only=True, reach=reach)
             return replace(loaded, notices=(*loaded.notices, notice))
         try:
-            with _reading(folder):
+            with _raising_session_errors(folder):
                 found = await _read_to_write(folder, reach)
                 if found.session.read_only:
                     lock.close()
@@ -177,16 +177,16 @@ class YamlFileMemoryStore(MemoryStore):
         return found.session
 
     async def read_whole(self, session_id: str) -> WholeSession:
-        folder = await self._find(session_id)
-        with _reading(folder):
+        folder = await self._find_folder(session_id)
+        with _raising_session_errors(folder):
             header = await asyncio.to_thread(read_header, folder)
         return WholeSession(header, partial(read_all_records, folder))
 
     async def load_before(
         self, session_id: str, offset: int, count: int
     ) -> tuple[tuple[Record, ...], int]:
-        folder = await self._find(session_id)
-        with _reading(folder):
+        folder = await self._find_folder(session_id)
+        with _raising_session_errors(folder):
             return await read_page(folder, offset, count)
 
     def offset_of(self, session_id: str, number: int) -> int | None:
@@ -217,7 +217,7 @@ class YamlFileMemoryStore(MemoryStore):
         return await super().first_sessions(is_wanted, count) if found is None else found
 
     async def get_session_stats(self, session_id: str) -> SessionInfo:
-        folder = await self._find(session_id)
+        folder = await self._find_folder(session_id)
         info = await asyncio.to_thread(session_index.find_info, self._root, folder.name)
         if info is None:
             raise session_not_found(session_id)
@@ -226,8 +226,8 @@ class YamlFileMemoryStore(MemoryStore):
         return session_index.mark_as_copy(info) if is_copy else info
 
     async def delete_session(self, session_id: str) -> None:
-        folder = await self._find(session_id)
-        with closing(await asyncio.to_thread(SessionLock, folder)), _saving(folder):
+        folder = await self._find_folder(session_id)
+        with closing(await asyncio.to_thread(SessionLock, folder)), _raising_save_failed(folder):
             await asyncio.to_thread(self._folders.move, folder, self._folders.trash)
 
     async def list_deleted(self) -> list[SessionInfo]:
@@ -235,12 +235,12 @@ class YamlFileMemoryStore(MemoryStore):
 
     async def restore_session(self, session_id: str) -> None:
         folder = await asyncio.to_thread(self._folders.find, session_id, deleted=True)
-        with _saving(folder):
+        with _raising_save_failed(folder):
             await asyncio.to_thread(self._folders.move, folder, self._root)
 
     async def purge_session(self, session_id: str) -> None:
         folder = await asyncio.to_thread(self._folders.find, session_id, deleted=True)
-        with _saving(folder):
+        with _raising_save_failed(folder):
             await asyncio.to_thread(self._folders.remove, folder)
 
     async def close_session(self, session_id: str) -> None:
@@ -255,16 +255,15 @@ class YamlFileMemoryStore(MemoryStore):
         return await asyncio.to_thread(self._spending.spent)
 
     def obstacle(self) -> str:
-        place = next(
-            folder for folder in (self._root, *self._root.parents) if os.access(folder, os.F_OK)
-        )
-        if not place.is_dir():
-            return f"{place} is not a folder"
-        if not os.access(place, os.W_OK | os.X_OK):
-            return f"{place} cannot be written"
-        if place == self._root and place.stat().st_uid != os.getuid():
-            return f"{place} belongs to another user"
-        return f"the disk of {place} is full" if os.statvfs(place).f_bavail == 0 else ""
+        folders = (self._root, *self._root.parents)
+        folder = next(folder for folder in folders if os.access(folder, os.F_OK))
+        if not folder.is_dir():
+            return f"{folder} is not a folder"
+        if not os.access(folder, os.W_OK | os.X_OK):
+            return f"{folder} cannot be written"
+        if folder == self._root and folder.stat().st_uid != os.getuid():
+            return f"{folder} belongs to another user"
+        return f"the disk of {folder} is full" if os.statvfs(folder).f_bavail == 0 else ""
 
     def outputs_folder(self, header: SessionHeader) -> Path:
         if held := self._open.get(header.id):
@@ -280,8 +279,8 @@ class YamlFileMemoryStore(MemoryStore):
         """Move damaged parts to another file and keep the rest. Returns the actions, one line each."""
         from ouro.memory.sessions.repair import repair
 
-        folder = await self._find(session_id)
-        with closing(await asyncio.to_thread(SessionLock, folder)), _reading(folder):
+        folder = await self._find_folder(session_id)
+        with closing(await asyncio.to_thread(SessionLock, folder)), _raising_session_errors(folder):
             return await asyncio.to_thread(repair, folder, self._mask)
 
     async def rebuild_index(self, progress: Progress | None = None) -> int:
@@ -294,26 +293,28 @@ class YamlFileMemoryStore(MemoryStore):
         )
 
     async def _sweep(self) -> None:
+        """Remove what killed processes left, once."""
         if not self._is_swept:
             self._is_swept = True
             await asyncio.to_thread(self._folders.sweep)
 
-    def _opened(self, session_id: str) -> OpenFile:
+    def _open_file(self, session_id: str) -> OpenFile:
+        """The open file of a session. Raises SaveFailed if it is not open."""
         held = self._open.get(session_id)
         if held is None:
             raise SaveFailed(f"Session {session_id[:8]} is not open for changes.")
         return held
 
-    async def _find(self, session_id: str) -> Path:
+    async def _find_folder(self, session_id: str) -> Path:
+        """The folder of a session. Raises SessionNotFound."""
         held = self._open.get(session_id)
-        return (
-            held.folder
-            if held is not None
-            else await asyncio.to_thread(self._folders.find, session_id)
-        )
+        if held is not None:
+            return held.folder
+        return await asyncio.to_thread(self._folders.find, session_id)
 
     async def _append(self, session_id: str, record: Record) -> None:
-        held = self._opened(session_id)
+        """Append a record to the file of an open session, and remember where a message begins."""
+        held = self._open_file(session_id)
 
         def keep(name: str, data: bytes) -> None:
             held.check(held.fileno())  # its folder may be gone
@@ -325,7 +326,7 @@ class YamlFileMemoryStore(MemoryStore):
             if isinstance(record, MessageRecord):
                 held.offsets[record.number] = held.end - len(data)
 
-        with _saving(held.folder):
+        with _raising_save_failed(held.folder):
             await held.append(encode())
 
     def _write_again(
@@ -353,6 +354,9 @@ class YamlFileMemoryStore(MemoryStore):
         return beside
 
     def _encode(self, record: Record, keep: Keep, offsets: Mapping[int, int], offset: int) -> bytes:
+        """The bytes of a record at an offset. A compaction gets the distance to each message that
+        it keeps, if all are known.
+        """
         data = record_data(record, self._mask, keep)
         if (
             isinstance(record, CompactionRecord)
@@ -416,7 +420,7 @@ async def _read_to_write(folder: Path, reach: Reach) -> ParsedSession:
     return replace(found, session=replace(found.session, notices=notices))
 
 
-def _copied(data: bytes, number: int | None, name: str) -> tuple[bytes, int]:
+def _bytes_to_copy(data: bytes, number: int | None, name: str) -> tuple[bytes, int]:
     """The records after the header of a session file, up to message `number`, and the highest
     number.
     """
@@ -438,7 +442,8 @@ def _copied(data: bytes, number: int | None, name: str) -> tuple[bytes, int]:
 
 
 @contextmanager
-def _saving(folder: Path) -> Iterator[None]:
+def _raising_save_failed(folder: Path) -> Iterator[None]:
+    """Turn errors of the block into SaveFailed."""
     try:
         yield
     except SaveFailed:
@@ -451,7 +456,8 @@ def _saving(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _reading(folder: Path) -> Iterator[None]:
+def _raising_session_errors(folder: Path) -> Iterator[None]:
+    """Turn errors of the disk in the block into SessionNotFound or SessionDamaged."""
     try:
         yield
     except FileNotFoundError as error:

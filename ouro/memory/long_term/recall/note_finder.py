@@ -59,7 +59,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         """Whether there were any notes when the scopes were last read."""
         return any(scope.loaded.notes for scope in self.scopes)
 
-    def follow(self) -> None:
+    def update_index(self) -> None:
         """Index the notes as the scopes were read when the turn began. If nothing changed, no file
         is read.
         """
@@ -124,7 +124,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
 
     def dead_ends(self) -> list[Note]:
         """What was tried in this repository, failed and was undone, newest first."""
-        self.follow()
+        self.update_index()
         book, found = self.notebook, list[Note]()
         for note_id in self.recall.graph.in_category(DEAD_ENDS, self._project):
             with suppress(NoteError):

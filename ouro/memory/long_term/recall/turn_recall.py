@@ -414,7 +414,7 @@ class TurnRecall(msgspec.Struct, eq=False):
 
     async def _local(self, text: str, sent: frozenset[str]) -> Recalled:
         vector = _begin(self.finder.embed, text)
-        await asyncio.wait({_begin(self.finder.follow)}, timeout=INDEX_TIMEOUT)
+        await asyncio.wait({_begin(self.finder.update_index)}, timeout=INDEX_TIMEOUT)
         await asyncio.wait({vector}, timeout=VECTOR_TIMEOUT)
         has_vector = vector.done() and not vector.exception() and bool(vector.result())
         # the newest notes may have no vectors: in a session with one turn nothing else makes them
@@ -431,7 +431,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         model, transcript = self.hypotheses, self.memory.transcript
         count = self.finder.settings.retrieval_hypothesis_count
         assert model is not None
-        await asyncio.wait({_begin(self.finder.follow)}, timeout=INDEX_TIMEOUT)
+        await asyncio.wait({_begin(self.finder.update_index)}, timeout=INDEX_TIMEOUT)
         since = transcript.compaction.covers[1] if transcript.compaction else 0
         from ouro.memory.long_term.capture.session_parts import words_in
 

@@ -165,7 +165,7 @@ async def test_busy_index_uses_the_notes_already_indexed(repository, user_folder
     def busy(self, seconds=0.0):
         raise OSError("locked")
 
-    monkeypatch.setattr(NoteFinder, "follow", busy)
+    monkeypatch.setattr(NoteFinder, "update_index", busy)
     assert await recalled(session, QUESTION) == {BREAD.id: "skipped"}
     await session.close()
 
