@@ -459,7 +459,7 @@ def _build_turn(
         return await budget.check(calls_made)
 
     async def about_paths(paths: Sequence[str]) -> Sequence[str]:
-        return found.instructions.for_paths(paths), await memory.touched(paths)
+        return found.instructions.for_paths(paths), await memory.notes_about_files(paths)
 
     agent = LoopAgent(
         basis.transcript,
@@ -530,7 +530,7 @@ def _build_rewind(
         undoers["files"] = shared.files
     if memory.rewind is not None:
         undoers["memory"] = memory.rewind
-    settled, observer = memory.settled, memory.undo_observer
+    settled, observer = memory.wait_until_settled, memory.undo_observer
     return Rewind(transcript, lambda: tasks.running, on_change, undoers, settled, observer)
 
 

@@ -32,7 +32,7 @@ async def send_offered_note(context: SessionContext) -> Answer:
 
 async def receipt(context: SessionContext) -> Answer:
     """The lines of the core with their tokens, what changed or waits, and the recalled notes."""
-    await context.manager.settled()
+    await context.manager.wait_until_settled()
     found = context.session.memory.receipt()
     view: View = [Title(f"What memory put into the prompt: {core_total(found)}")]
     rows: dict[str, list[tuple[str, ...]]] = {}

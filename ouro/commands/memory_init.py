@@ -44,7 +44,7 @@ async def init(context: SessionContext) -> Answer:
 
     Esc at a question ends all; what was answered before is remembered.
     """
-    await context.manager.settled()
+    await context.manager.wait_until_settled()
     answers, is_complete = await _ask_all(context)
     view: View = []
     for text in answers:

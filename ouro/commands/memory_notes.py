@@ -28,7 +28,7 @@ _MAX_LISTED = 50
 
 
 async def browse(context: SessionContext) -> Answer | None:
-    await context.manager.settled()
+    await context.manager.wait_until_settled()
     return None if await context.front_end.browse("newest") else await files(context)
 
 

@@ -210,7 +210,7 @@ class SessionContext:
         self, work: Callable[[MemoryAccess], _Result], *, reports: bool = True
     ) -> _Result:
         manager = self.manager
-        await manager.settled()
+        await manager.wait_until_settled()
 
         def act(editor: Any) -> _Result:
             memory = self.session.memory

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ouro.errors import SessionError, SessionInUse
 from ouro.memory.backend import FORMAT, ForkRecord, SessionHeader, timestamp
 from ouro.memory.long_term.git.process import OTHERS_PUSH, LostPush
-from ouro.memory.long_term.git.remote_wait import Progress, sync_alone
+from ouro.memory.long_term.git.remote_wait import Progress, lock_for_sync
 from ouro.memory.record_fields import BadRecordError
 from ouro.memory.serialization import OUTPUTS, header_data, header_from
 from ouro.memory.session_compare import RemoteRecords, SyncStep, choose_step
@@ -191,7 +191,7 @@ class SessionSync:
         """Fetch, merge and push; the arguments are those of `SessionRemote.fetch`. Raises as it,
         and SessionError: the remote stays locked, or other machines keep pushing.
         """
-        with sync_alone(self._remote.repository, self._progress):
+        with lock_for_sync(self._remote.repository, self._progress):
             last = OTHERS_PUSH
             for _ in range(_TRIES):
                 self._progress("asking the remote")

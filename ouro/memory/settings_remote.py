@@ -16,7 +16,7 @@ from ouro.memory.long_term.git.process import (
     last_line,
     lost_push,
 )
-from ouro.memory.long_term.git.remote_wait import Progress, sync_alone, wait_for_remote
+from ouro.memory.long_term.git.remote_wait import Progress, lock_for_sync, wait_for_remote
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.session_remote import sync_error
 from ouro.utils.decoding import decode_json
@@ -64,7 +64,7 @@ class SettingsRemote:
             MemoryUnusable: the remote cannot be reached, or its file cannot be read.
             SessionError: the remote stays locked, or other machines keep pushing.
         """
-        with sync_alone(self._repository, self._progress):
+        with lock_for_sync(self._repository, self._progress):
             last = OTHERS_PUSH
             for _ in range(_TRIES):
                 tip, theirs = self._fetch()

@@ -77,7 +77,7 @@ DEFENCES = (
             "if False:", "test_m16_edited_while_closed.py"),
     Defence("M16", f"{MEMORY}/sync.py", "names = [name for name in changed if name not in waiting]",
             "names = [*changed]", "test_m16_edited_while_closed.py"),
-    Defence("M16", f"{MEMORY}/sync.py", "store.write_shared(_merge_beside(store, merged, waiting))",
+    Defence("M16", f"{MEMORY}/sync.py", "store.write_beside_others(_merge_beside(store, merged, waiting))",
             "waiting = {}", "test_m16_edited_while_closed.py"),
     Defence("M16", f"{MEMORY}/trust/effects.py", "store.demand_no_secret(heads.values())",
             "pass", "test_m16_edited_while_closed.py -k secret_that_plain_git"),

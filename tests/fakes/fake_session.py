@@ -511,7 +511,7 @@ class FakeSession:
     def find_files(self) -> list[list[str]]:
         return [self.files]
 
-    async def settled(self) -> None:
+    async def wait_until_settled(self) -> None:
         """Return immediately: this session writes no memory."""
 
     def emit_event(self, event: Event) -> None:

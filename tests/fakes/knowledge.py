@@ -192,7 +192,7 @@ class Conversation:
         """End the turn, and wait for the work after it."""
         self.messages.append(assistant("Done."))
         self.manager.turn_ended(*self.turn())
-        await self.manager.settled()
+        await self.manager.wait_until_settled()
         await self.settle()
 
     async def settle(self) -> None:

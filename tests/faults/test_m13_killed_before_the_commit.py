@@ -48,7 +48,7 @@ async def test_m13_kill_while_saving_a_proposal_trusts_nothing(home, monkeypatch
     def die(*_arguments, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(killed.scopes["user"].store, "write_shared", die)
+    monkeypatch.setattr(killed.scopes["user"].store, "write_beside_others", die)
     with pytest.raises(KeyboardInterrupt):
         killed.scopes["user"].turn_ended(
             killed.manager._provenance(killed.messages, True)(), killed.manager._now, asks=False

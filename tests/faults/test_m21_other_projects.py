@@ -65,7 +65,7 @@ async def index(project, **settings):
 
 async def say(session, text):
     events = [event async for event in session.send(text)]
-    await session.memory.settled()
+    await session.memory.wait_until_settled()
     while busy := [task for task in asyncio.all_tasks() if task.get_name() == "other projects"]:
         await asyncio.wait(busy)
     return events

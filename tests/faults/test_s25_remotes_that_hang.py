@@ -14,7 +14,7 @@ from fakes.knowledge import editor_of
 
 from ouro.errors import LongTermMemoryError
 from ouro.memory.long_term import remember_text, synchronize
-from ouro.memory.long_term.git.remote_wait import sync_alone
+from ouro.memory.long_term.git.remote_wait import lock_for_sync
 
 SSH = """#!/bin/sh
 # A machine that answers to questions and hangs while it receives.
@@ -160,5 +160,5 @@ def test_s25_wait_for_another_synchronization_is_shown_and_ended(ouro, silent):
     assert seen == ["waiting for the synchronization of another ouro", "", ""]
     first.send_signal(signal.SIGINT)
     first.communicate(timeout=10)
-    with sync_alone(store.repository, lambda _text: None):
+    with lock_for_sync(store.repository, lambda _text: None):
         pass

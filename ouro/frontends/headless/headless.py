@@ -201,7 +201,9 @@ class HeadlessRun(TurnObserver):
                     break
                 text, images = correction_request(misfit), ()
             result.seconds = time.monotonic() - started
-            await self._session.memory.settled()  # changes of memory are printed before the result
+            await (
+                self._session.memory.wait_until_settled()
+            )  # changes of memory are printed before the result
             self._output.result(result, self.exit_code)
         except Exception:
             self._queue.stop()

@@ -79,6 +79,7 @@ def find_agent_memory(
 
 
 def _count_new(editor: MemoryEditor, path: Path) -> int:
+    """How many entries an import of a file or folder would add; 0 if it cannot be read."""
     from ouro.memory.long_term.import_plan import plan_import
 
     try:
@@ -102,6 +103,7 @@ class ImportOffers(msgspec.Struct, frozen=True):
     path: Path
 
     def was_made(self, root: Path) -> bool:
+        """Whether an import was offered in this project."""
         return path_text(root.resolve()) in self._roots()
 
     def note(self, root: Path) -> None:

@@ -105,7 +105,7 @@ class LongTermMemoryConsolidator:
         is_small, best = self._is_small(), dict[str, str]()
         try:
             if is_small:
-                best = await self._without_repeated(texts)
+                best = await self._remove_repeated_lines(texts)
             else:
                 best = await self._shorten(texts)
         except ModelError as error:
@@ -125,11 +125,11 @@ class LongTermMemoryConsolidator:
         hint = f", {saved:.0%} saved ({_SHARE} % wanted)" if saved < WANTED_SAVING else ""
         return Consolidated(f"{before:,} → {size:,} tokens{hint}", best)
 
-    async def _without_repeated(self, texts: Mapping[str, str]) -> dict[str, str]:
+    async def _remove_repeated_lines(self, texts: Mapping[str, str]) -> dict[str, str]:
         """The files that have fewer lines without the repeated ones. Raises ModelError."""
         best: dict[str, str] = {}
         for name, text in texts.items():
-            left = await without_repeated(self._ask, text)
+            left = await remove_repeated_lines(self._ask, text)
             if len(left) < len(text):
                 best[name] = left
         return best
@@ -137,7 +137,7 @@ class LongTermMemoryConsolidator:
     def _shorter_files(self, answer: str, texts: Mapping[str, str]) -> dict[str, str]:
         """The files of an answer that are shorter and can be used."""
         found: dict[str, str] = {}
-        for name, text in sections(answer, texts).items():
+        for name, text in parse_sections(answer, texts).items():
             words, old = word_starts(text), texts[name]
             is_own = len(words & word_starts(old)) >= _MIN_OWN * len(words)
             is_shorter = len(old) * _MIN_SIZE <= len(text) < len(old)
@@ -175,7 +175,7 @@ class LongTermMemoryConsolidator:
         return best
 
 
-def sections(answer: str, names: Collection[str]) -> dict[str, str]:
+def parse_sections(answer: str, names: Collection[str]) -> dict[str, str]:
     """Category -> the text below its heading; without unknown and repeated headings."""
     parts = _HEADING.split(answer)
     headings = [name.lower() for name in parts[1::2]]
@@ -186,6 +186,7 @@ def sections(answer: str, names: Collection[str]) -> dict[str, str]:
 
 
 def _size(texts: Mapping[str, str]) -> int:
+    """The tokens of texts together."""
     return sum(map(estimate, texts.values()))
 
 
@@ -214,25 +215,30 @@ async def says_all(ask: Ask, text: str, other: str) -> bool:
     return found is not None and found.same
 
 
-async def without_repeated(ask: Ask, text: str) -> str:
+async def remove_repeated_lines(ask: Ask, text: str) -> str:
     """A core file without the lines that another line covers completely; of two equal lines the
     later one stays.
     """
     lines = text.splitlines()
     left: dict[int, str] = {}
-    for place, line in enumerate(lines):
+    """Index of a line -> its statement, of the lines that stay."""
+    for index, line in enumerate(lines):
         if not is_core_line(line):
             continue
+        statement = plain(line)
         before = [Note(id=str(earlier), text=known) for earlier, known in left.items()]
-        for near in find_on_subject(own := plain(line), before)[:_MAX_NEAR]:
-            is_later_longer = len(word_starts(own)) >= len(word_starts(near.text))
-            if await says_all(ask, *((own, near.text) if is_later_longer else (near.text, own))):
-                replaced = int(near.id) if is_later_longer else place
+        for near in find_on_subject(statement, before)[:_MAX_NEAR]:
+            is_later_longer = len(word_starts(statement)) >= len(word_starts(near.text))
+            longer, shorter = statement, near.text
+            if not is_later_longer:
+                longer, shorter = near.text, statement
+            if await says_all(ask, longer, shorter):
+                replaced = int(near.id) if is_later_longer else index
                 left.pop(replaced, None)
                 lines[replaced] = ""
                 break
-        if lines[place]:
-            left[place] = own
+        if lines[index]:
+            left[index] = statement
     return "".join(
         f"{line}\n"
         for line, before in zip(lines, text.splitlines(), strict=True)
@@ -240,7 +246,7 @@ async def without_repeated(ask: Ask, text: str) -> str:
     )
 
 
-async def find_covered(ask: Ask, notes: Sequence[Note]) -> tuple[Note, list[Note]]:
+async def find_covered_notes(ask: Ask, notes: Sequence[Note]) -> tuple[Note, list[Note]]:
     """The note with the most words, and the notes (in their order, with itself) that it covers
     completely.
     """
@@ -251,6 +257,7 @@ async def find_covered(ask: Ask, notes: Sequence[Note]) -> tuple[Note, list[Note
 
 
 def _stems_in(text: str) -> list[str]:
+    """The stems of the words of a text, in order, without words that say nothing."""
     return [stem(forms[0]) for forms in parse_query(text).words]
 
 
@@ -261,7 +268,7 @@ def _is_swapped(text: str, other: str) -> bool:
     Swapped neighbours do not count: `passwords are hashed`, `hash passwords`.
     """
     pairs = zip_longest(_stems_in(text), _stems_in(other))
-    differing = [(place, pair) for place, pair in enumerate(pairs) if pair[0] != pair[1]]
+    differing = [(index, pair) for index, pair in enumerate(pairs) if pair[0] != pair[1]]
     if len(differing) != 2:
         return False
     (first, one), (second, other_pair) = differing

@@ -157,6 +157,7 @@ def _triggers(scope: ScopeMemory) -> Iterator[str]:
 
 
 def _check_files(scope: ScopeMemory) -> Iterator[Problem]:
+    """Files that were not loaded, or only in part."""
     for item in scope.loaded.skipped:
         is_hidden = "invisible" in item.reason
         advice = (
@@ -168,6 +169,7 @@ def _check_files(scope: ScopeMemory) -> Iterator[Problem]:
 
 
 def _check_git(scope: ScopeMemory) -> Iterator[Problem]:
+    """What keeps changes from being committed, and pending changes."""
     store = scope.store
     if shutil.which("git") is None:
         yield "problem", "git is not installed: there is no history", "Install git."
@@ -201,6 +203,7 @@ def _check_git(scope: ScopeMemory) -> Iterator[Problem]:
 
 
 def _check_fields(files: Sequence[NoteFile], categories: Collection[str]) -> Iterator[Problem]:
+    """Notes with fields that cannot be read, or that contradict their folder."""
     for file in files:
         note, edit = file.note, f"ouro memory edit {file.note.id}"
         for problem in file.problems:
@@ -257,6 +260,7 @@ def _check_links(files: Sequence[NoteFile], before: Mapping[str, str]) -> Iterat
 
 
 def _check_duplicates(entries: Sequence[MemoryEntry]) -> Iterator[Problem]:
+    """Entries with the same words."""
     by_words: dict[str, list[MemoryEntry]] = {}
     for entry in entries:
         by_words.setdefault(fold_words(entry.text), []).append(entry)
@@ -269,6 +273,7 @@ def _check_duplicates(entries: Sequence[MemoryEntry]) -> Iterator[Problem]:
 def _check_sizes(
     scope: ScopeMemory, notes: Sequence[NoteFile], threshold: int
 ) -> Iterator[Problem]:
+    """A core that is over its limit, and too many notes."""
     if scope.tokens > threshold:
         what = (
             f"the core has {scope.tokens:,} tokens; the limit is {threshold:,}"
@@ -281,6 +286,7 @@ def _check_sizes(
 
 
 def _check_index(editor: MemoryEditor, notes: int) -> Iterator[Problem]:
+    """Whether the index can be used and has all notes."""
     if editor.index is None:
         return
     try:
@@ -301,9 +307,11 @@ def _check_index(editor: MemoryEditor, notes: int) -> Iterator[Problem]:
 
 
 def _count(words: Iterable[str]) -> dict[str, int]:
+    """Word -> how often it comes, sorted."""
     return dict(sorted(Counter(words).items()))
 
 
 def _age(at: str) -> str:
+    """The group of `_AGES` for an entry that was last changed at that time."""
     days = age_in_days(at, datetime.now(UTC))
     return "unknown" if days is None else next(name for limit, name in _AGES if days < limit)

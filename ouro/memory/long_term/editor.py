@@ -141,6 +141,9 @@ class MemoryEditor:
         return found
 
     def _pending(self, proposal_id: str) -> tuple[ScopeMemory, Proposal]:
+        """The pending change whose id begins so, with its scope. Raises UsageError if there is
+        none.
+        """
         for scope in self.scopes if proposal_id else ():
             for proposal in scope.proposals():
                 if proposal.id.startswith(proposal_id):
@@ -178,5 +181,6 @@ class MemoryEditor:
         subject: str,
         trailers: Mapping[str, str],
     ) -> str:
+        """Write files for the notebook; returns the commit, empty if nothing changed."""
         done = self.write(scope, changes, subject, trailers[ORIGIN])  # type: ignore[arg-type]  # an Origin
         return done.undo if done else ""

@@ -15,7 +15,7 @@ from ouro.memory.long_term.editor import NOWHERE, MemoryEditor
 from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.values import Commit, Scope
-from ouro.memory.long_term.notes.note import Note, ids_named, is_core_line, plain
+from ouro.memory.long_term.notes.note import Note, find_ids, is_core_line, plain
 from ouro.memory.long_term.notes.notebook import NoteFile
 from ouro.memory.long_term.notes.validity import confidence_now, may_be_tentative
 from ouro.utils.log import log
@@ -99,11 +99,9 @@ class EntryDetails(msgspec.Struct, frozen=True):
 
 def describe_source(entry: MemoryEntry) -> str:
     """The source of an entry in one line: `2026-11-21 · session 0d9f3c52, turn 7 · user`."""
-    session = (
-        f"session {entry.session[:8]}" + (f", turn {entry.turn}" if entry.turn else "")
-        if entry.session
-        else ""
-    )
+    session = f"session {entry.session[:8]}" if entry.session else ""
+    if session and entry.turn:
+        session += f", turn {entry.turn}"
     chain = f"changed {plural(entry.versions - 1, 'time')}" if entry.versions > 1 else ""
     return " · ".join(
         filter(None, (entry.at[:10], session, source_name(entry.source), chain, *entry.badges))
@@ -133,11 +131,12 @@ def core_entries(editor: MemoryEditor, *, sources: bool = True) -> list[MemoryEn
     found: list[MemoryEntry] = []
     for scope in editor.scopes:
         for category in scope.store.core:
-            found += _lines_of(scope, category, sources=sources)
+            found += _entries_of_file(scope, category, sources=sources)
     return found
 
 
-def _lines_of(scope: ScopeMemory, category: str, *, sources: bool) -> Iterator[MemoryEntry]:
+def _entries_of_file(scope: ScopeMemory, category: str, *, sources: bool) -> Iterator[MemoryEntry]:
+    """The lines of a core file as entries; with `sources` each with its commit."""
     name, text = f"{category}.md", scope.loaded.core.get(category, "")
     is_untrusted = name in scope.foreign
     trusted = {*scope.texts.get(category, "").splitlines()} if is_untrusted else set()
@@ -193,7 +192,7 @@ def note_entries(
     before = {file.note.id: file.note.supersedes for file in files if file.note.supersedes}
     older = {newer: old for newer, old in before.items() if old in ids}
     replaced = {*before.values()}
-    contradicting, contradicted = _disputes(files)
+    contradicting, contradicted = _find_contradictions(files)
     untrusted = {scope.scope: scope.foreign for scope in editor.scopes}
     found = []
     for file in files:
@@ -223,7 +222,7 @@ def note_entries(
                 confidence=note.confidence,
                 supersedes=before.get(note.id, ""),
                 badges=(*compress(_BADGES, holds), *branch),
-                versions=len(_chain(note.id, older)),
+                versions=len(_follow_ids(note.id, older)),
             )
         )
     return found
@@ -236,7 +235,8 @@ def all_notes(editor: MemoryEditor) -> list[NoteFile]:
 
         sources = Sources.of_notes(scope.store for scope in editor.scopes)
         try:
-            (index := editor.index()).update(sources)
+            index = editor.index()
+            index.update(sources)
             found = []
             for folder in sources.memories:
                 above = f"{path_text(folder.path)}/"
@@ -249,7 +249,9 @@ def all_notes(editor: MemoryEditor) -> list[NoteFile]:
 
 
 def _is_tentative(editor: MemoryEditor, note: Note) -> bool:
-    """Reads the file, which few notes need: the index does not hold it."""
+    """Whether a note was concluded, and confirmed by nothing. Reads its file, which few notes need:
+    the index does not hold this.
+    """
     if not may_be_tentative(note):
         return False
     try:
@@ -262,7 +264,7 @@ def find_entry(editor: MemoryEditor, named: str) -> MemoryEntry:
     """The entry of an id or the start of it, or `user/facts.md:3`. Raises UsageError: there is
     none, or several.
     """
-    return _find_named(core_entries(editor) if ":" in named else note_entries(editor), named)
+    return _find_by_name(core_entries(editor) if ":" in named else note_entries(editor), named)
 
 
 def list_entries(editor: MemoryEditor, what: str = "") -> list[MemoryEntry]:
@@ -303,11 +305,12 @@ def find_lessons(editor: MemoryEditor) -> list[MemoryEntry]:
 
 
 def details_of(editor: MemoryEditor, named: str, half_life_days: float) -> EntryDetails:
+    """All that is known about an entry. Raises UsageError if no entry has this name. Blocks."""
     if ":" in named:
-        return _core_details(editor, _find_named(core_entries(editor), named))
+        return _core_details(editor, _find_by_name(core_entries(editor), named))
     files = all_notes(editor)
     entries = note_entries(editor, files)
-    entry = _find_named(entries, named)
+    entry = _find_by_name(entries, named)
     file = editor.notebook.find(entry.id)
     there = {other.note.id: other.note for other in files}
     links: list[tuple[str, str]] = [(edge.relationship, edge.id) for edge in file.note.related]
@@ -359,13 +362,15 @@ def chain_of(entries: Sequence[MemoryEntry], entry: MemoryEntry) -> list[MemoryE
     before = {item.id: item.supersedes for item in entries if item.supersedes in by_id}
     after = {old: new for new, old in before.items()}
     return [
-        by_id[note_id] for note_id in [*_chain(entry.id, before)[:0:-1], *_chain(entry.id, after)]
+        by_id[note_id]
+        for note_id in [*_follow_ids(entry.id, before)[:0:-1], *_follow_ids(entry.id, after)]
     ]
 
 
-def _find_named(entries: Sequence[MemoryEntry], named: str) -> MemoryEntry:
+def _find_by_name(entries: Sequence[MemoryEntry], named: str) -> MemoryEntry:
+    """The entry with this id, or whose id begins so. Raises UsageError if none does, or several."""
     word = named.strip().removesuffix(".md")
-    named_ids = {word, *ids_named(word, (entry.id for entry in entries))}
+    named_ids = {word, *find_ids(word, (entry.id for entry in entries))}
     found = [entry for entry in entries if entry.id in named_ids]
     if len(found) != 1:
         ids = ", ".join(item.id[:16] for item in found[:4])
@@ -374,7 +379,7 @@ def _find_named(entries: Sequence[MemoryEntry], named: str) -> MemoryEntry:
     return found[0]
 
 
-def _disputes(files: Sequence[NoteFile]) -> tuple[set[str], set[str]]:
+def _find_contradictions(files: Sequence[NoteFile]) -> tuple[set[str], set[str]]:
     """The ids of notes that contradict others, and of the contradicted ones."""
     contradicting, contradicted = set(), set()
     for file in files:
@@ -385,9 +390,9 @@ def _disputes(files: Sequence[NoteFile]) -> tuple[set[str], set[str]]:
     return contradicting, contradicted
 
 
-def _chain(start: str, following: Mapping[str, str]) -> list[str]:
+def _follow_ids(start: str, following: Mapping[str, str]) -> list[str]:
     """`start` and the ids that follow it; ends at a cycle."""
-    found = {start: None}
-    while (start := following.get(start, "")) and start not in found:
-        found[start] = None
-    return list(found)
+    ids = [start]
+    while (next_id := following.get(ids[-1], "")) and next_id not in ids:
+        ids.append(next_id)
+    return ids

@@ -11,7 +11,7 @@ from ouro.events import CoreChanged
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import MemoryEntry, all_entries, chain_of, note_entries
 from ouro.memory.long_term.git.values import Origin, Scope, TurnRef
-from ouro.memory.long_term.notes.note import ids_named, plain
+from ouro.memory.long_term.notes.note import find_ids, plain
 from ouro.memory.long_term.notes.notebook import archive_changes
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.supersession import corrects, find_replaced, fold_words
@@ -51,7 +51,7 @@ def _entries_with_id(word: str, entries: Sequence[MemoryEntry]) -> list[MemoryEn
     """The entries whose id is `word`, or begins with it if it is long enough."""
     ids = {word}
     if len(word) >= _MIN_ID:
-        ids.update(ids_named(word, (entry.id for entry in entries)))
+        ids.update(find_ids(word, (entry.id for entry in entries)))
     return [entry for entry in entries if entry.id in ids]
 
 

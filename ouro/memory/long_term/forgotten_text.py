@@ -81,9 +81,11 @@ class ForgottenText:
         self.placeholder = next(text for text in _PLACEHOLDERS if not self.count(text))
 
     def count(self, text: str) -> int:
+        """How often the text is in another one, in any form."""
         return sum(len(pattern.findall(text)) for pattern in self._patterns)
 
     def remove_from(self, text: str) -> str:
+        """The other text with a placeholder instead of the forgotten one."""
         for pattern in self._patterns:
             text = pattern.sub(lambda _found: self.placeholder, text)
         return text
@@ -120,6 +122,9 @@ class ForgottenText:
         return value
 
     def _remove_from_fields(self, value: Mapping[Any, Any], *, is_argument: bool) -> dict[Any, Any]:
+        """A mapping without the text. Keys lose it only in arguments of tools: other keys have a
+        meaning to ouro.
+        """
         made = {}
         for key, item in value.items():
             if is_argument:
@@ -132,11 +137,13 @@ class ForgottenText:
 
 
 def _pattern_of(text: str) -> str:
+    """A pattern of a text in its escaped forms, with any space between its words."""
     between = _BREAK if len(text) >= _MIN_WRAPPED else ""
     return _SPACE.join(between.join(map(_pattern_of_character, word)) for word in text.split())
 
 
 def _pattern_of_character(character: str) -> str:
+    """A pattern of a character: as it is, and as HTML, JSON and URLs escape it."""
     forms = [re.escape(character)]
     if character == '"':
         forms = [r'\\*"', "&quot;"]

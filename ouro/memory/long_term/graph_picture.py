@@ -56,7 +56,7 @@ def _named_entities(files: Iterable[NoteFile]) -> list[tuple[str, str]]:
     return sorted(links)
 
 
-def _by_category(notes: Iterable[MemoryEntry]) -> list[list[MemoryEntry]]:
+def _group_by_category(notes: Iterable[MemoryEntry]) -> list[list[MemoryEntry]]:
     groups: dict[str, list[MemoryEntry]] = {}
     for note in sorted(notes, key=lambda note: (note.category, note.id)):
         groups.setdefault(note.category or "none", []).append(note)
@@ -69,13 +69,13 @@ def picture_of(entries: Iterable[MemoryEntry], files: Sequence[NoteFile]) -> Gra
     named = _named_entities(files)
     counts = Counter(entity for entity, _note in named)
     shared = [entity for entity, count in counts.most_common(_MAX_NAMES) if count > 1]
-    groups = _by_category(notes.values())
-    places = _places([len(shared), *map(len, groups)])
+    groups = _group_by_category(notes.values())
+    positions_of_groups = _position_groups([len(shared), *map(len, groups)])
     nodes = [
         _node_of_name(entity, counts[entity], position)
-        for entity, position in zip(shared, places[0], strict=True)
+        for entity, position in zip(shared, positions_of_groups[0], strict=True)
     ]
-    for members, positions in zip(groups, places[1:], strict=True):
+    for members, positions in zip(groups, positions_of_groups[1:], strict=True):
         nodes += map(_node_of_note, members, positions)
     known = {node.id for node in nodes}
     edges = [*_edges_between(files), *((note, "names", entity) for entity, note in named)]
@@ -91,6 +91,7 @@ def _node_of_name(entity: str, count: int, position: _Point) -> GraphNode:
 
 
 def _node_of_note(note: MemoryEntry, position: _Point) -> GraphNode:
+    """The node of a note, with what the page shows about it."""
     changed = f"changed {plural(note.versions - 1, 'time')}" if note.versions > 1 else ""
     about = (note.scope, note.category, note.at[:10], *note.badges, changed, note.id)
     text = clean(note.text)
@@ -129,7 +130,7 @@ def html_page(picture: GraphPicture) -> str:
     return template.replace("/*DATA*/", data, 1)
 
 
-def _places(sizes: Sequence[int]) -> list[list[_Point]]:
+def _position_groups(sizes: Sequence[int]) -> list[list[_Point]]:
     """The positions of each group's members, in a sunflower spiral; the first group is in the
     middle.
     """
@@ -145,6 +146,7 @@ def _places(sizes: Sequence[int]) -> list[list[_Point]]:
 
 
 def _spiral(size: int, centre: _Point) -> list[_Point]:
+    """Positions around a centre, like the seeds of a sunflower."""
     points = []
     for number in range(size):
         radius, angle = _SPACING * math.sqrt(number + 0.5), number * _GOLDEN

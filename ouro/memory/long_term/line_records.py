@@ -74,11 +74,11 @@ def core_records(scope: ScopeMemory) -> dict[str, CoreRecord]:
     read only if a line has no record yet.
     """
     state = _load(scope)
-    known, lines = state.by_text, _lines(scope.texts)
+    known, lines = state.by_text, _files_of_lines(scope.texts)
     missing = {text: name for text, name in lines.items() if text not in known}
     if missing:
         removed = [record for record in state.records if record.text not in lines]
-        known |= _make(scope, missing, removed)
+        known |= _make_records(scope, missing, removed)
         _save(scope, known, lines)
     return {text: known[text] for text in lines}
 
@@ -99,25 +99,29 @@ def carry_records(scopes: Sequence[ScopeMemory]) -> None:
         for other in scopes:
             if other is not scope:
                 gone = _gone_records(other, known[other.scope])
-                save_records(scope, _carried(known[scope.scope], gone))
+                save_records(scope, _carry_days(known[scope.scope], gone))
 
 
 def _gone_records(scope: ScopeMemory, current: Mapping[str, CoreRecord]) -> dict[str, CoreRecord]:
     """The records of lines that are no longer in a scope, by their folded text."""
     known = _load(scope).by_text
-    return {_folded(text): known[text] for text in known.keys() - current.keys()}
+    return {_fold_spaces(text): known[text] for text in known.keys() - current.keys()}
 
 
-def _folded(text: str) -> str:
+def _fold_spaces(text: str) -> str:
+    """A text to compare, without differences of case and space."""
     return " ".join(text.casefold().split())
 
 
-def _carried(
+def _carry_days(
     current: Mapping[str, CoreRecord], gone: Mapping[str, CoreRecord]
 ) -> dict[str, CoreRecord]:
+    """The current records that get the id and the days of a record that is `gone` elsewhere, by
+    text.
+    """
     found = {}
     for text, record in current.items():
-        before = gone.get(_folded(text))
+        before = gone.get(_fold_spaces(text))
         if before and before.id == record.id and set(before.days) <= set(record.days):
             continue  # it was carried already
         if before:
@@ -138,7 +142,7 @@ def confirm_line(scope: ScopeMemory, text: str) -> None:
     save_records(scope, {text: replace(record, days=days)})
 
 
-def _lines(texts: Mapping[str, str]) -> dict[str, str]:
+def _files_of_lines(texts: Mapping[str, str]) -> dict[str, str]:
     """The text of each core line, with its file."""
     found: dict[str, str] = {}
     for category, text in texts.items():
@@ -147,13 +151,13 @@ def _lines(texts: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _make(
+def _make_records(
     scope: ScopeMemory, missing: Mapping[str, str], gone: Sequence[CoreRecord]
 ) -> dict[str, CoreRecord]:
     """Records of lines that have none: from the history, and from the record of the line that they
     were before, which is `gone` since.
     """
-    commits = _commits(scope, {*missing.values()})
+    commits = _commits_of_lines(scope, {*missing.values()})
     left, found = list(gone), {}
     read_gone = cache(partial(_removed_lines, scope))
     for text, name in missing.items():
@@ -169,23 +173,23 @@ def _make(
             turn=int(turn) if turn.isdecimal() else 0,
             entities=entities_in(text),
         )
-        if before := _earlier(text, left):
+        if before := _record_of_earlier(text, left):
             left.remove(before)
             versions = (*before.supersedes, before.text)[-_MAX_VERSIONS:]
             made = replace(made, id=before.id, supersedes=versions, related=before.related)
-        elif commit and (old := _nearest(text, read_gone(commit.id, commit.parent, name))):
+        elif commit and (old := _most_similar(text, read_gone(commit.id, commit.parent, name))):
             made = replace(made, supersedes=(old,))  # made by another machine
         found[text] = made
     return found
 
 
-def _earlier(text: str, gone: Sequence[CoreRecord]) -> CoreRecord | None:
+def _record_of_earlier(text: str, gone: Sequence[CoreRecord]) -> CoreRecord | None:
     """The record of the line that this one was before it was edited; None if it is new."""
-    old = _nearest(text, [record.text for record in gone])
+    old = _most_similar(text, [record.text for record in gone])
     return next((record for record in gone if record.text == old), None)
 
 
-def _nearest(text: str, gone: Sequence[str]) -> str:
+def _most_similar(text: str, gone: Sequence[str]) -> str:
     """The earlier text of an edited line; empty if it is new."""
     if not gone:
         return ""
@@ -210,7 +214,8 @@ def _removed_lines(scope: ScopeMemory, commit: str, parent: str, name: str) -> l
     return [plain(line) for line in removed if is_core_line(line)]
 
 
-def _commits(scope: ScopeMemory, names: Iterable[str]) -> dict[str, Commit]:
+def _commits_of_lines(scope: ScopeMemory, names: Iterable[str]) -> dict[str, Commit]:
+    """Text of a line -> the commit that wrote it, of these files."""
     found: dict[str, Commit] = {}
     for name in names:
         with suppress(MemoryUnusable):
@@ -220,6 +225,7 @@ def _commits(scope: ScopeMemory, names: Iterable[str]) -> dict[str, Commit]:
 
 
 def _day_of(commit: Commit | None) -> str:
+    """The day of a commit in UTC; today without one."""
     if commit is None:
         return datetime.now(UTC).date().isoformat()
     return datetime.fromisoformat(commit.at).astimezone(UTC).date().isoformat()
@@ -228,14 +234,16 @@ def _day_of(commit: Commit | None) -> str:
 def save_records(scope: ScopeMemory, changed: Mapping[str, CoreRecord]) -> None:
     """Save changed records of current lines, by their texts. Blocks."""
     if changed:
-        _save(scope, {**_load(scope).by_text, **changed}, _lines(scope.texts))
+        _save(scope, {**_load(scope).by_text, **changed}, _files_of_lines(scope.texts))
 
 
 def _load(scope: ScopeMemory) -> _Records:
+    """The saved records of a scope."""
     return scope.store.repository.load_state(_STATE, _Records)
 
 
 def _save(scope: ScopeMemory, known: Mapping[str, CoreRecord], lines: Mapping[str, str]) -> None:
+    """Save all records: those of current lines, and the newest of the others. A failure is logged."""
     current = tuple(record for text, record in known.items() if text in lines)
     gone = tuple(record for text, record in known.items() if text not in lines)[-_MAX_GONE:]
     try:

@@ -201,14 +201,14 @@ class LongTermMemoryManager:
         """After a turn: commit what it wrote or make it pending, in the background. Arguments as
         for `tool_ended`.
 
-        Later writes run after this; readers wait for `settled`.
+        Later writes run after this; readers wait for `wait_until_settled`.
         """
         self._now = at
         had_jobs, self._jobs_ran_on = self._jobs_ran_on, self._marks.has_jobs()
         work = self._settle_turn(tuple(messages), is_whole, had_jobs or self._jobs_ran_on)
         self._settling = asyncio.create_task(work, name="settle memory")
 
-    async def settled(self) -> None:
+    async def wait_until_settled(self) -> None:
         """Wait until what the last turn wrote is committed or pending."""
         if self._settling is not None:
             await asyncio.wait([self._settling])
@@ -218,7 +218,7 @@ class LongTermMemoryManager:
 
         `CaptureObserver` asks a model about them. Each line is returned once.
         """
-        await self.settled()
+        await self.wait_until_settled()
         lines, self._unchecked_lines = self._unchecked_lines, ()
         return lines
 
@@ -311,7 +311,7 @@ class LongTermMemoryManager:
 
     async def close(self) -> None:
         """Wait for writes to end; show no more events."""
-        await self.settled()
+        await self.wait_until_settled()
         async with self._lock:
             self._is_open = False
 
@@ -330,6 +330,7 @@ class LongTermMemoryManager:
         )
 
     def _refresh(self) -> list[CoreChanged]:
+        """Read what others have changed in all scopes. Returns the events to show."""
         agent_was_idle = not (self._marks.has_jobs() or self._jobs_ran_on or self._marks.at_work())
         found = (scope.refresh(agent_was_idle=agent_was_idle) for scope in self._scopes)
         return [*chain.from_iterable(found)]
@@ -337,6 +338,9 @@ class LongTermMemoryManager:
     async def _settle_turn(
         self, messages: Sequence[Message], is_whole: bool, had_jobs: bool
     ) -> None:
+        """Commit what a turn wrote, or make it pending, and consolidate a core that has grown.
+        Errors become warnings.
+        """
         try:
             await self._run_or_warn(
                 "commit what was written", lambda: self._settle(messages, is_whole, had_jobs)
@@ -350,6 +354,7 @@ class LongTermMemoryManager:
     def _settle(
         self, messages: Sequence[Message], is_whole: bool, had_jobs: bool
     ) -> list[CoreChanged]:
+        """Decide about what the last turn wrote, in all scopes. Returns the events to show. Blocks."""
         provenance = self._provenance(messages, is_whole)()
         before = [dict(scope.texts) for scope in self._scopes]
         has_others = had_jobs or self._marks.at_work(but=self._marks.session)
@@ -407,6 +412,7 @@ class LongTermMemoryManager:
             self._channel.emit(Notice(text, "warning"))
 
     def _warn(self, text: str) -> None:
+        """Show a warning, once. Before the session is open it is stored for `start`."""
         if text in self._warnings:
             return
         self._warnings[text] = None
@@ -414,6 +420,7 @@ class LongTermMemoryManager:
             self._channel.emit(Notice(text, "warning"))
 
     def _warn_of_files(self) -> None:
+        """Warn of a history that cannot be written, and of files that were restored."""
         for scope in self._scopes:
             if scope.store.obstacle:
                 self._warn(f"Memory ({scope.scope}) has no history now: {scope.store.obstacle}")
@@ -423,6 +430,9 @@ class LongTermMemoryManager:
                 )
 
     def _consolidate_if_grown(self) -> None:
+        """Start to consolidate each core over the threshold, once a session; not if a model was
+        already asked about exactly this text.
+        """
         limit = self.prompt.threshold
         grown = [scope for scope in self._scopes if scope.is_clean and scope.tokens > limit]
         new = [scope.scope for scope in grown if not _was_consolidated(scope)]

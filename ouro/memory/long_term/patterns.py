@@ -25,7 +25,7 @@ class StatementPattern(NamedTuple):
 
 
 @cache
-def compiled(group: str) -> re.Pattern[str]:
+def pattern_of_group(group: str) -> re.Pattern[str]:
     """One pattern for all rows of a group."""
     rows = [row for row in TABLE if row.group == group]
     sources = [f"(?{'' if row.has_case else 'i'}:{row.pattern})" for row in rows]
@@ -34,7 +34,7 @@ def compiled(group: str) -> re.Pattern[str]:
 
 def has(group: str, text: str) -> bool:
     """Whether a text has words of a group."""
-    return compiled(group).search(text) is not None
+    return pattern_of_group(group).search(text) is not None
 
 
 # fmt: off

@@ -105,9 +105,9 @@ def place(
         scope, text = ("user" if named[1].lower() == "user" else "repo"), text[named.end() :]
     said = text.strip()
     signs = _read_signs(said, scope, day)
-    about = _first(_ABOUT, signs)
+    about = _result_of_first(_ABOUT, signs)
     chosen, category = scope or about or "user", _category(signs, about)
-    why = _first(_KINDS, signs).format(until=signs.until, anchor=signs.anchor)
+    why = _result_of_first(_KINDS, signs).format(until=signs.until, anchor=signs.anchor)
     is_note, why = bool(why), why or f"it reads as one of the {category}"
     if chosen not in scopes and scope is None:
         chosen, why = "user", f"{why}; no project memory is in use here"
@@ -119,6 +119,7 @@ def place(
 
 
 def _read_signs(said: str, scope: Scope | None, day: date | None) -> _Signs:
+    """What the rules need to know about a statement."""
     is_change = any(has(group, said) for group in CHANGES)
     end = find_end(said, day, is_change=is_change) if day else None
     text = strip_introduction(said)
@@ -140,7 +141,7 @@ def _read_signs(said: str, scope: Scope | None, day: date | None) -> _Signs:
     )
 
 
-def _first(rules: Sequence[_Rule], signs: _Signs) -> Any:
+def _result_of_first(rules: Sequence[_Rule], signs: _Signs) -> Any:
     """The result of the first rule that holds; the last one always does."""
     return next(rule.result for rule in rules if rule.holds(signs))
 
@@ -155,6 +156,7 @@ def _category(signs: _Signs, about: str) -> str:
 
 
 def note_category(text: str, category: str, scope: Scope) -> str:
+    """The category of a note for a statement that the rules put into this category of the core."""
     if scope == "user":
         return "user-facts" if category == "facts" else "coding-preferences"
     if category == "decisions":

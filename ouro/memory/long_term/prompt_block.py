@@ -102,6 +102,9 @@ def mark_of(token: str) -> str:
 
 
 def quoted(text: str) -> str:
+    """A text as it is quoted from memory: each line begins with a bar, and no tag in it looks like
+    one of ouro.
+    """
     return "\n".join(BAR + _POSING.sub("&lt;", line) for line in text.rstrip("\n").split("\n"))
 
 
@@ -154,10 +157,10 @@ class MemoryPrompt:
 
     def load_block(self) -> str:
         """The block of the system prompt, empty if no scope is in use. Called once a session."""
-        block = self._block()
+        block = self._make_block()
         tokens = estimate(block)
         self._receipt = MemoryReceipt(
-            self._lines(),
+            self._receipt_lines(),
             {scope.scope: scope.version for scope in self._scopes},
             tokens,
             self._price(tokens),
@@ -173,18 +176,18 @@ class MemoryPrompt:
         waiting = chain.from_iterable(scope.proposal_ids() for scope in self._scopes)
         return replace(self._receipt, waiting=tuple(waiting))
 
-    def _block(self) -> str:
+    def _make_block(self) -> str:
+        """The block of the system prompt; empty if no scope is in use. Stores the texts and records
+        with which the session began.
+        """
         for scope in self._scopes:
-            texts = (
-                scope.text_of(self._began_with[scope.scope])
-                if scope.scope in self._began_with
-                else None
-            )
+            version = self._began_with.get(scope.scope)
+            texts = None if version is None else scope.text_of(version)
             self._begun[scope.scope] = scope.texts if texts is None else texts
             self._records[scope.scope] = all_records(scope) if DAY in self._began_with else {}
         if not self._scopes:
             return ""
-        files = list(chain.from_iterable(self._files(scope.scope) for scope in self._scopes))
+        files = list(chain.from_iterable(self._quoted_files(scope.scope) for scope in self._scopes))
         inside = "\n\n".join([self._introduction(), *(files or ["Nothing is remembered yet."])])
         return f"<long_term_memory_management>\n{inside}\n</long_term_memory_management>"
 
@@ -214,15 +217,16 @@ class MemoryPrompt:
         files are empty.
         """
         begun = [scope.scope for scope in self._scopes if scope.scope in self._begun]
-        files = list(chain.from_iterable(map(self._files, begun)))
+        files = list(chain.from_iterable(map(self._quoted_files, begun)))
         if not files:
             return ""
         return "\n\n".join([_READ_ONLY.format(bar=BAR, mark=self._mark), *files])
 
-    def _lines(self) -> tuple[ReceiptLine, ...]:
+    def _receipt_lines(self) -> tuple[ReceiptLine, ...]:
+        """The entries of the core files that were sent or cut, and the files that were skipped."""
         lines: list[ReceiptLine] = []
         for scope in self._scopes:
-            for name, (shown, cut) in self._fitted(scope.scope).items():
+            for name, (shown, cut) in self._split_to_fit(scope.scope).items():
                 file, reason = f"{name}.md", "no room in the budget"
                 lines += [
                     ReceiptLine(scope.scope, file, item, "loaded", "", estimate(item))
@@ -278,11 +282,12 @@ class MemoryPrompt:
         """The changes of memory compared with the prompt and with `sent`, and the notes for the
         model, each once; empty if there are none.
         """
-        changes = "" if self.is_held else self._changes(sent)
+        changes = "" if self.is_held else self._quoted_changes(sent)
         notes, self._notes = self._notes, []
         return "\n\n".join(filter(None, (changes, *notes)))
 
-    def _changes(self, sent: Sequence[Message]) -> str:
+    def _quoted_changes(self, sent: Sequence[Message]) -> str:
+        """The lines that changed since the last message that named a version; empty if none did."""
         parts = chain.from_iterable(message.parts_of(Context) for message in sent)
         contexts = [part.text for part in parts]
         versions = sent_versions(contexts, self._mark)
@@ -312,11 +317,12 @@ class MemoryPrompt:
             texts = scope.text_of(version)
         return self._begun[scope.scope] if texts is None else texts
 
-    def _files(self, scope: Scope) -> Iterator[str]:
-        for name, (shown, cut) in self._fitted(scope).items():
-            text = shown + (
-                f"… {len(cut.splitlines())} more lines: read the file.\n" if cut else ""
-            )
+    def _quoted_files(self, scope: Scope) -> Iterator[str]:
+        """Each core file of a scope, between marks; of a long one the beginning."""
+        for name, (shown, cut) in self._split_to_fit(scope).items():
+            text = shown
+            if cut:
+                text += f"… {len(cut.splitlines())} more lines: read the file.\n"
             if text.strip():
                 text = self._with_days(scope, text)
                 yield (
@@ -339,8 +345,8 @@ class MemoryPrompt:
             lines.append(f"{line} ⟨{day}⟩" if day else line)
         return "\n".join(lines) + "\n"
 
-    def _fitted(self, scope: Scope) -> dict[str, tuple[str, str]]:
-        """The text of each file that fits into the limit, and the rest."""
+    def _split_to_fit(self, scope: Scope) -> dict[str, tuple[str, str]]:
+        """Name -> the text of the file that fits into the limit, and the rest."""
         fitted: dict[str, tuple[str, str]] = {}
         room = int(ROOM * self.threshold * CHARACTERS_A_TOKEN)
         share = int(room * _SHARE_OF_FILE)
@@ -354,6 +360,7 @@ class MemoryPrompt:
 
 
 def _attributes(contexts: Iterable[str], mark: str, name: str) -> list[str]:
+    """The values of an attribute in the marks of these texts, oldest first."""
     pattern = re.compile(rf'<{re.escape(mark)} {name}="([^"\n]*)">')
     return list(chain.from_iterable(map(pattern.findall, contexts)))
 

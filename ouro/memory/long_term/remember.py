@@ -86,8 +86,8 @@ def find_doubtful(editor: MemoryEditor, text: str) -> MemoryEntry | None:
 
 def _share_rare_word(text: str, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
     """The entries that share a word with a text which few of them have."""
-    own = subject_words(text)
-    shared = {entry.id: own & subject_words(entry.text) for entry in entries}
+    words_of_text = subject_words(text)
+    shared = {entry.id: words_of_text & subject_words(entry.text) for entry in entries}
     counts: Counter[str] = Counter()
     for words in shared.values():
         counts.update(words)
@@ -123,7 +123,7 @@ def remember_text(
         return _remember_again(editor, chosen, known)
     in_use = [entry for entry in entries if entry.is_in_use]
     named = [entry for entry in in_use if entry.id == replaces]
-    chosen, replaced, near = _decide(
+    chosen, replaced, near = _settle_placement(
         editor, chosen, in_use, named, is_scope_named=bool(scope or NAMED.match(text))
     )
     related = (
@@ -182,14 +182,16 @@ def keep_in_core(
     is the core line that the classifier wants to replace: one without a common word only if it
     `is_sure`. Raises as `remember_text`.
     """
-    lines, placed = core_entries(editor, sources=False), _place_captured(editor, note, said)
+    lines, placed = core_entries(editor, sources=False), _place_note_of_capture(editor, note, said)
     if not is_sure and not shares_subject(corrected, note.text):
         corrected = ""
     named = [line for line in lines if line.text == corrected]
     is_known = named or find_on_subject(note.text, lines) or find_replaced(note.text, lines, said)
     if placed.is_note and not is_known:
         return None
-    chosen, replaced, _ = _decide(editor, placed, all_entries(editor, sources=False), named)
+    chosen, replaced, _ = _settle_placement(
+        editor, placed, all_entries(editor, sources=False), named
+    )
     if known := find_same(note.text, [line for line in lines if line.scope == chosen.scope]):
         return Written("confirm", replace(note, id=known.id), known.scope, "")
     if chosen.is_note:
@@ -200,7 +202,10 @@ def keep_in_core(
     return Written("supersede" if replaced else "add", note, chosen.scope, commit, before)
 
 
-def _place_captured(editor: MemoryEditor, note: Note, said: str) -> Placement:
+def _place_note_of_capture(editor: MemoryEditor, note: Note, said: str) -> Placement:
+    """Where a note of capture belongs: into the core, unless the rules, its links or its category
+    make it a note.
+    """
     placed = place(note.text, editor.names, note.scope)
     is_about_note = bool(note.supersedes) or any(
         edge.relationship != "relates-to" for edge in note.related
@@ -211,10 +216,11 @@ def _place_captured(editor: MemoryEditor, note: Note, said: str) -> Placement:
 
 
 def shares_subject(text: str, other: str) -> bool:
+    """Whether two texts have a word in common that says what they are about."""
     return not subject_words(text).isdisjoint(subject_words(other))
 
 
-def _decide(
+def _settle_placement(
     editor: MemoryEditor,
     placed: Placement,
     in_use: Sequence[MemoryEntry],
@@ -229,7 +235,7 @@ def _decide(
     its subject, so that it is as strong as that line. Other text becomes a note once the core has
     `CORE_TOKENS`. `named` entries are replaced if the rules find nothing else.
     """
-    placed, replaced = _find_replaced(placed, in_use, named, is_scope_named=is_scope_named)
+    placed, replaced = _place_with_replaced(placed, in_use, named, is_scope_named=is_scope_named)
     near = find_on_subject(placed.text, [entry for entry in in_use if entry.scope == placed.scope])
     line = next((entry for entry in (*replaced, *near) if entry.kind == "core"), None)
     if line is None:
@@ -239,7 +245,7 @@ def _decide(
     return placed, replaced, near
 
 
-def _find_replaced(
+def _place_with_replaced(
     placed: Placement,
     in_use: Sequence[MemoryEntry],
     named: Sequence[MemoryEntry],
@@ -358,6 +364,7 @@ def find_same(text: str, entries: list[MemoryEntry]) -> MemoryEntry | None:
 
 
 def make_note(editor: MemoryEditor, chosen: Placement) -> Note:
+    """A new note from a placed text, with the entities and files that it names."""
     entities = entities_in(chosen.text)
     anchors = editor.anchors.of(entities) if editor.anchors and chosen.scope == "repo" else ()
     now = note_time()
@@ -378,6 +385,7 @@ def make_note(editor: MemoryEditor, chosen: Placement) -> Note:
 
 
 def append_lines(text: str, lines: Sequence[str]) -> str:
+    """The text of a core file with these lines at its end."""
     new = "".join(f"- {' '.join(line.split()).lstrip('-*+# ')}\n" for line in lines)
     return f"{text.rstrip()}\n{new}".lstrip("\n")
 

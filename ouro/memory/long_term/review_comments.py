@@ -57,13 +57,13 @@ def read_comments(data: bytes) -> list[ReviewComment]:
     """
     found: list[ReviewComment] = []
     for document in _documents(data):
-        for item in _items(document):
+        for item in _comments_in(document):
             body = item.get("body")
             if not isinstance(body, str) or item.get("in_reply_to_id"):
                 continue
             text = clean(_QUOTED.sub("", body[:_MAX_BODY])).strip()
             if len(text.split()) >= _MIN_WORDS or len(text) >= 5 * _MIN_WORDS:
-                found.append(_comment(item, text))
+                found.append(_make_comment(item, text))
     return found[:_MAX_COMMENTS]
 
 
@@ -85,14 +85,15 @@ def propose_comments(editor: MemoryEditor, comments: Sequence[ReviewComment]) ->
         elif own.store.secret_in(comment.text):
             refused += 1
         else:
-            edit = _edit_of(editor, scope, comment)
+            edit = _edit_that_adds(editor, scope, comment)
             sources = (comment.link or comment.place or "a review",)
             ids.append(own.propose([edit], _WANTED, sources, editor.moment).id)
             known += f" {fold_words(comment.text)}"
     return ProposedReview(tuple(ids), skipped, refused)
 
 
-def _edit_of(editor: MemoryEditor, scope: Scope, comment: ReviewComment) -> FileEdit:
+def _edit_that_adds(editor: MemoryEditor, scope: Scope, comment: ReviewComment) -> FileEdit:
+    """The edit that adds a comment as a note, with its link and its author."""
     about = f"About {comment.place}: {comment.text}" if comment.place else comment.text
     text = clean_text(about)
     placed = replace(place(text, editor.names), scope=scope, is_note=True)
@@ -107,13 +108,14 @@ def _documents(data: bytes) -> Iterator[Any]:
     """`gh --paginate` prints one list a page, one after the other."""
     import json
 
-    text, decoder, place = data.decode("utf-8", "replace").lstrip("\ufeff"), json.JSONDecoder(), 0
+    text = data.decode("utf-8", "replace").lstrip("\ufeff")
+    decoder, offset = json.JSONDecoder(), 0
     try:
-        while place < len(text):
-            if text[place].isspace():
-                place += 1
+        while offset < len(text):
+            if text[offset].isspace():
+                offset += 1
                 continue
-            document, place = decoder.raw_decode(text, place)
+            document, offset = decoder.raw_decode(text, offset)
             yield document
     except (ValueError, RecursionError) as error:
         raise UsageError(
@@ -122,7 +124,10 @@ def _documents(data: bytes) -> Iterator[Any]:
         ) from error
 
 
-def _items(document: Any) -> Iterator[Mapping[str, Any]]:
+def _comments_in(document: Any) -> Iterator[Mapping[str, Any]]:
+    """The comments of a document: of a list, or of the lists `comments` and `reviews`. Raises
+    UsageError if it has none.
+    """
     if isinstance(document, Mapping):
         parts = (document.get("comments"), document.get("reviews"))
         lists = [part for part in parts if isinstance(part, list)]
@@ -132,7 +137,8 @@ def _items(document: Any) -> Iterator[Mapping[str, Any]]:
     yield from (item for item in document if isinstance(item, Mapping))
 
 
-def _comment(item: Mapping[str, Any], text: str) -> ReviewComment:
+def _make_comment(item: Mapping[str, Any], text: str) -> ReviewComment:
+    """A comment from its JSON, with its place and link if these can be shown."""
     user = item.get("user") or item.get("author") or {}
     name = user.get("login", "") if isinstance(user, Mapping) else ""
     path, line = item.get("path"), item.get("line") or item.get("original_line")

@@ -32,7 +32,7 @@ from ouro.memory.long_term.trust.approval import (
     Proposals,
     change_of,
     decide,
-    find_written,
+    edits_of_turn,
     is_trusted_after_tool,
 )
 from ouro.memory.long_term.trust.effects import (
@@ -130,15 +130,15 @@ class ScopeMemory(ScopeState):
             self.hold_lock(PATIENCE),
         ):
             provenance = find_provenance()
-            lines, others = self._written(provenance, at)
-            own = self._effects.net_edits(lines)
+            lines, others = self._writing_of_turn(provenance, at)
+            of_turn = self._effects.net_edits(lines)
             unapproved = self.store.find_unapproved()
             approved: list[FileEdit] = []
-            for edit in self._not_foreign(unapproved):
-                is_own = edit.name in own and own[edit.name].after == edit.after
-                if edit.name in others or (edit.name in own and not is_own):
+            for edit in self._without_foreign(unapproved):
+                is_of_turn = edit.name in of_turn and of_turn[edit.name].after == edit.after
+                if edit.name in others or (edit.name in of_turn and not is_of_turn):
                     continue  # others wrote into this file too
-                if is_trusted_after_tool(edit, provenance, self.store.secret_in, is_own=is_own):
+                if is_trusted_after_tool(edit, provenance, self.store.secret_in, is_own=is_of_turn):
                     approved.append(edit)
             contents = {edit.name: unapproved[edit.name] for edit in approved}
             group = ChangeGroup(approved, at, "agent", contents=contents)
@@ -211,7 +211,9 @@ class ScopeMemory(ScopeState):
     def propose(
         self, edits: Sequence[FileEdit], reason: str, sources: Sequence[str], at: TurnRef
     ) -> Proposal:
-        """→ PENDING: store changes that are not in the files, for the user to accept or reject."""
+        """Store changes that are not in the files, for the user to accept or reject: they are
+        pending. Raises UsageError if nothing would change.
+        """
         group = ChangeGroup(edits, at, "agent", reason=reason, sources=sources)
         found = self._effects.move("written", "proposed, in no file", group).proposal
         if found is None:
@@ -219,7 +221,7 @@ class ScopeMemory(ScopeState):
         return found
 
     def accept(self, proposal: Proposal, at: TurnRef) -> list[CoreChanged]:
-        """PENDING or FOREIGN → TRUSTED: the user accepts the change. Returns the events to show.
+        """Make a pending or foreign change trusted: the user accepts it. Returns the events to show.
 
         Raises:
             UsageError: a foreign change is no longer as it was shown.
@@ -229,7 +231,7 @@ class ScopeMemory(ScopeState):
         group.at = msgspec.structs.replace(at, client=proposal.client)
         with self._changing() as base:
             if proposal.origin == "outside":
-                self._demand_unchanged(proposal)
+                self._demand_as_shown(proposal)
                 group.contents = self.foreign
                 texts: list[str | None] = []
                 for edit in group.edits:
@@ -252,7 +254,7 @@ class ScopeMemory(ScopeState):
             self._effects.move(proposal.state, "rejected", group)
             return
         with self._changing():
-            self._demand_unchanged(proposal)
+            self._demand_as_shown(proposal)
             group.contents = self.foreign
             self._effects.move(proposal.state, "rejected", group)
 
@@ -344,7 +346,7 @@ class ScopeMemory(ScopeState):
         """Decide about what the turn wrote; returns what is trusted now, and the events about what
         is pending.
         """
-        lines, others = self._written(provenance, at, approved)
+        lines, others = self._writing_of_turn(provenance, at, approved)
         changes: list[MemoryChange] = []
         for name, edit in self._effects.net_edits(lines).items():
             is_approved = name in approved and approved[name] == edit.after
@@ -361,42 +363,43 @@ class ScopeMemory(ScopeState):
         )
         groups: dict[ChangeEvent, ChangeGroup] = {}
         for event in TURN_EVENTS:
-            own = [change for change in changes if change.event == event]
+            with_event = [change for change in changes if change.event == event]
             groups[event] = ChangeGroup(
-                [change.edit for change in own],
+                [change.edit for change in with_event],
                 at,
                 "agent",
                 lines=lines,
                 others=others,
-                reason=own[0].reason if own else "",
+                reason=with_event[0].reason if with_event else "",
                 sources=provenance.sources,
             )
             self._effects.move("written", event, groups[event])
         _refused, trusted, pending = groups.values()
-        shown = [
-            change_of(self.scope, pending.edits, "agent", proposal=found.id)
-            for found in (pending.proposal,)
-            if found
-        ]
-        return trusted.done, shown
+        proposal = pending.proposal
+        if proposal is None:
+            return trusted.done, []
+        return trusted.done, [change_of(self.scope, pending.edits, "agent", proposal=proposal.id)]
 
-    def _written(
+    def _writing_of_turn(
         self, provenance: Provenance, at: TurnRef, approved: Iterable[str] = ()
     ) -> tuple[dict[str, Edits], frozenset[str]]:
-        """What the turn wrote, by file; of core files with a foreign change what its file tools
-        wrote, and no notes that have one: the change would become trusted too. And the files that
-        running turns of other sessions wrote to.
+        """The edits of the turn by file, and the files that running turns of other sessions wrote.
+
+        In a core file with a foreign change only what file tools wrote counts. A note with one is
+        left out: the foreign change would become trusted too.
         """
-        changed = self._not_foreign(self.store.changed_since(self.store.accepted))
-        written = find_written(self._writes.of(at.session), changed, provenance.has_moved, approved)
-        own = {
+        changed = self._without_foreign(self.store.changed_since(self.store.accepted))
+        written = edits_of_turn(
+            self._writes.of(at.session), changed, provenance.has_moved, approved
+        )
+        edits = {
             name: edits
             for name, edits in written.items()
             if name not in self.foreign or not is_note_name(name)
         }
-        return own, self._writes.names_of_others(at.session)
+        return edits, self._writes.names_of_others(at.session)
 
-    def _not_foreign(self, changed: Iterable[str]) -> tuple[FileEdit, ...]:
+    def _without_foreign(self, changed: Iterable[str]) -> tuple[FileEdit, ...]:
         """The changes of files, except those that were foreign at the last reading: these wait for
         the user.
         """
@@ -472,6 +475,7 @@ def open_scopes(stores: Sequence[GitMemoryStore], *, demands_known: bool = False
 
 
 def is_switched_off(store: GitMemoryStore) -> bool:
+    """Whether the user has switched this memory off."""
     return bool(store.repository.read_record(_OFF))
 
 

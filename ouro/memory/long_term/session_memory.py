@@ -115,6 +115,7 @@ class SessionMemory:
         return await self.with_editor(texts_in_use, quiet=True)
 
     def start(self) -> None:
+        """Start the services of memory. Called when the session is open."""
         for service in (self.manager, self._recall, self.capture, self.maintenance):
             if service:
                 service.start()
@@ -204,7 +205,7 @@ class SessionMemory:
         if self.manager and tool in _WRITING_TOOLS:
             await self.manager.tool_ended(*self._turn())
 
-    async def touched(self, paths: Sequence[str]) -> str:
+    async def notes_about_files(self, paths: Sequence[str]) -> str:
         """The text to send with the results of tools that used these files: the notes about them."""
         return await self._recall.recall_about_files(paths) if self._recall else ""
 
@@ -219,7 +220,7 @@ class SessionMemory:
         except (OuroError, OSError) as error:
             log.warning("memory: the rules of the turn are not judged: %s", error)
             return []
-        named = [_name_broken(key, text) for key, text in broken.items()]
+        named = [_describe_broken_rule(key, text) for key, text in broken.items()]
         return [Notice(text, "warning") for text in named]
 
     @property
@@ -240,11 +241,12 @@ class SessionMemory:
         if self.capture:
             self.capture.compacted()
 
-    async def settled(self) -> None:
+    async def wait_until_settled(self) -> None:
+        """Wait until what the last turn wrote is committed or pending, and its dead ends are found."""
         if self.manager:
-            await self.manager.settled()
+            await self.manager.wait_until_settled()
         if observer := self.undo_observer:
-            await observer.settled()
+            await observer.wait_until_settled()
 
     async def update_index(self) -> None:
         """Index the session and what the last turn wrote into memory, once that is settled.
@@ -255,7 +257,7 @@ class SessionMemory:
             return
         self.lookup.note_turn()
         if self.maintenance is not None and self.maintenance.is_automatic:
-            await self.settled()
+            await self.wait_until_settled()
             await self.lookup.keep_up()
 
     async def with_editor(
@@ -291,6 +293,7 @@ class SessionMemory:
         return found
 
     async def close(self) -> None:
+        """Wait for writes to memory; no events are shown after this."""
         if self.manager:
             await self.manager.close()
 
@@ -298,11 +301,12 @@ class SessionMemory:
         """The messages so far, whether they are all of the session, and the turn that runs."""
         memory, transcript = self._memory, self._memory.transcript
         at = TurnRef(memory.session_id, transcript.turns, transcript.last_prompt)
-        kept = [entry.message for entry in transcript.kept_entries]
+        kept = [entry.message for entry in transcript.kept_entries]  # not in memory.messages()
         return (*kept, *memory.messages()), not memory.pager.has_earlier, at
 
 
-def _name_broken(entry_id: str, rule: str) -> str:
+def _describe_broken_rule(entry_id: str, rule: str) -> str:
+    """The warning about a rule that the turn broke."""
     text = one_line(clean(rule), 200)
     named = entry_id[:12] if entry_id.startswith("mem_") else text
     return f"This turn broke a remembered rule: {text} To make it a check: /check {named}"

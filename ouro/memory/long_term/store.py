@@ -95,7 +95,7 @@ class GitMemoryStore(ApprovedFiles):
         try:
             accepted, digest = self._acceptance()
             if repo.own_dir.exists() and accepted and not digest:  # an earlier version accepted it
-                self._record_accepted(accepted, repo.tree(accepted))
+                self._write_acceptance(accepted, repo.tree(accepted))
             if repo.own_dir.exists() and is_history_misplaced(*folders, is_shared=self.is_shared):
                 with repo.hold_lock():
                     move_history(*folders, is_shared=self.is_shared)
@@ -118,9 +118,9 @@ class GitMemoryStore(ApprovedFiles):
         skipped = [SkippedFile(name, reasons[name]) for name in sorted(reasons)]
         core: dict[str, str] = {}
         room = _MAX_CORE_CHARACTERS
-        for name in (
-            name for name in wanted if name in listing.fingerprints and name not in refused
-        ):
+        for name in wanted:
+            if name not in listing.fingerprints or name in refused:
+                continue
             try:
                 text, hidden = visible_text(self._files.read(name))
             except (FileRefused, OSError) as error:
@@ -137,8 +137,8 @@ class GitMemoryStore(ApprovedFiles):
         return LoadedScope(head, core, notes, tuple(skipped), prints)
 
     def read(self, name: str) -> str | None:
-        """The text of a file (None: there is none), without invisible characters; FileRefused where
-        it is no text.
+        """The text of a file without invisible characters; None if there is no such file. Raises
+        FileRefused if it is no text.
         """
         try:
             return visible_text(self._files.read(name))[0]
@@ -187,16 +187,15 @@ class GitMemoryStore(ApprovedFiles):
         self.demand_no_secret([subject, *(trailers or {}).values(), *changes, *changes.values()])
         self.ensure_repo()
         with self.repository.hold_lock():
-            if other := next(
-                (name for name, text in (seen or {}).items() if (self.read(name) or "") != text), ""
-            ):
-                raise UsageError(
-                    f"{other} has changed meanwhile; nothing was written.", "Try again."
-                )
+            for name, text in (seen or {}).items():
+                if (self.read(name) or "") != text:
+                    raise UsageError(
+                        f"{name} has changed meanwhile; nothing was written.", "Try again."
+                    )
             is_approved = approves_seen or not seen
             with suppress(MemoryUnusable):
                 is_approved = is_approved or not self.find_unapproved(seen)
-            encoded = self._put(changes, approved=is_approved)
+            encoded = self._write_texts(changes, approved=is_approved)
             return self._commit(encoded, subject, trailers or {})
 
     def merge_history(
@@ -216,7 +215,7 @@ class GitMemoryStore(ApprovedFiles):
         encoded = encode_texts(changes)
         self.approve(contents_of(encoded))
         # Files first: what is committed and not in the files counts as removed.
-        self._put({name: text for name, text in changes.items() if name not in waiting})
+        self._write_texts({name: text for name, text in changes.items() if name not in waiting})
         if is_ahead:
             self.repository.advance(commit)
         subject, merged = "Merge what came from another machine", "" if is_ahead else commit
@@ -275,7 +274,7 @@ class GitMemoryStore(ApprovedFiles):
                 self.approve(contents_of(changes))
             return self._commit(changes, subject, trailers)
 
-    def write_shared(self, files: Mapping[str, str | None]) -> None:
+    def write_beside_others(self, files: Mapping[str, str | None]) -> None:
         """Write files that others may also have written to: only texts that were approved before
         are approved.
         """
@@ -283,7 +282,7 @@ class GitMemoryStore(ApprovedFiles):
         with self.repository.hold_lock():
             trusted = self._texts_at(self.accepted, files)
             for name, text in files.items():
-                self._put({name: text}, approved=text == trusted[name])
+                self._write_texts({name: text}, approved=text == trusted[name])
 
     def demand_no_secret(self, texts: Iterable[str | None]) -> None:
         """Raises SecretInMemory if one of the texts holds a secret."""
@@ -311,13 +310,16 @@ class GitMemoryStore(ApprovedFiles):
                 is_approved = False
                 with suppress(MemoryUnusable):
                     is_approved = not self.find_unapproved(changes)
-                encoded = self._put(changes, approved=is_approved)
+                encoded = self._write_texts(changes, approved=is_approved)
                 made = self._commit(encoded, f"Undo: {found.subject}", named)
         return UndoResult(made, plan.edits, plan.conflicts, plan.commits)
 
-    def _put(
+    def _write_texts(
         self, changes: Mapping[str, str | None], *, approved: bool = True
     ) -> dict[str, bytes | None]:
+        """Write texts into the files (None: remove one), and approve them if `approved`. Returns
+        their bytes.
+        """
         encoded = encode_texts(changes)
         # approved before they are written: after a kill ouro still recognizes them as its own (M13)
         if approved:
@@ -334,6 +336,9 @@ class GitMemoryStore(ApprovedFiles):
         trailers: Mapping[str, str],
         merged: str = "",
     ) -> str:
+        """Commit bytes of files; returns the commit. Empty if none could be made: `obstacle` then
+        holds the reason.
+        """
         try:
             text = history.message(subject, trailers)
             commit = self.repository.commit(changes, text, merged=merged)

@@ -14,7 +14,7 @@ from typing import TypeVar
 from ouro.memory.index import parse_query, stem
 from ouro.memory.long_term.entries import MemoryEntry
 from ouro.memory.long_term.notes.note import Note
-from ouro.memory.long_term.patterns import compiled, has
+from ouro.memory.long_term.patterns import has, pattern_of_group
 from ouro.utils.late_pattern import late_pattern
 
 _WORD = late_pattern(r"[^\W_]+[+#%]*|[<>]=?|!=|&&|\|\||(?<!\w)-(?=\d)")
@@ -90,7 +90,7 @@ def strip_introduction(text: str) -> str:
     """Remove an introduction such as `No, that is wrong:` from a statement, unless nothing else is
     left.
     """
-    found = compiled("introduction").match(text)
+    found = pattern_of_group("introduction").match(text)
     rest = text[found.end() :].strip() if found else ""
     rest = rest.removeprefix("that ").strip()
     is_statement = len(rest.split()) > 1 or (not rest.isascii() and len(rest) > 3)
@@ -119,13 +119,13 @@ def find_replaced(text: str, entries: Sequence[_Entry], said: str = "") -> list[
 
     `said` are the original words with their introduction; empty: the same as `text`.
     """
-    said, text = said or text, compiled("reason").sub("", text)
-    pairs = [(compiled("reason").sub("", entry.text), entry) for entry in entries]
+    said, text = said or text, pattern_of_group("reason").sub("", text)
+    pairs = [(pattern_of_group("reason").sub("", entry.text), entry) for entry in entries]
     names = _replaced_names(said)
-    ranked = _rank(text, _select_named(text, pairs, names), _MIN_SHARED) if names else []
+    ranked = _rank(text, _affirming_pairs(text, pairs, names), _MIN_SHARED) if names else []
     is_change = not names and has("changes", said) and not has("adds", said)
     if not ranked and (is_change or has("contradicts", said)):
-        ranked = _rank_changed(text, pairs)
+        ranked = _rank_by_change(text, pairs)
     if not ranked:
         equal = _rank(text, pairs, 1.0)
         ranked = [(share, entry) for share, entry in equal if _is_opposite(text, entry.text)]
@@ -135,12 +135,12 @@ def find_replaced(text: str, entries: Sequence[_Entry], said: str = "") -> list[
 def _replaced_names(said: str) -> frozenset[str]:
     """`redis` in `RabbitMQ replaces Redis`."""
     names: set[str] = set()
-    for found in compiled("replaces").finditer(said):
+    for found in pattern_of_group("replaces").finditer(said):
         names |= subject_words(found["name"] or found["gone"] or found["failed"])
     return frozenset(names)
 
 
-def _select_named(
+def _affirming_pairs(
     text: str, pairs: Sequence[_Pair[_Entry]], names: frozenset[str]
 ) -> list[_Pair[_Entry]]:
     """The pairs whose text affirms one of the names, for the same use."""
@@ -151,7 +151,7 @@ def _select_named(
     ]
 
 
-def _rank_changed(text: str, pairs: Sequence[_Pair[_Entry]]) -> list[tuple[float, _Entry]]:
+def _rank_by_change(text: str, pairs: Sequence[_Pair[_Entry]]) -> list[tuple[float, _Entry]]:
     """The entries that a statement about a change replaces: of the same aspect, with another value,
     or about another program of the same kind.
     """
@@ -175,11 +175,11 @@ def _choose_best(
     ranked: Sequence[tuple[float, _Entry]], pairs: Sequence[_Pair[_Entry]]
 ) -> list[_Entry]:
     """The best entry with its copies; none if another one is as good."""
-    most = ranked[0][0]
+    best_share: float = ranked[0][0]
     best: _Entry = ranked[0][1]
     chosen = {best.id, *(entry.id for _, entry in _rank(best.text, pairs, _MIN_COPY))}
     others = [share for share, entry in ranked if entry.id not in chosen]
-    return [] if most in others else [entry for _, entry in ranked if entry.id in chosen]
+    return [] if best_share in others else [entry for _, entry in ranked if entry.id in chosen]
 
 
 def _rank(text: str, pairs: Iterable[tuple[str, _Item]], least: float) -> list[tuple[float, _Item]]:
@@ -189,8 +189,8 @@ def _rank(text: str, pairs: Iterable[tuple[str, _Item]], least: float) -> list[t
     asked = subject_words(text)
     found = []
     for said, item in _preselect(asked, pairs):
-        own = subject_words(said)
-        shared, shorter = len(asked & own), min(len(asked), len(own))
+        words = subject_words(said)
+        shared, shorter = len(asked & words), min(len(asked), len(words))
         if shared and shared / shorter >= least and (shared > 1 or shorter <= 2):
             found.append((shared / shorter + shared / 1_000, item))
     return sorted(found, key=lambda pair: -pair[0])
@@ -231,7 +231,7 @@ def _is_other_value(text: str, old: str) -> bool:
 
 def _is_same_aspect(text: str, old: str) -> bool:
     """Whether a statement changes what another one says."""
-    return _changes(text, old) and not _is_other_aspect(text, old)
+    return _may_change(text, old) and not _is_other_aspect(text, old)
 
 
 def _is_other_aspect(text: str, old: str) -> bool:
@@ -252,15 +252,13 @@ def _common_beginning(text: str, old: str) -> tuple[list[str], list[str], list[s
     """The words with which both texts begin, without words that announce a change, and the
     remaining words of each.
     """
-    words, own = (
-        _FRAME.findall(compiled("changes").sub("", strip_introduction(said)).casefold())
+    words, old_words = (
+        _FRAME.findall(pattern_of_group("changes").sub("", strip_introduction(said)).casefold())
         for said in (text, old)
     )
-    begin = [
-        word
-        for word, _ in takewhile(lambda pair: pair[0] == pair[1], zip(words, own, strict=False))
-    ]
-    return begin, words[len(begin) :], own[len(begin) :]
+    pairs = zip(words, old_words, strict=False)
+    begin = [word for word, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
+    return begin, words[len(begin) :], old_words[len(begin) :]
 
 
 def _is_same_use(text: str, old: str, names: frozenset[str]) -> bool:
@@ -269,8 +267,8 @@ def _is_same_use(text: str, old: str, names: frozenset[str]) -> bool:
     `RabbitMQ replaces Redis for the job queue` and `We use Redis for the cache` are about different
     uses.
     """
-    words, own = subject_words(text) - names, subject_words(old) - names
-    return len(words) <= 1 or not own or bool(words & own)
+    words, old_words = subject_words(text) - names, subject_words(old) - names
+    return len(words) <= 1 or not old_words or bool(words & old_words)
 
 
 def _find_peers(words: Set[str], pairs: Iterable[tuple[str, _Item]]) -> Iterator[_Item]:
@@ -279,29 +277,32 @@ def _find_peers(words: Set[str], pairs: Iterable[tuple[str, _Item]]) -> Iterator
     """
     kinds = [kind for kind in _PEERS if words & kind]
     for old, item in pairs if kinds else ():
-        own = subject_words(old)
-        if any(
-            not words & own & kind and words - kind <= own and _affirms(old, kind) for kind in kinds
-        ):
-            yield item
+        old_words = subject_words(old)
+        for kind in kinds:
+            names_other = not words & old_words & kind and _affirms(old, kind)
+            if names_other and words - kind <= old_words:
+                yield item
+                break
 
 
-def _changes(text: str, old: str) -> bool:
+def _may_change(text: str, old: str) -> bool:
     """Whether two statements begin with the same word, or differ in one word that is not the first.
 
     `The admin API listens on 9090 now` and `The API listens on 8080` do neither.
     """
-    words, own = _subject(text), _subject(old)
-    if not words or not own:
+    words, old_words = _subject(text), _subject(old)
+    if not words or not old_words:
         return False  # nothing but a cue, such as `from now on`
-    new, removed = set(words) - set(own), set(own) - set(words)
-    if len(set(words) & set(own)) < _MIN_REPLACED * min(len(set(words)), len(set(own))):
+    shared = set(words) & set(old_words)
+    new, removed = set(words) - shared, set(old_words) - shared
+    if len(shared) < _MIN_REPLACED * min(len(set(words)), len(set(old_words))):
         return False
-    begins_new = words[0] in new and own[0] in removed and not has("role", text)
-    return words[0] == own[0] or (len(new) == len(removed) == 1 and not begins_new)
+    begins_new = words[0] in new and old_words[0] in removed and not has("role", text)
+    return words[0] == old_words[0] or (len(new) == len(removed) == 1 and not begins_new)
 
 
 def subject_words(text: str) -> frozenset[str]:
+    """The stems of the words that say what a statement is about."""
     return frozenset(_subject(text))
 
 
@@ -313,7 +314,7 @@ def _subject(text: str) -> list[str]:
 
 def _affirms(text: str, names: frozenset[str]) -> bool:
     """Whether a text affirms one of these names: `never with tox` does not affirm tox."""
-    negative = compiled("negative").search(text)
+    negative = pattern_of_group("negative").search(text)
     affirmed = text[: negative.start()] if negative else text
     return bool(names & subject_words(affirmed))
 

@@ -24,7 +24,7 @@ from ouro.memory.long_term.git.process import (
     remote_failure,
     without_password,
 )
-from ouro.memory.long_term.git.remote_wait import Progress, sync_alone, wait_for_remote
+from ouro.memory.long_term.git.remote_wait import Progress, lock_for_sync, wait_for_remote
 from ouro.memory.long_term.git.repository import BRANCH, GitRepository
 from ouro.memory.long_term.git.rewrite import drop_unreachable, forgotten_commits
 from ouro.memory.long_term.git.values import ORIGIN, FileEdit, Scope
@@ -113,8 +113,8 @@ def synchronize(
             "Set `memory.remote` to the address of a git repository.",
         )
     store.ensure_repo()
-    with sync_alone(store.repository, progress):
-        report = _synchronize_alone(store, remote, progress)
+    with lock_for_sync(store.repository, progress):
+        report = _merge_and_push(store, remote, progress)
         if remote != store.repository.read_record(_LAST_REMOTE):
             store.repository.write_record(_LAST_REMOTE, remote)
         return report
@@ -175,11 +175,13 @@ def sync_scope(editor: MemoryEditor, scope: Scope, remote: str, progress: Progre
 
 
 def _notice_of(step: str) -> Notice:
+    """A step of the synchronization, as the user sees it."""
     ends = " Esc ends it." if step.startswith("waiting") else ""
     return Notice(f"Memory: {step} …{ends}")
 
 
-def _synchronize_alone(store: GitMemoryStore, remote: str, progress: Progress) -> SyncReport:
+def _merge_and_push(store: GitMemoryStore, remote: str, progress: Progress) -> SyncReport:
+    """As `synchronize`, under the lock. It begins again if another machine pushed meanwhile."""
     received: dict[str, None] = {}
     conflicts: list[str] = []
     commit, repo = "", store.repository
@@ -194,7 +196,7 @@ def _synchronize_alone(store: GitMemoryStore, remote: str, progress: Progress) -
         theirs = _fetch(store, remote, progress)
         if theirs and not repo.leads_to(theirs, repo.head().commit):
             progress("merging")
-            merged = _join(store, theirs)
+            merged = _merge_theirs(store, theirs)
             if merged is None:
                 continue
             received |= dict.fromkeys(merged.texts)
@@ -232,13 +234,13 @@ def _fetch(store: GitMemoryStore, remote: str, progress: Progress) -> str:
         return ""
     forgotten = forgotten_commits(repo)
     if theirs in forgotten:
-        raise _holds_what_was_forgotten(remote)
+        raise _forgotten_at_remote_error(remote)
     _fetch_objects(repo, remote, progress)
     repo.git("cat-file", "-e", f"{theirs}^{{commit}}")
     if forgotten and not forgotten.isdisjoint(repo.git("rev-list", theirs).decode().split()):
         with repo.hold_lock():
             drop_unreachable(repo)
-        raise _holds_what_was_forgotten(remote)
+        raise _forgotten_at_remote_error(remote)
     return theirs
 
 
@@ -247,7 +249,7 @@ def _ask_remote_commit(repo: GitRepository, remote: str, progress: Progress) -> 
     on_wait = wait_for_remote(remote, progress)
     asked = repo.run_remote("ls-remote", "--", remote, _BRANCH_REF, on_wait=on_wait)
     if asked.returncode:
-        raise _failed(remote, asked.stderr)
+        raise _sync_error(remote, asked.stderr)
     return asked.stdout.split()[0].decode() if asked.stdout.strip() else ""
 
 
@@ -274,10 +276,11 @@ def _fetch_objects(repo: GitRepository, remote: str, progress: Progress) -> None
             " repository.",
         )
     if done.returncode:
-        raise _failed(remote, done.stderr)
+        raise _sync_error(remote, done.stderr)
 
 
-def _holds_what_was_forgotten(remote: str) -> SyncFailed:
+def _forgotten_at_remote_error(remote: str) -> SyncFailed:
+    """The error for a remote that still has what the user forgot."""
     return SyncFailed(
         f"{without_password(remote)} still holds what was forgotten here: nothing is merged or"
         " sent.",
@@ -287,7 +290,7 @@ def _holds_what_was_forgotten(remote: str) -> SyncFailed:
     )
 
 
-def _join(store: GitMemoryStore, theirs: str) -> Merged | None:
+def _merge_theirs(store: GitMemoryStore, theirs: str) -> Merged | None:
     """Merge their history; returns None if a file has approved changes by now that are not
     committed.
     """
@@ -299,7 +302,7 @@ def _join(store: GitMemoryStore, theirs: str) -> Merged | None:
             if store.changed_since(ours).keys() - waiting.keys():
                 return None
             merged = plan_merge(store, ours, theirs)
-            store.write_shared(_merge_beside(store, merged, waiting))
+            store.write_beside_others(_merge_beside(store, merged, waiting))
             store.merge_history(theirs, merged.texts, waiting)
     except SyncFailed:
         try:
@@ -347,10 +350,11 @@ def _push(store: GitMemoryStore, remote: str, commit: str, progress: Progress) -
         return None
     if lost := lost_push(done.stderr):
         return lost
-    raise _failed(remote, done.stderr)
+    raise _sync_error(remote, done.stderr)
 
 
-def _failed(remote: str, output: bytes) -> SyncFailed:
+def _sync_error(remote: str, output: bytes) -> SyncFailed:
+    """The error for what git printed."""
     reason, hint = remote_failure(remote, output)
     return SyncFailed(
         f"Memory cannot be synchronized with {without_password(remote)}: {reason}.", hint

@@ -56,9 +56,9 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> Merged:
     base = store.repository.common(ours, theirs)
     _demand_memory(store, theirs, is_known=bool(base))
     trees = [store.repository.tree(commit) for commit in (base, ours, theirs)]
-    _demand_names({*trees[1], *trees[2]})
+    _demand_portable_names({*trees[1], *trees[2]})
     names = _names_to_merge(trees)
-    _demand_small(store, [trees[2][name] for name in names if name in trees[2]])
+    _demand_small_files(store, [trees[2][name] for name in names if name in trees[2]])
     before, mine, other = _texts_of(store, trees, names)
     _demand_no_secret(store, mine, other)
     texts: dict[str, str | None] = {}
@@ -103,7 +103,7 @@ def _texts_of(
     blobs = store.repository.blobs(sorted(ids))
 
     def texts_in(tree: Mapping[str, str]) -> dict[str, str]:
-        return {name: _text(name, blobs[tree[name]]) for name in names if name in tree}
+        return {name: _decode(name, blobs[tree[name]]) for name in names if name in tree}
 
     return [texts_in(tree) for tree in trees]
 
@@ -111,6 +111,7 @@ def _texts_of(
 def _demand_no_secret(
     store: GitMemoryStore, mine: Mapping[str, str], other: Mapping[str, str]
 ) -> None:
+    """Raise SyncFailed if a text that differs from ours holds a secret."""
     for name, text in other.items():
         if mine.get(name) != text and (kind := store.secret_in(f"{name}\n{text}")):
             raise SyncFailed(
@@ -127,7 +128,8 @@ def _other_name(name: str) -> str:
     return name.removeprefix(f"{ARCHIVE}/") if name.startswith(ARCHIVE) else f"{ARCHIVE}/{name}"
 
 
-def _text(name: str, data: bytes) -> str:
+def _decode(name: str, data: bytes) -> str:
+    """The text of a file. Raises SyncFailed if it is no text."""
     try:
         return decode_text(data)
     except FileRefused as error:
@@ -169,7 +171,8 @@ def _demand_memory(store: GitMemoryStore, theirs: str, *, is_known: bool) -> Non
         )
 
 
-def _demand_names(names: Collection[str]) -> None:
+def _demand_portable_names(names: Collection[str]) -> None:
+    """Raise SyncFailed for too many files, or two names that are one file on some disks."""
     if len(names) > MAX_FILES:
         raise SyncFailed(
             f"Merged, this memory would have {len(names):,} files; the limit is {MAX_FILES:,}.",
@@ -184,7 +187,8 @@ def _demand_names(names: Collection[str]) -> None:
             )
 
 
-def _demand_small(store: GitMemoryStore, blobs: list[str]) -> None:
+def _demand_small_files(store: GitMemoryStore, blobs: list[str]) -> None:
+    """Raise SyncFailed if a file, or all together, are too large."""
     sizes = store.repository.sizes(blobs)
     if sizes and max(sizes) > MAX_FILE_BYTES:
         raise SyncFailed(
@@ -236,15 +240,19 @@ def merge_lines(base: str, ours: str, theirs: str) -> str:
         if line not in lines:
             lines.insert(at, line)
         at = lines.index(line) + 1
+    # Of several blank lines one stays.
     lines = [
         line
-        for place, line in enumerate(lines)
-        if line.strip() or (place and lines[place - 1].strip())
+        for index, line in enumerate(lines)
+        if line.strip() or (index and lines[index - 1].strip())
     ]
     return "\n".join(lines) + "\n" if lines else ""
 
 
 def _merge_notes(name: str, ours: str, theirs: str) -> Merged:
+    """Merge two versions of a note. With the same text, the newer one with the higher confidence;
+    else both stay, and the older one gets another id.
+    """
     mine, other = (parse_note(name, text).note for text in (ours, theirs))
     newer, older = (mine, other) if mine.updated_at >= other.updated_at else (other, mine)
     if mine.text.split() == other.text.split():

@@ -49,7 +49,7 @@ class PromotedNote(msgspec.Struct, frozen=True):
     expires: str
 
 
-def _find_unshared(
+def _find_entry_to_share(
     editor: MemoryEditor, named: str, store: GitMemoryStore
 ) -> tuple[MemoryEntry, Note | None]:
     """The entry with this name that can be shared, and its note, if it is one. Raises UsageError."""
@@ -83,7 +83,7 @@ def promote(editor: MemoryEditor, named: str, owner: str = "", days: int = DAYS)
             "`memory.repo.share` shares it.",
             ["config"],
         )
-    entry, branch_note = _find_unshared(editor, named, store)
+    entry, branch_note = _find_entry_to_share(editor, named, store)
     git, at = Git(editor.project, _GIT_TIMEOUT), timestamp()
     # The same text has the same id on every machine: it is not proposed twice.
     note_id = f"mem_{hashlib.sha256(entry.text.encode()).hexdigest()[:32]}"
@@ -134,7 +134,7 @@ async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> 
     if not shared:
         return
     record = shared[0].repository.state_dir / "expired-asked"
-    find = partial(_expired_own, cwd=manager.cwd, record=record)
+    find = partial(_expired_notes_of_user, cwd=manager.cwd, record=record)
     for note in (await manager.with_editor(find, quiet=True))[:_MAX_ASKED]:
         details = (
             f"{escape_invisible(note.text)}\n{note.id}, yours, expired on {note.extra[EXPIRES]}"
@@ -152,7 +152,7 @@ async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> 
             channel.emit(Notice(f"Changed in {shared[0].folder}: commit it for the team."))
 
 
-def _expired_own(editor: MemoryEditor, cwd: Path, record: Path) -> list[Note]:
+def _expired_notes_of_user(editor: MemoryEditor, cwd: Path, record: Path) -> list[Note]:
     """The expired notes of the user, without those of the record: they were asked about."""
     asked = _read_lines(record)
     owner = Git(cwd, _GIT_TIMEOUT).ask("config", "user.email").strip()
@@ -168,6 +168,7 @@ def _expired_own(editor: MemoryEditor, cwd: Path, record: Path) -> list[Note]:
 
 
 def _renew(editor: MemoryEditor, note: Note) -> None:
+    """Confirm a note for another `DAYS` days."""
     expires = _in_days(DAYS)
     kept = replace(note, confirmed_at=timestamp(), extra={**note.extra, EXPIRES: expires})
     subject = f"Keep until {expires}: {note.text[:60]}"
@@ -179,6 +180,7 @@ def _archive(editor: MemoryEditor, note: Note) -> None:
 
 
 def _mark(note: Note) -> str:
+    """What is recorded when a note was asked about: after a renewal it is asked about again."""
     return f"{note.id} {note.extra[EXPIRES]}"
 
 
@@ -187,6 +189,7 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def _in_days(days: int) -> str:
+    """The day in so many days."""
     return (datetime.now(UTC) + timedelta(days=days)).date().isoformat()
 
 

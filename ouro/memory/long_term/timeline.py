@@ -15,7 +15,7 @@ from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.files import ARCHIVE, is_note_name
 from ouro.memory.long_term.git.history import UndoPlan, commits_of_turn, plan_undo
 from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, Scope
-from ouro.memory.long_term.notes.note import ids_named, parse_note
+from ouro.memory.long_term.notes.note import find_ids, parse_note
 from ouro.memory.long_term.store import GitMemoryStore
 
 _AGO = re.compile(r"(\d{1,4}) (hour|day|week|month|year)s?(?: ago)?")
@@ -62,7 +62,7 @@ def _whole_name(name: str, stores: Sequence[GitMemoryStore]) -> str:
     for store in stores:
         tree = store.repository.tree(store.get_current_head())
         there.update(path.removeprefix(f"{ARCHIVE}/").removesuffix(".md") for path in tree)
-    notes = [] if name in there else ids_named(name, there)
+    notes = [] if name in there else find_ids(name, there)
     if len(notes) > 1:
         raise UsageError(f"Several notes begin with {name}: {', '.join(notes[:4])}.")
     return notes[0] if notes else name
@@ -91,7 +91,7 @@ class Timeline:
         or note.
         """
         found = []
-        for store, names in self._places(file):
+        for store, names in self._names_by_store(file):
             commits: dict[str, Commit] = {}
             for name in names:
                 commits |= {commit.id: commit for commit in store.log(limit, name)}
@@ -118,18 +118,20 @@ class Timeline:
         return found[0]
 
     def changes(self, commit: str) -> MemoryDiff:
+        """What a commit changed; of the last one of a group, what the group changed."""
         found = self.find(commit)
         base = self._bases.get(found.commit.id, found.commit.parent)
-        return self._compare(self._store(found.scope), base, found.commit.id)
+        return self._diff_of(self._store_of(found.scope), base, found.commit.id)
 
     def between(self, before: str, after: str) -> MemoryDiff:
+        """What changed from one commit to another one of the same scope."""
         old, new = self.find(before), self.find(after)
         if old.scope != new.scope:
             raise UsageError(
                 "These commits are of different scopes: one of the user memory, one of the"
                 " repository's."
             )
-        return self._compare(self._store(old.scope), old.commit.id, new.commit.id)
+        return self._diff_of(self._store_of(old.scope), old.commit.id, new.commit.id)
 
     def since(self, date: str) -> tuple[MemoryDiff, ...]:
         """The changes from a date until now, scope by scope."""
@@ -145,16 +147,17 @@ class Timeline:
             with suppress(MemoryUnusable):
                 if before := versions[store.scope]:
                     history.commit_of(store.repository, before)
-                found.append(self._compare(store, before, store.get_current_head()))
+                found.append(self._diff_of(store, before, store.get_current_head()))
         return tuple(diff for diff in found if diff.hunks)
 
     def blame(self, file: str) -> FileBlame:
-        store, name = self._file(file)
+        """The lines of a file as it is now, each with its commit."""
+        store, name = self._find_file(file)
         return FileBlame(store.scope, name, history.blame(store.repository, name))
 
     def origin_of(self, file: str, line: BlamedLine) -> Commit:
         """The commit that first added a line; an undo that only restored it does not count."""
-        store, name = self._file(file)
+        store, name = self._find_file(file)
         if line.commit.origin != "undo" or not line.text:
             return line.commit
         found = history.commits_touching(store.repository, line.text, name)
@@ -170,7 +173,7 @@ class Timeline:
         """The files at the end of a day or at a time; only `file` if given."""
         moment = moment_of(date)
         found: list[OldFile] = []
-        for store, names in self._places(file):
+        for store, names in self._names_by_store(file):
             for commit in history.log(store.repository, 1, before=moment):
                 tree = store.repository.tree(commit.id)
                 chosen = [name for name in names if name in tree]
@@ -197,7 +200,7 @@ class Timeline:
     def plan_undo(self, commit: str, hunk: int = 0) -> UndoPlan:
         """Plan the undo of a commit with its turn, or of one hunk by its number; changes nothing."""
         found = self.find(commit)
-        planned = self._plan(self._store(found.scope), found.commit, hunk)
+        planned = self._plan(self._store_of(found.scope), found.commit, hunk)
         others = [] if hunk else [store for store in self._stores if store.scope != found.scope]
         turns = [(store, commits_of_turn(store.repository, found.commit)) for store in others]
         also = [self._plan(store, commits[0]) for store, commits in turns if commits]
@@ -208,7 +211,8 @@ class Timeline:
             store.scope, store.repository, store.find, commit, hunk, self._bases.get(commit.id, "")
         )
 
-    def _compare(self, store: GitMemoryStore, before: str, after: str) -> MemoryDiff:
+    def _diff_of(self, store: GitMemoryStore, before: str, after: str) -> MemoryDiff:
+        """The hunks of a scope between two commits."""
         return MemoryDiff(
             store.scope,
             before,
@@ -216,12 +220,13 @@ class Timeline:
             tuple(history.hunks_between(store.repository, before, after)),
         )
 
-    def _store(self, scope: Scope) -> GitMemoryStore:
+    def _store_of(self, scope: Scope) -> GitMemoryStore:
         return next(store for store in self._stores if store.scope == scope)
 
-    def _file(self, file: str) -> tuple[GitMemoryStore, str]:
+    def _find_file(self, file: str) -> tuple[GitMemoryStore, str]:
+        """The store and the name of the only file that is called so now. Raises UsageError."""
         found = []
-        for store, names in self._places(file):
+        for store, names in self._names_by_store(file):
             tree = store.repository.tree(store.get_current_head())
             found += [(store, name) for name in names if name in tree]
         if not found:
@@ -234,20 +239,20 @@ class Timeline:
             raise UsageError(f"{file} is in several scopes.", f"Name one: {named}.")
         return found[0]
 
-    def _places(self, file: str) -> list[tuple[GitMemoryStore, tuple[str, ...]]]:
-        """The possible places, now or earlier, of a file with this name or a note with this id
-        prefix; no name: all.
+    def _names_by_store(self, file: str) -> list[tuple[GitMemoryStore, tuple[str, ...]]]:
+        """The stores, each with the names that a file with this name, or a note with this id prefix,
+        may have now or earlier; without a name all files, as an empty name.
         """
-        scope, _, name = (
-            file.partition("/") if file.startswith(("user/", "repo/")) else ("", "", file)
-        )
+        scope, name = "", file
+        if file.startswith(("user/", "repo/")):
+            scope, _, name = file.partition("/")
         stores = [store for store in self._stores if not scope or store.scope == scope]
         name = name.removeprefix(f"{ARCHIVE}/").removesuffix(".md")
         if not name:
             return [(store, ("",)) for store in stores]
         full = f"{_whole_name(name, stores)}.md"
-        places = (full, f"{ARCHIVE}/{full}") if is_note_name(full) else (full,)
-        return [(store, places) for store in stores]
+        names = (full, f"{ARCHIVE}/{full}") if is_note_name(full) else (full,)
+        return [(store, names) for store in stores]
 
 
 def moment_of(date: str) -> str:

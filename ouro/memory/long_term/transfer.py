@@ -69,6 +69,7 @@ class MemoryComparison(msgspec.Struct, frozen=True):
 
 
 def _core_line(item: MemoryEntry) -> str:
+    """A core line in Markdown, with its source in a comment."""
     source = describe_source(item)
     return f"- {item.text} <!-- {source} -->" if source else f"- {item.text}"
 
@@ -192,13 +193,11 @@ def split_section(text: str) -> tuple[str, str, str]:
     """The text above the section of ouro, the section (empty if there is none), and the text below
     it.
     """
-    start, end = text.find(_BEGIN), text.find(_END)
-    end += len(_END)
-    return (
-        (text[:start], text[start:end], text[end:])
-        if 0 <= start < end - len(_END)
-        else (text, "", "")
-    )
+    start, last_mark = text.find(_BEGIN), text.find(_END)
+    if not 0 <= start < last_mark:
+        return text, "", ""
+    end = last_mark + len(_END)
+    return text[:start], text[start:end], text[end:]
 
 
 def compare_with_agent(editor: MemoryEditor, agent: str) -> MemoryComparison:
@@ -232,6 +231,7 @@ def compare_with_agent(editor: MemoryEditor, agent: str) -> MemoryComparison:
 
 
 def _notes_as_markdown(notes: Sequence[MemoryEntry]) -> Iterator[str]:
+    """The current notes by category, then the archived ones, as parts of the document."""
     latest = [note for note in notes if "replaced" not in note.badges]
     for category in sorted({note.category for note in latest}):
         shown = [note for note in latest if note.category == category and not note.archived]

@@ -81,12 +81,15 @@ class OuroHome(msgspec.Struct, frozen=True):
     index: Path
 
     def states(self) -> list[Path]:
+        """The folders with the state of each memory."""
         return sorted(path for path in self.histories.glob("*.git") if GitRepository(path).exists)
 
     def exports(self) -> list[tuple[Path, Path]]:
+        """The files for other agents with a section of ouro, each with its root."""
         return find_exported_files(memory_folder(state).parent.parent for state in self.states())
 
     def index_files(self) -> tuple[Path, ...]:
+        """The files of the search index, which need not exist."""
         return tuple(Path(f"{self.index}{ending}") for ending in _INDEX_ENDINGS)
 
 
@@ -100,15 +103,15 @@ class TrueForget:
 
     def look(self, progress: Progress = lambda _what: None) -> ForgetReport:
         """Find every place that holds the text; nothing is changed."""
-        return self._search(progress, changes=False)
+        return self._search_home(progress, changes=False)
 
     def forget(self, progress: Progress = lambda _what: None) -> ForgetReport:
         """Remove the text everywhere. The counts are from before the removal; `left` lists what
         could not be done.
         """
-        found = self._search(progress, changes=True)
+        found = self._search_home(progress, changes=True)
         progress("searching again")
-        still = self._search(lambda _what: None, changes=False)
+        still = self._search_home(lambda _what: None, changes=False)
         left = [*found.left, *still.left]
         if still.count and not left:
             left = [
@@ -119,7 +122,10 @@ class TrueForget:
         found.left = list(dict.fromkeys(left))
         return found
 
-    def _search(self, progress: Progress, *, changes: bool) -> ForgetReport:
+    def _search_home(self, progress: Progress, *, changes: bool) -> ForgetReport:
+        """Count the text in all that ouro stores, and remove it if `changes`. Returns what was
+        found, and what could not be changed.
+        """
         report, home = ForgetReport(), self._home
         states = home.states()
         for state_dir in states:
@@ -145,11 +151,12 @@ class TrueForget:
         return report
 
     def _search_sessions(self, report: ForgetReport, progress: Progress, changes: bool) -> None:
+        """Search the folders of sessions, also of deleted ones and of subagents, and their lists."""
         root = self._home.sessions
-        for place in (root, root / TRASH):
-            folders = (
-                sorted(path for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
-            )
+        for parent in (root, root / TRASH):
+            folders: list[Path] = []
+            if parent.is_dir():
+                folders = sorted(path for path in parent.iterdir() if path.is_dir())
             for number, folder in enumerate(path for path in folders if path.name != TRASH):
                 if number % 50 == 0:
                     progress(f"sessions: {number} of {len(folders)}")
@@ -178,11 +185,13 @@ class TrueForget:
                 )
 
     def _search_list(self, index: Path, report: ForgetReport, changes: bool) -> None:
+        """Search a list of sessions, and delete it if it holds the text and `changes`."""
         count = self._text.count_bytes(index.read_bytes()) if index.is_file() else 0
         if index.is_file() and report.add("the list of sessions", count) and changes:
             index.unlink()  # ouro builds it again from the sessions
 
     def _forget_in_session(self, folder: Path, paths: Iterable[Path], report: ForgetReport) -> None:
+        """Remove the text from these files of a session. Raises SessionInUse if it is open."""
         if (folder / FILE_NAME).exists():
             demand_known_format(folder)
         with closing(SessionLock(folder)):
@@ -205,6 +214,7 @@ class TrueForget:
         return found
 
     def _search_session(self, folder: Path, report: ForgetReport, changes: bool) -> None:
+        """Search the files of a session, and remove the text if `changes`; a failure is reported."""
         found = self._files_with_text(folder)
         for path, count in found.items():
             place = "tool outputs" if path.parent.name == "outputs" else "damaged data"
@@ -228,6 +238,9 @@ class TrueForget:
             )
 
     def _clean_records(self, folder: Path, report: ForgetReport) -> None:
+        """Write the session file without the text, and report what is left in fields that are
+        needed to read it.
+        """
         data = read_file(folder)
         pieces: list[bytes] = []
         at = 0
@@ -262,12 +275,13 @@ class TrueForget:
         return made if is_intact or not is_readable(record, folder=folder) else raw
 
     def _search_other_file(self, path: Path, report: ForgetReport, changes: bool) -> None:
+        """Search a file that belongs to no memory or session, and remove the text if `changes`."""
         if (size := path.stat().st_size) > _MAX_BYTES:
             report.unsearched.append(
                 f"{path}: {size >> 20:,} MB, larger than the {_MAX_BYTES >> 20} MB that are read."
             )
             return
-        place = self._place(path)
+        place = self._name_of_place(path)
         count = report.add(place, self._text.count_bytes(path.read_bytes()))
         if count and path.parent == self._home.path and path.name in _SETTINGS:
             report.left.append(
@@ -290,7 +304,8 @@ class TrueForget:
                     f"{path}: it could not be written ({error}). Correct that, and forget again."
                 )
 
-    def _place(self, path: Path) -> str:
+    def _name_of_place(self, path: Path) -> str:
+        """What a file of the home is called in the report."""
         parts = path.relative_to(self._home.path).parts
         if parts[0] == "logs":
             return "the log"
@@ -298,11 +313,9 @@ class TrueForget:
             return "what you typed into prompts"
         if parts[0] == "cache" and path.name.startswith(EDITED):
             return "edits that could not be saved"
-        return (
-            "settings"
-            if len(parts) == 1 and parts[0] in _SETTINGS
-            else f"other files in {parts[0]}"
-        )
+        if len(parts) == 1 and parts[0] in _SETTINGS:
+            return "settings"
+        return f"other files in {parts[0]}"
 
     def _search_index(self, report: ForgetReport, changes: bool) -> None:
         """Delete the index if any place held the text: an old index still has its words and
@@ -400,20 +413,21 @@ class ForgettingMemory:
         """Count the matches; returns whether anything holds the text."""
         report, text = self._report, self._text
         files = sum(
-            text.count(path.name) + text.count_bytes(path.read_bytes()) for path in self._files()
+            text.count(path.name) + text.count_bytes(path.read_bytes())
+            for path in self._memory_files()
         )
         report.add(f"{self._name}: core, notes, archive", files)
-        own = sum(text.count_bytes(path.read_bytes()) for path in self._own_files())
-        report.add(f"{self._name}: pending changes", own)
+        records = sum(text.count_bytes(path.read_bytes()) for path in self._record_files())
+        report.add(f"{self._name}: pending changes", records)
         if not (self._repository.git_dir / "objects").is_dir():
-            return bool(files or own)
+            return bool(files or records)
         held = sum(1 for content in rewrite.objects(self._repository) if text.count_bytes(content))
         report.add(f"{self._name}: git history (objects that can be read)", held)
         self._is_in_history = held > 0
         self._report_host()
         if held:
             self._report_remote()
-        return bool(files or own or held)
+        return bool(files or records or held)
 
     def _report_host(self) -> None:
         """The host repository has a history of its own, which is not searched."""
@@ -426,6 +440,7 @@ class ForgettingMemory:
             )
 
     def _report_remote(self) -> None:
+        """Report the remote that the history was sent to, if there is one."""
         was_sent = self._repository.git("for-each-ref", "refs/ouro/remote", "refs/remotes")
         remote = self._repository.read_record("remote") or ("a remote" if was_sent else "")
         if remote:
@@ -436,6 +451,9 @@ class ForgettingMemory:
             )
 
     def forget(self) -> None:
+        """Remove the text from the history, from the files and from records; what cannot be changed
+        is reported.
+        """
         with self._repository.hold_lock():
             pending = {*self._store.find_unapproved()}
             if self._is_in_history:
@@ -445,8 +463,8 @@ class ForgettingMemory:
                     self._repository, self._clean_file, change, self._clean_name, accepted, accept
                 )
             if self._folder.is_dir():
-                self._write_files(pending)
-            for path in self._own_files():
+                self._write_clean_files(pending)
+            for path in self._record_files():
                 if self._text.count_bytes(path.read_bytes()):
                     forget_in_file(path, self._text, self._report)
         if self._folder.is_dir():
@@ -457,7 +475,8 @@ class ForgettingMemory:
                     f"{path}: it is in the name of a branch or the address of a remote."
                 )
 
-    def _files(self) -> list[Path]:
+    def _memory_files(self) -> list[Path]:
+        """The files of the memory folder, without those of git."""
         if not self._folder.is_dir() or self._folder.is_symlink():
             return []
         return [
@@ -466,7 +485,7 @@ class ForgettingMemory:
             if ".git" not in path.relative_to(self._folder).parts
         ]
 
-    def _own_files(self) -> list[Path]:
+    def _record_files(self) -> list[Path]:
         """ouro's records about the memory that contain texts, mainly pending changes."""
         return [
             path
@@ -490,15 +509,19 @@ class ForgettingMemory:
         return self._text.remove_from_bytes(data)
 
     def _clean_name(self, data: bytes) -> bytes:
+        """The name of a file without the text."""
         if not self._text.count_bytes(data):
             return data
         return self._text.remove_from_bytes(data).replace(
             self._text.placeholder.encode(), b"forgotten"
         )
 
-    def _write_files(self, pending: set[str]) -> None:
+    def _write_clean_files(self, pending: set[str]) -> None:
+        """Write the files without the text, under names without it. Texts that were approved stay
+        approved; `pending`: the names of the others.
+        """
         files = MemoryFiles(self._folder)
-        for path in self._files():
+        for path in self._memory_files():
             name, data = str(path.relative_to(self._folder)), path.read_bytes()
             new, new_name = self._clean_file(data), self._clean_name(name.encode()).decode()
             if (new, new_name) == (data, name):
@@ -518,7 +541,7 @@ class ForgettingMemory:
     def _remove_empty_lines(self, pending: set[str]) -> None:
         """Remove lines and files that hold nothing but the placeholder."""
         changes: dict[str, str | None] = {}
-        for path in self._files():
+        for path in self._memory_files():
             name, text = str(path.relative_to(self._folder)), path.read_text(errors="replace")
             if name in pending or not is_memory_name(name):
                 continue
@@ -537,5 +560,6 @@ class ForgettingMemory:
             self._report.left.append(f"{self._name}: empty lines are left ({error}).")
 
     def _is_empty(self, text: str) -> bool:
+        """Whether a line holds nothing but the placeholder, and marks."""
         without = text.replace(self._text.placeholder, "")
         return without != text and _MARKS.fullmatch(without) is not None

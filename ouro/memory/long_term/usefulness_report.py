@@ -77,7 +77,7 @@ def report_usefulness(editor: MemoryEditor, counts: RecallCounts) -> UsefulnessR
         days = max(0.0, age_in_days(entry.at, now) or 0.0)
         problems = [badge for badge in ("stale", "contradicted") if badge in entry.badges]
         problems += ["duplicate"] if entry.id in doubles else []
-        problems += _unused(sent, used, days)
+        problems += _problems_of_use(sent, used, days)
         rows.append(
             ReportRow(
                 entry.id,
@@ -102,10 +102,12 @@ def _verdicts(use: WeekUse) -> tuple[int | None, int | None]:
 
 
 def _weeks_of(counts: RecallCounts, key: str) -> dict[str, WeekUse]:
+    """The uses of an entry by week."""
     return {week: uses[key] for week, uses in counts.weeks.items() if key in uses}
 
 
-def _unused(sent: int, used: int, days: float) -> list[str]:
+def _problems_of_use(sent: int, used: int, days: float) -> list[str]:
+    """`never sent` or `never used`, of an entry that had enough days and turns; else nothing."""
     if used or days < _MIN_DAYS:
         return []
     if not sent:

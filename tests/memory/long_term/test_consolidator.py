@@ -5,7 +5,7 @@ from fakes.knowledge import Conversation, seen_by_model, write_as_user
 
 from ouro.errors import ModelUnavailable
 from ouro.memory.long_term import LongTermMemoryConsolidator
-from ouro.memory.long_term.consolidator import sections
+from ouro.memory.long_term.consolidator import parse_sections
 
 FACTS = "".join(
     f"- The service number {number} runs on port 80{number:02}.\n" for number in range(30)
@@ -130,7 +130,7 @@ async def test_the_same_texts_are_not_consolidated_again_until_something_is_new(
 
 def test_headings_are_parsed_in_any_style():
     answer = "Sure!\n## Facts \n- a\n## `preferences.md`\n- b\n## other\n- c\n"
-    assert sections(answer, ("decisions", "preferences", "facts")) == {
+    assert parse_sections(answer, ("decisions", "preferences", "facts")) == {
         "facts": "- a",
         "preferences": "- b",
     }

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ouro.memory.long_term import LongTermMemoryConsolidator
-from ouro.memory.long_term.consolidator import find_covered, says_all, without_repeated
+from ouro.memory.long_term.consolidator import find_covered_notes, remove_repeated_lines, says_all
 from ouro.memory.long_term.notes.note import Note
 
 
@@ -38,7 +38,9 @@ CORE = """\
 async def test_fuller_or_later_of_two_repeated_lines_is_kept():
     model = Same()
     gone = ("- The API listens on port 8417.\n", "- Dates are stored in UTC.\n")
-    assert await without_repeated(model, CORE) == CORE.replace(gone[0], "").replace(gone[1], "")
+    assert await remove_repeated_lines(model, CORE) == CORE.replace(gone[0], "").replace(
+        gone[1], ""
+    )
     assert all(
         "8418" not in text for pair in model.asked for text in pair
     )  # the numbers differ: no model is asked
@@ -69,13 +71,13 @@ async def test_pairs_decided_by_rules_need_no_model(first, second):
 
 @pytest.mark.parametrize("answer", ["", "yes", '{"same": 1}', "{", '{"relation": "same"}'])
 async def test_invalid_answer_removes_nothing(answer):
-    assert await without_repeated(Same(answer), CORE) == CORE
+    assert await remove_repeated_lines(Same(answer), CORE) == CORE
 
 
 async def test_note_covering_others_is_chosen():
     texts = ("Run pytest -q.", "Run pytest -q before each commit.", "Run ruff before each commit.")
     notes = [Note(id=f"mem_0000000{number}", text=text) for number, text in enumerate(texts)]
-    best, covered = await find_covered(Same(), notes)
+    best, covered = await find_covered_notes(Same(), notes)
     assert (best, covered) == (notes[1], notes[:2])
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from ouro.memory.long_term.patterns import compiled
+from ouro.memory.long_term.patterns import pattern_of_group
 from ouro.memory.side_calls import AskModel
 from ouro.messages import assistant, system, user
 from ouro.utils.lenient_json import decode_answer, schema_of
@@ -123,7 +123,7 @@ def is_in_doubt(sentence: str, after: str) -> bool:
     sentence of the message.
     """
     plain = _CODE.sub("", sentence)
-    known = compiled("introduction").match(plain)
+    known = pattern_of_group("introduction").match(plain)
     rest = plain[known.end() :] if known else plain
     quoted = sum(len(found[0]) for found in _QUOTATION.finditer(plain))
     is_quoted = quoted >= _MIN_QUOTED * len(plain)

@@ -15,7 +15,7 @@ import msgspec
 
 from ouro.memory.index import word_starts
 from ouro.memory.long_term.notes.note import Note
-from ouro.memory.long_term.patterns import compiled, has
+from ouro.memory.long_term.patterns import has, pattern_of_group
 from ouro.memory.long_term.supersession import denies, fold_words
 from ouro.memory.side_calls import AskModel
 from ouro.messages import assistant, system, user
@@ -70,7 +70,7 @@ def is_incomplete(sentence: str, before: str) -> bool:
     it in the message.
     """
     # `No, that is wrong: use tabs` names what it is about after its introduction.
-    known = compiled("introduction").match(sentence)
+    known = pattern_of_group("introduction").match(sentence)
     rest = sentence[known.end() :] if known else sentence
     return has("pronoun", rest) and any(
         denies(text) or has("contradicts", text) for text in (sentence, before) if text

@@ -64,16 +64,16 @@ class ApprovedFiles:
         cannot be written.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._files.opened():
+        with self._files.open_folder_of():
             pass
         if not self.is_shared:
             ensure_private_dir(self.folder)
         self.repository.create()
         repo = self.repository
-        place = (self.folder.stat().st_ino, repo.git_dir)
-        if place != self._claimed:
-            found = claim(self.folder, repo.state_dir, repo.git_dir, is_shared=self.is_shared)
-            self.plain_git, self._claimed = found or self.plain_git, place
+        labelled = (self.folder.stat().st_ino, repo.git_dir)
+        if labelled != self._claimed:
+            problem = claim(self.folder, repo.state_dir, repo.git_dir, is_shared=self.is_shared)
+            self.plain_git, self._claimed = problem or self.plain_git, labelled
 
     def get_current_head(self) -> str:
         """The head commit; empty before the first one, or if the history cannot be read
@@ -108,10 +108,10 @@ class ApprovedFiles:
     def accept(self, commit: str) -> None:
         """Approve all files of a commit."""
         self.ensure_repo()
-        self._record_accepted(commit, self.repository.tree(commit))
+        self._write_acceptance(commit, self.repository.tree(commit))
 
-    def _record_accepted(self, commit: str, files: Mapping[str, str]) -> None:
-        """The record is on disk when this returns."""
+    def _write_acceptance(self, commit: str, files: Mapping[str, str]) -> None:
+        """Record a commit as accepted, with a digest of its files. It is on disk when this returns."""
         record = self.repository.own_dir / ACCEPTED
         if _RECORD.fullmatch(read_git_file(record)):
             record.replace(self.repository.own_dir / BEFORE)
@@ -141,7 +141,7 @@ class ApprovedFiles:
             lines = "".join(f"{blob} {name}\n" for name, blob in contents.items())
             append_private(self.repository.own_dir / APPROVED, lines)
 
-    def _approved(self) -> Set[FileContent]:
+    def _approved_contents(self) -> Set[FileContent]:
         """Everything that was approved since the last commit was accepted."""
         text = read_git_file(self.repository.own_dir / APPROVED)
         lines = (line.partition(" ") for line in text.splitlines())
@@ -153,13 +153,11 @@ class ApprovedFiles:
         Then earlier approvals are dropped, except of contents that are in the files and not in the
         commit: else a file could be reset to an earlier content without notice.
         """
-        if commit == (accepted := self.accepted):
+        accepted = self.accepted
+        if commit == accepted:
             return
-        tree, before, approved = (
-            self.repository.tree(commit),
-            self._tree(accepted),
-            self._approved(),
-        )
+        tree, before = self.repository.tree(commit), self._tree(accepted)
+        approved = self._approved_contents()
         changed = {(name, tree.get(name, GONE)) for name, _ in tree.items() ^ before.items()}
         if not changed <= approved:
             return
@@ -169,7 +167,7 @@ class ApprovedFiles:
             for name, blob in approved
             if now.get(name, GONE) == blob != tree.get(name, GONE)
         }
-        self._record_accepted(commit, tree)
+        self._write_acceptance(commit, tree)
         record = self.repository.own_dir / APPROVED
         if still:
             write_private(record, "".join(f"{blob} {name}\n" for name, blob in sorted(still)))
@@ -178,14 +176,14 @@ class ApprovedFiles:
                 os.truncate(record, 0)
         self._verified = tree
 
-    def filter_unapproved(self, contents: Iterable[FileContent]) -> set[FileContent]:
+    def find_unapproved_contents(self, contents: Iterable[FileContent]) -> set[FileContent]:
         """The contents that are neither in the accepted commit nor approved since."""
-        tree, approved = self._tree(self.accepted), self._approved()
+        tree, approved = self._tree(self.accepted), self._approved_contents()
         return {one for one in contents if tree.get(one[0], GONE) != one[1] and one not in approved}
 
     def find_unapproved(self, names: Iterable[str] | None = None) -> dict[str, str]:
         """`changed_since` the accepted commit, without approved contents."""
-        approved = self._approved()
+        approved = self._approved_contents()
         changed = self.changed_since(self.accepted, names)
         return {name: blob for name, blob in changed.items() if (name, blob) not in approved}
 
@@ -193,7 +191,7 @@ class ApprovedFiles:
         """The approved text of each file before its edits: the text before the first edit if it is
         approved, else the accepted text.
         """
-        approved, accepted = self._approved(), self._texts_at(self.accepted, edits)
+        approved, accepted = self._approved_contents(), self._texts_at(self.accepted, edits)
         begun = {name: found[0].before for name, found in edits.items() if found}
         return {
             **accepted,
@@ -277,6 +275,7 @@ class ApprovedFiles:
 
 
 def encode_texts(texts: Mapping[str, str | None]) -> dict[str, bytes | None]:
+    """The bytes of texts; None stays None."""
     return {name: None if text is None else text.encode() for name, text in texts.items()}
 
 
@@ -286,9 +285,11 @@ def contents_of(files: Mapping[str, bytes | None]) -> dict[str, str]:
 
 
 def content_of(name: str, text: str | None) -> FileContent:
+    """The content of a file, as it is approved."""
     return name, GONE if text is None else blob_id(text.encode())
 
 
 def _digest(files: Mapping[str, str]) -> str:
+    """A digest of all names and blobs of a commit."""
     lines = "".join(f"{blob} {name}\0" for name, blob in sorted(files.items()))
     return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()

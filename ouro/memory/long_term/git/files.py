@@ -45,7 +45,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class FolderListing(msgspec.Struct, frozen=True):
-    """The files of a memory folder at one moment; none was opened."""
+    """The files of a memory folder at one moment; none was open_folder_of."""
 
     fingerprints: Mapping[str, str] = {}
     """Name -> a text that changes whenever the file changes; sorted by name."""
@@ -121,10 +121,13 @@ class MemoryFiles:
                 return self._listing
             found: dict[str, str] = {}
             refused: dict[str, str] = {}
-            with suppress(FileNotFoundError), self.opened() as root:
+            with suppress(FileNotFoundError), self.open_folder_of() as root:
                 _scan(root, "", found, refused)
                 archive = f"{ARCHIVE}/"
-                with suppress(FileNotFoundError, MemoryUnusable), self.opened(archive) as folder:
+                with (
+                    suppress(FileNotFoundError, MemoryUnusable),
+                    self.open_folder_of(archive) as folder,
+                ):
                     _scan(folder, archive, found, refused)
             if found != self._listing.fingerprints:
                 odd = [name for name in found if not _USUAL_NAME.fullmatch(name)]
@@ -138,7 +141,7 @@ class MemoryFiles:
         """The text of a file; raises FileRefused if it is not a plain file of the user, is too
         long, or is not text.
         """
-        with self.opened(name) as folder:
+        with self.open_folder_of(name) as folder:
             return decode_text(_read(folder, name.rpartition("/")[2]))
 
     def contents(self, names: Iterable[str]) -> dict[str, bytes | None]:
@@ -156,14 +159,14 @@ class MemoryFiles:
 
     def _contents(self, names: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
         """Those of the files that exist, with their bytes (None: it may not be read); each folder
-        is opened once.
+        is open_folder_of once.
         """
         folders: dict[str, list[str]] = {}
         for name in filter(is_memory_name, names):
             above, _, base = name.rpartition("/")
             folders.setdefault(above, []).append(base)
         for above, bases in folders.items():
-            with suppress(FileNotFoundError), self.opened(f"{above}/") as folder:
+            with suppress(FileNotFoundError), self.open_folder_of(f"{above}/") as folder:
                 for base in bases:
                     data = None
                     try:
@@ -189,7 +192,7 @@ class MemoryFiles:
         with self._lock:
             listing = self.look()
             prints = listing.fingerprints
-            seen = self._seen or self._load_seen()
+            seen = self._seen or self._load_cache()
             if seen.prints is prints:
                 return seen.blobs
             changed = {name for name, _ in prints.items() - seen.prints.items()}
@@ -199,13 +202,14 @@ class MemoryFiles:
                 blobs[name] = _blob_of(data)
             self._seen = _SeenFiles(prints, blobs)
             if len(changed) >= _MANY:
-                self._save_seen(self._seen)
+                self._save_cache(self._seen)
             return blobs
 
-    def _load_seen(self) -> _SeenFiles:
+    def _load_cache(self) -> _SeenFiles:
+        """The blobs of the files when they were last recorded; none without a cache."""
         return read_state(self._cache, _SeenFiles) if self._cache else _SeenFiles()
 
-    def _save_seen(self, seen: _SeenFiles) -> None:
+    def _save_cache(self, seen: _SeenFiles) -> None:
         """Record what was read, except files so new that another change may get the same
         modification time.
         """
@@ -226,9 +230,9 @@ class MemoryFiles:
         not a plain file.
         """
         base = name.rpartition("/")[2]
-        with self.opened(name, create=data is not None) as folder:
+        with self.open_folder_of(name, create=data is not None) as folder:
             with suppress(FileNotFoundError):
-                if reason := _refusal(os.stat(base, dir_fd=folder, follow_symlinks=False)):
+                if reason := _reason_to_refuse(os.stat(base, dir_fd=folder, follow_symlinks=False)):
                     raise FileRefused(reason)
             if data is None:
                 with suppress(FileNotFoundError):
@@ -239,7 +243,7 @@ class MemoryFiles:
         self._is_held = False  # the listing is out of date
 
     @contextmanager
-    def opened(self, name: str = "", *, create: bool = False) -> Iterator[int]:
+    def open_folder_of(self, name: str = "", *, create: bool = False) -> Iterator[int]:
         """The descriptor of the folder in which a file is; without a name the memory folder.
 
         Raises FileNotFoundError if there is no such folder, and it is not to `create`.
@@ -277,17 +281,18 @@ class MemoryFiles:
 
 
 def _read(folder: int, base: str) -> bytes:
+    """The bytes of a file. Raises FileRefused if it is not a plain file of the user, or too long."""
     try:
         descriptor = os.open(base, _READ, dir_fd=folder)
     except FileNotFoundError:
         raise
     except OSError as error:
         with suppress(OSError):
-            if reason := _refusal(os.stat(base, dir_fd=folder, follow_symlinks=False)):
+            if reason := _reason_to_refuse(os.stat(base, dir_fd=folder, follow_symlinks=False)):
                 raise FileRefused(reason) from error
-        raise FileRefused(f"cannot be opened: {error.strerror}") from error
+        raise FileRefused(f"cannot be open_folder_of: {error.strerror}") from error
     try:
-        if reason := _refusal(os.fstat(descriptor)):
+        if reason := _reason_to_refuse(os.fstat(descriptor)):
             raise FileRefused(reason)
         data = b""
         while len(data) <= MAX_FILE_BYTES and (
@@ -302,7 +307,9 @@ def _read(folder: int, base: str) -> bytes:
 
 
 def _scan(folder: int, prefix: str, found: dict[str, str], refused: dict[str, str]) -> None:
-    """Runs at each listing, for each note: therefore few operations a file."""
+    """Add the files of a folder to `found`, and to `refused` those that are not read. It runs at
+    each listing, for each note: therefore few operations a file.
+    """
     names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
     user = os.getuid()
     for name in names[:MAX_FILES]:
@@ -315,7 +322,9 @@ def _scan(folder: int, prefix: str, found: dict[str, str], refused: dict[str, st
             continue
         found[prefix + name] = fingerprint(status)
         is_plain = stat.S_ISREG(mode) and status.st_uid == user and status.st_nlink == 1
-        if (not is_plain or status.st_size > MAX_FILE_BYTES) and (reason := _refusal(status)):
+        if (not is_plain or status.st_size > MAX_FILE_BYTES) and (
+            reason := _reason_to_refuse(status)
+        ):
             refused[prefix + name] = reason
 
 
@@ -348,7 +357,7 @@ def portable_name(name: str) -> str:
     return name.casefold() if name.isascii() else unicodedata.normalize("NFKC", name).casefold()
 
 
-def _refusal(found: os.stat_result) -> str:
+def _reason_to_refuse(found: os.stat_result) -> str:
     """The reason why a file is not read; empty if it may be read."""
     mode = found.st_mode
     if stat.S_ISLNK(mode):
@@ -369,6 +378,7 @@ def _too_long(size: int) -> str:
 
 
 def blob_id(data: bytes) -> str:
+    """The id that git gives to a file with these bytes."""
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 

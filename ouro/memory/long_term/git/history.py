@@ -58,12 +58,12 @@ def log(
     if not head:
         return ()
     chosen = [f"--before={before}"] if before else []
-    return _log(repo, [f"--max-count={limit}", *chosen, head], path)
+    return _read_log(repo, [f"--max-count={limit}", *chosen, head], path)
 
 
 def commit_of(repo: GitRepository, commit: str) -> Commit:
     """One commit, by its id or the beginning of it."""
-    return _log(repo, ["--max-count=1", "--end-of-options", f"{commit}^{{commit}}"])[0]
+    return _read_log(repo, ["--max-count=1", "--end-of-options", f"{commit}^{{commit}}"])[0]
 
 
 def find_commit(repo: GitRepository, commit: str) -> Commit | None:
@@ -102,7 +102,9 @@ def blame(repo: GitRepository, name: str) -> tuple[BlamedLine, ...]:
         elif len(line) > 40 and line[40] == " " and line[:40].isalnum():
             owner = line[:40]
     ids = list(dict.fromkeys(owner for owner, _ in owners))
-    commits = {found.id: found for found in _log(repo, ["--no-walk=unsorted", *ids])} if ids else {}
+    commits = (
+        {found.id: found for found in _read_log(repo, ["--no-walk=unsorted", *ids])} if ids else {}
+    )
     return tuple(
         BlamedLine(number, text, commits[owner]) for number, (owner, text) in enumerate(owners, 1)
     )
@@ -110,7 +112,7 @@ def blame(repo: GitRepository, name: str) -> tuple[BlamedLine, ...]:
 
 def commits_touching(repo: GitRepository, text: str, name: str) -> tuple[Commit, ...]:
     """The commits that added a text to a file or removed it, newest first."""
-    return _log(repo, [f"-S{text}", repo.head().commit], name)
+    return _read_log(repo, [f"-S{text}", repo.head().commit], name)
 
 
 def hunks_between(repo: GitRepository, before: str, after: str) -> Iterator[DiffHunk]:
@@ -163,6 +165,7 @@ def note_sync(repo: GitRepository, commits: str) -> None:
 
 
 def end_turn(repo: GitRepository) -> None:
+    """Record that no turn runs any more."""
     if repo.read_record(_OPEN_TURN):
         repo.write_record(_OPEN_TURN, "")
 
@@ -186,14 +189,16 @@ def rename_commits(repo: GitRepository, renamed: Mapping[str, str]) -> None:
 
 
 def _note_commits(repo: GitRepository, commits: Iterable[str], line: str) -> None:
-    recorded = _turns(repo)
+    """Record a line for each commit that has none yet."""
+    recorded = _recorded_turns(repo)
     append_private(
         repo.own_dir / _TURNS,
         "".join(f"{commit} {line}\n" for commit in commits if commit not in recorded),
     )
 
 
-def _turns(repo: GitRepository) -> dict[str, Trailers]:
+def _recorded_turns(repo: GitRepository) -> dict[str, Trailers]:
+    """Commit -> the trailers of the turn that is recorded for it."""
     lines: Iterable[list[str]] = (line.split() for line in repo.read_record(_TURNS).splitlines())
     return {words[0]: _turn_trailers(words[1:]) for words in lines if words}
 
@@ -205,7 +210,10 @@ def _turn_trailers(words: list[str]) -> Trailers:
     return {ORIGIN: "agent", **{name: value for name, value in named if value != "0"}}
 
 
-def _log(repo: GitRepository, arguments: Sequence[str], path: str = "") -> tuple[Commit, ...]:
+def _read_log(repo: GitRepository, arguments: Sequence[str], path: str = "") -> tuple[Commit, ...]:
+    """The commits that `git log` returns for these arguments, with the turns that are recorded for
+    them.
+    """
     mark = os.urandom(12).hex()  # random, so that no commit message contains it
     output = repo.git(
         "log",
@@ -222,14 +230,15 @@ def _log(repo: GitRepository, arguments: Sequence[str], path: str = "") -> tuple
         "--",
         *([path] if path else []),
     )
-    turns = _turns(repo)
+    turns = _recorded_turns(repo)
     fields = os.fsdecode(output).split(mark)[1:]
     # No mark follows the last field (the names): the next commit begins with its own mark.
     size = len(_FIELDS) - 1
-    return tuple(_commit(fields[at : at + size], turns) for at in range(0, len(fields), size))
+    return tuple(_parse_commit(fields[at : at + size], turns) for at in range(0, len(fields), size))
 
 
-def _commit(fields: Sequence[str], turns: Mapping[str, Trailers]) -> Commit:
+def _parse_commit(fields: Sequence[str], turns: Mapping[str, Trailers]) -> Commit:
+    """A commit from the fields of `_FIELDS`. Its own trailers count before the recorded turn."""
     number, parents, seconds, author, body, names = fields
     lines = body.strip().splitlines() or [""]
     trailers = _trailers(lines[1:])
@@ -240,10 +249,10 @@ def _commit(fields: Sequence[str], turns: Mapping[str, Trailers]) -> Commit:
     return Commit(
         number,
         at.isoformat(timespec="seconds"),
-        _plain(lines[0]),
+        _shown_text(lines[0]),
         trailers if ORIGIN in trailers else {**trailers, **turns.get(number, {})},
         tuple(name for name in names.replace("\n", "\0").split("\0") if name),
-        _plain(author),
+        _shown_text(author),
         parents.partition(" ")[0],
     )
 
@@ -257,11 +266,12 @@ def _trailers(lines: Sequence[str]) -> dict[str, str]:
         name, colon, value = line.partition(": ")
         if not colon or " " in name:
             break
-        found.setdefault(name, _plain(value.strip()))
+        found.setdefault(name, _shown_text(value.strip()))
     return dict(reversed(found.items()))
 
 
-def _plain(text: str) -> str:
+def _shown_text(text: str) -> str:
+    """A text from git, without bytes that are no UTF-8 and without invisible characters."""
     return clean(text.encode(errors="surrogateescape").decode(errors="replace"))
 
 
@@ -306,7 +316,7 @@ def plan_undo(
         base = ""  # commits that others made meanwhile are not of the turn
     if hunk or base:
         hunks = tuple(hunks_between(repo, base or found.parent, found.id))
-        steps = [_chosen_hunk(found, hunks, hunk) if hunk else hunks]
+        steps = [_hunk_with_other_half(found, hunks, hunk) if hunk else hunks]
     else:
         steps = [tuple(hunks_between(repo, commit.parent, commit.id)) for commit in commits]
     edits, conflicts = _revert_steps(read, steps)
@@ -325,10 +335,11 @@ def _revert_steps(
         by_name: dict[str, list[DiffHunk]] = {}
         for hunk in hunks:
             by_name.setdefault(hunk.name, []).append(hunk)
-        for name, own in by_name.items():
-            edit = edits.get(name) or FileEdit(name, now := read(name), now)
-            text, left = _revert_hunks(edit.after or "", own)
-            had_lines_before = any(hunk.before for hunk in own)
+        for name, of_file in by_name.items():
+            now = read(name) if name not in edits else None
+            edit = edits.get(name) or FileEdit(name, now, now)
+            text, left = _revert_hunks(edit.after or "", of_file)
+            had_lines_before = any(hunk.before for hunk in of_file)
             is_gone = not (text or left or had_lines_before)
             edits[name] = FileEdit(name, edit.before, None if is_gone else text)
             conflicts += left
@@ -336,7 +347,9 @@ def _revert_steps(
     return tuple(changed), tuple(conflicts)
 
 
-def _chosen_hunk(found: Commit, hunks: Sequence[DiffHunk], number: int) -> tuple[DiffHunk, ...]:
+def _hunk_with_other_half(
+    found: Commit, hunks: Sequence[DiffHunk], number: int
+) -> tuple[DiffHunk, ...]:
     """One hunk of a commit; with the other half of a move: undoing half of it would leave the note
     twice, or not at all.
     """
@@ -348,12 +361,11 @@ def _chosen_hunk(found: Commit, hunks: Sequence[DiffHunk], number: int) -> tuple
 
 
 def describe_commits(commits: Sequence[Commit]) -> str:
+    """The subjects of commits, oldest first; of several with their turn."""
     subjects = "; ".join(commit.subject for commit in reversed(commits))
-    return (
-        subjects
-        if len(commits) < 2
-        else f"all {len(commits)} commits of turn {commits[0].trailers[TURN]}: {subjects}"
-    )
+    if len(commits) < 2:
+        return subjects
+    return f"all {len(commits)} commits of turn {commits[0].trailers[TURN]}: {subjects}"
 
 
 def commits_of_turn(repo: GitRepository, found: Commit) -> tuple[Commit, ...]:
@@ -384,16 +396,17 @@ def _revert_hunks(text: str, hunks: Sequence[DiffHunk]) -> tuple[str, Sequence[D
     for hunk in sorted(hunks, key=lambda hunk: hunk.start, reverse=True):
         if not hunk.after and _find_block(lines, hunk.before):
             continue  # the lines that it removed were restored already
-        places = _find_block(lines, hunk.after) if hunk.after else [min(hunk.start, len(lines))]
-        if not places:
+        starts = _find_block(lines, hunk.after) if hunk.after else [min(hunk.start, len(lines))]
+        if not starts:
             left.append(hunk)
             continue
-        at = min(places, key=lambda at: abs(at - hunk.start))
+        at = min(starts, key=lambda start: abs(start - hunk.start))
         lines[at : at + len(hunk.after)] = hunk.before
     return "".join(lines), left[::-1]
 
 
 def _find_block(lines: Sequence[str], block: tuple[str, ...]) -> list[int]:
+    """The positions at which these lines follow each other."""
     return [
         at
         for at in range(len(lines) - len(block) + 1)

@@ -73,7 +73,7 @@ def find_state_dir(folder: Path, histories: Path, *, is_shared: bool = False) ->
     stem = f"{name}-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:10]}"
     named = _named_state_dir(folder, histories)
     if named is not None:
-        path, identity = _recorded(named)
+        path, identity = _recorded_folder(named)
         if path and (
             path == str(folder) or identity == _identity(folder) or not Path(path).exists()
         ):
@@ -81,13 +81,14 @@ def find_state_dir(folder: Path, histories: Path, *, is_shared: bool = False) ->
     for number in itertools.count(1):
         ending = f"-{number}" if number > 1 else ""
         candidate = histories / f"{stem}{ending}.git"
-        path, identity = _recorded(candidate)
+        path, identity = _recorded_folder(candidate)
         if not path or (path == str(folder) and (is_shared or identity == _identity(folder))):
             return candidate
     raise AssertionError("unreachable")
 
 
 def is_real_folder(path: Path) -> bool:
+    """Whether the path is a folder, and no link to one."""
     with suppress(OSError):
         return stat.S_ISDIR(path.lstat().st_mode)
     return False
@@ -118,9 +119,8 @@ def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
             shutil.rmtree(inside)
         return
     if (state_dir / "HEAD").exists():
-        if read_git_file(state_dir / _MOVED).strip() != _identity(inside) or not is_real_folder(
-            inside
-        ):
+        was_copied = read_git_file(state_dir / _MOVED).strip() == _identity(inside)
+        if not was_copied or not is_real_folder(inside):
             target = _gitfile_target(folder)
             is_ours = target is not None and (
                 target.parent == state_dir.parent or not target.exists()
@@ -170,7 +170,7 @@ def claim(folder: Path, state_dir: Path, git_dir: Path, *, is_shared: bool) -> s
     another history.
     """
     record = f"{folder}\n{_identity(folder)}"
-    if "\n".join(_recorded(state_dir)) != record:
+    if "\n".join(_recorded_folder(state_dir)) != record:
         write_private(state_dir / _RECORD, os.fsencode(f"{record}\n"))
     if is_shared:
         return ""
@@ -224,7 +224,10 @@ def exclude(folder: Path) -> None:
         log.warning("memory: %s cannot be excluded from git: %s", _EXCLUDED, error)
 
 
-def _recorded(state_dir: Path) -> tuple[str, str]:
+def _recorded_folder(state_dir: Path) -> tuple[str, str]:
+    """The path and the identity of the folder that a state belongs to; both empty if none is
+    recorded.
+    """
     path, _, identity = read_git_file(state_dir / _RECORD).rstrip("\n").rpartition("\n")
     return path, identity
 

@@ -86,12 +86,12 @@ def run_memory_git(
         index: another index than the repository's own.
         keep: descriptors that git inherits.
     """
-    own = {"GIT_COMMON_DIR": str(common_dir)}
+    git_variables = {"GIT_COMMON_DIR": str(common_dir)}
     if index:
-        own["GIT_INDEX_FILE"] = str(index)
-    places = (f"--git-dir={git_dir}", f"--work-tree={git_dir}")
-    command = command_line(GitProfile.MEMORY, arguments, places)
-    variables = environment(GitProfile.MEMORY, own)
+        git_variables["GIT_INDEX_FILE"] = str(index)
+    folders = (f"--git-dir={git_dir}", f"--work-tree={git_dir}")
+    command = command_line(GitProfile.MEMORY, arguments, folders)
+    variables = environment(GitProfile.MEMORY, git_variables)
     if time.monotonic() < _pause.until:
         raise MemoryUnusable(_HANGS, _HANGS_HINT)
     try:
@@ -232,15 +232,15 @@ def import_stream(
         parts += [word, parent.encode(), b"\n"]
     for name, content in sorted(changes.items(), key=lambda change: change[0]):
         quoted = b'"%s"' % os.fsencode(name).replace(b"\\", b"\\\\").replace(b'"', b'\\"')
-        parts += (
-            [b"D ", quoted, b"\n"]
-            if content is None
-            else [b"M 100644 inline ", quoted, b"\n", _data(content)]
-        )
+        if content is None:
+            parts += [b"D ", quoted, b"\n"]
+        else:
+            parts += [b"M 100644 inline ", quoted, b"\n", _data(content)]
     return b"".join([*parts, b"\nget-mark :1\ndone\n"])
 
 
 def _data(content: bytes) -> bytes:
+    """Bytes as fast-import reads them."""
     return b"data %d\n%s\n" % (len(content), content)
 
 

@@ -36,7 +36,7 @@ def wait_for_remote(remote: str, progress: Progress) -> OnWait:
 
 
 @contextmanager
-def sync_alone(repository: GitRepository, progress: Progress) -> Iterator[None]:
+def lock_for_sync(repository: GitRepository, progress: Progress) -> Iterator[None]:
     """Inside, no other ouro synchronizes this history, and no lock of a killed git is left."""
     with ExitStack() as stack:
         is_shown = False
@@ -52,8 +52,8 @@ def sync_alone(repository: GitRepository, progress: Progress) -> Iterator[None]:
 
 
 def _wait_for_stale_locks(repository: GitRepository, progress: Progress) -> None:
-    """Locks of a git that was killed a moment ago go away after some seconds; after that, git names
-    the lock.
+    """Wait until the locks of a git that was killed a moment ago are stale, and removed. If others
+    are left then, git names them.
     """
     end = time.monotonic() + _MAX_LOCKED
     while _has_locks(repository) and time.monotonic() < end:
@@ -62,5 +62,6 @@ def _wait_for_stale_locks(repository: GitRepository, progress: Progress) -> None
 
 
 def _has_locks(repository: GitRepository) -> bool:
+    """Remove stale locks; returns whether other ones are left."""
     with repository.hold_lock():
         return repository.drop_stale_locks()

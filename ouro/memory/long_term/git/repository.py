@@ -135,10 +135,13 @@ class GitRepository:
         with self.hold_lock():
             # Otherwise made by another process, or copied with its history.
             if not os.path.lexists(git_dir / "HEAD"):
-                self._create(git_dir)
+                self._make_git_dir(git_dir)
             mark_layouts(stores, MemoryUnusable)
 
-    def _create(self, git_dir: Path) -> None:
+    def _make_git_dir(self, git_dir: Path) -> None:
+        """Make an empty git directory. If the history was deleted, the records about it are
+        removed; a damaged one stays as it is.
+        """
         records = [self.own_dir / name for name in (*LEDGER_FILES, TIP, "core", "turns", "turn")]
         # It is damaged; a damaged history is never replaced.
         if os.path.lexists(git_dir) and self.read_record(TIP):
@@ -178,12 +181,12 @@ class GitRepository:
             return Head(text.strip(), "")
         found = _REF.fullmatch(text)
         if not found:
-            raise self._damaged(
+            raise self._unusable_error(
                 "HEAD is empty or unreadable", f"write `ref: refs/heads/{BRANCH}` into it"
             )
-        commit = self._resolve(git_dir, found[1])
+        commit = self._commit_of_ref(git_dir, found[1])
         if not commit and tip:
-            raise self._damaged(
+            raise self._unusable_error(
                 f"{found[1]} is gone", f"git --git-dir {self.git_dir} update-ref {found[1]} {tip}"
             )
         return Head(commit, found[1])
@@ -197,7 +200,9 @@ class GitRepository:
         if len(self._trees) > _MAX_CACHED_TREES:
             self._trees.clear()
         if not _SOME_ID.fullmatch(commit):
-            raise self._damaged(f"{commit[:40]!r} is no commit", "ouro memory log lists them")
+            raise self._unusable_error(
+                f"{commit[:40]!r} is no commit", "ouro memory log lists them"
+            )
         if commit not in self._trees:
             named = self.list_files(commit, "--", "./", f"{ARCHIVE}/")
             files = {name: blob for name, blob in named.items() if is_memory_name(name)}
@@ -224,7 +229,7 @@ class GitRepository:
             end = answer.index(b"\n", at)
             about = answer[at:end].split()
             if len(about) != 3:
-                raise self._damaged(f"{name[:12]} of the history is missing")
+                raise self._unusable_error(f"{name[:12]} of the history is missing")
             at = end + 2 + int(about[2])
             yield about[1].decode(), answer[end + 1 : at - 1]
 
@@ -232,13 +237,12 @@ class GitRepository:
         """The unpacked size of each object: a pack may be a thousand times smaller. Raises as
         `objects`.
         """
-        answer = (
-            self.git("cat-file", "--batch-check=%(objectsize)", given="\n".join(ids).encode())
-            if ids
-            else b""
-        )
+        if not ids:
+            return []
+        given = "\n".join(ids).encode()
+        answer = self.git("cat-file", "--batch-check=%(objectsize)", given=given)
         if b"missing" in answer:
-            raise self._damaged("a file of the history is missing")
+            raise self._unusable_error("a file of the history is missing")
         return list(map(int, answer.split()))
 
     def blobs(self, ids: Sequence[str]) -> dict[str, bytes]:
@@ -246,7 +250,7 @@ class GitRepository:
         found = dict(zip(ids, (content for _, content in self.objects(ids)), strict=True))
         for blob, content in found.items():
             if blob_id(content) != blob:  # git does not check what it reads
-                raise self._damaged(f"{blob[:12]} of the history is forged")
+                raise self._unusable_error(f"{blob[:12]} of the history is forged")
         return found
 
     def commit(
@@ -281,7 +285,7 @@ class GitRepository:
             stream = import_stream(head.ref, parents, new, message, moment)
             done = self.fast_import(stream, "--done", "--date-format=raw")
             if done.returncode:
-                why = _why_not_committed(done.stderr) or why
+                why = _reason_of_failure(done.stderr) or why
                 self.drop_stale_locks()
                 time.sleep(min(0.02 * 2**attempt, 0.25))
                 continue
@@ -297,7 +301,7 @@ class GitRepository:
             except MemoryUnusable as error:
                 log.warning("memory: the history cannot be packed: %s", error)
             return commit
-        raise self._damaged(*why)
+        raise self._unusable_error(*why)
 
     def common(self, one: str, other: str) -> str:
         """The last commit that both contain; empty if they have none in common."""
@@ -305,7 +309,7 @@ class GitRepository:
             return ""
         done = self.run("merge-base", one, other)
         if done.returncode > 1:
-            raise self._damaged(f"git says `{last_line(done.stderr)}`")
+            raise self._unusable_error(f"git says `{last_line(done.stderr)}`")
         return done.stdout.decode().strip()
 
     def leads_to(self, earlier: str, later: str) -> bool:
@@ -326,7 +330,7 @@ class GitRepository:
         """
         done = self.run(*arguments, given=given, index=index)
         if done.returncode:
-            raise self._damaged(f"git says `{last_line(done.stderr)}`")
+            raise self._unusable_error(f"git says `{last_line(done.stderr)}`")
         return done.stdout
 
     def run(
@@ -402,6 +406,7 @@ class GitRepository:
         return read_state(self.own_dir / name, kind)
 
     def save_state(self, name: str, state: object) -> None:
+        """Record a state under a name, as JSON."""
         self.create()
         self.write_record(name, msgspec.json.encode(state).decode())
 
@@ -420,20 +425,25 @@ class GitRepository:
         there.
         """
         if not head.ref:
-            raise self._damaged(
+            raise self._unusable_error(
                 "HEAD is on no branch", f"git --git-dir {self.git_dir} switch {BRANCH}"
             )
         for name, what in _UNFINISHED.items():
             if (self.git_dir / name).exists():
-                raise self._damaged(f"{what} is not finished", "finish it, or end it with --abort")
+                raise self._unusable_error(
+                    f"{what} is not finished", "finish it, or end it with --abort"
+                )
 
-    def _resolve(self, git_dir: Path, ref: str) -> str:
+    def _commit_of_ref(self, git_dir: Path, ref: str) -> str:
+        """The commit of a branch; empty if it does not exist. Raises MemoryUnusable if its file is
+        damaged.
+        """
         loose = git_dir / ref
         if loose.is_file():
             commit = read_git_file(loose).strip()
             if not _ID.fullmatch(commit):
                 last = self.read_record(TIP) or "git fsck --lost-found lists it"
-                raise self._damaged(
+                raise self._unusable_error(
                     f"{ref} is empty or unreadable", f"write the last commit into {loose}: {last}"
                 )
             return commit
@@ -522,16 +532,20 @@ class GitRepository:
                 "The next write begins a new one.",
             )
         if not is_real_folder(git_dir):
-            raise self._damaged(f"{git_dir} is no folder", "put the folder back that was there")
+            raise self._unusable_error(
+                f"{git_dir} is no folder", "put the folder back that was there"
+            )
         for name in ("objects", "refs", "refs/heads"):
             if not is_real_folder(git_dir / name):
-                raise self._damaged(
+                raise self._unusable_error(
                     f"{name} in it is no folder", "put the folder back that was there"
                 )
         if os.path.lexists(git_dir / "commondir"):
-            raise self._damaged("`commondir` in it leads to another repository", "remove that file")
+            raise self._unusable_error(
+                "`commondir` in it leads to another repository", "remove that file"
+            )
         if _UNKNOWN_FORMAT.search(read_git_file(git_dir / "config")):
-            raise self._damaged(
+            raise self._unusable_error(
                 "it has a format that ouro does not know", "use SHA-1 and the files format of refs"
             )
 
@@ -553,12 +567,13 @@ class GitRepository:
             self._common_of = git_dir
         return common
 
-    def _damaged(self, what: str, hint: str = "") -> MemoryUnusable:
+    def _unusable_error(self, what: str, hint: str = "") -> MemoryUnusable:
+        """The error for a history that is not changed, because something is wrong with it."""
         text = f"The history of memory in {self.git_dir} is left alone: {what}."
         return MemoryUnusable(text, hint or f"git --git-dir {self.git_dir} fsck")
 
 
-def _why_not_committed(errors: bytes) -> tuple[str, ...]:
+def _reason_of_failure(errors: bytes) -> tuple[str, ...]:
     """What git says; empty if another process moved or locked the branch."""
     words = errors.decode(errors="replace")
     is_moved = "not updating" in words.lower()

@@ -32,7 +32,7 @@ from ouro.memory.long_term.capture.operations import (
     OperationLimits,
     read_operations,
 )
-from ouro.memory.long_term.consolidator import find_covered
+from ouro.memory.long_term.consolidator import find_covered_notes
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.entities import has_names_of
@@ -147,7 +147,7 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         try:
             async with asyncio.timeout(MERGE_TIMEOUT):
                 if is_small:
-                    best, covered = await find_covered(self.ask, group)
+                    best, covered = await find_covered_notes(self.ask, group)
                     if len(covered) > 1:
                         merged = tuple(covered)
                         operation = Operation(

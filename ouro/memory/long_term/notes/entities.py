@@ -69,7 +69,7 @@ def entities_in(text: str) -> tuple[str, ...]:
 
     `./src/../api.py` and `api.py` are both `file:api.py`.
     """
-    return normalize_entities((*_in_code(text), *_named(text)))
+    return normalize_entities((*_in_code(text), *_in_plain_text(text)))
 
 
 def has_names_of(text: str, other: str) -> bool:
@@ -94,7 +94,7 @@ def normalize_entity(entity: str, root: str = "") -> str:
         return ""
     match kind:
         case "file":
-            name = _path(name, root)
+            name = _relative_path(name, root)
         case "cmd":
             name = name.removeprefix("$ ")
         case "pkg":
@@ -113,7 +113,8 @@ def normalize_entities(entities: Iterable[str], root: str = "") -> tuple[str, ..
     )
 
 
-def _path(name: str, root: str) -> str:
+def _relative_path(name: str, root: str) -> str:
+    """A path in its shortest form, relative to `root`; empty if it is above it."""
     name = name.replace("\\", "/")
     if root and name.startswith(root.rstrip("/") + "/"):
         name = name[len(root.rstrip("/")) + 1 :]
@@ -134,7 +135,10 @@ def _in_code(text: str) -> Iterator[str]:
                     yield f"cmd:{' '.join(words)}"
 
 
-def _named(text: str) -> Iterator[str]:
+def _in_plain_text(text: str) -> Iterator[str]:
+    """Packages, files, settings, symbols and programs that a text names; each is removed before the
+    next kind is searched.
+    """
     yield from (
         f"pkg:{package}" for package in (*_INSTALLED.findall(text), *_IMPORTED.findall(text))
     )

@@ -151,14 +151,17 @@ def categories_with(own: Mapping[str, Sequence[str]]) -> dict[str, Scope]:
 
 
 def new_id() -> str:
+    """A random id of a note."""
     return f"mem_{uuid.uuid4().hex}"
 
 
-def ids_named(word: str, ids: Iterable[str]) -> list[str]:
+def find_ids(word: str, ids: Iterable[str]) -> list[str]:
     """The ids that are `word` or begin with it (`mem_3f6c1e`, `3f6c1e`, at least three characters)."""
     start = f"mem_{word.removeprefix('mem_')}"
     found = sorted(note_id for note_id in ids if note_id.startswith(start))
-    return [start] if start in found else found if len(word) >= _MIN_START else []
+    if start in found:
+        return [start]
+    return found if len(word) >= _MIN_START else []
 
 
 def is_core_line(text: str) -> bool:
@@ -179,7 +182,7 @@ def parse_note(name: str, text: str) -> ParsedNote:
     front matter has another one.
     """
     note_id = name.rpartition("/")[2].removesuffix(".md")
-    text = _plain(text)
+    text = _unix_lines(text)
     front = FRONT_MATTER.match(text)
     if front is None:
         problem = (
@@ -209,7 +212,7 @@ def _from_fields(data: Mapping[str, Any]) -> tuple[Note, list[str]]:
     for name, value in data.items():
         if name not in known:
             continue
-        seen = _readable(value)
+        seen = _without_invisible(value)
         if seen != value:
             problems.append(f"`{name}` holds invisible characters: removed")
         try:
@@ -228,24 +231,26 @@ def note_text(note: Note) -> str:
     for name in _ONLY_IF_SET:
         if not data[name]:
             del data[name]
-    return f"---\n{dump({**data, **extra})}---\n{_plain(body).strip(chr(10))}\n"
+    return f"---\n{dump({**data, **extra})}---\n{_unix_lines(body).strip(chr(10))}\n"
 
 
-def _plain(text: str) -> str:
+def _unix_lines(text: str) -> str:
+    """A text with newlines as on Unix."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _readable(value: Any) -> Any:
-    """Remove invisible characters, which YAML escape sequences can write (M12)."""
+def _without_invisible(value: Any) -> Any:
+    """A value without invisible characters, which YAML escape sequences can write (M12)."""
     if isinstance(value, dict):
-        return {key: _readable(item) for key, item in value.items()}
+        return {key: _without_invisible(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_readable(item) for item in value]
+        return [_without_invisible(item) for item in value]
     return " ".join(visible_text(value)[0].splitlines()) if isinstance(value, str) else value
 
 
 @cache
 def _known_fields() -> Mapping[str, Any]:
+    """Name -> type of the fields in the front matter."""
     return {
         field.name: field.type
         for field in msgspec.structs.fields(Note)

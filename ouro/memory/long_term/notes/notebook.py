@@ -89,10 +89,11 @@ class Notebook(msgspec.Struct, eq=False):
         for scope, store in self.stores.items():
             for name in store.load_all().notes:
                 is_wanted = archived or not name.startswith(f"{ARCHIVE}/")
-                if is_wanted and (found := self._read(scope, name)):
+                if is_wanted and (found := self._read_note(scope, name)):
                     yield found
 
     def texts(self, note_ids: Iterable[str]) -> dict[str, str]:
+        """Id -> text of these notes; without notes that do not exist."""
         found: dict[str, str] = {}
         for note_id in note_ids:
             with suppress(NoteError):
@@ -106,7 +107,7 @@ class Notebook(msgspec.Struct, eq=False):
         if is_note_name(f"{note_id}.md"):
             for scope in self.stores:
                 for name in (f"{note_id}.md", f"{ARCHIVE}/{note_id}.md"):
-                    if found := self._read(scope, name):
+                    if found := self._read_note(scope, name):
                         return found
                     if name in self.untrusted(scope):
                         raise NoteError(
@@ -120,8 +121,9 @@ class Notebook(msgspec.Struct, eq=False):
     def add(
         self, note: Note, origin: Origin, trailers: Trailers | None = None, change: Change = "add"
     ) -> Written:
+        """Write a new note; `change` says what it does to the note that it supersedes or links to."""
         note = self.add_times(note)
-        written = self._put(
+        written = self._write_note(
             note.scope, change, note, {note.file_name: note_text(note)}, origin, trailers
         )
         return replace(
@@ -180,28 +182,34 @@ class Notebook(msgspec.Struct, eq=False):
             found.name: None,
             note.file_name: note_text(note),
         }
-        return self._put(found.scope, "confirm", note, changes, origin, trailers)
+        return self._write_note(found.scope, "confirm", note, changes, origin, trailers)
 
     def archive(self, note_ids: Iterable[str], origin: Origin) -> list[Written]:
         """Exclude notes from recall; their files move to the archive. One commit a scope."""
         files = [file for file in map(self.find, note_ids) if not file.archived]
-        return self._put_all("archive", files, archive_changes, origin)
+        return self._write_all("archive", files, archive_changes, origin)
 
     def share(self, note_ids: Iterable[str], origin: Origin) -> list[Written]:
         """Let notes of one branch be recalled on all branches. One commit a scope."""
         files = [
             replace(file, note=replace(file.note, branch=None)) for file in map(self.find, note_ids)
         ]
-        return self._put_all("share", files, lambda file: {file.name: note_text(file.note)}, origin)
+        return self._write_all(
+            "share", files, lambda file: {file.name: note_text(file.note)}, origin
+        )
 
     def rewrite(self, note: Note, origin: Origin) -> Written:
         """Change a note in its file; a new scope moves the file."""
         found = self.find(note.id)
         note = replace(note, updated_at=timestamp())
         if note.scope == found.scope:
-            return self._put(found.scope, "rewrite", note, {found.name: note_text(note)}, origin)
-        written = self._put(note.scope, "rewrite", note, {note.file_name: note_text(note)}, origin)
-        self._put(found.scope, "rewrite", note, {found.name: None}, origin)
+            return self._write_note(
+                found.scope, "rewrite", note, {found.name: note_text(note)}, origin
+            )
+        written = self._write_note(
+            note.scope, "rewrite", note, {note.file_name: note_text(note)}, origin
+        )
+        self._write_note(found.scope, "rewrite", note, {found.name: None}, origin)
         return written
 
     def merge(self, note: Note, replaced: Sequence[NoteFile]) -> Written:
@@ -211,9 +219,12 @@ class Notebook(msgspec.Struct, eq=False):
         for file in replaced[:-1]:
             changes |= archive_changes(file)
         subject = f"Merge {len(replaced)} notes"
-        return self._put(note.scope, "supersede", note, changes, "consolidation", subject=subject)
+        return self._write_note(
+            note.scope, "supersede", note, changes, "consolidation", subject=subject
+        )
 
     def add_times(self, note: Note) -> Note:
+        """The note with the times that it gets when it is written."""
         now = timestamp()
         return replace(
             note,
@@ -222,7 +233,10 @@ class Notebook(msgspec.Struct, eq=False):
             confirmed_at=note.confirmed_at or now,
         )
 
-    def _read(self, scope: Scope, name: str) -> NoteFile | None:
+    def _read_note(self, scope: Scope, name: str) -> NoteFile | None:
+        """The note in a file; None if there is none, it cannot be read, or it has unapproved
+        changes.
+        """
         if name in self.untrusted(scope):
             return None  # changing it would approve what is in it
         try:
@@ -234,24 +248,27 @@ class Notebook(msgspec.Struct, eq=False):
         parsed = parse_note(name, text)
         return NoteFile(parsed.note, scope, name, parsed.problems)
 
-    def _put_all(
+    def _write_all(
         self,
         change: Change,
         files: Sequence[NoteFile],
         changes_of: Callable[[NoteFile], FileChanges],
         origin: Origin,
     ) -> list[Written]:
+        """Make the same change to notes of all scopes, in one commit for each scope."""
         done: list[Written] = []
         for scope in self.stores:
-            if own := [file for file in files if file.scope == scope]:
-                changes: dict[str, str | None] = {}
-                for file in own:
-                    changes.update(changes_of(file))
-                written = self._put(scope, change, own[0].note, changes, origin)
-                done += [replace(written, note=file.note) for file in own]
+            in_scope = [file for file in files if file.scope == scope]
+            if not in_scope:
+                continue
+            changes: dict[str, str | None] = {}
+            for file in in_scope:
+                changes.update(changes_of(file))
+            written = self._write_note(scope, change, in_scope[0].note, changes, origin)
+            done += [replace(written, note=file.note) for file in in_scope]
         return done
 
-    def _put(
+    def _write_note(
         self,
         scope: Scope,
         change: Change,
@@ -261,6 +278,7 @@ class Notebook(msgspec.Struct, eq=False):
         trailers: Trailers | None = None,
         subject: str = "",
     ) -> Written:
+        """Write the files of a change of a note, in one commit."""
         provenance = {
             ORIGIN: origin,
             SESSION: note.session_id,
@@ -278,6 +296,7 @@ class Notebook(msgspec.Struct, eq=False):
 
 
 def archive_changes(file: NoteFile) -> dict[str, str | None]:
+    """The changes of files that move a note into the archive."""
     return {file.name: None, f"{ARCHIVE}/{file.note.file_name}": note_text(file.note)}
 
 
@@ -287,6 +306,7 @@ def timestamp() -> str:
 
 
 def note_event(written: Written) -> NoteKept:
+    """The event that shows a change of a note."""
     note = written.note
     # In full: a part that the new text does not mention must not be lost unseen.
     before = " ".join(written.before.split())
@@ -306,6 +326,7 @@ def proposal_event(notes: Sequence[Note]) -> NoteKept:
 def notes_event(
     operation: Literal["archive", "share"], written: Sequence[Written], why: str
 ) -> list[NoteKept]:
+    """The events that show a change of several notes, one for each commit."""
     events: list[NoteKept] = []
     for (scope, commit), changes in groupby(
         written, key=lambda change: (change.scope, change.commit)

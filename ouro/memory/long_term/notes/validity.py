@@ -81,6 +81,7 @@ class Anchors:
         return missing == names and was_there
 
     def _text(self, path: str) -> str:
+        """The text of a file; empty if it has none, or it is too large."""
         return read_git_file(self._root / path) if self._blob(path) else ""
 
     def _earlier_text(self, anchors: Sequence[Anchor]) -> str:
@@ -93,16 +94,16 @@ class Anchors:
 
     def _blob(self, path: str) -> str:
         """The git hash of a file's content; empty if it is no regular file, or larger than 1 MiB."""
-        place = self._root / path
+        whole_path = self._root / path
         if Path(path).is_absolute() or ".." in Path(path).parts:
             return ""
         try:
-            found = place.stat(follow_symlinks=False)
-            fingerprint = (found.st_mtime_ns, found.st_size, found.st_ino)
+            status = whole_path.stat(follow_symlinks=False)
+            fingerprint = (status.st_mtime_ns, status.st_size, status.st_ino)
             if path not in self._hashes or self._hashes[path][0] != fingerprint:
-                if found.st_size > _MAX_FILE_BYTES:
+                if status.st_size > _MAX_FILE_BYTES:
                     return ""
-                with open_regular(place, os.O_NOFOLLOW) as file:
+                with open_regular(whole_path, os.O_NOFOLLOW) as file:
                     self._hashes[path] = fingerprint, blob_id(file.read(_MAX_FILE_BYTES + 1))
         except (OSError, ValueError):  # deleted, unreadable, or not a file name
             return ""
@@ -110,6 +111,7 @@ class Anchors:
 
 
 def _absent(names: set[str], text: str) -> set[str]:
+    """The names that are not in a text."""
     return {name for name in names if name not in text}
 
 
@@ -145,13 +147,14 @@ def merged_branches(root: Path, names: Iterable[str]) -> frozenset[str]:
     if not wanted or not into:
         return frozenset()
     try:
-        return frozenset(_find_merged(Git(root, _GIT_TIMEOUT), into, wanted))
+        return frozenset(_find_merged_branches(Git(root, _GIT_TIMEOUT), into, wanted))
     except GitError as error:
         log.info("merged branches of %s are not known: %s", root, error)
         return frozenset()
 
 
-def _find_merged(git: Git, into: str, wanted: set[str]) -> set[str]:
+def _find_merged_branches(git: Git, into: str, wanted: set[str]) -> set[str]:
+    """The branches of `wanted` that are merged into `into`. Raises GitError."""
     tips = git.ask("for-each-ref", f"--format={_TIPS}", "refs/heads").splitlines()
     existing = dict(line.split() for line in tips)
     if into not in existing:
@@ -162,10 +165,10 @@ def _find_merged(git: Git, into: str, wanted: set[str]) -> set[str]:
     named = _named_in_merges(git, into)
     merged = set()
     for name in wanted.intersection(contained.split()):
-        if name in named or _begin(git, name) != existing[name]:
+        if name in named or _first_commit(git, name) != existing[name]:
             merged.add(name)
     if deleted := wanted - existing.keys():
-        merged |= (deleted & named) | _find_merged_deleted(git, into, deleted)
+        merged |= (deleted & named) | _find_deleted_merged_branches(git, into, deleted)
     return merged
 
 
@@ -176,9 +179,9 @@ def _named_in_merges(git: Git, into: str) -> set[str]:
     return {match[1] or match[2] for match in found if match}
 
 
-def _find_merged_deleted(git: Git, into: str, deleted: set[str]) -> set[str]:
+def _find_deleted_merged_branches(git: Git, into: str, deleted: set[str]) -> set[str]:
     """The deleted branches whose last commit, or what it changed, is in `into`."""
-    begins, tips = _checked_out(git)
+    begins, tips = _commits_of_checkouts(git)
     merged = set()
     for name in deleted & tips.keys():
         is_worked_on = tips[name] != begins.get(name)
@@ -187,14 +190,13 @@ def _find_merged_deleted(git: Git, into: str, deleted: set[str]) -> set[str]:
     return merged
 
 
-def _begin(git: Git, branch: str) -> str:
+def _first_commit(git: Git, branch: str) -> str:
     """The commit at which a branch was created; empty if unknown."""
-    return (git.ask("reflog", "show", "--format=%H", f"refs/heads/{branch}", "--").split() or [""])[
-        -1
-    ]
+    commits = git.ask("reflog", "show", "--format=%H", f"refs/heads/{branch}", "--").split()
+    return commits[-1] if commits else ""
 
 
-def _checked_out(git: Git) -> tuple[dict[str, str], dict[str, str]]:
+def _commits_of_checkouts(git: Git) -> tuple[dict[str, str], dict[str, str]]:
     """The first and the last commit of each branch that was checked out here, including deleted
     ones.
     """
@@ -217,9 +219,9 @@ def _contains(git: Git, into: str, commit: str) -> bool:
     if git.ask("rev-list", "--count", commit, "--not", into, "--").strip() == "0":
         return True
     base = git.ask("merge-base", into, commit).strip()
-    files = (
-        git.ask("diff", "--name-only", "-z", base, commit, "--").split("\0")[:-1] if base else []
-    )
+    if not base:
+        return False
+    files = git.ask("diff", "--name-only", "-z", base, commit, "--").split("\0")[:-1]
     return bool(files) and not git.ask("diff", "--name-only", commit, into, "--", *files).strip()
 
 
@@ -244,6 +246,7 @@ def confidence_now(note: Note, now: datetime, half_life_days: float) -> float:
 
 
 def has_decayed(note: Note, now: datetime, half_life_days: float) -> bool:
+    """Whether the confidence in an inferred note is below `MIN_CONFIDENCE`."""
     return confidence_now(note, now, half_life_days) < MIN_CONFIDENCE and note.source != "user"
 
 

@@ -105,7 +105,7 @@ class DeadEnds(msgspec.Struct, eq=False):
         if self._undo_note_ids:
             self.channel.start("dead ends", self._archive_notes_of_undo())
 
-    async def settled(self) -> None:
+    async def wait_until_settled(self) -> None:
         """Wait until the last turns were looked at: `ouro -p` ends then."""
         if self._looking:
             await asyncio.wait(self._looking)

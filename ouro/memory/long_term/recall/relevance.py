@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from ouro.memory.index import DAYS, MemoryHit, parse_query, stem
 from ouro.memory.long_term.notes.entities import entities_in
-from ouro.memory.long_term.patterns import compiled, has
+from ouro.memory.long_term.patterns import has, pattern_of_group
 
 MIN_SHARE = 0.25
 """Share of the message's words, weighted by rarity, that a note needs to be relevant by words."""
@@ -107,7 +107,7 @@ def stems(text: str) -> frozenset[str]:
 def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
     """The ids of the hits that are relevant to a question, each with the reason, in their order."""
     asked = stems(question)
-    owned = stems(" ".join(compiled("owned").findall(question)))
+    owned = stems(" ".join(pattern_of_group("owned").findall(question)))
     best = max(map(_share, hits), default=0.0)
     subjects = asked - _STEMS_OF_TASKS - _STEMS_OF_DAYS
     is_of_days = bool(has("asks", question)) and all(map(str.isdigit, subjects))
@@ -129,7 +129,7 @@ def features(question: str, hits: Sequence[MemoryHit]) -> list[dict[str, float]]
     """The features of each hit for the question, by the name of their weights."""
     asked, is_general = stems(question), float(has("general_question", question))
     without = (_STEMS_OF_TASKS | _STEMS_OF_CODE) - stems(
-        " ".join(compiled("owned").findall(question))
+        " ".join(pattern_of_group("owned").findall(question))
     )
     others = sorted(map(_cosine, hits), reverse=True)[_FEW:]
     usual = sum(others) / len(others) if others else _USUAL_COSINE

@@ -90,7 +90,7 @@ def is_trusted_after_tool(
     return may_be_ours and decide(edit, provenance, finds_secret).state == "trusted"
 
 
-def find_written(
+def edits_of_turn(
     by_tools: Mapping[str, Edits],
     changed: Iterable[FileEdit],
     has_moved: Callable[[str], bool],
@@ -108,13 +108,13 @@ def find_written(
     removed: set[str | None] = set()
     # A file that moves is gone elsewhere.
     for edit in sorted(changed, key=lambda edit: edit.after is not None):
-        own = written.get(edit.name, ())
-        before = own[-1].after if own else edit.before
+        edits = written.get(edit.name, ())
+        before = edits[-1].after if edits else edit.before
         if edit.after is None:
             removed.add(before)
         is_moved = has_moved(edit.name) and (edit.after is None or edit.after in removed)
-        if is_moved or (edit.name in approved and not own):
-            written[edit.name] = (*own, FileEdit(edit.name, before, edit.after))
+        if is_moved or (edit.name in approved and not edits):
+            written[edit.name] = (*edits, FileEdit(edit.name, before, edit.after))
     return written
 
 
@@ -124,22 +124,23 @@ def apply_edit(edit: FileEdit, current: str) -> str:
 
     A line that another change has added since is not added twice.
     """
-    before, after, now = (
-        (edit.before or "").splitlines(),
-        (edit.after or "").splitlines(),
-        current.splitlines(),
-    )
-    place: dict[int, int] = {}  # line of `before` -> the same line of `now`
+    before, after = (edit.before or "").splitlines(), (edit.after or "").splitlines()
+    now = current.splitlines()
+    line_now: dict[int, int] = {}  # line number in `before` -> that of the same line in `now`
     at = at_now = 0
     for a, b, c, d in [*line_changes(before, now), (len(before), len(before), len(now), len(now))]:
-        place |= zip(range(at, a), range(at_now, c), strict=True)
+        line_now |= zip(range(at, a), range(at_now, c), strict=True)
         at, at_now = b, d
-    unchanged = {*place.values()}
+    unchanged = {*line_now.values()}
     since = {line for number, line in enumerate(now) if number not in unchanged and line.strip()}
     for a, b, c, d in reversed(list(line_changes(before, after))):
         new = [line for line in after[c:d] if line not in since]
-        start = place.get(a - 1, -1) + 1 if a and a - 1 in place else place.get(a, len(now))
-        replaced = b - a if all(place.get(line) == start + line - a for line in range(a, b)) else 0
+        start = (
+            line_now.get(a - 1, -1) + 1 if a and a - 1 in line_now else line_now.get(a, len(now))
+        )
+        replaced = (
+            b - a if all(line_now.get(line) == start + line - a for line in range(a, b)) else 0
+        )
         now[start : start + replaced] = new
     return "\n".join(now) + ("\n" if now else "")
 
@@ -177,7 +178,7 @@ class Proposals:
 
     def list(self) -> tuple[Proposal, ...]:
         """The proposals, oldest first. Unreadable ones are left out, but stay on disk."""
-        return tuple(found for found in map(_read, self._stored()) if found)
+        return tuple(found for found in map(_read, self._read_all()) if found)
 
     def add(self, proposal: Proposal) -> None:
         """Store a proposal; it is on disk when this returns. The same change is stored only once."""
@@ -186,10 +187,11 @@ class Proposals:
             self._history.save_state(_PROPOSALS, added)
 
     def remove(self, proposal_id: str) -> None:
+        """Drop a proposal, if it is there."""
         with self._history.hold_lock():
             self._history.save_state(_PROPOSALS, self._without(proposal_id))
 
-    def _stored(self) -> tuple[msgspec.Raw, ...]:
+    def _read_all(self) -> tuple[msgspec.Raw, ...]:
         """The proposals as they are in the file; none if the file is damaged."""
         return self._history.load_state(_PROPOSALS, tuple[msgspec.Raw, ...])
 
@@ -197,7 +199,7 @@ class Proposals:
         """All proposals except that one. A damaged file is renamed, so that the pending changes in
         it are not lost.
         """
-        stored = self._stored()
+        stored = self._read_all()
         if not stored and len(self._history.read_record(_PROPOSALS)) > len("[]"):
             path = self._history.own_dir / _PROPOSALS
             path.replace(path.with_name(f"{_PROPOSALS}-{os.urandom(4).hex()}.damaged"))
@@ -220,12 +222,10 @@ def make_proposal(
     """A proposal for a change of the agent or a model; it names the latest of the sources that came
     from outside.
     """
-    found_id = _short_hash(scope, *(f"{edit.name}\0{edit.before}\0{edit.after}" for edit in edits))[
-        :6
-    ]
+    texts = (f"{edit.name}\0{edit.before}\0{edit.after}" for edit in edits)
     named = tuple(dict.fromkeys(sources))[-MAX_SOURCES:]
     return Proposal(
-        found_id,
+        _short_hash(scope, *texts)[:6],
         scope,
         "agent",
         tuple(edits),
@@ -242,7 +242,7 @@ def outside_id(scope: Scope, blobs: Mapping[str, str], edits: Iterable[FileEdit]
     """The id of changes in the files: of those in `edits` made from the changed lines, so that it
     stays the same while other lines of the file change; of the others made from their blobs.
     """
-    lines = {edit.name: "\n".join(_changed(edit, named=False)) for edit in edits}
+    lines = {edit.name: "\n".join(_changed_lines(edit, named=False)) for edit in edits}
     found = (f"{name}\0{lines.get(name, blob)}" for name, blob in blobs.items())
     return _short_hash(scope, *found)[:6]
 
@@ -261,7 +261,7 @@ def question_about(proposal: Proposal) -> Question:
         why.append(f"Read before it was written: {', '.join(proposal.sources)}.")
     lines: list[str] = []
     for edit in proposal.edits:
-        lines += map(escape_invisible, _changed(edit, named=len(proposal.edits) > 1))
+        lines += map(escape_invisible, _changed_lines(edit, named=len(proposal.edits) > 1))
     left = [f"… and {len(lines) - _MAX_LINES} more lines"] if len(lines) > _MAX_LINES else []
     where = "in all your projects" if proposal.scope == "user" else "in this project"
     return Question(
@@ -287,12 +287,12 @@ def changed_rows(proposal: Proposal) -> tuple[str, ...]:
     return tuple(rows) or (f"removes {', '.join(names)}",)
 
 
-def _changed(edit: FileEdit, *, named: bool) -> list[str]:
+def _changed_lines(edit: FileEdit, *, named: bool) -> list[str]:
     """The changed lines with `+` or `-`; of a note its text, then its other fields in one line."""
     old, new = (edit.before or "").splitlines(), (edit.after or "").splitlines()
     title = [edit.name] if named else []
     if is_note_name(edit.name):
-        return [*title, *_changed_note(old, new)]
+        return [*title, *_changed_lines_of_note(old, new)]
     removed, added = [], []
     for start, end, new_start, new_end in line_changes(old, new):
         removed += [f"- {line}" for line in old[start:end]]
@@ -300,8 +300,9 @@ def _changed(edit: FileEdit, *, named: bool) -> list[str]:
     return [*title, *removed, *added]
 
 
-def _changed_note(old: list[str], new: list[str]) -> list[str]:
-    words, before = _words_of(new), _words_of(old)
+def _changed_lines_of_note(old: list[str], new: list[str]) -> list[str]:
+    """As `_changed_lines`, of the lines of a note."""
+    words, before = _body_of(new), _body_of(old)
     removed = [f"- {line}" for line in before if line not in words and line.strip()]
     changes = [*removed, *(f"+ {line}" for line in words if line.strip())]
     fields = new[1 : len(new) - len(words) - 1]
@@ -315,7 +316,7 @@ def _changed_note(old: list[str], new: list[str]) -> list[str]:
 def subject_of(edits: Iterable[FileEdit]) -> str:
     """The edits in one line: `preferences.md: + Answer in German`."""
     first = islice(edits, _SUBJECT // len("a.md: -"))  # more would not be visible
-    return cut("; ".join(map(_summary, first)), _SUBJECT) or "Nothing"
+    return cut("; ".join(map(_summarize_edit, first)), _SUBJECT) or "Nothing"
 
 
 def change_of(
@@ -348,6 +349,7 @@ def change_of(
 
 
 def digest(texts: Mapping[str, str]) -> str:
+    """A version for texts that no commit has: it changes with each of them."""
     return "~" + _short_hash(*(f"{name}\0{texts[name]}" for name in sorted(texts)))
 
 
@@ -355,7 +357,7 @@ def _short_hash(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:12]
 
 
-def _words_of(lines: list[str]) -> list[str]:
+def _body_of(lines: list[str]) -> list[str]:
     """The text of a note, without its front matter."""
     end = lines.index("---", 1) if lines[:1] == ["---"] and "---" in lines[1:] else -1
     return lines[end + 1 :]
@@ -364,19 +366,23 @@ def _words_of(lines: list[str]) -> list[str]:
 def _only_in(lines: Sequence[str], others: Sequence[str]) -> list[str]:
     """The lines that are not among the others, without their marks."""
     known = set(others)
-    own = [line for line in lines if line not in known and line.strip()]
-    return [line.lstrip("-*# ").strip() for line in own]
+    new = [line for line in lines if line not in known and line.strip()]
+    return [line.lstrip("-*# ").strip() for line in new]
 
 
-def _summary(edit: FileEdit) -> str:
+def _summarize_edit(edit: FileEdit) -> str:
+    """An edit in one line: the file, the first line that is new (else gone), and how many more
+    there are.
+    """
     name, old, new = edit.name, (edit.before or "").splitlines(), (edit.after or "").splitlines()
     if is_note_name(edit.name):
         name = name.removesuffix(".md")[: name.find("mem_") + _ID]
-        old, new = _words_of(old), _words_of(new)
+        old, new = _body_of(old), _body_of(new)
     removed, added = _only_in(old, new), _only_in(new, old)
-    words = [f"+ {added[0]}"] if added else [f"- {removed[0]}"] if removed else ["no words changed"]
-    more = len(added) + (0 if added else len(removed)) - 1
-    return f"{name}: {cut(escape_invisible(words[0]), _WORDS)}{f' and {more} more' if more > 0 else ''}"
+    lines, sign = (added, "+") if added else (removed, "-")
+    first = f"{sign} {lines[0]}" if lines else "no words changed"
+    more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
+    return f"{name}: {cut(escape_invisible(first), _WORDS)}{more}"
 
 
 def _without_front_matter(edit: FileEdit) -> FileEdit:
@@ -387,6 +393,6 @@ def _without_front_matter(edit: FileEdit) -> FileEdit:
         return edit
     texts = (edit.before, edit.after)
     before, after = (
-        None if text is None else "\n".join(_words_of(text.splitlines())) for text in texts
+        None if text is None else "\n".join(_body_of(text.splitlines())) for text in texts
     )
     return edit if before == after else FileEdit(edit.name, before, after)

@@ -120,6 +120,7 @@ class ChangeEffects:
         group.done = group.edits
 
     def _restore_files(self, group: ChangeGroup) -> None:
+        """Write the files as they were before the changes, and commit that."""
         before = {edit.name: edit.before for edit in group.edits}
         subject = f"Reject: {subject_of(group.edits)}"
         self._store.save_and_commit(before, subject, _trailers(group, "undo"))
@@ -127,25 +128,23 @@ class ChangeEffects:
     # -- only the lines of these changes
 
     def _write_lines(self, group: ChangeGroup) -> None:
-        """Write them into the files, with what others wrote there; this approves nothing."""
+        """Write the lines into the files, with what others wrote there; this approves nothing."""
         find = self._store.find
         files = {
             name: apply_edits(edits, find(name)) or None for name, edits in group.lines.items()
         }
-        self._store.write_shared(files)
+        self._store.write_beside_others(files)
 
     def _commit_lines(self, group: ChangeGroup) -> None:
-        """Approve and commit them, and nothing that others wrote."""
+        """Approve and commit the lines, and nothing that others wrote."""
         heads, accepted = self._store.committed_texts(group.lines)
         parts: dict[str, str | None] = {}
         whole: list[str] = []
         for edit in group.edits:
             now = self._store.find(edit.name)
             # Those of two sessions may be in another order.
-            has_same_lines = sorted((now or "").splitlines()) == sorted(
-                (edit.after or "").splitlines()
-            )
-            is_decided = has_same_lines or not self._store.filter_unapproved(
+            has_same_lines = _sorted_lines(now) == _sorted_lines(edit.after)
+            is_decided = has_same_lines or not self._store.find_unapproved_contents(
                 [content_of(edit.name, now)]
             )
             if is_decided and edit.name not in group.others:
@@ -160,17 +159,17 @@ class ChangeEffects:
         group.done = [edit for edit in group.edits if edit.name in parts or edit.name in whole]
 
     def _record_lines(self, group: ChangeGroup) -> None:
-        """Commit them without approval, so that the history has them."""
+        """Commit the lines without approval, so that the history has them."""
         heads, _ = self._store.committed_texts(group.lines)
         texts = {name: apply_edits(group.lines[name], heads[name]) for name in group.names}
         trailers = _trailers(group, group.origin)
         self._store.commit_parts(texts, (), subject_of(group.edits), trailers)
 
     def _withdraw_lines(self, group: ChangeGroup) -> None:
-        """Remove them from the files and from the last commit; what others wrote there stays."""
+        """Remove the lines from the files and from the last commit; what others wrote there stays."""
         heads, _ = self._store.committed_texts(group.lines)
-        without = {name: _reversed(group.lines[name]) for name in group.names}
-        self._store.write_shared(
+        without = {name: _reverse_edits(group.lines[name]) for name in group.names}
+        self._store.write_beside_others(
             {name: apply_edits(edits, self._store.find(name)) for name, edits in without.items()}
         )
         committed = {name: apply_edits(edits, heads[name]) for name, edits in without.items()}
@@ -220,7 +219,7 @@ def set_aside_unapproved(store: GitMemoryStore) -> None:
             return
         tree, trusted = store.repository.tree(head), store.repository.tree(accepted)
         committed = [(name, tree.get(name, GONE)) for name in {*tree, *trusted}]
-        names = sorted(name for name, _ in store.filter_unapproved(committed))
+        names = sorted(name for name, _ in store.find_unapproved_contents(committed))
         if names and not accepted:
             raise UsageError(
                 f"{names[0]} was committed outside of ouro, and nothing here is approved yet.",
@@ -236,12 +235,18 @@ def set_aside_unapproved(store: GitMemoryStore) -> None:
             store.accept(head)
 
 
-def _reversed(edits: Edits) -> Edits:
+def _reverse_edits(edits: Edits) -> Edits:
+    """The edits that undo these, the last one first."""
     return [FileEdit(edit.name, edit.after, edit.before) for edit in reversed(edits)]
 
 
 def _trailers(group: ChangeGroup, origin: str) -> Mapping[str, str]:
+    """The trailers of a commit for a group; a change from outside belongs to no turn."""
     return {ORIGIN: origin} if origin == "outside" else group.at.trailers(origin)
+
+
+def _sorted_lines(text: str | None) -> list[str]:
+    return sorted((text or "").splitlines())
 
 
 def _in_order_of(file: str, text: str) -> str:

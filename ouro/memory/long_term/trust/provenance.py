@@ -162,12 +162,12 @@ class Provenance:
         self._folders = [folder.resolve() for folder in folders]
         self._cwd = cwd
         earlier = () if is_whole else ("what came earlier",)
-        self.sources = (*earlier, *_sources(messages, self._is_trusted))
+        self.sources = (*earlier, *_find_sources(messages, self._is_trusted))
         """The sources from outside in the transcript, as they are shown to the user; the latest is
         last.
         """
-        own = (_SENTENCE_END.split(message.text) for message in messages if _is_own(message))
-        self._messages = [list(map(_content, sentences)) for sentences in own]
+        of_user = (_SENTENCE_END.split(message.text) for message in messages if _is_own(message))
+        self._messages = [list(map(_content, sentences)) for sentences in of_user]
         turn = _last_turn(messages)
         calls = chain.from_iterable(message.tool_calls for message in turn)
         self._calls = [call for call in calls if call.name not in {*_READING, *_HARMLESS}]
@@ -199,6 +199,7 @@ class Provenance:
         return any(_COMMITS.fullmatch(line) and _moves(line, name) for line in lines)
 
     def _is_covered(self, line: str) -> bool:
+        """Whether the words of a line are in one message of the user."""
         words, negative = _content(line)
         return not words or any(_covers(message, words, negative) for message in self._messages)
 
@@ -207,7 +208,7 @@ class Provenance:
         said so.
         """
         words, _ = _content(line)
-        is_replaced = any(_shared(words, _content(other)[0]) for other in new)
+        is_replaced = any(_have_common_word(words, _content(other)[0]) for other in new)
         return (
             not words
             or is_replaced
@@ -220,6 +221,9 @@ class Provenance:
         return call.name in _FILE_TOOLS or is_confined_shell or self._is_trusted(call)
 
     def _is_trusted(self, call: ToolCall) -> bool:
+        """Whether what a call returned, or wrote, is memory of the trusted folders or nothing at
+        all.
+        """
         if call.name in _HARMLESS:
             return True
         if call.name in _FILE_TOOLS:
@@ -249,6 +253,7 @@ class Provenance:
 
 
 def _paths(call: ToolCall) -> list[str]:
+    """The paths in the arguments of a file tool."""
     patch = call.arguments.get("input")
     found = _PATCHED.findall(patch) if isinstance(patch, str) else [call.arguments.get("path")]
     return [path.strip() for path in found if isinstance(path, str)]
@@ -272,10 +277,10 @@ def _last_turn(messages: Sequence[Message]) -> Sequence[Message]:
     """The messages from the user's last message on, not counting one sent during tool calls; empty
     if none.
     """
-    for place in range(len(messages) - 1, -1, -1):
-        is_prompt = messages[place].role == "user" and messages[place].text
-        if is_prompt and (not place or messages[place - 1].role != "tool"):
-            return messages[place:]
+    for index in range(len(messages) - 1, -1, -1):
+        is_prompt = messages[index].role == "user" and messages[index].text
+        if is_prompt and (not index or messages[index - 1].role != "tool"):
+            return messages[index:]
     return ()
 
 
@@ -285,6 +290,7 @@ def own_words(messages: Sequence[Message]) -> tuple[str, ...]:
 
 
 def _is_own(message: Message) -> bool:
+    """Whether a message holds what the user has typed."""
     text = message.text
     return (
         message.role == "user"
@@ -293,7 +299,8 @@ def _is_own(message: Message) -> bool:
     )
 
 
-def _sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool]) -> Iterator[str]:
+def _find_sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool]) -> Iterator[str]:
+    """What is in the transcript and not in the words of the user, as it is shown, oldest first."""
     calls: dict[str, ToolCall] = {}
     for message in messages:
         if message.role == "user":
@@ -304,13 +311,13 @@ def _sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool]) ->
             if call is None:
                 yield reply.name
             elif not trusts(call):
-                yield _named(call)
+                yield _describe_call(call)
         if not message.cut:
             calls |= {call.id: call for call in message.tool_calls}
     for call in calls.values():
         # A call without a result has no output yet, but it may have written a file.
         if call.name not in _READING and not trusts(call):
-            yield _named(call)
+            yield _describe_call(call)
 
 
 def _sources_of_user(message: Message) -> Iterator[str]:
@@ -323,6 +330,7 @@ def _sources_of_user(message: Message) -> Iterator[str]:
 
 
 def _sources_of_context(message: Message) -> Iterator[str]:
+    """What ouro added to a message from files, servers, models or git."""
     contexts = message.parts_of(Context)
     if any(_names_git_state(part.text) for part in contexts):
         yield "the git state"
@@ -343,7 +351,8 @@ def _names_git_state(text: str) -> bool:
     return len(re.findall(r"[^\W_]+", branch)) > _MAX_BRANCH_WORDS
 
 
-def _named(call: ToolCall) -> str:
+def _describe_call(call: ToolCall) -> str:
+    """A tool call as the user sees it: the tool, and what it was about."""
     keys = ("path", "command", "pattern", "url")
     about = next((str(call.arguments[key]) for key in keys if key in call.arguments), "")
     return f"{call.name} {' '.join(about.split())[:60]}".strip()
@@ -361,6 +370,7 @@ def _content(text: str) -> Sentence:
 
 
 def _pieces(word: str) -> Sequence[str]:
+    """A word; in a script without blanks each of its characters."""
     # The pattern takes 3 ms to compile, a hundredth of a start.
     has_no_blanks = not word.isascii() and _NO_BLANKS.search(word)
     return [*word] if has_no_blanks else [word]
@@ -370,14 +380,14 @@ def _covers(message: Sequence[Sentence], words: frozenset[str], negative: bool |
     """Whether the sentences about the subject have all the words, and are negative where that
     matters.
     """
-    about = [sentence for sentence in message if _shared(words, sentence[0])]
-    own = frozenset[str]().union(*(sentence[0] for sentence in about))
-    if not all(_shared({word}, own) for word in words):
+    about = [sentence for sentence in message if _have_common_word(words, sentence[0])]
+    words_of_user = frozenset[str]().union(*(sentence[0] for sentence in about))
+    if not all(_have_common_word({word}, words_of_user) for word in words):
         return False
     return negative is None or negative == any(sentence[1] for sentence in about)
 
 
-def _shared(some: Set[str], others: Set[str]) -> bool:
+def _have_common_word(some: Set[str], others: Set[str]) -> bool:
     """Whether a word is in both, or an inflected form of it: `test`, `tests`, `testing`."""
     if not some.isdisjoint(others):
         return True

@@ -39,11 +39,13 @@ class TurnMarks(msgspec.Struct, frozen=True):
     """Whether the command of a call could not write into memory."""
 
     def begin(self) -> None:
+        """Record that this session runs a turn."""
         with suppress(OSError):  # the only effect of an error is that the user is asked more often
             ensure_private_dir(self.folder)
             (self.folder / self.session).write_text(str(os.getpid()))
 
     def end(self) -> None:
+        """Record that the turn has ended."""
         with suppress(OSError):
             (self.folder / self.session).unlink()
 
@@ -135,6 +137,7 @@ class ToolWrites:
         return [write.edit for write in others if write.session in running]
 
     def names_of_others(self, session: str = "") -> frozenset[str]:
+        """The files that running turns of other sessions wrote to."""
         return frozenset(edit.name for edit in self.of_others(session))
 
     def end(self, session: str = "") -> None:

@@ -65,9 +65,8 @@ class ScopeState:
         """The version of the trusted texts: a commit, or their digest if no commit has exactly
         these texts.
         """
-        return (
-            self.store.accepted if self.store.accepted and not self.foreign else digest(self.texts)
-        )
+        accepted = self.store.accepted
+        return accepted if accepted and not self.foreign else digest(self.texts)
 
     @property
     def is_clean(self) -> bool:
@@ -113,12 +112,10 @@ class ScopeState:
     def foreign_events(self) -> list[CoreChanged]:
         """The events that show changes in untrusted files; of many files only the first are read."""
         found_id, edits = self._read_foreign(MAX_SHOWN)
+        if not edits:
+            return []
         files = len(self.foreign)
-        return (
-            [change_of(self.scope, edits, "outside", proposal=found_id, files=files)]
-            if edits
-            else []
-        )
+        return [change_of(self.scope, edits, "outside", proposal=found_id, files=files)]
 
     def observe(self, session: str) -> None:
         """Record what turns of other sessions have written into the files by now: `session` may
@@ -168,7 +165,7 @@ class ScopeState:
                 loaded, unapproved = store.load_all(), store.find_unapproved()
                 self._sort_out(loaded, unapproved)
                 if seen := self._unapproved_seen | {*self.foreign.items()}:
-                    self._unapproved_seen = store.filter_unapproved(seen)
+                    self._unapproved_seen = store.find_unapproved_contents(seen)
                 if unapproved or not loaded.head:
                     return
                 if self._read_at != loaded.head and not store.changed_since(loaded.head):
@@ -177,7 +174,7 @@ class ScopeState:
                     store.repository.write_record("core", loaded.fingerprint)
 
     def _sort_out(self, loaded: LoadedScope, unapproved: Mapping[str, str]) -> None:
-        """What of the loaded files is trusted, foreign or not decided yet."""
+        """Store what of the loaded files is trusted, foreign or not decided yet."""
         store, accepted = self.store, self.store.accepted
         undecided = self._writes.names_of_others()
         foreign = {name: blob for name, blob in unapproved.items() if name not in undecided}
@@ -208,7 +205,7 @@ class ScopeState:
                 self.reload((), "outside", "")
         return "", ()
 
-    def _demand_unchanged(self, proposal: Proposal) -> None:
+    def _demand_as_shown(self, proposal: Proposal) -> None:
         """Raises UsageError if the foreign changes are not those that the user has seen."""
         self.reload((), "outside", "")
         if not proposal.edits or proposal.edits != self._read_foreign()[1]:

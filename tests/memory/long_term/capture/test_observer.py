@@ -393,7 +393,7 @@ async def test_later_turn_neither_reports_nor_reverts_a_captured_note(
     await say(session, "run the tests with pytest -q")
     await wait_for_captures(session, two)
     await say(session, "answer in German from now on")
-    await session.memory.settled()
+    await session.memory.wait_until_settled()
 
     changed = [each for each in unread_events(session) if type(each).__name__ == "CoreChanged"]
     assert [each.summary for each in changed] == ["preferences.md: + Answer in German."]

@@ -49,7 +49,7 @@ async def opened(repository, *script, **options):
         OpenRequest()
     )
     await say(session, "hello there")
-    await session.memory.settled()
+    await session.memory.wait_until_settled()
     return session, model
 
 

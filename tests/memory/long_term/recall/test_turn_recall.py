@@ -46,7 +46,7 @@ async def opened(repository, *script, **options):
 
 async def say(session, text):
     events = [event async for event in session.send(text)]
-    await session.memory.settled()  # later changes belong to no turn
+    await session.memory.wait_until_settled()  # later changes belong to no turn
     return events
 
 
