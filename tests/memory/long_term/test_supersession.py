@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 from fakes.knowledge import editor_of
 
-from ouro.memory.long_term import all_entries, remember_text
-from ouro.memory.long_term.remember import find_entry
+from ouro.memory.long_term import all_entries, find_entry, remember_text
 from ouro.memory.long_term.supersession import find_on_subject, find_replaced
 
 

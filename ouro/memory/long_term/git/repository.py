@@ -139,9 +139,7 @@ class GitRepository:
             mark_layouts(stores, MemoryUnusable)
 
     def _make_git_dir(self, git_dir: Path) -> None:
-        """Make an empty git directory. If the history was deleted, the records about it are
-        removed; a damaged one stays as it is.
-        """
+        """Make an empty git directory, with no records of a deleted one; a damaged one stays."""
         records = [self.own_dir / name for name in (*LEDGER_FILES, TIP, "core", "turns", "turn")]
         # It is damaged; a damaged history is never replaced.
         if os.path.lexists(git_dir) and self.read_record(TIP):
@@ -435,9 +433,7 @@ class GitRepository:
                 )
 
     def _commit_of_ref(self, git_dir: Path, ref: str) -> str:
-        """The commit of a branch; empty if it does not exist. Raises MemoryUnusable if its file is
-        damaged.
-        """
+        """The commit of a branch, empty without one. Raises MemoryUnusable if it is damaged."""
         loose = git_dir / ref
         if loose.is_file():
             commit = read_git_file(loose).strip()

@@ -143,7 +143,8 @@ class ChangeEffects:
         for edit in group.edits:
             now = self._store.find(edit.name)
             # Those of two sessions may be in another order.
-            has_same_lines = _sorted_lines(now) == _sorted_lines(edit.after)
+            lines_now, lines_after = (now or "").splitlines(), (edit.after or "").splitlines()
+            has_same_lines = sorted(lines_now) == sorted(lines_after)
             is_decided = has_same_lines or not self._store.find_unapproved_contents(
                 [content_of(edit.name, now)]
             )
@@ -243,10 +244,6 @@ def _reverse_edits(edits: Edits) -> Edits:
 def _trailers(group: ChangeGroup, origin: str) -> Mapping[str, str]:
     """The trailers of a commit for a group; a change from outside belongs to no turn."""
     return {ORIGIN: origin} if origin == "outside" else group.at.trailers(origin)
-
-
-def _sorted_lines(text: str | None) -> list[str]:
-    return sorted((text or "").splitlines())
 
 
 def _in_order_of(file: str, text: str) -> str:
