@@ -357,7 +357,7 @@ async def _ask_for_hook(
     """Ask the model of a hook with a prompt; its cost counts in the session."""
     usual = models.role("classify")
     if model and not basis.options.ready_model:
-        usual = models.named(await asyncio.to_thread(basis.inputs.catalog.resolve, model))
+        usual = models.models_by_name(await asyncio.to_thread(basis.inputs.catalog.resolve, model))
     return await ask_and_record(usual, basis.transcript, "hook", messages, schema=schema)
 
 

@@ -218,8 +218,8 @@ def _choose_models(spec: AgentSpec, shared: AgentServices) -> Callable[[], Seque
     if spec.model == CHEAP:
         return lambda: models.role("classify")
     name = shared.basis.inputs.catalog.resolve(spec.model)
-    models.named(name)  # an error is raised now, not in the middle of the work
-    return lambda: models.named(name)
+    models.models_by_name(name)  # an error is raised now, not in the middle of the work
+    return lambda: models.models_by_name(name)
 
 
 def _make_prompt(

@@ -199,7 +199,7 @@ def build_judge(
 
     def judges() -> Sequence[Model]:
         refuse()
-        return models.named(name)
+        return models.models_by_name(name)
 
     return Judge(name, judges, transcript, permissions)
 

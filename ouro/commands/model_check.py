@@ -69,7 +69,7 @@ async def run_check(
         spec = model.spec  # with what the server says about itself
     finally:
         await model.close()
-    learned = catalog.learned(name)
+    learned = catalog.find_learned_facts(name)
     data = {
         **msgspec.to_builtins(checked),
         "window": spec.window,

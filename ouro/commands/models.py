@@ -52,7 +52,7 @@ async def change_favorite(context: SessionContext, name: str = "") -> Answer:
     session = context.session
     favorites = session.model_source.favorites
     used = session.status().model
-    chosen = session.model_source.named(name)[0].spec.name if name else used
+    chosen = session.model_source.models_by_name(name)[0].spec.name if name else used
     await asyncio.to_thread(favorites.toggle, chosen)
     listed = ", ".join(favorites.names) or "none"
     return Answer(list(favorites.names), [line(f"Favorite models: {listed}.")])
@@ -128,7 +128,7 @@ async def show(_context: ShellContext, name: str) -> Answer:
     """The facts about a model, and what was learned of its server, with the day and the refusal."""
     catalog = llm.Catalog.from_files()
     name = catalog.resolve(name)
-    spec, learned = catalog.spec(name), catalog.learned(name)
+    spec, learned = catalog.spec(name), catalog.find_learned_facts(name)
     facts = {
         key: getattr(spec, key) for key in ("window", "max_output", "images", "tools", "thinking")
     }
@@ -141,7 +141,7 @@ async def reset(_context: ShellContext, name: str) -> Answer:
     """Forget what was learned of a model."""
     catalog = llm.Catalog.from_files()
     name = catalog.resolve(name)
-    forgotten = len(catalog.learned(name))
+    forgotten = len(catalog.find_learned_facts(name))
     catalog.forget(name)
     text = f"{name}: {plural(forgotten, 'fact')} forgotten."
     return Answer({"name": name, "forgotten": forgotten}, [line(text)])

@@ -76,9 +76,12 @@ class AdaptiveModel(ABC):
     async def stream(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
     ) -> AsyncGenerator[Chunk, None]:
+        """The chunks of an answer. A refused request is changed and sent again, up to
+        MAX_ADAPTATIONS times.
+        """
         notices: list[str] = []
         for attempt in count_from(1):
-            self._update()
+            self._use_new_facts()
             sent = self._accepted(messages) if self.facts.withholds else messages
             begun, request = False, self.prepare(sent, tools)
             try:
@@ -101,6 +104,7 @@ class AdaptiveModel(ABC):
     def prepare(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
     ) -> PreparedRequest:
+        """The request in the form that the server is known to accept."""
         path, headers, body = self._request(messages, tools)
         return PreparedRequest(path, headers, shape_request(body, self.facts))
 
@@ -118,11 +122,11 @@ class AdaptiveModel(ABC):
         """Make again what depends on `spec` and `facts`: one of them has changed."""
         self._accepted = PerMessage(self._accepted_form)
 
-    def _styles(self) -> tuple[str, ...]:
+    def _remaining_thinking_styles(self) -> tuple[str, ...]:
         """The ways to ask for thinking that are left, the next one first."""
         return ()
 
-    def _update(self) -> None:
+    def _use_new_facts(self) -> None:
         """Use what this model, or a copy of it, has learned."""
         if self._version != self.facts.version:
             self._version = self.facts.version
@@ -155,12 +159,12 @@ class AdaptiveModel(ABC):
             body,
             self.facts,
             bool(pictures),
-            self._styles(),
+            self._remaining_thinking_styles(),
             self.other_wire,
             self.limit_names,
         )
         share = request_size(messages, body) / self.spec.window
-        notice = self._adapt_to(refused, error, messages, pictures, share)
+        notice = self._find_adaptation(refused, error, messages, pictures, share)
         if notice is not None:
             return notice
         self.facts.drop()
@@ -170,7 +174,7 @@ class AdaptiveModel(ABC):
             raise long from error
         raise error
 
-    def _adapt_to(
+    def _find_adaptation(
         self,
         refused: Refused,
         error: ModelError,
@@ -178,7 +182,8 @@ class AdaptiveModel(ABC):
         pictures: Sequence[set[int]],
         share: float,
     ) -> str | None:
-        """Change what the refusal is about, the surest sign first; None if that is not known.
+        """Change what the refusal is about, the surest sign first. Returns a notice for the user,
+        which may be empty; None if it is not known what to change.
 
         Args:
             pictures: those that are sent, of each message.
@@ -190,24 +195,28 @@ class AdaptiveModel(ABC):
         if refusals.refuses_signature(refused) and not self.facts.refuses_signatures:
             self.facts.refuse_signatures()
             return ""
-        if refusals.refuses_calls(refused) and self._describes_calls(refused, messages):
+        if refusals.refuses_calls(refused) and self._describe_calls(refused, messages):
             return calls_refused
         rules = refusals.RULES_OF_SIZE if isinstance(error, ContextTooLong) else None
         if changes := refusals.find_changes(refused, rules):
-            return self._change(changes, error)
-        if self._hides_pictures(refused, pictures, share):
+            return self._adapt_request(changes, error)
+        if self._hide_pictures(refused, pictures, share):
             return PICTURE_REFUSED.format(self._endpoint.address)
         may_be_about_calls = refusals.speaks_of_calls(refused) and not is_too_long(
             refused.answer, share
         )
-        if may_be_about_calls and self._describes_calls(refused, messages):
+        if may_be_about_calls and self._describe_calls(refused, messages):
             return calls_refused
         return None
 
-    def _change(self, changes: Mapping[str, str], error: ModelError) -> str:
+    def _adapt_request(self, changes: Mapping[str, str], error: ModelError) -> str:
+        """Try these changes. Returns a notice for the user, empty if they make no difference to the
+        user. Raises ToolsRefused or WireRefused if the caller has to send the request in another
+        way.
+        """
         assert error.answer is not None
         self.facts.try_changes(changes, error.answer.text)
-        self._update()
+        self._use_new_facts()
         if "tools" in changes:
             raise ToolsRefused(error.message, error.hint) from error
         if "wire" in changes:
@@ -215,16 +224,20 @@ class AdaptiveModel(ABC):
         known = notice_about(changes)
         return CHANGED.format(self._endpoint.address, known, self.spec.name) if known else ""
 
-    def _describes_calls(self, refused: Refused, messages: Sequence[Message]) -> bool:
-        """Send as text the calls that the server would refuse each time."""
+    def _describe_calls(self, refused: Refused, messages: Sequence[Message]) -> bool:
+        """Send as text the calls that the server would refuse each time; returns whether there are
+        any.
+        """
         from ouro.llm.calls_as_text import find_calls_to_describe
 
         calls = find_calls_to_describe(messages, refused.answer.text)
         self.facts.try_describing(calls)
         return bool(calls)
 
-    def _hides_pictures(self, refused: Refused, pictures: Sequence[set[int]], share: float) -> bool:
-        """Send the messages without a picture that the server would refuse each time."""
+    def _hide_pictures(self, refused: Refused, pictures: Sequence[set[int]], share: float) -> bool:
+        """Send no picture that the server would refuse each time; returns whether one is hidden
+        now.
+        """
         from ouro.llm.refusals import refuses_one_picture
 
         status = refused.answer.status

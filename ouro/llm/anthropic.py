@@ -43,11 +43,12 @@ written.
 """
 
 
-def _text(text: str) -> dict[str, Any]:
+def _text_block(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
 def thinking_block(part: Thinking) -> dict[str, Any]:
+    """Thinking as it is sent back, with its signature or sealed data."""
     if part.redacted:
         return {"type": "redacted_thinking", "data": part.signature}
     return {"type": "thinking", "thinking": part.text, "signature": part.signature}
@@ -63,6 +64,7 @@ def signed_thinking(message: Message, model: str) -> list[dict[str, Any]]:
 
 
 def mark_for_cache(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The blocks with a cache mark at the last one."""
     return [*blocks[:-1], {**blocks[-1], "cache_control": CACHE_MARK}] if blocks else []
 
 
@@ -85,20 +87,21 @@ class AnthropicChunks(ChunkReader):
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
         match event.get("type"):
             case "message_start":
-                yield from self._count(dictionary(event.get("message")).get("usage"))
+                yield from self._update_usage(dictionary(event.get("message")).get("usage"))
             case "content_block_start" | "content_block_delta":
                 index = count(event.get("index"))
                 self._index = self._index if index is None else index
-                yield from self._block(
+                yield from self._read_block(
                     dictionary(event.get("content_block")) or dictionary(event.get("delta"))
                 )
             case "message_delta":
                 if reason := dictionary(event.get("delta")).get("stop_reason"):
                     check_window(reason)
                     self.reason = REASONS.get(str(reason), "stop")
-                yield from self._count(event.get("usage"))
+                yield from self._update_usage(event.get("usage"))
 
-    def _block(self, block: dict[str, Any]) -> Iterator[Chunk]:
+    def _read_block(self, block: dict[str, Any]) -> Iterator[Chunk]:
+        """The chunks of the beginning of a block, or of a piece of it."""
         match block.get("type"):
             case "tool_use":
                 # Some servers send the whole input here, and no deltas.
@@ -115,7 +118,7 @@ class AnthropicChunks(ChunkReader):
             case _:
                 yield from self._words(block.get("thinking"), block.get("text"))
 
-    def _count(self, usage: object) -> Iterator[Chunk]:
+    def _update_usage(self, usage: object) -> Iterator[Chunk]:
         """Update the usage: the second report adds to the first, or corrects it."""
         if not usage:
             return
@@ -163,12 +166,12 @@ class AnthropicWire(Wire):
     def _reset(self) -> None:
         super()._reset()
         self._sends_thinking = not self.facts.refuses_signatures
-        self._contents = PerMessage(self._content)
+        self._contents = PerMessage(self._content_blocks)
 
-    def _styles(self) -> tuple[Style, ...]:
+    def _remaining_thinking_styles(self) -> tuple[Style, ...]:
         if self._effort == "off" or not self.spec.thinking:
             return ("none",)
-        styles = _thinking_styles(self._model)
+        styles = _list_thinking_styles(self._model)
         learned = self.facts.get("thinking_style")
         return tuple(styles[styles.index(learned) :] if learned in styles else styles)
 
@@ -178,6 +181,7 @@ class AnthropicWire(Wire):
     def _request(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> tuple[str, dict[str, str], dict[str, Any]]:
+        """The request: tools, prompt and newest messages have cache marks."""
         body: dict[str, Any] = {"model": self._model, "max_tokens": self.spec.max_output}
         if tools and self.spec.tools:
             body["tools"] = mark_for_cache(
@@ -193,11 +197,11 @@ class AnthropicWire(Wire):
         prompt: list[dict[str, Any]] = []
         for message in messages:
             if message.role == "system":
-                prompt += map(_text, texts_of(message))
+                prompt += map(_text_block, texts_of(message))
         if prompt:
             body["system"] = mark_for_cache(prompt)
-        body["messages"] = self._messages(messages)
-        body |= self._thinking(messages)
+        body["messages"] = self._format_messages(messages)
+        body |= self._thinking_fields(messages)
         body["stream"] = True
         headers = {"anthropic-version": VERSION}
         if self._endpoint.api_key:
@@ -209,8 +213,11 @@ class AnthropicWire(Wire):
         )
         return path, headers, body
 
-    def _thinking(self, messages: Sequence[Message]) -> dict[str, Any]:
-        style = self._styles()[0]
+    def _thinking_fields(self, messages: Sequence[Message]) -> dict[str, Any]:
+        """The fields that ask for thinking in the next style; none without an effort, or while a
+        budget would be refused.
+        """
+        style = self._remaining_thinking_styles()[0]
         if style == "adaptive":
             thinking = {"type": "adaptive", "display": "summarized"}
             effort = "low" if self._effort == "minimal" else self._effort  # its least one
@@ -237,7 +244,7 @@ class AnthropicWire(Wire):
         is_signed = self._sends_thinking and signed_thinking(newest, self.spec.name)
         return not (isinstance(newest.parts[0], Thinking) and is_signed)
 
-    def _messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+    def _format_messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         """All messages except the system prompt. The same messages give the same bytes, except for
         the cache marks.
         """
@@ -252,24 +259,26 @@ class AnthropicWire(Wire):
             sent[place] = {**sent[place], "content": mark_for_cache(list(sent[place]["content"]))}
         return sent
 
-    def _content(self, message: Message) -> list[dict[str, Any]]:
+    def _content_blocks(self, message: Message) -> list[dict[str, Any]]:
+        """A message as blocks; none for an answer that was cut before any text or call."""
         match message.role:
             case "assistant":
-                return self._assistant(message)
+                return self._assistant_blocks(message)
             case "tool":
-                return [self._result(reply) for reply in message.parts_of(ToolReply)]
+                return [self._result_block(reply) for reply in message.parts_of(ToolReply)]
             case _:
-                return [_text(text) for text in texts_of(message)] + [
-                    self._image(image) for image in message.parts_of(Image)
+                return [_text_block(text) for text in texts_of(message)] + [
+                    self._image_block(image) for image in message.parts_of(Image)
                 ]
 
-    def _assistant(self, message: Message) -> list[dict[str, Any]]:
+    def _assistant_blocks(self, message: Message) -> list[dict[str, Any]]:
+        """An answer as blocks. Thinking is sent back only with a signature of this model."""
         sealed = self._sends_thinking and bool(signed_thinking(message, self.spec.name))
         calls = calls_of(message)
         blocks: list[dict[str, Any]] = []
         for part in message.parts:
             if isinstance(part, Text) and part.text.strip():
-                blocks.append(_text(part.text))
+                blocks.append(_text_block(part.text))
             elif isinstance(part, Thinking) and part.signature and sealed:
                 blocks.append(thinking_block(part))
             elif isinstance(part, ToolCall) and calls:
@@ -279,9 +288,13 @@ class AnthropicWire(Wire):
                 )
         return blocks if any(block["type"] in ("text", "tool_use") for block in blocks) else []
 
-    def _result(self, reply: ToolReply) -> dict[str, Any]:
+    def _result_block(self, reply: ToolReply) -> dict[str, Any]:
+        """The result of a call, with its pictures."""
         images = reply.images if self.spec.images else ()
-        content = [_text(reply_text(reply, self.spec.images)), *map(self._image, images)]
+        content = [
+            _text_block(reply_text(reply, self.spec.images)),
+            *map(self._image_block, images),
+        ]
         sent = {
             "type": "tool_result",
             "tool_use_id": portable_id(reply.call_id, MAX_ID),
@@ -289,14 +302,14 @@ class AnthropicWire(Wire):
         }
         return {**sent, "is_error": True} if reply.failed else sent
 
-    def _image(self, image: Image) -> dict[str, Any]:
+    def _image_block(self, image: Image) -> dict[str, Any]:
         if not self.spec.images:
-            return _text(describe_hidden(image))
+            return _text_block(describe_hidden(image))
         source = {"type": "base64", "media_type": image.media_type, "data": base64_of(image)}
         return {"type": "image", "source": source}
 
 
-def _thinking_styles(model: str) -> list[Style]:
+def _list_thinking_styles(model: str) -> list[Style]:
     """The ways to request thinking, the most likely first; models since Claude 4.6 choose their own
     budget.
     """

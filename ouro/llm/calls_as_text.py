@@ -39,11 +39,13 @@ def calls_as_text(message: Message, described: Set[str]) -> Message:
 
 
 def _ids_in(message: Message) -> set[str]:
+    """The ids of the calls and the results in a message."""
     calls = {call.id for call in message.tool_calls}
     return calls | {reply.call_id for reply in message.parts_of(ToolReply)}
 
 
 def _names_any(refusal: str, call_ids: Iterable[str]) -> bool:
+    """Whether a refusal names one of these calls, in a form in which its id may have been sent."""
     names = chain.from_iterable(map(_sent_names, call_ids))
     return any(name in refusal for name in names)
 
@@ -56,6 +58,7 @@ def _sent_names(call_id: str) -> list[str]:
 
 
 def _parts_as_text(parts: Iterable[Part]) -> Iterator[Part]:
+    """The parts with calls and results as text, and without thinking."""
     for part in parts:
         if isinstance(part, ToolCall):
             arguments = json.dumps(arguments_of(part), ensure_ascii=False)

@@ -117,10 +117,10 @@ class Catalog:
         names = [*self._names_in_file(), *self._known_models_with_key(), *self._local_models()]
         with_key = self._providers_with_key()
         without = [provider.first_model for provider in HOSTED if provider not in with_key]
-        listed = [self._choice(name) for name in dict.fromkeys([*names, *without])]
+        listed = [self._make_choice(name) for name in dict.fromkeys([*names, *without])]
         return tuple(sorted(listed, key=lambda candidate: not candidate.usable))
 
-    def _choice(self, name: str) -> ModelChoice:
+    def _make_choice(self, name: str) -> ModelChoice:
         reason, lacks_key = self.unusable(name), bool(self._missing_key(name))
         return ModelChoice(name, not reason, reason, self._origin(name), lacks_key)
 
@@ -303,7 +303,7 @@ class Catalog:
         """The key of a model (full name) in the store of facts."""
         return server_key(self._url(name), name.partition("/")[2] or name)
 
-    def learned(self, name: str) -> Mapping[str, Fact]:
+    def find_learned_facts(self, name: str) -> Mapping[str, Fact]:
         """What refusals have taught about a model (full name) at its endpoint."""
         return self._facts.read(self.server_of(name)) if self._facts else {}
 
@@ -356,6 +356,7 @@ class Catalog:
         return self._file.models.get(name, ModelEntry()).merge_over(common)
 
     def _wire(self, name: str) -> WireName:
+        """The wire of a model: that of models.yaml, of its provider, or litellm."""
         entry, provider = self._entry(name), provider_of(name)
         if entry.via == "litellm":
             return "litellm"
@@ -373,6 +374,7 @@ class Catalog:
         return [provider for provider in HOSTED if not self._missing_key(f"{provider.name}/*")]
 
     def _known_models_with_key(self) -> list[str]:
+        """The recommended models of the providers that have a key."""
         usable = self._providers_with_key()
         known: list[str] = []
         for provider in usable:
@@ -380,12 +382,14 @@ class Catalog:
         return list(dict.fromkeys([*known, *(provider.first_model for provider in usable)]))
 
     def _local_models(self) -> Mapping[str, int | None]:
+        """The models of the local servers, with their windows."""
         models: dict[str, int | None] = {}
         for server in self.servers().values():
             models |= server.models
         return models
 
     def _origin(self, name: str) -> str:
+        """The source of a model for lists: `models.yaml`, the variable with its key, or its server."""
         if name in self._file.models:
             return "models.yaml"
         provider = provider_of(name)
@@ -453,6 +457,7 @@ class Catalog:
 
 
 def _is_installed(package: str) -> bool:
+    """Whether a package can be imported; it is not."""
     from importlib.util import find_spec  # imported late: few models need a package
 
     return find_spec(package) is not None

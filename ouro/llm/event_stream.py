@@ -88,6 +88,7 @@ class JsonLineDecoder(EventDecoder):
         self._begun = False
 
     def feed(self, data: bytes) -> Iterator[ServerEvent]:
+        """The events that these bytes complete, one for each line of JSON."""
         marked = data.replace(b"\n", b"\n\ndata:")
         if not self._begun:
             self._begun, marked = True, b"data:" + marked
@@ -136,7 +137,8 @@ def make_decoder(
     # Detects which of the two headers there is.
     inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
 
-    def decoded(data: bytes) -> Iterator[bytes]:
+    def inflate(data: bytes) -> Iterator[bytes]:
+        """Decompress a piece of the answer."""
         while data:
             try:
                 piece = inflater.decompress(data, MAX_PIECE)
@@ -149,4 +151,4 @@ def make_decoder(
                 return
             yield piece
 
-    return decoded
+    return inflate

@@ -91,15 +91,19 @@ class HttpAnswer:
         return self._body
 
     async def _read_body(self) -> AsyncGenerator[bytes, None]:
+        """The bytes of the body; then the connection can be used again, if the body has an end."""
         try:
-            async with aclosing(self._pieces()) as pieces:
+            async with aclosing(self._read_by_length()) as pieces:
                 async for piece in pieces:
                     yield piece
         except (OSError, EOFError, asyncio.LimitOverrunError) as error:
             raise HttpFailure("lost", "the answer is incomplete") from error
         self.is_read = self._has_end
 
-    def _pieces(self) -> AsyncGenerator[bytes, None]:
+    def _read_by_length(self) -> AsyncGenerator[bytes, None]:
+        """The reader of the body by its headers: none, in chunks, of a known length, or up to the
+        end.
+        """
         if self.status_code in _WITHOUT_BODY:
             return self._read_exactly(0)
         if encoding := self.headers.get("transfer-encoding", "").lower():
@@ -109,9 +113,10 @@ class HttpAnswer:
         length = self.headers.get("content-length")
         if length is None:
             return self._read_to_end()
-        return self._read_exactly(_length(length))
+        return self._read_exactly(_parse_length(length))
 
     async def _read_exactly(self, size: int) -> AsyncGenerator[bytes, None]:
+        """So many bytes, in pieces. Raises HttpFailure if the connection ends before."""
         while size:
             data = await self._reader.read(min(size, READ_SIZE))
             if not data:
@@ -120,11 +125,13 @@ class HttpAnswer:
             yield data
 
     async def _read_to_end(self) -> AsyncGenerator[bytes, None]:
+        """The bytes up to the end of the connection, which then cannot be used again."""
         self._has_end = False
         while data := await self._reader.read(READ_SIZE):
             yield data
 
     async def _read_chunks(self) -> AsyncGenerator[bytes, None]:
+        """The bytes of a body in chunks, and its trailers, which are dropped."""
         while True:
             size = _SIZE.fullmatch(await self._reader.readuntil(b"\n"))
             if size is None:
@@ -163,10 +170,10 @@ class HttpClient:
         self, method: str, url: str, *, content: bytes | None, headers: Mapping[str, str]
     ) -> AsyncIterator[HttpAnswer]:
         """Send a request; its answer has begun. Raises HttpFailure."""
-        connection = await self._connection(url)
+        connection = await self._take_connection(url)
         is_reusable = False
         try:
-            request = _encode(method, url, content, {**self._headers, **headers})
+            request = _encode_request(method, url, content, {**self._headers, **headers})
             head = await self._exchange(connection, request)
             answer = HttpAnswer(head, connection.reader)
             async with aclosing(answer.aiter_raw()):
@@ -184,7 +191,8 @@ class HttpClient:
         while self._idle:
             self._idle.pop().writer.close()
 
-    async def _connection(self, url: str) -> HttpConnection:
+    async def _take_connection(self, url: str) -> HttpConnection:
+        """A kept connection that still works, or a new one. Raises HttpFailure."""
         if self._idle:  # a server may have closed one: two rounds of the loop show it
             await asyncio.sleep(0)
             await asyncio.sleep(0)
@@ -193,9 +201,10 @@ class HttpClient:
             if kept.is_usable():
                 return kept
             kept.abort()
-        return await self._connect(url)
+        return await self._open_connection(url)
 
-    async def _connect(self, url: str) -> HttpConnection:
+    async def _open_connection(self, url: str) -> HttpConnection:
+        """Connect to the server of an address. Raises HttpFailure."""
         parts = urlsplit(url)
         tls = self._tls if parts.scheme == "https" else None
         port = parts.port or (443 if tls else 80)
@@ -208,10 +217,11 @@ class HttpClient:
         except TimeoutError as error:
             raise HttpFailure("connect timeout", "no connection") from error
         except OSError as error:
-            raise HttpFailure("connect", "no connection") from _with_number(error)
+            raise HttpFailure("connect", "no connection") from _restore_errno(error)
         return HttpConnection(reader, writer)
 
     async def _exchange(self, connection: HttpConnection, request: Sequence[bytes]) -> HttpHead:
+        """Send a request, and read the head of its answer. Raises HttpFailure."""
         try:
             async with asyncio.timeout(self._first_limit):
                 connection.writer.writelines(request)
@@ -241,14 +251,14 @@ def _tls_context(*, trust_env: bool) -> ssl.SSLContext:
     return context
 
 
-def _with_number(error: OSError) -> OSError:
+def _restore_errno(error: OSError) -> OSError:
     """asyncio joins the errors of several addresses in a text; the number names the reason."""
     if error.errno is not None or not (number := _ERRNO.search(str(error))):
         return error
     return OSError(int(number[1]), os.strerror(int(number[1])))
 
 
-def _encode(
+def _encode_request(
     method: str, url: str, content: bytes | None, headers: Mapping[str, str]
 ) -> Sequence[bytes]:
     """The bytes of a request. Raises ValueError: a header has a character that HTTP does not allow."""
@@ -265,6 +275,7 @@ def _encode(
 
 
 async def _read_head(reader: asyncio.StreamReader) -> HttpHead:
+    """The status and the headers of an answer; interim answers before it are skipped."""
     while True:
         line = _STATUS.fullmatch(await reader.readuntil(b"\n"))
         if line is None:
@@ -291,7 +302,7 @@ async def _read_headers(reader: asyncio.StreamReader) -> dict[str, str]:
     return headers
 
 
-def _length(text: str) -> int:
+def _parse_length(text: str) -> int:
     """The value of Content-Length, which some proxies repeat. Raises HttpFailure."""
     values = {value.strip() for value in text.split(",")}
     [first, *others] = values

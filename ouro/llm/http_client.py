@@ -68,6 +68,7 @@ def _failures_of_httpx() -> Sequence[tuple[type[Exception], Failure]]:
 
 
 def _model_error(failure: Failure, error: Exception, endpoint: Endpoint) -> ModelError:
+    """The error for the user about what failed."""
     host, timeouts = endpoint.address or endpoint.base_url, endpoint.timeouts
     match failure:
         case "connect timeout":
@@ -77,7 +78,7 @@ def _model_error(failure: Failure, error: Exception, endpoint: Endpoint) -> Mode
         case "timeout":
             return ModelUnavailable(f"{host} did not answer within {timeouts.first:g} s.")
         case "connect":
-            return _unreachable(error, host, endpoint)
+            return _unreachable_error(error, host, endpoint)
         case "lost":
             return StreamCut(
                 f"The connection to {host} was lost: {describe_connection_error(error)}."
@@ -99,7 +100,8 @@ def _model_error(failure: Failure, error: Exception, endpoint: Endpoint) -> Mode
             )
 
 
-def _unreachable(error: Exception, host: str, endpoint: Endpoint) -> ModelError:
+def _unreachable_error(error: Exception, host: str, endpoint: Endpoint) -> ModelError:
+    """The error about a server to which there is no connection, with what may be wrong."""
     message = f"{host} cannot be reached: {describe_connection_error(error)}."
     if any(_is_tls_error(cause) for cause in causes_of(error)):
         return RequestRefused(message, "Use http:// for a server without TLS; see SSL_CERT_FILE.")
@@ -110,6 +112,7 @@ def _unreachable(error: Exception, host: str, endpoint: Endpoint) -> ModelError:
 
 
 def _is_tls_error(cause: BaseException) -> bool:
+    """Whether TLS failed, not only because the server closed the connection."""
     return isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError)
 
 
@@ -131,7 +134,7 @@ def new_streaming_client(endpoint: Endpoint) -> Any:
     if not (is_direct and is_plain(endpoint.base_url)):
         return new_client("AsyncClient", endpoint)
     timeouts = endpoint.timeouts
-    with _refuse_unusable():
+    with _translate_setting_errors():
         return HttpClient(
             _HEADERS,
             timeouts.connect,
@@ -146,7 +149,7 @@ def new_client(kind: Literal["AsyncClient", "Client"], endpoint: Endpoint) -> An
     cannot be used.
     """
     httpx = load_httpx()
-    with _refuse_unusable():
+    with _translate_setting_errors():
         return getattr(httpx, kind)(
             timeout=httpx.Timeout(endpoint.timeouts.first, connect=endpoint.timeouts.connect),
             headers=_HEADERS,
@@ -163,7 +166,8 @@ def _needs_certificates(endpoint: Endpoint) -> bool:
 
 
 @contextmanager
-def _refuse_unusable() -> Iterator[None]:
+def _translate_setting_errors() -> Iterator[None]:
+    """Raise RequestRefused for a proxy or certificates of the environment that cannot be used."""
     try:
         yield
     except (ValueError, ImportError) as error:

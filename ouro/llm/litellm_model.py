@@ -59,6 +59,7 @@ class LiteLLMModel(AdaptiveModel):
         self._format = OpenAIFormat(self.spec, returns_thinking=returns_thinking, longest_id=0)
 
     async def _answer(self, request: PreparedRequest) -> AsyncGenerator[Chunk, None]:
+        """The chunks of an answer, which the process of litellm streams."""
         reader = _LiteLLMChunks(self.spec)
         arguments = {**_call_arguments(self._model, self._endpoint), **request.body}
         events = stream_events(self, "ask", arguments, self._endpoint)
@@ -69,8 +70,9 @@ class LiteLLMModel(AdaptiveModel):
     def _request(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> tuple[str, dict[str, str], JsonObject]:
+        """The request in the format of chat completions; path and headers are litellm's business."""
         body: JsonObject = {
-            "messages": join_all_surrogates(self._messages(messages)),
+            "messages": join_all_surrogates(self._format_messages(messages)),
             "max_tokens": self.spec.max_output,
         }
         if tools and self.spec.tools:
@@ -81,7 +83,10 @@ class LiteLLMModel(AdaptiveModel):
             body["reasoning_effort"] = most.get(self._effort, self._effort)
         return "", {}, body
 
-    def _messages(self, messages: Sequence[Message]) -> list[JsonObject]:
+    def _format_messages(self, messages: Sequence[Message]) -> list[JsonObject]:
+        """The messages in the format of chat completions; for Claude with its thinking and cache
+        marks.
+        """
         if not self._is_claude:
             return self._format.messages(messages)
         sent: list[JsonObject] = []
@@ -114,12 +119,13 @@ class LiteLLMEmbeddings:
         self._model = _litellm_name(spec.name)
 
     def embed(self, texts: Sequence[str]) -> Embedded:
-        return asyncio.run(self._embed(list(texts)))
+        return asyncio.run(self._request_vectors(list(texts)))
 
     def close(self) -> None:
         leave_process(self)
 
-    async def _embed(self, texts: list[str]) -> Embedded:
+    async def _request_vectors(self, texts: list[str]) -> Embedded:
+        """The vectors of the texts. Raises ModelError: there are none."""
         request = {**_call_arguments(self._model, self._endpoint), "input": texts}
         answer: Any = None
         async for event in stream_events(self, "embed", request, self._endpoint):
@@ -130,6 +136,7 @@ class LiteLLMEmbeddings:
 
 
 def _litellm_name(name: str) -> str:
+    """The name of a model in litellm, where its provider may have another prefix."""
     provider = provider_of(name)
     return (
         f"{provider.litellm_prefix}/{name.partition('/')[2]}"
@@ -157,7 +164,7 @@ def _make_error(error: JsonObject, endpoint: Endpoint, model: str) -> ModelError
     message = rest.strip() if rest and "litellm." in head else error["message"]
     message = redact(message, endpoint.api_key)
     if error["kind"] == TOO_LONG:
-        return _too_long(error, message, endpoint)
+        return _too_long_error(error, message, endpoint)
     if error["begun"]:
         return StreamCut(f"The provider ended the answer with an error: {message}")
     if error["status"] is None:
@@ -167,7 +174,7 @@ def _make_error(error: JsonObject, endpoint: Endpoint, model: str) -> ModelError
     return error_from_status(error["status"], message, error["headers"], endpoint)
 
 
-def _too_long(error: JsonObject, message: str, endpoint: Endpoint) -> ContextTooLong:
+def _too_long_error(error: JsonObject, message: str, endpoint: Endpoint) -> ContextTooLong:
     made = ContextTooLong(message)
     made.answer = error_from_status(error["status"] or 400, message, {}, endpoint).answer
     return made
@@ -179,8 +186,9 @@ class _LiteLLMChunks(OpenAIChunks):
     def _implied_reason(self) -> None:
         """None: litellm ends a stream also where the provider's own was broken."""
 
-    def _delta(self, delta: JsonObject) -> Iterator[Chunk]:
-        yield from super()._delta(delta)
+    def _read_delta(self, delta: JsonObject) -> Iterator[Chunk]:
+        """The chunks of a delta, with the signatures of Anthropic's thinking."""
+        yield from super()._read_delta(delta)
         for block in dictionaries(delta.get("thinking_blocks")):
             if block.get("type") == "redacted_thinking":
                 yield ThinkingChunk("", string(block.get("data")), redacted=True)
@@ -189,6 +197,7 @@ class _LiteLLMChunks(OpenAIChunks):
 
 
 def _mark_message(message: JsonObject) -> JsonObject:
+    """A message with a cache mark at its end."""
     if message["role"] == "tool":
         return mark_for_cache([message])[0]
     content = message["content"]
@@ -247,6 +256,7 @@ def share_process(user: object) -> WorkerProcess:
 
 
 def leave_process(user: object) -> None:
+    """Stop to use the process; it ends with its last user."""
     global _process
     with _sharing:
         _users.discard(user)

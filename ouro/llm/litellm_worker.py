@@ -46,6 +46,7 @@ def main() -> None:
 
 
 def _handler() -> Handler:
+    """The functions that answer the requests of `utils/worker.py`."""
     litellm = load_litellm()
     return lambda name, *request: (_stream if name == "ask" else _embed)(litellm, *request)
 
@@ -65,6 +66,7 @@ async def _embed(litellm: Any, ask: JsonObject, emit: Callable[[JsonObject], Non
 
 
 def _set_timeout(ask: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call with its timeouts as litellm takes them."""
     import httpx
 
     timeout = httpx.Timeout(ask.pop("first"), connect=ask.pop("connect"))

@@ -107,12 +107,16 @@ class LocalModel:
                 yield chunk
 
     def _start_asking(self) -> asyncio.Task[None]:
+        """Start to ask the server, unless it is being asked or has answered; returns that task."""
         is_over = self._asking is None or (self._asking.done() and not self._is_answered)
         if self._asking is None or is_over:
-            self._asking = asyncio.create_task(self._ask())
+            self._asking = asyncio.create_task(self._ask_about_model())
         return self._asking
 
-    async def _ask(self) -> None:
+    async def _ask_about_model(self) -> None:
+        """Ask the server for window and abilities, and use Ollama's own API if it is Ollama. A
+        server that does not answer is asked again later.
+        """
         provider, _, model = self._own_spec.name.partition("/")
         with suppress(TimeoutError, ModelError):
             async with asyncio.timeout(ASK_TIMEOUT):
@@ -125,6 +129,7 @@ class LocalModel:
             self._ollama = self._make_ollama()
 
     def _make_ollama(self) -> Wire:
+        """The wire to Ollama's own API, over the connections that are open."""
         from ouro.llm.ollama import OllamaWire  # only for Ollama
 
         own = replace(self._endpoint, base_url=self._endpoint.root)

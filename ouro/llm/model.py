@@ -41,6 +41,7 @@ class Prices(msgspec.Struct, frozen=True):
     """The price for writing to the cache; None: as `input`."""
 
     def cost(self, usage: Usage) -> float:
+        """US dollars for these tokens."""
         cached = self.input if self.cached is None else self.cached
         written = self.input if self.cache_written is None else self.cache_written
         plain = max(0, usage.input - usage.cached - usage.cache_written)
@@ -92,6 +93,7 @@ class ModelSpec(msgspec.Struct, frozen=True):
         )
 
     def _has_at_most(self, billions: float) -> bool:
+        """Whether the name says a number of parameters, and it is at most this."""
         found = _PARAMETERS.search(self.name.lower())
         return found is not None and float(found[1]) <= billions
 

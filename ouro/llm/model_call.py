@@ -102,20 +102,20 @@ class ReplyBuilder:
         """Add the next chunk. Raises ModelError if the answer is too large."""
         match chunk:
             case TextChunk(text) if text:
-                self._grow(self._open("text"), text)
+                self._append(self._open_block("text"), text)
             case ThinkingChunk(text, signature, redacted):
                 if redacted:
                     self._blocks.append(
                         _Block("thinking", signature=signature, redacted=True, closed=True)
                     )
                 elif text or signature:
-                    block = self._open("thinking")
-                    self._grow(block, text)
+                    block = self._open_block("thinking")
+                    self._append(block, text)
                     block.signature, block.closed = signature, bool(signature)
             case CallChunk():
                 self._add_call(chunk)
             case RevisedText(text):
-                self._open("text").pieces[:] = [text]
+                self._open_block("text").pieces[:] = [text]
             case RevisedThinking():
                 self._drop_thinking()
             case UsageChunk(usage):
@@ -129,7 +129,7 @@ class ReplyBuilder:
         taken = set(self._taken)
         for block in self._blocks:
             if block.kind == "call" and not cut:
-                parts.append(self._call(block, taken))
+                parts.append(self._make_call(block, taken))
             elif block.kind == "thinking" and (block.signature or block.text):
                 parts.append(Thinking(block.text, block.signature, block.redacted))
             elif block.kind == "text" and block.text.strip():
@@ -168,7 +168,7 @@ class ReplyBuilder:
             raise RequestRefused("The provider's filter stopped the answer.", hint)
         raise EmptyAnswer("The model returned no text and no tool call.")
 
-    def _open(self, kind: Literal["text", "thinking"]) -> _Block:
+    def _open_block(self, kind: Literal["text", "thinking"]) -> _Block:
         """The block that is being written, or a new one."""
         if not self._blocks or self._blocks[-1].kind != kind or self._blocks[-1].closed:
             self._blocks.append(_Block(kind))
@@ -179,13 +179,17 @@ class ReplyBuilder:
         if self._blocks and self._blocks[-1].kind == "thinking" and not self._blocks[-1].closed:
             self._blocks.pop()
 
-    def _grow(self, block: _Block, text: str) -> None:
+    def _append(self, block: _Block, text: str) -> None:
+        """Add text to a block. Raises ModelError: the answer is too large."""
         block.pieces.append(text)
         self._size += len(text)
         if self._size > MAX_CHARACTERS:
             raise ModelError(TOO_LARGE)
 
     def _add_call(self, chunk: CallChunk) -> None:
+        """Add a piece of a call, to a new block if it begins one. Raises ModelError: too many
+        calls.
+        """
         block = self._calls.get(chunk.index)
         if block is None or (chunk.id and chunk.name and block.id and chunk.id != block.id):
             # Some servers send every parallel call with the same index; only the ids differ.
@@ -198,9 +202,12 @@ class ReplyBuilder:
                 )
         block.id = block.id or chunk.id
         block.name = block.name or chunk.name
-        self._grow(block, chunk.arguments)
+        self._append(block, chunk.arguments)
 
-    def _call(self, block: _Block, taken: set[str]) -> ToolCall:
+    def _make_call(self, block: _Block, taken: set[str]) -> ToolCall:
+        """The tool call of a block, with an id that no other call has. Arguments that are no JSON
+        object are kept as `malformed`.
+        """
         call_id = join_surrogates(block.id)
         while call_id in taken or not _USABLE_ID.fullmatch(call_id):
             call_id = self._new_id()
@@ -273,7 +280,7 @@ class ModelCall:
                 if number > 1:
                     await self._sleep(wait)
                 try:
-                    return await self._answer(model, on_chunk or (lambda _chunk: None))
+                    return await self._request_answer(model, on_chunk or (lambda _chunk: None))
                 except TransientModelError as error:
                     failure = error
                 wait = _wait_seconds(failure, number)
@@ -292,7 +299,8 @@ class ModelCall:
         is_last = model is self._models[-1]
         return self._attempts if is_last else min(self._attempts, ATTEMPTS)
 
-    async def _answer(self, model: Model, on_chunk: Callable[[Chunk], None]) -> Message:
+    async def _request_answer(self, model: Model, on_chunk: Callable[[Chunk], None]) -> Message:
+        """One attempt with one model. Raises ModelError."""
         async with aclosing(model.stream(self._messages, self._tools)) as chunks:
             fair = FairLoop()
             async for chunk in chunks:

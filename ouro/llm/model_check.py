@@ -117,15 +117,19 @@ class ModelCheck:
         self.usage = Usage()
 
     async def run(self) -> None:
-        if not await self._answers():
+        """Ask one question after another; without an answer to the first one no more."""
+        if not await self._check_answer():
             return
-        called = await self._calls()
-        await self._reads_result(called)
-        await self._calls_in_parallel()
-        await self._sees()
-        await self._caches()
+        called = await self._check_call()
+        await self._check_result(called)
+        await self._check_parallel_calls()
+        await self._check_picture()
+        await self._check_cache()
 
-    async def _answers(self) -> bool:
+    async def _check_answer(self) -> bool:
+        """Check that it answers, streams, and reports its usage; returns False if it does not
+        answer at all.
+        """
         reply = await self._ask("answer", [user("Write the numbers from one to twenty as words.")])
         if reply is None:
             return False
@@ -136,7 +140,7 @@ class ModelCheck:
         self._add("usage", counted, "" if counted else "the server reports no tokens")
         return True
 
-    async def _calls(self) -> list[Message]:
+    async def _check_call(self) -> list[Message]:
         """The question and the answer with one call; empty if there was none."""
         if not self._model.spec.tools:
             self.checks.append(AbilityCheck("call", "off", "`tools: false`"))
@@ -150,7 +154,8 @@ class ModelCheck:
         self._add("call", is_right, describe_calls(reply))
         return [question, reply] if calls else []
 
-    async def _reads_result(self, called: Sequence[Message]) -> None:
+    async def _check_result(self, called: Sequence[Message]) -> None:
+        """Check that it uses the result of a call, with thinking if it thinks."""
         name = "thinking with a call"
         if not called:
             return
@@ -164,14 +169,16 @@ class ModelCheck:
             self.checks.append(AbilityCheck("thinking", "off", "no thinking was sent"))
         self._add(name, NUMBER in reply.text, shorten(reply.text))
 
-    async def _calls_in_parallel(self) -> None:
+    async def _check_parallel_calls(self) -> None:
+        """Check that it makes two calls in one answer."""
         if not self._model.spec.tools:
             return
         question = "Use look_up for the red and for the blue drawer, both calls at once."
         if reply := await self._ask("parallel calls", [user(question)]):
             self._add("parallel calls", len(reply.tool_calls) > 1, describe_calls(reply))
 
-    async def _sees(self) -> None:
+    async def _check_picture(self) -> None:
+        """Check that it sees the color of a picture, if it is known to see any."""
         if not self._model.spec.images:
             self.checks.append(AbilityCheck("picture", "off", "`images` is not set for it"))
             return
@@ -179,7 +186,8 @@ class ModelCheck:
         if reply := await self._ask("picture", [question]):
             self._add("picture", "red" in reply.text.lower(), shorten(reply.text))
 
-    async def _caches(self) -> None:
+    async def _check_cache(self) -> None:
+        """Check that a prompt which was sent before is read from the cache."""
         if not self.usage.cached and self.requests < MAX_CHECK_REQUESTS:
             await self._ask("cache", [user("Write the numbers from one to twenty as words.")])
         used = self.usage
@@ -200,9 +208,9 @@ class ModelCheck:
         asked = [*self._start, *messages]
         try:
             async with asyncio.timeout(self._seconds):
-                reply = await self._try(asked, tools)
+                reply = await self._ask_once(asked, tools)
                 while reply is None:
-                    reply = await self._try(asked, tools)
+                    reply = await self._ask_once(asked, tools)
         except TimeoutError:
             self._add(name, False, self._describe_timeout())
             return None
@@ -217,12 +225,14 @@ class ModelCheck:
         what = "the server still loads the model after" if self._is_loading else "no answer within"
         return f"{what} {self._seconds} s. Wait longer: `ouro models test --seconds 1800`"
 
-    async def _try(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Message | None:
+    async def _ask_once(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> Message | None:
         """The answer; None if the server is loading the model. Raises ModelError."""
         patience = self._patience if self.requests == 1 else 0
         call = ModelCall([self._model], messages, tools, attempts=ATTEMPTS, patience=patience)
         try:
-            return await call.run(self._take, self._say_retry if patience else None)
+            return await call.run(self._note_chunk, self._say_retry if patience else None)
         except ModelUnavailable as error:
             if error.answer is None or error.answer.status != LOADING:
                 raise
@@ -240,7 +250,8 @@ class ModelCheck:
             limit = f"Waiting for it, for at most {self._seconds} s (`--seconds` changes that)."
             self._say(f"{reason} {limit}")
 
-    def _take(self, chunk: Chunk) -> None:
+    def _note_chunk(self, chunk: Chunk) -> None:
+        """Count the pieces of an answer, and keep what the server taught."""
         self._is_loading = False
         if isinstance(chunk, TextChunk):
             self._pieces += 1

@@ -53,7 +53,7 @@ def read_key(account: str) -> str:
     Raises:
         NoModelError: there is no keyring, or no key in it.
     """
-    key = _call("get_password", account)
+    key = _call_keyring("get_password", account)
     if not key:
         raise NoModelError(
             f"The keyring has no key `{account}`.", f"Store it: `ouro models login {account}`."
@@ -63,19 +63,20 @@ def read_key(account: str) -> str:
 
 def store_key(account: str, key: str) -> str:
     """Store a key; returns the name of the keyring. Raises as `read_key`. Blocks."""
-    _call("set_password", account, key)
+    _call_keyring("set_password", account, key)
     return one_line(str(getattr(find_keyring(SERVICE), "name", "keyring")), 80)
 
 
 def delete_key(account: str) -> bool:
     """Delete a key; returns whether there was one. Raises as `read_key`. Blocks."""
-    had = bool(_call("get_password", account))
+    had = bool(_call_keyring("get_password", account))
     if had:
-        _call("delete_password", account)
+        _call_keyring("delete_password", account)
     return had
 
 
-def _call(method: str, *arguments: str) -> Any:
+def _call_keyring(method: str, *arguments: str) -> Any:
+    """Call a method of the keyring. Raises NoModelError: there is none, or it refused."""
     ring = find_keyring(SERVICE)
     path = tilde(get_models_path())
     hint = f"Write `api_key` or `api_key_command` into {path}, which only you can read."

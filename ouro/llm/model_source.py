@@ -68,9 +68,9 @@ class ModelSource:
         self.choices = choices
         self.effort = effort
         self._models = make(name, effort)
-        self._before: list[Model] = []
+        self._replaced: list[Model] = []
         self._roles = dict(roles or {})
-        self._made: dict[str, Sequence[Model]] = {}
+        self._made_by_name: dict[str, Sequence[Model]] = {}
         self._afford = afford
 
     @cached_property
@@ -78,6 +78,7 @@ class ModelSource:
         return self._make_favorites() if self._make_favorites else FavoriteModels()
 
     def current(self) -> Sequence[Model]:
+        """The model of the session, then its fallbacks."""
         return self._models
 
     def role(self, role: Role) -> Sequence[Model]:
@@ -90,10 +91,15 @@ class ModelSource:
             LimitReached: the budget allows no further call.
         """
         self._afford()
-        named = self._named(role) or (self._named("compact") if role == "classify" else ())
-        return named or (() if role == "retrieve" else self._models)
+        models = self._models_of_role(role)
+        if not models and role == "classify":
+            models = self._models_of_role("compact")
+        if models or role == "retrieve":
+            return models
+        return self._models
 
     def is_given(self, role: Role) -> bool:
+        """Whether the settings name a model for a role."""
         return bool(self._roles.get(role))
 
     def name_of(self, role: Role) -> str:
@@ -108,35 +114,36 @@ class ModelSource:
             NoModelError: the model is unknown or has no key; the current one stays.
         """
         before, self._models = self._models, self._make(name, effort)
-        self._before.extend(before)
+        self._replaced.extend(before)
         self.effort = effort
 
     async def release(self) -> None:
-        before, self._before = self._before, []
+        """Close the models that were replaced. No request may run."""
+        before, self._replaced = self._replaced, []
         for model in before:
             await model.close()
 
     async def close(self) -> None:
-        self._before += [*self._models, *chain.from_iterable(self._made.values())]
-        self._made.clear()
+        self._replaced += [*self._models, *chain.from_iterable(self._made_by_name.values())]
+        self._made_by_name.clear()
         await self.release()
 
-    def _named(self, role: Role) -> Sequence[Model]:
-        """The models that the settings name for a role; empty if none are named or usable."""
+    def _models_of_role(self, role: Role) -> Sequence[Model]:
+        """The models that the settings name for a role; empty if none is named or usable."""
         name = self._roles.get(role, "")
         try:
-            return self.named(name) if name else ()
+            return self.models_by_name(name) if name else ()
         except NoModelError as error:
             log.warning("the model to %s: %s", role, error)
-            self._made[name] = ()  # warn once
+            self._made_by_name[name] = ()  # warn once
         return ()
 
-    def named(self, name: str) -> Sequence[Model]:
+    def models_by_name(self, name: str) -> Sequence[Model]:
         """A model and its fallbacks by full name, made at first use; the session closes them.
         Raises NoModelError.
         """
         if name == self._models[0].spec.name:
             return self._models  # the provider has the messages of the session in its cache
-        if name not in self._made:
-            self._made[name] = self._make(name, "off")
-        return self._made[name]
+        if name not in self._made_by_name:
+            self._made_by_name[name] = self._make(name, "off")
+        return self._made_by_name[name]

@@ -74,6 +74,7 @@ class ModelEntry(msgspec.Struct, frozen=True):
         return frozenset(name for name, value in said.items() if value is not None)
 
     def apply_to(self, spec: ModelSpec) -> ModelSpec:
+        """The facts about a model with the fields that this entry sets."""
         said = {
             name: value for name, value in asdict(self).items() if name in spec.__struct_fields__
         }
@@ -121,6 +122,7 @@ def read_models_file(path: Path) -> ModelsFile:
 
 
 def _check_entry(entry: ModelEntry, where: str) -> None:
+    """Raise ConfigError if an entry contradicts itself or has a value that is not possible."""
     ways = [f"`{way}`" for way in KEY_WAYS if getattr(entry, way)]
     if len(ways) > 1:
         raise ConfigError(f"{where} has {' and '.join(ways)}: keep one.")

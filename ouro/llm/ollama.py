@@ -41,12 +41,13 @@ class OllamaFormat:
 
     def __init__(self, spec: ModelSpec) -> None:
         self._spec = spec
-        self._made = PerMessage(lambda message: tuple(self._message(message)))
+        self._formatted = PerMessage(lambda message: tuple(self._format_message(message)))
 
     def messages(self, messages: Sequence[Message]) -> list[Json]:
-        return list(chain.from_iterable(self._made(messages)))
+        return list(chain.from_iterable(self._formatted(messages)))
 
-    def _message(self, message: Message) -> Iterator[Json]:
+    def _format_message(self, message: Message) -> Iterator[Json]:
+        """A message, or a message for each tool result."""
         match message.role:
             case "tool":
                 for reply in message.parts_of(ToolReply):
@@ -54,20 +55,21 @@ class OllamaFormat:
                     sent = {"role": "tool", "content": text, "tool_name": reply.name}
                     yield self._with_pictures(sent, reply.images)
             case "assistant":
-                yield from self._assistant(message)
+                yield from self._format_answer(message)
             case role:
                 yield self._with_pictures(
                     {"role": role, "content": "\n\n".join(texts_of(message))},
                     message.parts_of(Image),
                 )
 
-    def _assistant(self, message: Message) -> Iterator[Json]:
+    def _format_answer(self, message: Message) -> Iterator[Json]:
+        """An answer with its calls; nothing if it has neither text nor calls."""
         calls, text = calls_of(message), "\n\n".join(texts_of(message))
         if not calls and not text:
             return
         sent: Json = {"role": "assistant", "content": text}
         if calls:
-            sent["tool_calls"] = [_call(call) for call in calls]
+            sent["tool_calls"] = [_format_call(call) for call in calls]
             # Between calls a model continues its own thinking; later its template drops it.
             is_own = message.model in ("", self._spec.name)
             thinking = "".join(part.text for part in message.parts_of(Thinking))
@@ -76,6 +78,7 @@ class OllamaFormat:
         yield sent
 
     def _with_pictures(self, sent: Json, images: Sequence[Image]) -> Json:
+        """The message with its pictures, described if the model cannot see them."""
         if not images:
             return sent
         if self._spec.images:
@@ -86,7 +89,7 @@ class OllamaFormat:
         return {**sent, "content": "\n\n".join(filter(None, words))}
 
 
-def _call(call: ToolCall) -> Json:
+def _format_call(call: ToolCall) -> Json:
     return {"function": {"name": call.name, "arguments": arguments_of(call)}}
 
 
@@ -113,6 +116,7 @@ class OllamaChunks(ChunkReader):
                 self.reason = "length"
 
     def _read_call(self, call: Json) -> CallChunk:
+        """A call, which comes whole in one event."""
         function = dictionary(call.get("function"))
         name, arguments = string(function.get("name")), text_or_json(function.get("arguments"))
         self._count += 1
@@ -151,6 +155,7 @@ class OllamaWire(Wire):
     def _request(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> tuple[str, dict[str, str], Json]:
+        """The request with the context that the model is to be loaded with."""
         options: Json = {"num_ctx": self.spec.window, "num_predict": self.spec.max_output}
         if self._schema is not None:
             options["temperature"] = 0

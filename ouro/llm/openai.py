@@ -65,32 +65,35 @@ class OpenAIFormat:
         self._spec = spec
         self._returns_thinking = returns_thinking
         self._longest_id = longest_id
-        self._made = PerMessage(lambda message: tuple(self._message(message)))
+        self._formatted = PerMessage(lambda message: tuple(self._format_message(message)))
 
     def messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        return list(chain.from_iterable(self._made(messages)))
+        return list(chain.from_iterable(self._formatted(messages)))
 
-    def _message(self, message: Message) -> Iterator[dict[str, Any]]:
+    def _format_message(self, message: Message) -> Iterator[dict[str, Any]]:
+        """A message, or a message for each tool result."""
         match message.role:
             case "system":
                 yield {"role": "system", "content": message.text}
             case "user":
-                yield {"role": "user", "content": self._content(message)}
+                yield {"role": "user", "content": self._format_content(message)}
             case "assistant":
-                yield from self._assistant(message)
+                yield from self._format_answer(message)
             case "tool":
-                yield from self._tool(message.parts_of(ToolReply))
+                yield from self._format_results(message.parts_of(ToolReply))
 
-    def _content(self, message: Message) -> str | list[dict[str, Any]]:
+    def _format_content(self, message: Message) -> str | list[dict[str, Any]]:
+        """The content of a user message: a text, or parts if it has pictures that the model sees."""
         images = message.parts_of(Image)
         words = texts_of(message)
         if not images or not self._spec.images:
             return "\n\n".join([*words, *map(describe_hidden, images)])
         return [{"type": "text", "text": text} for text in words] + [
-            _image(image) for image in images
+            _image_part(image) for image in images
         ]
 
-    def _assistant(self, message: Message) -> Iterator[dict[str, Any]]:
+    def _format_answer(self, message: Message) -> Iterator[dict[str, Any]]:
+        """An answer with its calls; nothing if it has neither text nor calls."""
         calls = calls_of(message)
         words = "\n\n".join(texts_of(message))
         if not calls and not words:
@@ -98,37 +101,48 @@ class OpenAIFormat:
         sent: dict[str, Any] = {"role": "assistant", "content": words or None}
         if self._returns_thinking == "all" or (self._returns_thinking == "yes" and calls):
             # Kimi refuses an empty text.
-            sent["reasoning_content"] = self._thinking(message) or " "
+            sent["reasoning_content"] = self._own_thinking(message) or " "
         if calls:
-            sent["tool_calls"] = [self._call(call) for call in calls]
+            sent["tool_calls"] = [self._format_call(call) for call in calls]
         yield sent
 
-    def _thinking(self, message: Message) -> str:
+    def _own_thinking(self, message: Message) -> str:
         """The thinking of this model; that of another one never goes to its server."""
         if message.model not in ("", self._spec.name):
             return ""
         return "".join(part.text for part in message.parts_of(Thinking))
 
-    def _call(self, call: ToolCall) -> dict[str, Any]:
+    def _format_call(self, call: ToolCall) -> dict[str, Any]:
+        """A call with its arguments as JSON, and with the signature that Gemini wants back."""
         function = {
             "name": portable_name(call.name),
             "arguments": json.dumps(arguments_of(call), ensure_ascii=False),
         }
-        sent: dict[str, Any] = {"id": self._id(call.id), "type": "function", "function": function}
+        sent: dict[str, Any] = {
+            "id": self._portable_id(call.id),
+            "type": "function",
+            "function": function,
+        }
         _, seal, signature = call.id.partition(SEAL)
         if seal and self._longest_id:
             sent["extra_content"] = {"google": {"thought_signature": signature}}
         return sent
 
-    def _id(self, call_id: str) -> str:
+    def _portable_id(self, call_id: str) -> str:
+        """The id of a call in a form that the server accepts; litellm makes its own."""
         if not self._longest_id:
             return call_id
         return portable_id(call_id.partition(SEAL)[0], self._longest_id)
 
-    def _tool(self, replies: Sequence[ToolReply]) -> Iterator[dict[str, Any]]:
+    def _format_results(self, replies: Sequence[ToolReply]) -> Iterator[dict[str, Any]]:
+        """A message for each tool result, and a message of the user with all their pictures."""
         for reply in replies:
             content = reply_text(reply, self._spec.images)
-            yield {"role": "tool", "tool_call_id": self._id(reply.call_id), "content": content}
+            yield {
+                "role": "tool",
+                "tool_call_id": self._portable_id(reply.call_id),
+                "content": content,
+            }
         seen = (
             [(reply, image) for reply in replies for image in reply.images]
             if self._spec.images
@@ -141,10 +155,11 @@ class OpenAIFormat:
                 for reply, image in seen
             )
             text = {"type": "text", "text": f"Pictures from the tool results above: {names}"}
-            yield {"role": "user", "content": [text, *(_image(image) for _, image in seen)]}
+            yield {"role": "user", "content": [text, *(_image_part(image) for _, image in seen)]}
 
 
 def format_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    """The tools in the format of chat completions."""
     return [
         {
             "type": "function",
@@ -158,7 +173,7 @@ def format_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     ]
 
 
-def _image(image: Image) -> dict[str, Any]:
+def _image_part(image: Image) -> dict[str, Any]:
     return {
         "type": "image_url",
         "image_url": {"url": f"data:{image.media_type};base64,{base64_of(image)}"},
@@ -189,18 +204,18 @@ class OpenAIChunks(ChunkReader):
 
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
         for choice in dictionaries(event.get("choices")):
-            yield from self._delta(
+            yield from self._read_delta(
                 dictionary(choice.get("delta")) or dictionary(choice.get("message"))
             )
             finish = choice.get("finish_reason")
             if finish:
-                self._finish(str(finish))
+                self._note_end(str(finish))
         if usage := event.get("usage"):
             # The usage alone comes last, also from servers that name no reason.
             self.is_done = not event.get("choices") and self._implied_reason() is not None
             yield UsageChunk(parse_usage(usage, self._spec) if isinstance(usage, dict) else None)
 
-    def _finish(self, finish: str) -> None:
+    def _note_end(self, finish: str) -> None:
         """Note why the answer ended; relays and providers have their own words for an early end."""
         if _FAILED.search(finish):
             self.has_failed = True
@@ -209,23 +224,25 @@ class OpenAIChunks(ChunkReader):
         filtered: Reason = "filtered" if _FILTERED.search(finish) else "stop"
         self.reason = REASONS.get(finish.lower(), filtered)
 
-    def _delta(self, delta: dict[str, Any]) -> Iterator[Chunk]:
+    def _read_delta(self, delta: dict[str, Any]) -> Iterator[Chunk]:
+        """The chunks of a piece of the answer."""
         yield from self._words(
-            thinking_in(delta), *_texts(delta.get("content")), delta.get("refusal")
+            thinking_in(delta), *_content_texts(delta.get("content")), delta.get("refusal")
         )
         for call in dictionaries(delta.get("tool_calls")):
-            yield self._call(call)
+            yield self._read_call(call)
 
-    def _call(self, call: dict[str, Any]) -> CallChunk:
+    def _read_call(self, call: dict[str, Any]) -> CallChunk:
+        """A piece of a call; Gemini's signature becomes a part of the id."""
         function = dictionary(call.get("function"))
         call_id, name = text_or_json(call.get("id")), string(function.get("name"))
-        index = self._index(call, begins=bool(call_id or name))
+        index = self._find_index(call, begins=bool(call_id or name))
         google = dictionary(dictionary(call.get("extra_content")).get("google"))
         if signature := string(google.get("thought_signature")):
             call_id = f"{call_id}{SEAL}{signature}"
         return CallChunk(index, call_id, name, text_or_json(function.get("arguments")))
 
-    def _index(self, call: dict[str, Any], *, begins: bool) -> int:
+    def _find_index(self, call: dict[str, Any], *, begins: bool) -> int:
         """The index of a piece; one without id and name continues a call, whatever its index is."""
         index = count(call.get("index"))
         if index is None:
@@ -237,7 +254,7 @@ class OpenAIChunks(ChunkReader):
         return index
 
 
-def _texts(content: object) -> Sequence[object]:
+def _content_texts(content: object) -> Sequence[object]:
     """The texts of a delta's content; some servers send a list of parts."""
     return (
         [part.get("text") for part in dictionaries(content)]
@@ -296,6 +313,7 @@ class OpenAIWire(Wire):
     def _request(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> tuple[str, dict[str, str], dict[str, Any]]:
+        """The request in the format of chat completions."""
         body: dict[str, Any] = {"model": self._model, "messages": self._format.messages(messages)}
         if tools and self.spec.tools:
             body["tools"] = format_tools(tools)

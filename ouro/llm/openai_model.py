@@ -60,7 +60,7 @@ class OpenAIModel:
         self._is_settled = is_fixed or learned == "chat"
         """Whether both wires were tried, or one has answered."""
         self._has_left_chat = False
-        self.wire: Wire = self._make(learned or wires[0])
+        self.wire: Wire = self._make_wire(learned or wires[0])
 
     @property
     def spec(self) -> ModelSpec:
@@ -88,27 +88,28 @@ class OpenAIModel:
                         yield chunk
                 return
             except RequestRefused as refusal:
-                if begun or self._is_settled or not self._change(refusal):
+                if begun or self._is_settled or not self._change_wire(refusal):
                     raise
 
-    def _change(self, refusal: RequestRefused) -> bool:
+    def _change_wire(self, refusal: RequestRefused) -> bool:
         """Change to the other wire; returns whether that may help."""
         before = self.wire
         if isinstance(before, OpenAIWire):
             if not isinstance(refusal, WireRefused):
                 return False
             self._has_left_chat = True
-            self.wire = self._make("responses")
+            self.wire = self._make_wire("responses")
         elif self._has_left_chat or _MISSING.search(str(refusal)):
             self._is_settled = True
             self._facts.try_changes({"wire": "chat"}, str(refusal))
-            self.wire = self._make("chat")
+            self.wire = self._make_wire("chat")
         else:
             return False
         self.wire.share_connections(before)
         return True
 
-    def _make(self, name: str) -> Wire:
+    def _make_wire(self, name: str) -> Wire:
+        """The wire of this name. It may not name the other one once both were tried."""
         wire = self._make_responses() if name == "responses" else self._make_chat()
         wire.other_wire = "" if self._is_settled or name == "responses" else "responses"
         return wire
@@ -117,6 +118,7 @@ class OpenAIModel:
         return OpenAIWire(self._own_spec, self._endpoint, effort=self._effort, facts=self._facts)
 
     def _make_responses(self) -> Wire:
+        """The wire to Responses, with the cache key of the project."""
         from ouro.llm.responses import ResponsesWire  # most servers do not need it
 
         return ResponsesWire(

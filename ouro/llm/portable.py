@@ -68,6 +68,7 @@ def describe_hidden(image: Image) -> str:
 
 
 def reply_text(reply: ToolReply, sees_images: bool) -> str:
+    """The text of a tool result, with descriptions of its pictures if the model cannot see them."""
     hidden = [] if sees_images else [describe_hidden(image) for image in reply.images]
     return "\n".join(text for text in (reply.text, *hidden) if text.strip()) or NO_OUTPUT
 
@@ -89,6 +90,7 @@ def thinking_in(message: Mapping[str, Any]) -> str:
 
 
 def _thinking_of_part(part: Mapping[str, Any]) -> str:
+    """The thinking in one part of the content."""
     inner = part.get("thinking")
     if isinstance(inner, str):
         return inner

@@ -39,13 +39,13 @@ Rows = dict[str, msgspec.Raw]
 def find_listed_spec(name: str) -> ModelSpec | None:
     """The facts of the table about a model, by its litellm name; None if it has none."""
     prefix, _, tail = name.partition("/")
-    rows = _rows()
-    row = _row(rows, name.lower()) or _row(rows, name)
+    rows = _load_rows()
+    row = _decode_row(rows, name.lower()) or _decode_row(rows, name)
     if not row:
-        row = _row(rows, tail)
+        row = _decode_row(rows, tail)
         if prefix not in UNPREFIXED or not string(row.get("litellm_provider")).startswith(prefix):
             return None
-    return _spec(name, row) if string(row.get("mode")) in CHAT_MODES else None
+    return _row_as_spec(name, row) if string(row.get("mode")) in CHAT_MODES else None
 
 
 def fetch_table(address: str = "") -> tuple[Path, int]:
@@ -67,34 +67,36 @@ def fetch_table(address: str = "") -> tuple[Path, int]:
             data = answer.read(MAX_TABLE + 1)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{address} cannot be read: {error}.") from error
-    rows = _decode(data) if len(data) <= MAX_TABLE else {}
+    rows = _decode_table(data) if len(data) <= MAX_TABLE else {}
     if sum(b"_cost_per_token" in bytes(row) for row in rows.values()) < MIN_ROWS:
         raise ConfigError(f"{address} has no table of models in litellm's format.")
     path = get_price_table_path()
     ensure_private_dir(path.parent)
     write_private(path, data)
-    _rows.cache_clear()
+    _load_rows.cache_clear()
     return path, len(rows)
 
 
 @lru_cache(1)
-def _rows() -> Rows:
+def _load_rows() -> Rows:
     """The rows, undecoded: reading the names of 4,000 models takes 5 ms."""
-    for path in (get_price_table_path(), _installed()):
+    for path in (get_price_table_path(), _find_installed_table()):
         try:
-            if path and (rows := _decode(path.read_bytes())):
+            if path and (rows := _decode_table(path.read_bytes())):
                 return rows
         except OSError:
             continue
     return {}
 
 
-def _installed() -> Path | None:
+def _find_installed_table() -> Path | None:
+    """The table in the installed litellm; None if it is not installed."""
     found = find_spec("litellm")  # not imported: that takes seconds
     return Path(found.origin).parent / INSTALLED if found and found.origin else None
 
 
-def _decode(data: bytes) -> Rows:
+def _decode_table(data: bytes) -> Rows:
+    """The rows of a table; none, and a line in the log, if it cannot be read."""
     try:
         return decode_json(data, Rows)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -102,11 +104,13 @@ def _decode(data: bytes) -> Rows:
         return {}
 
 
-def _row(rows: Rows, name: str) -> dict[str, Any]:
+def _decode_row(rows: Rows, name: str) -> dict[str, Any]:
+    """The row of a model; empty if there is none."""
     return dictionary(msgspec.json.decode(rows[name])) if name in rows else {}
 
 
-def _spec(name: str, row: dict[str, Any]) -> ModelSpec:
+def _row_as_spec(name: str, row: dict[str, Any]) -> ModelSpec:
+    """The facts about a model in its row of the table."""
     from ouro.llm.providers import MAX_OUTPUT, OUTPUT_SHARE
 
     window = count(row.get("max_input_tokens")) or count(row.get("max_tokens")) or 128_000
@@ -118,14 +122,15 @@ def _spec(name: str, row: dict[str, Any]) -> ModelSpec:
         name,
         window,
         min(longest, window // OUTPUT_SHARE, MAX_OUTPUT),
-        _prices(row),
+        _row_prices(row),
         images=row.get("supports_vision") is True,
         tools=row.get("supports_function_calling") is not False,
         thinking=row.get("supports_reasoning") is True,
     )
 
 
-def _prices(row: dict[str, Any]) -> Prices | None:
+def _row_prices(row: dict[str, Any]) -> Prices | None:
+    """The prices of a row; None if it has none."""
     read, written = _price(row, "input_cost_per_token"), _price(row, "output_cost_per_token")
     if read is None or written is None:
         return None

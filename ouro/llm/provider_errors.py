@@ -84,7 +84,7 @@ def error_from_status(
     """The error for an HTTP answer that is not a success, with the answer; `headers` have names in
     lower case.
     """
-    is_fault = status == TOO_MANY_REQUESTS and describes_fault(_text_in(body))
+    is_fault = status == TOO_MANY_REQUESTS and describes_fault(_body_as_text(body))
     read_as = BAD_REQUEST if is_fault else status
     error = _error_from_status(status, body, headers, endpoint, read_as)
     error.answer = _provider_answer(read_as, body, endpoint)
@@ -104,35 +104,36 @@ def describes_fault(text: str) -> bool:
 
 
 def _provider_answer(status: int, body: str, endpoint: Endpoint) -> ProviderAnswer:
-    data = _json_of(body)
+    """What the provider answered, to look for the reason in; the key is removed."""
+    data = _parse_json(body)
     param = dictionary(dictionary(data).get("error", data)).get("param")
-    shown = redact(_text_in(body), endpoint.api_key)
+    shown = redact(_body_as_text(body), endpoint.api_key)
     return ProviderAnswer(status, shown, str(param or ""))
 
 
-def _json_of(body: str) -> Any:
+def _parse_json(body: str) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
         return None
 
 
-def _text_in(body: str) -> str:
+def _body_as_text(body: str) -> str:
     """A body as text, not as JSON: its quotes and letters of other languages are not escaped there."""
-    data = _json_of(body)
-    text = body if data is None else " ".join(_texts_in(data))
+    data = _parse_json(body)
+    text = body if data is None else " ".join(_list_texts(data))
     return text[:MAX_ANSWER_TEXT]
 
 
-def _texts_in(value: Any) -> Iterator[str]:
+def _list_texts(value: Any) -> Iterator[str]:
     """The texts and numbers of JSON, with the keys; JSON inside of a text is read, too."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield f"{key}:"
-            yield from _texts_in(item)
+            yield from _list_texts(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _texts_in(item)
+            yield from _list_texts(item)
     elif value is not None:
         yield str(value)
 
@@ -143,7 +144,7 @@ def _error_from_status(
     """The error for a status; `read_as` is what it means by its text."""
     words, code = _parse_error(body)
     server = endpoint.address or "The provider"
-    said = _shorten(words, endpoint)
+    said = _clean_message(words, endpoint)
     message = f"{server} answered {status}" + (f": {said}" if said else ".")
     if status in (401, 403):
         return _key_error(f"{server} does not accept the key ({status}). {said}", endpoint)
@@ -201,8 +202,11 @@ def error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
 
 
 def _error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
+    """The error by its code and words; one that nothing is known about may pass with another
+    attempt.
+    """
     words, code = _parse_error(json.dumps({"error": error}))
-    reason = _shorten(words, endpoint) or "it gives no reason."
+    reason = _clean_message(words, endpoint) or "it gives no reason."
     message = f"{endpoint.address or 'The provider'} ended the answer with an error: {reason}"
     if exceeds_rate(words):
         return RequestRefused(message, RATE_TOO_SMALL)
@@ -261,6 +265,7 @@ def causes_of(error: BaseException) -> list[BaseException]:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
+    """The seconds that a provider asks to wait; None if it does not say."""
     milliseconds, seconds = headers.get("retry-after-ms"), headers.get("retry-after")
     try:
         if milliseconds is not None:
@@ -278,6 +283,9 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _parse_error(body: str) -> tuple[str, str]:
+    """The message and the code of an error body, which may be JSON, text or a page; empty without
+    one.
+    """
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):
@@ -299,6 +307,7 @@ def _first_of(error: Mapping[str, Any], *keys: str) -> Any:
 
 
 def _strip_tags(page: str) -> str:
+    """The title of a web page; any other text as it is."""
     if "<" not in page:
         return page
     # The limits keep it linear: 60 KB of `<title>` took 4 s.
@@ -306,7 +315,8 @@ def _strip_tags(page: str) -> str:
     return title[1] if title else "a web page"
 
 
-def _shorten(words: str, endpoint: Endpoint) -> str:
+def _clean_message(words: str, endpoint: Endpoint) -> str:
+    """A provider's message as a sentence, without keys."""
     words = " ".join(redact(words, endpoint.api_key).split())
     if len(words) > MAX_MESSAGE:
         return words[:MAX_MESSAGE] + "…"

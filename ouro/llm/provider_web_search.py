@@ -64,6 +64,7 @@ class ProviderSearch(msgspec.Struct, frozen=True):
         )
 
     def body(self, query: str) -> JsonObject:
+        """The request for one search."""
         prompt = f"Search the web once for: {query}\nThen say in one line what each page has."
         if self.kind == "gemini":
             turn = {"role": "user", "parts": [{"text": prompt}]}
@@ -110,6 +111,8 @@ class ProviderSearch(msgspec.Struct, frozen=True):
         return make_usage(self.spec, tokens, cached, written, output)
 
     def _gemini_usage(self, usage: JsonObject) -> Usage | None:
+        """The usage in Gemini's own names of its figures."""
+
         def total(*names: str) -> int:
             return sum(count(usage.get(name)) or 0 for name in names)
 
@@ -145,6 +148,9 @@ def _is_google(model: Model) -> bool:
 
 
 def _anthropic_pages(answer: JsonObject) -> Iterator[ProviderPage]:
+    """The pages in the results of the search, with what the answer cites of them. Raises
+    ModelError: the search failed.
+    """
     blocks = dictionaries(answer.get("content"))
     cited: dict[str, str] = {}
     for block in blocks:
@@ -161,6 +167,7 @@ def _anthropic_pages(answer: JsonObject) -> Iterator[ProviderPage]:
 
 
 def _responses_pages(answer: JsonObject) -> Iterator[ProviderPage]:
+    """The pages that the answer cites, then the other sources of the search."""
     items = dictionaries(answer.get("output"))
     for item in items:
         for part in dictionaries(item.get("content")):
@@ -182,6 +189,7 @@ def _last_words(text: str) -> str:
 
 
 def _gemini_pages(answer: JsonObject) -> Iterator[ProviderPage]:
+    """The pages that the answer is grounded on, with the words that they support."""
     for candidate in dictionaries(answer.get("candidates")):
         found = dictionary(candidate.get("groundingMetadata"))
         said: dict[str, str] = {}

@@ -69,6 +69,7 @@ def is_for_chat(name: str) -> bool:
 
 
 def provider_of(name: str) -> Provider | None:
+    """The provider that the name of a model begins with; None if it is unknown."""
     return PROVIDERS.get(name.partition("/")[0]) if "/" in name else None
 
 
@@ -143,7 +144,7 @@ def find_local_servers(
     found: dict[Provider, ServerModels] = {}
 
     def ask(provider: Provider, url: str) -> None:
-        models = _parse_models(_fetch(url + "/models", timeout)[0], provider.name)
+        models = _parse_models(_fetch_json(url + "/models", timeout)[0], provider.name)
         if models is not None:
             found[provider] = ServerModels(url, models)
         if models and provider.name in _LOADED:
@@ -174,7 +175,7 @@ def list_models_at(address: str, key: str = "") -> ServerModels:
     has_path = "/" in given.partition("://")[2]
     answers = []
     for url in (given, f"{given}/v1") if has_path else (f"{given}/v1", given):
-        answer, problem = _fetch(url + "/models", REMOTE_TIMEOUT, key)
+        answer, problem = _fetch_json(url + "/models", REMOTE_TIMEOUT, key)
         models = _parse_models(answer, "openai")
         if models is not None:
             return ServerModels(url, models, "" if models else "it lists no models")
@@ -215,7 +216,7 @@ def _local_url(given: str, provider: Provider) -> str:
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}{path}"
 
 
-def _fetch(url: str, timeout: float, key: str = "") -> tuple[Any, str]:
+def _fetch_json(url: str, timeout: float, key: str = "") -> tuple[Any, str]:
     """The JSON at `url`, or None and why there is none. Proxies are not used."""
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
@@ -242,6 +243,7 @@ def _fetch(url: str, timeout: float, key: str = "") -> tuple[Any, str]:
 
 
 def _parse_models(answer: Any, prefix: str) -> dict[str, int | None] | None:
+    """The models of a list in OpenAI's format with their windows; None if the answer is none."""
     rows = dictionary(answer).get("data")
     if not isinstance(rows, list):
         return None
@@ -269,7 +271,7 @@ def _with_loaded_windows(
 ) -> dict[str, int | None]:
     """The models with the windows of those that are loaded, where the server says them."""
     path, rows, name, size = _LOADED[provider.name]
-    answer = dictionary(_fetch(url.removesuffix("/v1") + path, timeout)[0])
+    answer = dictionary(_fetch_json(url.removesuffix("/v1") + path, timeout)[0])
     for row in dictionaries(answer.get(rows)):
         loaded = f"{provider.name}/{row.get(name)}"
         if loaded in models:
@@ -305,6 +307,7 @@ class KnownModel(NamedTuple):
     """Window, longest answer and prices, where ouro differs from litellm's table; else empty."""
 
     def make_spec(self) -> ModelSpec:
+        """The facts about the model, from this row or from litellm's table."""
         if not self.figures:
             from ouro.llm.price_table import find_listed_spec  # 5 ms, for the model in use
 
@@ -322,7 +325,7 @@ class KnownModel(NamedTuple):
         )
 
 
-def _parse_row(row: str) -> KnownModel:
+def _parse_known_model(row: str) -> KnownModel:
     name, *words = row.split()
     count_of_figures = 3 if words and words[0].isdecimal() else 0
     figures, abilities = words[:count_of_figures], words[count_of_figures:]
@@ -330,7 +333,7 @@ def _parse_row(row: str) -> KnownModel:
 
 
 _ROWS = Path(__file__).with_name("known_models.txt").read_text(encoding="utf-8").splitlines()
-KNOWN_MODELS = tuple(_parse_row(row) for row in _ROWS if not row.startswith("#"))
+KNOWN_MODELS = tuple(_parse_known_model(row) for row in _ROWS if not row.startswith("#"))
 """Provider -> models: the recommended model first, then newest first.
 
 If a provider charges more beyond a length, the window ends there, so that no session silently costs

@@ -180,6 +180,7 @@ class RefusalRule(NamedTuple):
 
 
 def numbers_in(text: str) -> list[int]:
+    """The whole numbers in a refusal."""
     return [int(found.replace(",", "")) for found in _NUMBER.findall(text) if len(found) < 12]
 
 
@@ -243,16 +244,16 @@ def _find_effort(refused: Refused) -> Changes:
 
     Without it a model with other levels than ours does not answer at all.
     """
-    words, ((owner, field), sent) = refused.words, _sent_effort(refused.body)
+    words, ((owner, field), sent) = refused.words, _find_sent_effort(refused.body)
     is_value_named = f"'{sent}'" in re.sub(r"[\"`‘’“”]", "'", words)
     if not is_value_named and not _EFFORT.search(words):
         return {}
     tried = {sent, *refused.facts.keys("effort")}
-    named = [name for name in _named_efforts(words) if name not in tried]
+    named = [name for name in _list_efforts(words) if name not in tried]
     if not sent:
         return {"effort.unset": named[0]} if named == ["none"] else {}
     if named:
-        return {f"effort.{sent}": min(named, key=lambda name: _distance(name, sent))}
+        return {f"effort.{sent}": min(named, key=lambda name: _effort_distance(name, sent))}
     if owner == "output_config" or not _UNSUPPORTED.search(words):
         return {}
     if is_value_named:
@@ -260,7 +261,7 @@ def _find_effort(refused: Refused) -> Changes:
     return {f"without.{owner or field}": ""}
 
 
-def _sent_effort(body: Mapping[str, Any]) -> tuple[tuple[str, str], str]:
+def _find_sent_effort(body: Mapping[str, Any]) -> tuple[tuple[str, str], str]:
     """Where the effort is in the body, and the effort; empty if none was sent."""
     for path in EFFORT_FIELDS:
         owner = {"": body}.get(path[0], dictionary(body.get(path[0])))
@@ -270,7 +271,8 @@ def _sent_effort(body: Mapping[str, Any]) -> tuple[tuple[str, str], str]:
     return EFFORT_FIELDS[0], ""
 
 
-def _named_efforts(words: str) -> list[str]:
+def _list_efforts(words: str) -> list[str]:
+    """The efforts that a refusal names: quoted ones, or words after `must be` and the like."""
     known = {*SCALE, "default"}
     quoted = [word for word in _QUOTED.findall(words) if word in known]
     if len(quoted) > 1 or (quoted and "to" in words):
@@ -280,7 +282,8 @@ def _named_efforts(words: str) -> list[str]:
     return list(dict.fromkeys([*quoted, *(word for word in bare if word in known)]))
 
 
-def _distance(name: str, sent: str) -> tuple[int, int]:
+def _effort_distance(name: str, sent: str) -> tuple[int, int]:
+    """How far an effort is from the one that was sent; of two equal ones the lesser comes first."""
     rank = SCALE.index("medium" if name == "default" else name)
     wanted = SCALE.index(sent) if sent in SCALE else SCALE.index("medium")
     return abs(rank - wanted), rank
@@ -315,12 +318,13 @@ def _find_max_output(refused: Refused) -> Changes:
     """
     limit, words, numbers = refused.limit, refused.words, refused.numbers
     smaller = [number for number in numbers if MIN_LIMIT <= number < limit]
-    is_about_answer = limit in numbers or not _INPUT.search(_without_model(words))
+    is_about_answer = limit in numbers or not _INPUT.search(_without_misleading_names(words))
     is_sum = any(number > limit for number in numbers)
     return {"max_output": str(max(smaller))} if smaller and is_about_answer and not is_sum else {}
 
 
-def _without_model(words: str) -> str:
+def _without_misleading_names(words: str) -> str:
+    """The words without names that contain `input` or `context` but speak of neither."""
     return (
         words.replace("context_window", "")
         .replace("invalid_request", "")
@@ -442,7 +446,7 @@ def _find_field(refused: Refused) -> Changes:
     It needs no list of fields: what a later version of ouro sends is left out in the same way.
     """
     optional = refused.body.keys() - ESSENTIAL
-    owners = _owners(refused)
+    owners = _find_containing_fields(refused)
     named = [*filter(refused.names, optional)] or [*filter(refused.names, NESTED)]
     dotted = [field for field in owners if "." in field]
     fields = dotted or sorted(named or owners, key=refused.words.find)
@@ -452,7 +456,7 @@ def _find_field(refused: Refused) -> Changes:
     return {f"without.{field}": "" for field in fields[:1]}
 
 
-def _owners(refused: Refused) -> list[str]:
+def _find_containing_fields(refused: Refused) -> list[str]:
     """The optional fields that contain what is named, such as `include_usage`; `reasoning.summary`
     for a part of a field that is named with it.
     """

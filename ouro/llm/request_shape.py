@@ -28,17 +28,17 @@ def shape_request(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
     """The body of a request with everything that the facts change."""
     if facts.is_empty:
         return body
-    body = _limit(_effort(dict(body), facts), facts)
+    body = _rename_limit(_replace_effort(dict(body), facts), facts)
     if "messages" in body:
-        body["messages"] = _messages(body["messages"], facts)
+        body["messages"] = _change_messages(body["messages"], facts)
     if body.get("tools") and facts.get("tool_schema"):
-        body["tools"] = [_simple_tool(tool) for tool in body["tools"]]
+        body["tools"] = [_simplify_tool(tool) for tool in body["tools"]]
     for field in facts.keys("without"):
-        body = _without(body, field)
+        body = _remove_field(body, field)
     return body
 
 
-def _limit(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
+def _rename_limit(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
     """The limit of an answer, under the name that the server wants; in its place."""
     name = facts.get("output_limit")
     if not name:
@@ -47,7 +47,7 @@ def _limit(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
     return {renamed.get(field, field): value for field, value in body.items()}
 
 
-def _effort(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
+def _replace_effort(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
     """The body with the effort that the server accepts, or without one."""
     for owner, field in EFFORT_FIELDS:
         values = dictionary(body.get(owner)) if owner else body
@@ -75,7 +75,7 @@ def _accepted_effort(effort: str, facts: ServerFacts) -> str:
 Json = dict[str, Any]
 
 
-def _messages(messages: Sequence[Json], facts: ServerFacts) -> list[Json]:
+def _change_messages(messages: Sequence[Json], facts: ServerFacts) -> list[Json]:
     """The messages with all changes that concern them, one after another."""
     sent = list(messages)
     if role := facts.get("system_role"):
@@ -138,13 +138,14 @@ def _join_roles(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     for message in messages:
         last = joined[-1] if joined else {}
         if message["role"] == last.get("role") == "user":
-            joined[-1] = {**last, "content": _join(last["content"], message["content"])}
+            joined[-1] = {**last, "content": _join_contents(last["content"], message["content"])}
         else:
             joined.append(message)
     return joined
 
 
-def _join(first: Any, second: Any) -> Any:
+def _join_contents(first: Any, second: Any) -> Any:
+    """Two contents as one: a text if both are, else a list of parts."""
     if isinstance(first, str) and isinstance(second, str):
         return f"{first}\n\n{second}"
     return [*_as_parts(first), *_as_parts(second)]
@@ -154,18 +155,23 @@ def _as_parts(content: Any) -> list[Any]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
 
 
-def _simple_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+def _simplify_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     """A tool whose schema has only what every server understands."""
     simple = dict(tool)
     for key in ("function", "parameters", "input_schema"):
         if isinstance(simple.get(key), dict):
             is_schema = key != "function"
-            simple[key] = _simple_schema(simple[key]) if is_schema else _simple_tool(simple[key])
+            simple[key] = (
+                _simplify_schema(simple[key]) if is_schema else _simplify_tool(simple[key])
+            )
     simple.pop("strict", None)
     return simple
 
 
-def _simple_schema(schema: Any) -> Any:
+def _simplify_schema(schema: Any) -> Any:
+    """The schema with only the first of several options, and without keys that not every server
+    understands.
+    """
     if not isinstance(schema, dict):
         return schema
     options = dictionaries(schema.get("anyOf") or schema.get("oneOf"))
@@ -176,26 +182,26 @@ def _simple_schema(schema: Any) -> Any:
         simple["type"] = next((name for name in kind if name != "null"), "string")
     if "properties" in simple:
         fields = dictionary(simple["properties"])
-        simple["properties"] = {name: _simple_schema(field) for name, field in fields.items()}
+        simple["properties"] = {name: _simplify_schema(field) for name, field in fields.items()}
     if "items" in simple:
-        simple["items"] = _simple_schema(simple["items"])
+        simple["items"] = _simplify_schema(simple["items"])
     return simple
 
 
-def _without(body: dict[str, Any], field: str) -> dict[str, Any]:
+def _remove_field(body: dict[str, Any], field: str) -> dict[str, Any]:
     """The body without a field; `reasoning.summary` is a field inside of another one."""
     owner, _, inner = field.partition(".")
     if inner and isinstance(body.get(owner), dict):
-        return {**body, owner: _strip(body[owner], inner)}
+        return {**body, owner: _remove_everywhere(body[owner], inner)}
     left = {key: value for key, value in body.items() if key != field}
-    return _strip(left, field) if field in NESTED else left
+    return _remove_everywhere(left, field) if field in NESTED else left
 
 
-def _strip(value: Any, field: str) -> Any:
+def _remove_everywhere(value: Any, field: str) -> Any:
     """`value` without a field, at every level."""
     if isinstance(value, dict):
-        return {key: _strip(item, field) for key, item in value.items() if key != field}
-    return [_strip(item, field) for item in value] if isinstance(value, list) else value
+        return {key: _remove_everywhere(item, field) for key, item in value.items() if key != field}
+    return [_remove_everywhere(item, field) for item in value] if isinstance(value, list) else value
 
 
 TOKENS_OF_A_PICTURE = 1_500
@@ -209,14 +215,15 @@ def request_size(messages: Sequence[Message], body: Mapping[str, Any]) -> int:
     tools = encode_json(body.get("tools") or []).decode()
     size = len(tools) / ASCII_A_TOKEN
     for message in messages:
-        text = "".join(map(_text_of, message.parts))
+        text = "".join(map(_part_as_text, message.parts))
         narrow = len(text.encode("ascii", "ignore"))
         size += narrow / ASCII_A_TOKEN + len(text) - narrow
         size += len(_images_in(message)) * TOKENS_OF_A_PICTURE
     return int(size)
 
 
-def _text_of(part: Part) -> str:
+def _part_as_text(part: Part) -> str:
+    """What a part adds to the size of a request."""
     match part:
         case Text(text) | Context(text) | Thinking(text) | ToolReply(text=text):
             return text
@@ -239,6 +246,7 @@ def visible_pictures(messages: Sequence[Message], facts: ServerFacts) -> list[se
 
 
 def _images_in(message: Message) -> list[Image]:
+    """The images of a message, also those of its tool results."""
     images = list(message.parts_of(Image))
     for reply in message.parts_of(ToolReply):
         images += reply.images
@@ -272,6 +280,7 @@ def _hide_in(part: Part, hidden: set[int]) -> Part:
 
 
 def _shown_or_note(image: Image, hidden: set[int]) -> Image | Text:
+    """The image, or a note instead of a hidden one."""
     if hash(image.data) not in hidden:
         return image
     return Text(REFUSED_PICTURE.format(image.name or image.media_type))

@@ -75,10 +75,11 @@ class ResponsesFormat:
     def __init__(self, spec: ModelSpec, address: str) -> None:
         self._spec = spec
         self._address = address
-        self._made = PerMessage(lambda message: tuple(self._items(message)))
+        self._formatted = PerMessage(lambda message: tuple(self._format_message(message)))
         self.returns_reasoning = True
 
     def instructions(self, messages: Sequence[Message]) -> str:
+        """The system prompt as one text."""
         texts: list[str] = []
         for message in messages:
             if message.role == "system":
@@ -90,7 +91,7 @@ class ResponsesFormat:
         is left out: it is stale when the user switches back.
         """
         said = [message for message in messages if message.role != "system"]
-        made = self._made(said)
+        made = self._formatted(said)
         foreign = [place for place, message in enumerate(said) if self._is_foreign(message)]
         fresh = foreign[-1] if foreign else -1
         sent: list[Item] = []
@@ -102,19 +103,21 @@ class ResponsesFormat:
     def _is_foreign(self, message: Message) -> bool:
         return message.role == "assistant" and message.model != self._spec.name
 
-    def _items(self, message: Message) -> Iterator[Item]:
+    def _format_message(self, message: Message) -> Iterator[Item]:
+        """A message as items; the system prompt is none."""
         match message.role:
             case "user":
-                content = [_input_text(text) for text in texts_of(message)]
-                content += [self._image(image) for image in message.parts_of(Image)]
+                content = [_text_item(text) for text in texts_of(message)]
+                content += [self._image_item(image) for image in message.parts_of(Image)]
                 yield {"type": "message", "role": "user", "content": content}
             case "assistant":
-                yield from self._assistant(message)
+                yield from self._answer_items(message)
             case "tool":
                 for reply in message.parts_of(ToolReply):
-                    yield self._result(reply)
+                    yield self._result_item(reply)
 
-    def _assistant(self, message: Message) -> list[Item]:
+    def _answer_items(self, message: Message) -> list[Item]:
+        """An answer as items: texts, calls, and the reasoning that this model has sent."""
         calls = calls_of(message)
         items: list[Item] = []
         phase: Item = {}
@@ -125,7 +128,7 @@ class ResponsesFormat:
                 )
                 phase = {}
             elif isinstance(part, ToolCall) and calls:
-                items.append(_call(part))
+                items.append(_call_item(part))
             elif isinstance(part, Thinking):
                 item = self._sealed_item(part, message)
                 if item.get("type") == "reasoning":
@@ -139,19 +142,20 @@ class ResponsesFormat:
         is_own = message.model == self._spec.name and not message.cut
         return (open_item(part.signature, self._address) or {}) if is_own else {}
 
-    def _result(self, reply: ToolReply) -> Item:
+    def _result_item(self, reply: ToolReply) -> Item:
+        """The result of a call, with its pictures if the model sees them."""
         text = reply_text(reply, self._spec.images)
         shown = reply.images if self._spec.images else ()
-        output: Any = [_input_text(text), *map(self._image, shown)] if shown else text
+        output: Any = [_text_item(text), *map(self._image_item, shown)] if shown else text
         return {
             "type": "function_call_output",
             "call_id": _call_id(reply.call_id),
             "output": output,
         }
 
-    def _image(self, image: Image) -> Item:
+    def _image_item(self, image: Image) -> Item:
         if not self._spec.images:
-            return _input_text(describe_hidden(image))
+            return _text_item(describe_hidden(image))
         url = f"data:{image.media_type};base64,{base64_of(image)}"
         return {"type": "input_image", "image_url": url, "detail": "auto"}
 
@@ -163,7 +167,7 @@ def _without_open_reasoning(items: list[Item]) -> list[Item]:
     return items
 
 
-def _input_text(text: str) -> Item:
+def _text_item(text: str) -> Item:
     return {"type": "input_text", "text": text}
 
 
@@ -171,7 +175,8 @@ def _call_id(call_id: str) -> str:
     return portable_id(call_id.partition(SEAL)[0], MAX_ID)
 
 
-def _call(call: ToolCall) -> Item:
+def _call_item(call: ToolCall) -> Item:
+    """A call as an item."""
     return {
         "type": "function_call",
         "call_id": _call_id(call.id),
@@ -181,6 +186,7 @@ def _call(call: ToolCall) -> Item:
 
 
 def _format_tools(tools: Sequence[ToolSpec]) -> list[Item]:
+    """The tools in the format of Responses."""
     return [
         {
             "type": "function",
@@ -222,15 +228,15 @@ class ResponsesChunks(ChunkReader):
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
         kind = string(event.get("type"))
         if kind in ENDS:
-            yield from self._end(dictionary(event.get("response")), kind)
+            yield from self._end_answer(dictionary(event.get("response")), kind)
             return
-        place = self._place(event)
+        place = self._find_place(event)
         item = self._items.setdefault(place, _StreamedItem())
         match kind.removeprefix("response."):
             case "output_item.added":
-                yield from self._begin(place, dictionary(event.get("item")))
+                yield from self._begin_item(place, dictionary(event.get("item")))
             case "output_item.done":
-                yield from self._complete(place, dictionary(event.get("item")))
+                yield from self._complete_item(place, dictionary(event.get("item")))
             case "output_text.delta" | "refusal.delta":
                 item.begun = True
                 yield from self._words(None, event.get("delta"))
@@ -243,8 +249,8 @@ class ResponsesChunks(ChunkReader):
                 item.begun = True
                 yield CallChunk(place, arguments=text_or_json(event.get("delta")))
 
-    def _place(self, event: dict[str, Any]) -> int:
-        """The place of an event's item. Some servers name only its id, or nothing."""
+    def _find_place(self, event: dict[str, Any]) -> int:
+        """The place of an event's item in the output. Some servers name only its id, or nothing."""
         item_id = string(dictionary(event.get("item")).get("id") or event.get("item_id"))
         place = count(event.get("output_index"))
         if place is None:
@@ -256,7 +262,7 @@ class ResponsesChunks(ChunkReader):
         self._last = place
         return place
 
-    def _begin(self, place: int, item: Item) -> Iterator[Chunk]:
+    def _begin_item(self, place: int, item: Item) -> Iterator[Chunk]:
         """The first chunks of an item."""
         streamed = self._items.setdefault(place, _StreamedItem())
         if streamed.kind:
@@ -272,9 +278,9 @@ class ResponsesChunks(ChunkReader):
             elif self._items.get(place - 1, streamed).kind == "message" and place:
                 yield from self._words(None, "\n\n")
 
-    def _complete(self, place: int, item: Item) -> Iterator[Chunk]:
+    def _complete_item(self, place: int, item: Item) -> Iterator[Chunk]:
         """The rest of an item: all of it if no piece was streamed."""
-        yield from self._begin(place, item)
+        yield from self._begin_item(place, item)
         streamed = self._items[place]
         if streamed.done:
             return
@@ -293,18 +299,22 @@ class ResponsesChunks(ChunkReader):
             case "function_call" if not streamed.begun:
                 yield CallChunk(place, arguments=text_or_json(item.get("arguments")))
 
-    def _end(self, response: Item, kind: str) -> Iterator[Chunk]:
+    def _end_answer(self, response: Item, kind: str) -> Iterator[Chunk]:
+        """The rest of the items, the usage, and why the answer ended. Raises ModelError: the
+        provider says that it failed.
+        """
         status = string(response.get("status")) or kind.removeprefix("response.")
         if status == "failed" or response.get("error"):
             raise error_from_stream(response.get("error") or {}, self._endpoint)
         for place, item in enumerate(dictionaries(response.get("output"))):
             if not self._items.get(place, _StreamedItem()).done:
-                yield from self._complete(place, item)
+                yield from self._complete_item(place, item)
         if usage := dictionary(response.get("usage")):
             yield UsageChunk(parse_usage(usage, self._spec))
-        self.reason = self._reason(status, response)
+        self.reason = self._find_reason(status, response)
 
-    def _reason(self, status: str, response: Item) -> Reason:
+    def _find_reason(self, status: str, response: Item) -> Reason:
+        """Why the answer ended."""
         if status == "incomplete":
             cause = dictionary(response.get("incomplete_details")).get("reason")
             return "filtered" if cause == "content_filter" else "length"
@@ -313,11 +323,13 @@ class ResponsesChunks(ChunkReader):
 
 
 def _reasoning_text(item: Item) -> str:
+    """The summary and the content of a reasoning item."""
     parts = [*dictionaries(item.get("summary")), *dictionaries(item.get("content"))]
     return "\n\n".join(text for part in parts if (text := string(part.get("text"))))
 
 
 def parse_usage(usage: Item, spec: ModelSpec) -> Usage | None:
+    """Tokens and cost; None if a figure is impossible."""
     details = dictionary(usage.get("input_tokens_details"))
     return make_usage(
         spec,
@@ -366,14 +378,15 @@ class ResponsesWire(Wire):
     def _request(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> tuple[str, dict[str, str], dict[str, Any]]:
+        """The request: the whole input, of which the server stores nothing."""
         body: dict[str, Any] = {
             "model": self._model,
             "instructions": self._format.instructions(messages),
             "input": self._format.items(messages),
             "tools": _format_tools(tools) if self.spec.tools else [],
             "max_output_tokens": self.spec.max_output,
-            **self._reasoning(),
-            **self._constraint(),
+            **self._reasoning_fields(),
+            **self._constraint_fields(),
             **self._fixed,
         }
         sent = {name: value for name, value in body.items() if value not in ("", [])}
@@ -381,7 +394,7 @@ class ResponsesWire(Wire):
         key = self._endpoint.api_key
         return "/responses", {"Authorization": f"Bearer {key}"} if key else {}, sent
 
-    def _constraint(self) -> dict[str, Any]:
+    def _constraint_fields(self) -> dict[str, Any]:
         """The fields for a constrained answer."""
         if self._schema is None:
             return {}
@@ -390,7 +403,8 @@ class ResponsesWire(Wire):
         schema = {"name": "answer", "strict": True, "schema": dict(self._schema)}
         return {"temperature": 0, "text": {"format": {"type": "json_schema", **schema}}}
 
-    def _reasoning(self) -> dict[str, Any]:
+    def _reasoning_fields(self) -> dict[str, Any]:
+        """The fields that ask for reasoning; none if the model does not think."""
         if not self.spec.thinking:
             return {}
         effort = "none" if self._effort == "off" else self._effort

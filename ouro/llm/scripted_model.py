@@ -93,7 +93,7 @@ class ScriptedModel:
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
     ) -> AsyncGenerator[Chunk, None]:
         self.requests.append(ScriptedRequest(tuple(messages), tuple(tools)))
-        reply = self._next(messages)
+        reply = self._next_reply(messages)
         for word in _words_of(reply):
             await asyncio.sleep(self._pace)
             yield word
@@ -114,7 +114,10 @@ class ScriptedModel:
     async def close(self) -> None:
         self.closed = True
 
-    def _next(self, messages: Sequence[Message]) -> ScriptedReply:
+    def _next_reply(self, messages: Sequence[Message]) -> ScriptedReply:
+        """The next reply of the script. Raises the error that stands there, or RequestRefused at
+        its end.
+        """
         step = next(self._steps, None)
         if step is None:
             raise RequestRefused("The script of the scripted model has no more replies.")
@@ -131,14 +134,15 @@ class ScriptedModel:
 
 def _words_of(reply: ScriptedReply) -> list[Chunk]:
     """The thinking and the text of a reply, a few words each."""
-    words: list[Chunk] = [ThinkingChunk(piece) for piece in _pieces(reply.thinking)]
+    words: list[Chunk] = [ThinkingChunk(piece) for piece in _split_text(reply.thinking)]
     if reply.signature:
         words.append(ThinkingChunk("", reply.signature))
-    words += [TextChunk(piece) for piece in _pieces(reply.text)]
+    words += [TextChunk(piece) for piece in _split_text(reply.text)]
     return words
 
 
-def _pieces(text: str) -> list[str]:
+def _split_text(text: str) -> list[str]:
+    """A text as words, several together if it is long."""
     words = PIECE.findall(text)
     step = len(words) // MAX_PIECES + 1
     return ["".join(words[start : start + step]) for start in range(0, len(words), step)]
@@ -150,4 +154,5 @@ def call(name: str, /, **arguments: Any) -> ToolCall:
 
 
 def calls(*several: ToolCall, text: str = "") -> ScriptedReply:
+    """A reply with several calls."""
     return ScriptedReply(text, several)

@@ -114,6 +114,9 @@ async def ask_server(fetch: Fetch, provider: str, model: str) -> ServedModel | N
 
 
 async def _ask_ollama(fetch: Fetch, model: str) -> ServedModel | None:
+    """What Ollama says about a model and the context with which it is loaded; None if it has no
+    such model.
+    """
     shown = dictionary(await fetch("/api/show", {"model": model}))
     info = dictionary(shown.get("model_info"))
     if not info:
@@ -137,6 +140,7 @@ async def _ask_ollama(fetch: Fetch, model: str) -> ServedModel | None:
 
 
 async def _ask_lm_studio(fetch: Fetch, model: str) -> ServedModel:
+    """What LM Studio says, by its newer API, else by its older one."""
     row = _find_row(await fetch("/api/v1/models", None), "models", "key", model)
     if not row:
         old = _find_row(await fetch("/api/v0/models", None), "data", "id", model)
@@ -151,6 +155,7 @@ async def _ask_lm_studio(fetch: Fetch, model: str) -> ServedModel:
 
 
 async def _ask_llama_cpp(fetch: Fetch, row: ModelRow) -> ServedModel:
+    """What llama.cpp says about its only model; a server that is busy says little."""
     props: dict[str, Any] = {}
     # While it computes an answer it does not say its properties; the list of models it does.
     with suppress(TimeoutError):
@@ -180,4 +185,5 @@ def _find_row(answer: Any, rows: str, key: str, model: str) -> ModelRow:
 
 
 def _flag(values: ModelRow, key: str) -> bool | None:
+    """The boolean of this name; None if there is none."""
     return value if isinstance(value := values.get(key), bool) else None

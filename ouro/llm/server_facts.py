@@ -114,6 +114,7 @@ class ServerFacts:
         """Whether it ended an answer without saying that it is complete, in this session."""
 
     def get(self, key: str) -> str:
+        """The value of a fact; empty if it is not known."""
         for facts in (self._trial, self._learned):
             if fact := facts.get(key):
                 return fact.value
@@ -136,12 +137,14 @@ class ServerFacts:
         return (key.partition(".")[2] for key in known if key.partition(".")[0] == kind)
 
     def try_changes(self, changes: Mapping[str, str], refusal: str) -> None:
+        """Change the request from now on; the facts are on trial."""
         today = datetime.now(UTC).date().isoformat()
         quote = " ".join(refusal.split())[:MAX_QUOTE]
         self._trial |= {key: Fact(value, today, quote) for key, value in changes.items()}
         self.version += 1
 
     def report(self, fields: Mapping[str, Any]) -> None:
+        """Use what the server says about the model in its own API."""
         self._reported = fields
         self.version += 1
 

@@ -21,7 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.llm.model import ToolSpec
-from ouro.llm.told import quote_told
+from ouro.llm.remembered_lines import quote_lines
 from ouro.messages import Message, Part, ToolCall, ToolReply
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import cut_middle
@@ -93,13 +93,13 @@ def next_step(
     call, reply = turn.last
     if call.id.startswith(_TO_CHANGE):
         path = str(call.arguments["path"])
-        return turn.ask_for_text(path, reply, quote_told(messages, f"{path}\n{turn.task}"))
+        return turn.ask_for_text(path, reply, quote_lines(messages, f"{path}\n{turn.task}"))
     if call.id.startswith(_FAULT) and not reply.failed:
         return turn.ask_for_file(reply.text.splitlines())
     if call.id.startswith(_CHANGED) and not reply.failed and turn.failure:
-        return ToolCall(_id(_AGAIN), "shell", turn.failure[0].arguments)
+        return ToolCall(_step_id(_AGAIN), "shell", turn.failure[0].arguments)
     if call.name == "shell" and turn.wants_repair:
-        return ToolCall(_id(_FAULT), "glob", {"pattern": "**"})
+        return ToolCall(_step_id(_FAULT), "glob", {"pattern": "**"})
     return None
 
 
@@ -120,7 +120,7 @@ def begin_change(call: ToolCall, messages: Sequence[Message]) -> ToolCall:
     """The call to run for the call that the model chose: a change begins with reading the file."""
     turn, path = _Turn.of(messages), call.arguments.get("path")
     if call.name == "change" or (call.name == "write" and turn and path in turn.read):
-        return ToolCall(_id(_TO_CHANGE), "read", {"path": path})
+        return ToolCall(_step_id(_TO_CHANGE), "read", {"path": path})
     return call
 
 
@@ -195,6 +195,7 @@ class _Turn(msgspec.Struct, frozen=True):
 
     @property
     def wants_repair(self) -> bool:
+        """Whether the user asked for a change, and the last command failed but not too many."""
         failures = sum(call.name == "shell" and reply.failed for call, reply in self.done)
         return bool(self.failure and failures <= _MAX_FAILURES and _WANTS_CHANGE.search(self.task))
 
@@ -232,7 +233,7 @@ class _Turn(msgspec.Struct, frozen=True):
                 path = json.loads(answer).get("path")
             except (ValueError, AttributeError, RecursionError):
                 return None
-            return ToolCall(_id(_TO_CHANGE), "read", {"path": path}) if path in shown else None
+            return ToolCall(_step_id(_TO_CHANGE), "read", {"path": path}) if path in shown else None
 
         return StepRequest(asked, {**schema, "additionalProperties": False}, read_chosen_file)
 
@@ -255,6 +256,7 @@ class _Turn(msgspec.Struct, frozen=True):
         return StepRequest(asked, {}, lambda answer: _make_change(path, old, answer))
 
     def _quote_failure(self) -> str:
+        """The failed command and its output; empty if the last command did not fail."""
         if self.failure is None:
             return ""
         call, reply = self.failure
@@ -283,13 +285,17 @@ def _make_change(path: str, old: list[str], answer: str) -> ToolCall | None:
         return None
     new = block[1].removesuffix("\n").split("\n")
     if not old:
-        return ToolCall(_id(_CHANGED), "write", {"path": path, "content": "\n".join(new) + "\n"})
+        return ToolCall(
+            _step_id(_CHANGED), "write", {"path": path, "content": "\n".join(new) + "\n"}
+        )
     is_elided = any(_ELIDED.match(line) for line in new if line not in old)
     if old == new or len(new) < len(old) * _MIN_LEFT or is_elided:
         return None
     before, after = _find_change(old, new)
     return ToolCall(
-        _id(_CHANGED), "edit", {"path": path, "edits": [{"old_text": before, "new_text": after}]}
+        _step_id(_CHANGED),
+        "edit",
+        {"path": path, "edits": [{"old_text": before, "new_text": after}]},
     )
 
 
@@ -315,5 +321,6 @@ def is_step(call: ToolCall) -> bool:
     return call.id.startswith((_TO_CHANGE, _CHANGED, _FAULT, _AGAIN))
 
 
-def _id(prefix: str) -> str:
+def _step_id(prefix: str) -> str:
+    """A new id for a call that is a step, with the prefix that says which one."""
     return f"{prefix}{uuid.uuid4().hex[:20]}"

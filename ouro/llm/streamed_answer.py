@@ -177,6 +177,7 @@ def _cut_repetition(text: str, *, is_call: bool) -> str | None:
 
 
 def _may_begin_call(text: str) -> bool:
+    """Whether a text is the beginning of a call, or of what begins one."""
     start = "".join(text[:_MAX_BEGINNING].split())
     return bool(start) and (
         start.startswith(_BEGINNINGS) or any(opener.startswith(start) for opener in _BEGINNINGS)

@@ -113,26 +113,27 @@ class TextToolsModel:
                 self.spec = self._model.spec
                 if not self.spec.describes_tools:  # the user has switched it off
                     raise
-        async with aclosing(self._stream_described(messages, tools)) as chunks:
+        async with aclosing(self._stream_with_described_tools(messages, tools)) as chunks:
             async for chunk in chunks:
                 yield chunk
 
     async def _stream_with_tools(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Chunk, None]:
+        """The answer of a model that is sent the tools in the request."""
         source = self._model.stream(messages, tools)
         async with aclosing(source), aclosing(self._with_calls(source, messages, tools)) as chunks:
             async for chunk in chunks:
                 yield chunk
 
-    async def _stream_described(
+    async def _stream_with_described_tools(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Chunk, None]:
         """The answer of a model that is given the tools in its prompt."""
+        from ouro.llm.remembered_lines import ask_again  # imported late: few answers need it
         from ouro.llm.small_steps import small_tools  # imported late: few answers need it
-        from ouro.llm.told import ask_again  # imported late: few answers need it
 
-        if call := await self._step(messages, tools):
+        if call := await self._take_step(messages, tools):
             for chunk in call:
                 yield chunk
             return
@@ -153,14 +154,16 @@ class TextToolsModel:
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Chunk, None]:
         """The answer of a very small model, which has what it was told beside the message."""
+        from ouro.llm.remembered_lines import put_lines_beside  # imported late: few answers need it
         from ouro.llm.small_steps import hide_steps  # imported late: few answers need it
-        from ouro.llm.told import put_beside  # imported late: few answers need it
 
         model = constrain(self._model, call_schema(tools))
-        sent = put_beside(hide_steps(messages), "Keep to what I have told you.")
+        sent = put_lines_beside(hide_steps(messages), "Keep to what I have told you.")
         return model.stream([*describe_tools(sent, tools), *self._added])
 
-    async def _step(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Chunk]:
+    async def _take_step(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> list[Chunk]:
         """The call of the next step; nothing if the model must be asked for the next tool."""
         # Imported late: few answers need it.
         from ouro.llm.small_steps import StepRequest, next_step
@@ -216,12 +219,12 @@ class TextToolsModel:
                     yield TextChunk(answer.interrupt())
                     answer.tools = ()
             if isinstance(chunk, EndChunk):
-                for last in self._end(answer, chunk, messages, usage):
+                for last in self._end_answer(answer, chunk, messages, usage):
                     yield last
                 return
             yield chunk
 
-    def _end(
+    def _end_answer(
         self,
         answer: StreamedAnswer,
         end: EndChunk,
@@ -235,31 +238,31 @@ class TextToolsModel:
         if self.spec.describes_tools:
             from ouro.llm.small_steps import begin_change  # imported late, as above
 
-            if broken := _broken_by(calls, messages):
-                return self._refuse(broken, usage)
+            if broken := _find_broken_rule(calls, messages):
+                return self._refuse_call(broken, usage)
             calls = [begin_change(call, messages) for call in calls]
         if not calls:
             return [TextChunk(answer.release()), end]
         call_chunks = [_call_chunk(index, call) for index, call in enumerate(calls)]
         return [RevisedText(before), *call_chunks, end]
 
-    def _refuse(self, broken: tuple[str, ToolCall], usage: Usage | None) -> list[Chunk]:
+    def _refuse_call(self, broken: tuple[str, ToolCall], usage: Usage | None) -> list[Chunk]:
         """The chunks instead of a forbidden call: none for the first, which is asked again; the
         second time an answer that asks the user.
         """
-        from ouro.llm.told import refusal  # imported late: few answers need it
+        from ouro.llm.remembered_lines import refusal_text  # imported late: few answers need it
 
         if self._broken is None:
             self._broken, self._step_usage = broken, usage
             return [RevisedText("")]
-        return [RevisedText(refusal(*broken)), EndChunk("stop")]
+        return [RevisedText(refusal_text(*broken)), EndChunk("stop")]
 
 
-def _broken_by(
+def _find_broken_rule(
     calls: Sequence[ToolCall], messages: Sequence[Message]
 ) -> tuple[str, ToolCall] | None:
     """The first call that a remembered line forbids, with that line."""
-    from ouro.llm.told import broken_rule  # imported late: few answers need it
+    from ouro.llm.remembered_lines import broken_rule  # imported late: few answers need it
 
     for call in calls:
         if rule := broken_rule(call, messages):
@@ -280,7 +283,7 @@ def find_calls(
     Returns no calls if one of them does not fit a tool, or is quoted from a message of the user or
     a tool result.
     """
-    before, written = _split(text.strip())
+    before, written = _split_at_calls(text.strip())
     calls = [call for value in written if (call := _parse_call(value, tools))]
     if not calls or len(calls) != len(written) or _is_any_quoted(written, sent):
         return text, []
@@ -326,7 +329,7 @@ def call_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
     return {"anyOf": [{**closed, "properties": properties} for properties in fields]}
 
 
-def _split(text: str) -> tuple[str, list[Any]]:
+def _split_at_calls(text: str) -> tuple[str, list[Any]]:
     """The text before the calls, and the JSON values of these."""
     if found := list(_TAGGED.finditer(text)):
         called = chain.from_iterable(_parse_values(tagged[1]) for tagged in found)
@@ -364,7 +367,7 @@ def _parse_call(value: Any, tools: Sequence[ToolSpec]) -> ToolCall | None:
     name = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), "")
     arguments = _arguments_in(value)
     tool = next((tool for tool in tools if tool.name == name), None)
-    if tool is None or not isinstance(arguments, dict) or not _fits(arguments, tool):
+    if tool is None or not isinstance(arguments, dict) or not _fits_schema(arguments, tool):
         return None
     return ToolCall("", name, arguments)
 
@@ -375,7 +378,10 @@ def _arguments_in(value: Mapping[str, Any]) -> Any:
     return next(iter(_parse_values(found)), None) if isinstance(found, str) else found
 
 
-def _fits(arguments: Mapping[str, Any], tool: ToolSpec) -> bool:
+def _fits_schema(arguments: Mapping[str, Any], tool: ToolSpec) -> bool:
+    """Whether the arguments are those of the tool, all required ones and no others, of the right
+    types.
+    """
     known = tool.parameters.get("properties", {})
     if not known.keys() >= arguments.keys() or not arguments.keys() >= set(
         tool.parameters.get("required", ())
@@ -393,20 +399,25 @@ def _fits(arguments: Mapping[str, Any], tool: ToolSpec) -> bool:
 
 
 def _kinds(schema: Mapping[str, Any]) -> list[str]:
+    """The JSON types that a schema allows."""
     found = list(chain.from_iterable(map(_kinds, schema.get("anyOf", ()))))
     named = schema.get("type", ())
     return [*found, *([named] if isinstance(named, str) else named)]
 
 
 def _is_any_quoted(values: Sequence[Any], sent: Sequence[Message]) -> bool:
+    """Whether one of the calls stands in a message of the user or in a tool result."""
     said = (message for message in sent if message.role in ("user", "tool"))
     parts = chain.from_iterable(message.parts for message in said)
-    texts = [_squeeze(part.text) for part in parts if isinstance(part, Text | Context | ToolReply)]
-    written = [_squeeze(json.dumps(value, ensure_ascii=False)) for value in values]
+    texts = [
+        _without_spaces(part.text) for part in parts if isinstance(part, Text | Context | ToolReply)
+    ]
+    written = [_without_spaces(json.dumps(value, ensure_ascii=False)) for value in values]
     return any(call in text for call, text in product(written, texts))
 
 
-def _squeeze(text: str) -> str:
+def _without_spaces(text: str) -> str:
+    """A text without spaces, newlines and escapes, to find a call in another layout."""
     return "".join(text.replace("\\n", "").replace("\\", "").split())
 
 

@@ -46,29 +46,30 @@ class ThinkTags:
             yield TextChunk(piece)
             return
         self._held += piece
-        yield from self._read(is_end=False)
+        yield from self._advance(is_end=False)
 
     def end(self, *, is_answer: bool = True) -> Iterator[Chunk]:
         """The rest. With `is_answer`, thinking that never ended becomes the answer: there is no
         other text.
         """
-        yield from self._read(is_end=True)
+        yield from self._advance(is_end=True)
         if self._state == "inside" and is_answer and self._inside:
             yield RevisedThinking()
             yield TextChunk("".join(self._inside))
 
-    def _read(self, *, is_end: bool) -> Iterator[Chunk]:
+    def _advance(self, *, is_end: bool) -> Iterator[Chunk]:
+        """Read what was held back, as far as its meaning is certain; at the end everything."""
         if self._state == "start":
-            self._begin(is_end=is_end)
+            self._decide_begin(is_end=is_end)
         if self._state == "inside":
-            yield from self._think(is_end=is_end)
+            yield from self._read_thinking(is_end=is_end)
         elif self._state == "undecided":
-            yield from self._search(is_end=is_end)
+            yield from self._read_answer(is_end=is_end)
         if self._state == "answer" and self._held:
             yield TextChunk(self._held)
             self._held = ""
 
-    def _begin(self, *, is_end: bool) -> None:
+    def _decide_begin(self, *, is_end: bool) -> None:
         """Decide whether the text begins with an opening tag; after thinking, spaces are left out."""
         if self._has_thought:
             self._held = self._held.lstrip()
@@ -79,7 +80,7 @@ class ThinkTags:
         elif is_end or not any(tag.startswith(start) for tag in _TAGS):
             self._state = "answer" if self._has_thought else "undecided"
 
-    def _think(self, *, is_end: bool) -> Iterator[Chunk]:
+    def _read_thinking(self, *, is_end: bool) -> Iterator[Chunk]:
         """Thinking up to its closing tag; then another block may follow."""
         if not self._inside:
             self._held = self._held.lstrip()
@@ -95,9 +96,9 @@ class ThinkTags:
         if closing:
             self._has_thought, self._state = True, "start"
             self._inside.clear()
-            yield from self._read(is_end=is_end)
+            yield from self._advance(is_end=is_end)
 
-    def _search(self, *, is_end: bool) -> Iterator[Chunk]:
+    def _read_answer(self, *, is_end: bool) -> Iterator[Chunk]:
         """The answer, unless a closing tag shows that it was thinking until now."""
         text = "".join(self._before) + self._held
         closing = _CLOSING.search(text, max(0, self._size - MAX_TAG))
@@ -107,7 +108,7 @@ class ThinkTags:
             self._before.clear()
             yield RevisedText("")
             yield ThinkingChunk(text[: closing.start()])
-            yield from self._read(is_end=is_end)
+            yield from self._advance(is_end=is_end)
             return
         keep = 0
         if not is_end:

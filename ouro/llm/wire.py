@@ -136,6 +136,7 @@ class ChunkReader(ABC):
         return "stop" if self._has_text or self.is_done else None
 
     def _words(self, thinking: object, *texts: object) -> Iterator[Chunk]:
+        """The chunks of new thinking and new texts; tags of thinking in a text are split off."""
         if isinstance(thinking, str) and (piece := self._thinking.feed(thinking)):
             yield ThinkingChunk(piece)
         for text in texts:
@@ -232,6 +233,7 @@ class Wire(AdaptiveModel):
         self._clients, self._making = other._clients, other._making
 
     async def _answer(self, request: PreparedRequest) -> AsyncGenerator[Chunk, None]:
+        """The chunks of the answer to a request."""
         reader = self._reader()
         events = self._post(*request, reader)
         async with aclosing(read_chunks(events, reader, self._endpoint.timeouts.content)) as chunks:
@@ -272,10 +274,12 @@ class Wire(AdaptiveModel):
             return None
 
     def _decoder(self) -> EventDecoder:
+        """A new decoder of the stream."""
         return EventDecoder()
 
     @abstractmethod
-    def _reader(self) -> ChunkReader: ...
+    def _reader(self) -> ChunkReader:
+        """A new reader of one answer."""
 
     async def _post(
         self, path: str, headers: Mapping[str, str], body: Any, reader: ChunkReader
@@ -313,6 +317,9 @@ class Wire(AdaptiveModel):
     async def _read_events(
         self, path: str, headers: Mapping[str, str], body: Any
     ) -> AsyncGenerator[ServerEvent, None]:
+        """Send a request and yield the events of its answer. Raises ModelError: the server refuses,
+        or sends no stream.
+        """
         await self.warm()
         [client] = self._clients
         url = self._endpoint.base_url.rstrip("/") + path
@@ -322,7 +329,7 @@ class Wire(AdaptiveModel):
                 "POST", url, content=encode_json(body), headers=headers
             ) as response:
                 if not response.is_success:
-                    head = await self._read_head(response)
+                    head = await self._read_error_body(response)
                     raise error_from_status(
                         response.status_code, head, response.headers, self._endpoint
                     )
@@ -366,7 +373,7 @@ class Wire(AdaptiveModel):
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind in STREAM_TYPES or not kind:
             return
-        body = await self._read_head(response)
+        body = await self._read_error_body(response)
         if kind == "application/json" and '"error"' in body:
             with suppress(msgspec.DecodeError, KeyError, TypeError):
                 raise error_from_stream(msgspec.json.decode(body)["error"], self._endpoint)
@@ -374,7 +381,8 @@ class Wire(AdaptiveModel):
         error = RequestRefused if body.strip() else ModelUnavailable
         raise error(f"{self._endpoint.address} answered with {kind} instead of a stream.", hint)
 
-    async def _read_head(self, response: HttpAnswer | httpx.Response) -> str:
+    async def _read_error_body(self, response: HttpAnswer | httpx.Response) -> str:
+        """The beginning of a body as text; a body that ends early is enough."""
         body = b""
         try:
             async with aclosing(self._read_pieces(response)) as pieces:

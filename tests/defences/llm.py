@@ -25,7 +25,7 @@ DEFENCES = (
             "test_l11_odd_answers.py -k comments_and_pings_alone"),
     Defence("L11", "ouro/llm/event_stream.py", 'getincrementaldecoder("utf-8-sig")', 'getincrementaldecoder("utf-8")',
             "test_l11_odd_answers.py -k byte_order_mark_does"),
-    Defence("L13", "ouro/llm/text_tools.py", "if broken := _broken_by(calls, messages):",
+    Defence("L13", "ouro/llm/text_tools.py", "if broken := _find_broken_rule(calls, messages):",
             "if broken := None:", "../llm/test_small_steps.py"),
     Defence("L11", "ouro/llm/event_stream.py", "decompress(data, MAX_PIECE)", "decompress(data)",
             "test_l11_odd_answers.py -k compressed_answer_is_decompressed"),

@@ -23,9 +23,9 @@ from ouro.llm import EndChunk, ModelSpec, Prices, ReplyBuilder, TextChunk, Timeo
 from ouro.llm.anthropic import AnthropicChunks
 from ouro.llm.openai import OpenAIChunks
 from ouro.llm.provider_errors import redact
+from ouro.llm.remembered_lines import choose_lines
 from ouro.llm.streamed_answer import CallGate
 from ouro.llm.text_tools import ANSWER, TextToolsModel, find_calls
-from ouro.llm.told import lines_for
 from ouro.llm.wire import make_usage
 from ouro.memory.backend import CHANGES, CompactionRecord, MessageRecord
 from ouro.memory.serialization import ReadRecord, record_data, record_from
@@ -406,7 +406,7 @@ async def test_l11_long_answer_of_a_small_model_is_read_in_linear_time():
         (redact, "a-" * 100_000),
         (lambda text: AskUser().title(AskUserArgs(text)), "**a " * 50_000),
         (ask_probe, "\n" * 200_000),
-        (lambda text: lines_for([system(f"| {text}")], ""), "ne " * 70_000),
+        (lambda text: choose_lines([system(f"| {text}")], ""), "ne " * 70_000),
     ],
     ids=[
         "functions",

@@ -7,8 +7,8 @@ from fakes.waiting import until
 
 from ouro.errors import TransientModelError
 from ouro.llm import ModelCall, ModelSpec, ScriptedModel, ScriptedReply, ToolSpec
+from ouro.llm.remembered_lines import MAX_LINES, choose_lines, remembered_lines
 from ouro.llm.small_steps import StepRequest, hide_steps, next_step, small_tools
-from ouro.llm.told import MAX_LINES, lines_for, told_lines
 from ouro.messages import ToolCall, ToolReply, assistant, system, tool, user
 
 NAMES = ("read", "edit", "write", "glob", "grep", "shell", "todo", "subagent")
@@ -326,13 +326,13 @@ def test_changes_of_memory_in_the_session_are_what_was_told():
         "| -- Dates are stored in UTC.\n| +- Dates are stored in local time.\n</memory-0f>"
     )
     messages = [system(PROMPT), user("Hi", context=changed), assistant("Hello."), user("Go on.")]
-    assert told_lines(messages) == ["Log lines are JSON.", "Dates are stored in local time."]
+    assert remembered_lines(messages) == ["Log lines are JSON.", "Dates are stored in local time."]
 
 
 def test_of_many_lines_those_on_the_subject_and_prohibitions_are_beside_the_message():
     lines = [f"| - Service {number} has a database." for number in range(40)]
     lines += ["| - Never touch vendor/crc.", "| - The basket holds decimals."]
-    found = lines_for([system("\n".join(lines)), user("Mend the basket.")], "Mend the basket.")
+    found = choose_lines([system("\n".join(lines)), user("Mend the basket.")], "Mend the basket.")
     assert len(found) == MAX_LINES
     assert {"Never touch vendor/crc.", "The basket holds decimals."} <= {*found}
 

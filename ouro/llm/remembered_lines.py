@@ -1,4 +1,4 @@
-"""What the user told a very small model in earlier sessions: put beside the message, and kept to.
+"""What a very small model remembers of the user: put beside the message, and kept to.
 
 Such a model overlooks memory at the start of a long prompt. So the lines come with each message of
 the user and with each request for one step, and a call that a line forbids by name is not made.
@@ -29,27 +29,27 @@ _WORD_START = late_pattern(r"\w{3,5}|[\u3040-\u30ff\u3400-\u9fff]{2}")
 _REFUSED = "I did not do that"
 
 
-def told_lines(messages: Sequence[Message]) -> list[str]:
+def remembered_lines(messages: Sequence[Message]) -> list[str]:
     """What is remembered, as the messages show it: the core with its changes, and the notes that
     were recalled for the last message.
     """
     whole = "\n".join(message.text for message in messages if message.role == "system")
-    found = dict.fromkeys(_lines_of(whole))
+    found = dict.fromkeys(_memory_lines(whole))
     asked = [message for message in messages if message.role == "user"]
     for message in asked:
         for part in message.parts_of(Context):
             if _CHANGED.search(part.text):
                 _apply_changes(found, part.text)
             elif message is asked[-1]:
-                found.update(dict.fromkeys(_lines_of(part.text)))
+                found.update(dict.fromkeys(_memory_lines(part.text)))
     return list(found)
 
 
-def lines_for(messages: Sequence[Message], subject: str) -> list[str]:
+def choose_lines(messages: Sequence[Message], subject: str) -> list[str]:
     """The lines to put beside a request about `subject`, in the order of memory: all if they are
     few, else what forbids something by name and what shares the most words with it.
     """
-    lines = told_lines(messages)
+    lines = remembered_lines(messages)
     if len(lines) <= MAX_LINES:
         return lines
     words = set(_WORD_START.findall(subject.casefold()))
@@ -64,13 +64,13 @@ def lines_for(messages: Sequence[Message], subject: str) -> list[str]:
     return [lines[place] for place in sorted(ranked[:MAX_LINES])]
 
 
-def put_beside(messages: Sequence[Message], closing: str) -> list[Message]:
+def put_lines_beside(messages: Sequence[Message], closing: str) -> list[Message]:
     """The messages with what was told beside the last message of the user."""
     place = max((at for at, message in enumerate(messages) if message.role == "user"), default=-1)
     if place < 0:
         return list(messages)
     asked = messages[place]
-    lines = lines_for(messages, asked.text)
+    lines = choose_lines(messages, asked.text)
     if not lines:
         return list(messages)
     told = "\n".join(f"- {line}" for line in lines)
@@ -79,9 +79,9 @@ def put_beside(messages: Sequence[Message], closing: str) -> list[Message]:
     return [*messages[:place], beside, *messages[place + 1 :]]
 
 
-def quote_told(messages: Sequence[Message], subject: str) -> str:
+def quote_lines(messages: Sequence[Message], subject: str) -> str:
     """What was told, for a request about one step; empty if nothing was."""
-    lines = lines_for(messages, subject)
+    lines = choose_lines(messages, subject)
     return "\nKeep to this:\n" + "\n".join(f"- {line}" for line in lines) + "\n" if lines else ""
 
 
@@ -93,7 +93,7 @@ def broken_rule(call: ToolCall, messages: Sequence[Message]) -> str:
     """
     answers = [message.text for message in messages if message.role == "assistant"]
     last = answers[-1] if answers else ""
-    for line in told_lines(messages):
+    for line in remembered_lines(messages):
         if breaks_prohibition(line, call.name, call.arguments):
             return "" if _REFUSED in last and line in last else line
     return ""
@@ -101,24 +101,26 @@ def broken_rule(call: ToolCall, messages: Sequence[Message]) -> str:
 
 def ask_again(rule: str, call: ToolCall) -> list[Message]:
     """The messages that follow a forbidden call: the model chooses another one."""
-    what = _describe(call)
+    what = _describe_call(call)
     return [
         assistant(f"I want to run: {what}"),
         user(f"No. I have told you: {rule}\nDo the task in another way, or use `answer`."),
     ]
 
 
-def refusal(rule: str, call: ToolCall) -> str:
+def refusal_text(rule: str, call: ToolCall) -> str:
     """The answer of a turn whose model insists on a forbidden call."""
-    return f"{_REFUSED}: {_describe(call)}\nYou told me: {rule}\nShall I do it nevertheless?"
+    return f"{_REFUSED}: {_describe_call(call)}\nYou told me: {rule}\nShall I do it nevertheless?"
 
 
-def _describe(call: ToolCall) -> str:
+def _describe_call(call: ToolCall) -> str:
+    """A call in one line: its tool and its command or file."""
     target = call.arguments.get("command") or call.arguments.get("path") or ""
     return one_line(f"{call.name} {target}", 200)
 
 
-def _lines_of(text: str) -> Iterator[str]:
+def _memory_lines(text: str) -> Iterator[str]:
+    """The lines of memory in a text, without list marks."""
     for found in _LINE.finditer(text):
         mark = _LIST_MARK.match(found[1])
         line = found[1][mark.end() :].strip() if mark else found[1].strip()
