@@ -34,8 +34,8 @@ PICTURE_REFUSED = "{} refused a picture: it is described, not sent."
 CALLS_REFUSED = "{} refused tool calls of earlier messages: they are sent as text."
 
 
-class PreparedRequest(NamedTuple):
-    """A request in the form that the server accepts."""
+class ModelRequest(NamedTuple):
+    """A request: its path on the server, its headers and its body."""
 
     path: str
     headers: Mapping[str, str]
@@ -101,21 +101,17 @@ class AdaptiveModel(ABC):
                 if notice := self._adapt(error, request.body, sent, is_last=is_last):
                     notices.append(notice)
 
-    def prepare(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
-    ) -> PreparedRequest:
+    def prepare(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> ModelRequest:
         """The request in the form that the server is known to accept."""
-        path, headers, body = self._request(messages, tools)
-        return PreparedRequest(path, headers, shape_request(body, self.facts))
+        request = self._request(messages, tools)
+        return request._replace(body=shape_request(request.body, self.facts))
 
     @abstractmethod
-    def _request(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
-    ) -> tuple[str, Mapping[str, str], dict[str, Any]]:
-        """The path, headers and body of a request."""
+    def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
+        """The request in the form that this protocol prefers."""
 
     @abstractmethod
-    def _answer(self, request: PreparedRequest) -> AsyncGenerator[Chunk, None]:
+    def _answer(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """The chunks of the answer to a request. Raises ModelError."""
 
     def _reset(self) -> None:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
+from ouro.llm.adaptive_model import ModelRequest
 from ouro.llm.model import (
     CallChunk,
     Chunk,
@@ -178,9 +179,7 @@ class AnthropicWire(Wire):
     def _reader(self) -> AnthropicChunks:
         return AnthropicChunks(self.spec)
 
-    def _request(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
-    ) -> tuple[str, dict[str, str], dict[str, Any]]:
+    def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
         """The request: tools, prompt and newest messages have cache marks."""
         body: dict[str, Any] = {"model": self._model, "max_tokens": self.spec.max_output}
         if tools and self.spec.tools:
@@ -211,7 +210,7 @@ class AnthropicWire(Wire):
         path = (
             "/messages" if self._endpoint.base_url.rstrip("/").endswith("/v1") else "/v1/messages"
         )
-        return path, headers, body
+        return ModelRequest(path, headers, body)
 
     def _thinking_fields(self, messages: Sequence[Message]) -> dict[str, Any]:
         """The fields that ask for thinking in the next style; none without an effort, or while a

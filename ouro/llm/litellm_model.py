@@ -11,7 +11,7 @@ from contextlib import aclosing
 from typing import Any
 
 from ouro.errors import ContextTooLong, ModelError, ModelUnavailable, StreamCut
-from ouro.llm.adaptive_model import AdaptiveModel, PreparedRequest
+from ouro.llm.adaptive_model import AdaptiveModel, ModelRequest
 from ouro.llm.anthropic import MARKED_MESSAGES, mark_for_cache, signed_thinking
 from ouro.llm.model import Chunk, Effort, Embedded, Endpoint, ModelSpec, ThinkingChunk, ToolSpec
 from ouro.llm.openai import OpenAIChunks, OpenAIFormat, format_tools, parse_vectors
@@ -58,7 +58,7 @@ class LiteLLMModel(AdaptiveModel):
         returns_thinking = self.facts.get("thinking_back")
         self._format = OpenAIFormat(self.spec, returns_thinking=returns_thinking, longest_id=0)
 
-    async def _answer(self, request: PreparedRequest) -> AsyncGenerator[Chunk, None]:
+    async def _answer(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """The chunks of an answer, which the process of litellm streams."""
         reader = _LiteLLMChunks(self.spec)
         arguments = {**_call_arguments(self._model, self._endpoint), **request.body}
@@ -67,9 +67,7 @@ class LiteLLMModel(AdaptiveModel):
             async for chunk in chunks:
                 yield chunk
 
-    def _request(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
-    ) -> tuple[str, dict[str, str], JsonObject]:
+    def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
         """The request in the format of chat completions; path and headers are litellm's business."""
         body: JsonObject = {
             "messages": join_all_surrogates(self._format_messages(messages)),
@@ -81,7 +79,7 @@ class LiteLLMModel(AdaptiveModel):
             # Beyond these, litellm knows which models have a level only for some of its providers.
             most = {"xhigh": "high", "max": "high"}
             body["reasoning_effort"] = most.get(self._effort, self._effort)
-        return "", {}, body
+        return ModelRequest("", {}, body)
 
     def _format_messages(self, messages: Sequence[Message]) -> list[JsonObject]:
         """The messages in the format of chat completions; for Claude with its thinking and cache

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from ouro.llm.adaptive_model import ModelRequest
 from ouro.llm.event_stream import JsonLineDecoder
 from ouro.llm.model import CallChunk, Chunk, Effort, Endpoint, ModelSpec, ToolSpec, UsageChunk
 from ouro.llm.openai import format_tools
@@ -152,9 +153,7 @@ class OllamaWire(Wire):
     def _reader(self) -> OllamaChunks:
         return OllamaChunks(self.spec)
 
-    def _request(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
-    ) -> tuple[str, dict[str, str], Json]:
+    def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
         """The request with the context that the model is to be loaded with."""
         options: Json = {"num_ctx": self.spec.window, "num_predict": self.spec.max_output}
         if self._schema is not None:
@@ -168,4 +167,4 @@ class OllamaWire(Wire):
             body["format"] = dict(self._schema)
         key = self._endpoint.api_key
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        return "/api/chat", headers, {**body, "options": options, "stream": True}
+        return ModelRequest("/api/chat", headers, {**body, "options": options, "stream": True})

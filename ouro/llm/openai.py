@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ouro.errors import ModelError
+from ouro.llm.adaptive_model import ModelRequest
 from ouro.llm.event_stream import make_decoder
 from ouro.llm.http_client import new_client, translate_http_errors
 from ouro.llm.model import (
@@ -310,9 +311,7 @@ class OpenAIWire(Wire):
     def _reader(self) -> OpenAIChunks:
         return OpenAIChunks(self.spec)
 
-    def _request(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
-    ) -> tuple[str, dict[str, str], dict[str, Any]]:
+    def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
         """The request in the format of chat completions."""
         body: dict[str, Any] = {"model": self._model, "messages": self._format.messages(messages)}
         if tools and self.spec.tools:
@@ -328,7 +327,8 @@ class OpenAIWire(Wire):
         body["stream"] = True
         body["stream_options"] = {"include_usage": True}
         key = self._endpoint.api_key
-        return "/chat/completions", {"Authorization": f"Bearer {key}"} if key else {}, body
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return ModelRequest("/chat/completions", headers, body)
 
 
 class _Vector(msgspec.Struct, frozen=True):

@@ -366,9 +366,9 @@ def _find_thinking_back(refused: Refused) -> Changes:
     is_wanted = re.search(
         r"must|miss|require|back|need|缺|必须|传|回传|manqu|falta|fehlt", refused.words
     )
-    if is_wanted:
-        return {"thinking_back": "all" if now == "yes" else "yes"} if now != "all" else {}
-    return {}
+    if not is_wanted or now == "all":
+        return {}
+    return {"thinking_back": "all" if now == "yes" else "yes"}
 
 
 def _find_style(refused: Refused) -> Changes:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ouro.llm.adaptive_model import ModelRequest
 from ouro.llm.model import (
     CallChunk,
     Chunk,
@@ -375,9 +376,7 @@ class ResponsesWire(Wire):
     def _reader(self) -> ResponsesChunks:
         return ResponsesChunks(self.spec, self._endpoint)
 
-    def _request(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
-    ) -> tuple[str, dict[str, str], dict[str, Any]]:
+    def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
         """The request: the whole input, of which the server stores nothing."""
         body: dict[str, Any] = {
             "model": self._model,
@@ -392,7 +391,8 @@ class ResponsesWire(Wire):
         sent = {name: value for name, value in body.items() if value not in ("", [])}
         sent |= {"store": False, "stream": True}
         key = self._endpoint.api_key
-        return "/responses", {"Authorization": f"Bearer {key}"} if key else {}, sent
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return ModelRequest("/responses", headers, sent)
 
     def _constraint_fields(self) -> dict[str, Any]:
         """The fields for a constrained answer."""

@@ -248,7 +248,9 @@ class _Turn(msgspec.Struct, frozen=True):
             return None
         text = "\n".join(old)
         now = f"{path} does not exist yet." if reply.failed else f"{path}:\n```\n{text}\n```"
-        verb = "Write" if reply.failed else "Mend" if self.failure else "Change"
+        verb = "Mend" if self.failure else "Change"
+        if reply.failed:
+            verb = "Write"
         asked = (
             f"The task: {cut_middle(self.task, _MAX_TASK)}\n{told}{self._quote_failure()}\n{now}\n\n"
             f"{verb} {path}. Answer with the whole new file."

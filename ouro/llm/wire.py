@@ -19,7 +19,7 @@ from ouro.errors import (
     RequestRefused,
     StreamCut,
 )
-from ouro.llm.adaptive_model import AdaptiveModel, PreparedRequest
+from ouro.llm.adaptive_model import AdaptiveModel, ModelRequest
 from ouro.llm.event_stream import EventDecoder, ServerEvent, is_end, make_decoder, parse_event
 from ouro.llm.http_client import failure_of, new_streaming_client, translate_http_errors
 from ouro.llm.model import (
@@ -232,7 +232,7 @@ class Wire(AdaptiveModel):
         """Use the client of another wire to the same endpoint."""
         self._clients, self._making = other._clients, other._making
 
-    async def _answer(self, request: PreparedRequest) -> AsyncGenerator[Chunk, None]:
+    async def _answer(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """The chunks of the answer to a request."""
         reader = self._reader()
         events = self._post(*request, reader)

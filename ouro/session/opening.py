@@ -209,7 +209,9 @@ async def _ask_how_to_open(
             return replace(request, resume=picked.resume, fork=request.fork or picked.fork)
         case TrustNeeded():
             answer = await asker.choose(*trust_question(error))
-            return replace(request, trust="yes" if answer == "yes" else "no") if answer else None
+            if not answer:
+                return None
+            return replace(request, trust="yes" if answer == "yes" else "no")
         case NoModelError():
             return replace(request, model=await _ask_for_model(asker, error))
         case _:

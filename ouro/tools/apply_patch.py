@@ -439,10 +439,8 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
         """One line per file: A added, D deleted, M changed."""
         lines = ["Applied the patch:"]
         for change in display.body.changes if isinstance(display.body, Diff) else ():
-            mark = "A" if change.before is None else "D" if change.after is None else "M"
-            lines.append(
-                f"{mark} {change.path}" + (f" -> {change.moved_to}" if change.moved_to else "")
-            )
+            moved = f" -> {change.moved_to}" if change.moved_to else ""
+            lines.append(f"{_change_mark(change)} {change.path}{moved}")
         return "\n".join(lines)
 
     def _plan_step(
@@ -509,6 +507,13 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
             seen.forget(found.place.path)
             seen.note_change(found.place.path, found.text, None)
             undo.callback(restore_file, found, None, seen)
+
+
+def _change_mark(change: FileChange) -> str:
+    """A: added, D: deleted, M: changed."""
+    if change.before is None:
+        return "A"
+    return "D" if change.after is None else "M"
 
 
 def restore_file(found: FileBefore, written: bytes | None, seen: FilesSeen) -> None:

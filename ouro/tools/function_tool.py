@@ -55,7 +55,9 @@ class FunctionTool(Tool[msgspec.Struct]):
             )
         self.__doc__ = description
         self.Args = _arguments_struct(name, function)
-        self.effect = Effect.WRITE if writes else Effect.READ if reads else Effect.NONE
+        self.effect = Effect.NONE
+        if reads or writes:
+            self.effect = Effect.WRITE if writes else Effect.READ
         self.asks = asks
         self.function = function
         self.path_argument = writes or reads

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal
+from typing import IO, Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -175,12 +175,10 @@ class GrepSearch:
         binary = (
             f"the lines of {plural(self._binary, 'binary file')} that match" if self._binary else ""
         )
-        named = "; ".join(filter(None, (large, unreadable, binary)))
-        lines = (
-            [f"[Left out: {named}.{' Name one in path to search it.' if large else ''}]"]
-            if named
-            else []
-        )
+        lines: list[str] = []
+        if left_out := "; ".join(filter(None, (large, unreadable, binary))):
+            advice = " Name one in path to search it." if large else ""
+            lines.append(f"[Left out: {left_out}.{advice}]")
         if self._is_stopped:
             lines.append(
                 f"[Stopped after {_TIMEOUT:.0f} s: more may match. Narrow the pattern, path or"
@@ -549,27 +547,34 @@ def _content_result(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:
     room = _MAX_CHARACTERS
     more = False
     for hit in hits:
-        shown, count, cut = _lines_of(hit, args.limit - found, room)
-        if not count:
+        shown = _show_lines(hit, args.limit - found, room)
+        if not shown.matches:
             more = True
             break
-        lines += ["", hit.path, *shown] if lines else [hit.path, *shown]
-        room -= sum(len(line) + 1 for line in shown)
-        found, files = found + count, files + 1
-        if more := cut:
+        lines += ["", hit.path, *shown.lines] if lines else [hit.path, *shown.lines]
+        room -= sum(len(line) + 1 for line in shown.lines)
+        found, files = found + shown.matches, files + 1
+        if more := shown.is_cut:
             break
     return _result(lines, found, files, args, more=more)
 
 
-def _lines_of(hit: FileMatches, most: int, room: int) -> tuple[list[str], int, bool]:
-    """The lines to show, the number of matches, and whether some were left out."""
+class _ShownLines(NamedTuple):
+    lines: list[str]
+    matches: int
+    is_cut: bool
+    """Whether some matches are left out."""
+
+
+def _show_lines(hit: FileMatches, most: int, room: int) -> _ShownLines:
+    """The lines of a file, with at most so many matches and about so many characters."""
     shown: list[str] = []
     found = 0
     before: FoundLine | None = None
     has_context = not all(line.found for line in hit.lines)
     for line in hit.lines:
         if (line.found and found == most) or room < 0:
-            return shown, found, True
+            return _ShownLines(shown, found, is_cut=True)
         if before is not None and line.number > before.number + 1 and has_context:
             shown.append("--")
         text = line.text if len(line.text) <= _MAX_LINE else f"{line.text[:_MAX_LINE]} [cut]"
@@ -578,7 +583,7 @@ def _lines_of(hit: FileMatches, most: int, room: int) -> tuple[list[str], int, b
         room -= len(shown[-1])
         found += line.found
         before = line
-    return shown, found, False
+    return _ShownLines(shown, found, is_cut=False)
 
 
 def _result(lines: list[str], found: int, files: int, args: GrepArgs, *, more: bool) -> ToolResult:

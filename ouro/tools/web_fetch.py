@@ -54,6 +54,9 @@ _HIDDEN = late_pattern(
 )
 _UNREAD = ["script", "style", "noscript", "template", "svg", "iframe", "form", "nav", "footer"]
 
+_WINDOW_BITS = {"gzip": 47, "deflate": 15}
+"""Encoding -> the parameter of zlib that reads it; 47: either kind of header."""
+
 Resolve = Callable[[str, int], Awaitable[str]]
 """The address to connect to for a host and a port. Raises ToolError: it is not on the internet."""
 
@@ -70,6 +73,13 @@ class WebPage(msgspec.Struct, frozen=True):
     text: str
     kind: str
     images: tuple[Any, ...] = ()
+
+
+class _WebAnswer(msgspec.Struct, frozen=True):
+    content_type: str = ""
+    data: bytes = b""
+    redirect: str = ""
+    """The address to which it redirects; empty if it does not."""
 
 
 class WebFetch(Tool[WebFetchArgs]):
@@ -126,10 +136,10 @@ class WebFetch(Tool[WebFetchArgs]):
         """
         asked, _ = _parse_address(url)
         for _ in range(_MAX_REDIRECTS):
-            kind, data, target = await self._request(url)
-            if not target:
-                return await _convert_page(url, kind, data)
-            url = urljoin(url, target)
+            answer = await self._request(url)
+            if not answer.redirect:
+                return await _convert_page(url, answer.content_type, answer.data)
+            url = urljoin(url, answer.redirect)
             if urlsplit(url).hostname != asked:  # the user has allowed only one host
                 raise ToolError(
                     f"The page has moved to {one_line(url)}. Call web_fetch with that address to"
@@ -137,8 +147,8 @@ class WebFetch(Tool[WebFetchArgs]):
                 )
         raise ToolError(f"The page redirects more than {_MAX_REDIRECTS} times.")
 
-    async def _request(self, url: str) -> tuple[str, bytes, str]:
-        """The content type and the data of an address; or the address to which it redirects."""
+    async def _request(self, url: str) -> _WebAnswer:
+        """Request an address, and follow no redirect. Raises ToolError: the request fails."""
         from urllib.request import getproxies, proxy_bypass  # imported late: it imports email
 
         import httpx
@@ -168,16 +178,13 @@ class WebFetch(Tool[WebFetchArgs]):
                 ) as response,
             ):
                 if response.is_redirect:
-                    return "", b"", response.headers.get("location", "")
+                    return _WebAnswer(redirect=response.headers.get("location", ""))
                 if not response.is_success:
                     raise ToolError(
                         f"{host} answered {response.status_code} {response.reason_phrase}."
                     )
-                return (
-                    response.headers.get("content-type", ""),
-                    await _read_body(response, host),
-                    "",
-                )
+                content_type = response.headers.get("content-type", "")
+                return _WebAnswer(content_type, await _read_body(response, host))
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError) as error:
             what = (
                 "did not answer in time"
@@ -242,11 +249,8 @@ async def _read_body(response: httpx.Response, host: str) -> bytes:
     encoding = response.headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "", "gzip", "deflate"):
         raise ToolError(f"{host} answers in the encoding {encoding}, which was not requested.")
-    unpack = (
-        zlib.decompressobj(47 if encoding == "gzip" else 15)
-        if encoding in ("gzip", "deflate")
-        else None
-    )
+    window_bits = _WINDOW_BITS.get(encoding)
+    unpack = None if window_bits is None else zlib.decompressobj(window_bits)
     data = b""
     async for piece in response.aiter_raw():
         try:
