@@ -114,7 +114,7 @@ class AdaptiveModel(ABC):
     def _answer(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """The chunks of the answer to a request. Raises ModelError."""
 
-    def _reset(self) -> None:
+    def _rebuild_format(self) -> None:
         """Make again what depends on `spec` and `facts`: one of them has changed."""
         self._accepted = PerMessage(self._accepted_form)
 
@@ -127,7 +127,7 @@ class AdaptiveModel(ABC):
         if self._version != self.facts.version:
             self._version = self.facts.version
             self.spec = self.facts.spec(self._own_spec)
-            self._reset()
+            self._rebuild_format()
 
     def _adapt(
         self,

@@ -162,10 +162,10 @@ class AnthropicWire(Wire):
         facts: ServerFacts | None = None,
     ) -> None:
         super().__init__(spec, endpoint, effort=effort, facts=facts)
-        self._reset()
+        self._rebuild_format()
 
-    def _reset(self) -> None:
-        super()._reset()
+    def _rebuild_format(self) -> None:
+        super()._rebuild_format()
         self._sends_thinking = not self.facts.refuses_signatures
         self._contents = PerMessage(self._content_blocks)
 
@@ -302,6 +302,7 @@ class AnthropicWire(Wire):
         return {**sent, "is_error": True} if reply.failed else sent
 
     def _image_block(self, image: Image) -> dict[str, Any]:
+        """An image, or its description if the model cannot see it."""
         if not self.spec.images:
             return _text_block(describe_hidden(image))
         source = {"type": "base64", "media_type": image.media_type, "data": base64_of(image)}

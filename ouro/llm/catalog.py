@@ -121,6 +121,7 @@ class Catalog:
         return tuple(sorted(listed, key=lambda candidate: not candidate.usable))
 
     def _make_choice(self, name: str) -> ModelChoice:
+        """A model for a list, with the reason if it cannot be used."""
         reason, lacks_key = self.unusable(name), bool(self._missing_key(name))
         return ModelChoice(name, not reason, reason, self._origin(name), lacks_key)
 

@@ -187,6 +187,7 @@ class HttpClient:
                 await asyncio.sleep(0)  # now it is closed: the server stops its work
 
     async def aclose(self) -> None:
+        """Close all kept connections; those in use are closed after their answer."""
         self.is_closed = True
         while self._idle:
             self._idle.pop().writer.close()

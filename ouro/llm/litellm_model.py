@@ -44,7 +44,7 @@ class LiteLLMModel(AdaptiveModel):
         super().__init__(spec, endpoint, effort=effort, facts=facts)
         self._model = _litellm_name(spec.name)
         self._is_claude = "claude" in self._model
-        self._reset()
+        self._rebuild_format()
 
     async def warm(self) -> None:
         """Start litellm in the background, so that the first request waits less for it."""
@@ -53,8 +53,8 @@ class LiteLLMModel(AdaptiveModel):
     async def close(self) -> None:
         leave_process(self)
 
-    def _reset(self) -> None:
-        super()._reset()
+    def _rebuild_format(self) -> None:
+        super()._rebuild_format()
         returns_thinking = self.facts.get("thinking_back")
         self._format = OpenAIFormat(self.spec, returns_thinking=returns_thinking, longest_id=0)
 
@@ -173,6 +173,7 @@ def _make_error(error: JsonObject, endpoint: Endpoint, model: str) -> ModelError
 
 
 def _too_long_error(error: JsonObject, message: str, endpoint: Endpoint) -> ContextTooLong:
+    """The error for a request that is too long, with the answer of the provider."""
     made = ContextTooLong(message)
     made.answer = error_from_status(error["status"] or 400, message, {}, endpoint).answer
     return made

@@ -52,6 +52,7 @@ def _handler() -> Handler:
 
 
 async def _stream(litellm: Any, ask: JsonObject, emit: Callable[[JsonObject], None]) -> None:
+    """Answer `ask`: emit the events of a chat completion."""
     stream = await litellm.acompletion(**_set_timeout(ask), **STREAMING)
     async with contextlib.aclosing(stream):
         async for chunk in stream:
@@ -59,6 +60,7 @@ async def _stream(litellm: Any, ask: JsonObject, emit: Callable[[JsonObject], No
 
 
 async def _embed(litellm: Any, ask: JsonObject, emit: Callable[[JsonObject], None]) -> None:
+    """Answer `embed`: emit one event with the vectors."""
     answer = await litellm.aembedding(**_set_timeout(ask), **ALWAYS)
     data = answer.model_dump(exclude_none=True)
     cost = (getattr(answer, "_hidden_params", None) or {}).get("response_cost")

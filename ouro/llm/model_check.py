@@ -222,6 +222,7 @@ class ModelCheck:
         return reply
 
     def _describe_timeout(self) -> str:
+        """Why there was no answer in time, and how to wait longer."""
         what = "the server still loads the model after" if self._is_loading else "no answer within"
         return f"{what} {self._seconds} s. Wait longer: `ouro models test --seconds 1800`"
 
@@ -245,6 +246,7 @@ class ModelCheck:
         self._say_waiting(retrying.reason)
 
     def _say_waiting(self, reason: str) -> None:
+        """Tell the user once that the server is waited for."""
         if not self._waits:
             self._waits = True
             limit = f"Waiting for it, for at most {self._seconds} s (`--seconds` changes that)."
@@ -260,11 +262,13 @@ class ModelCheck:
 
 
 def shorten(text: str) -> str:
+    """The beginning of a text in quotation marks."""
     words = " ".join(text.split())
     return f"“{words[:60]}…”" if len(words) > 60 else f"“{words}”"
 
 
 def describe_calls(reply: Message) -> str:
+    """The calls of an answer for the user, or what it said instead."""
     if not reply.tool_calls:
         return f"no call; it answered {shorten(reply.text)}"
     return ", ".join(f"{call.name} {dict(call.arguments)}" for call in reply.tool_calls)[:120]

@@ -138,6 +138,7 @@ def _check_entry(entry: ModelEntry, where: str) -> None:
 
 
 def _check_size(key: str, size: int | None, where: str) -> None:
+    """Raise ConfigError if a size is set and not above 0."""
     if size is not None and size <= 0:
         raise ConfigError(f"{where}: `{key}` must be more than 0, not `{size}`.")
 

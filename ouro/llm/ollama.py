@@ -135,10 +135,10 @@ class OllamaWire(Wire):
     ) -> None:
         super().__init__(spec, endpoint, effort=effort, facts=facts)
         self._schema: Mapping[str, Any] | None = None
-        self._reset()
+        self._rebuild_format()
 
-    def _reset(self) -> None:
-        super()._reset()
+    def _rebuild_format(self) -> None:
+        super()._rebuild_format()
         self._format = OllamaFormat(self.spec)
 
     def with_schema(self, schema: Mapping[str, Any]) -> OllamaWire:

@@ -175,6 +175,7 @@ def format_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
 
 
 def _image_part(image: Image) -> dict[str, Any]:
+    """An image as a part of a content."""
     return {
         "type": "image_url",
         "image_url": {"url": f"data:{image.media_type};base64,{base64_of(image)}"},
@@ -293,10 +294,10 @@ class OpenAIWire(Wire):
         super().__init__(spec, endpoint, effort=effort, facts=facts)
         self._schema: Mapping[str, Any] | None = None
         self._is_exact = False
-        self._reset()
+        self._rebuild_format()
 
-    def _reset(self) -> None:
-        super()._reset()
+    def _rebuild_format(self) -> None:
+        super()._rebuild_format()
         returns_thinking = self.facts.get("thinking_back")
         self._format = OpenAIFormat(self.spec, returns_thinking=returns_thinking)
 

@@ -147,6 +147,7 @@ class SurrogateJoiner:
         self._held = ""
 
     def feed(self, piece: str) -> str:
+        """The text that can be shown now."""
         if not self._held and piece.isascii():
             return piece
         text = self._held + piece
@@ -154,5 +155,6 @@ class SurrogateJoiner:
         return join_surrogates(text.removesuffix(self._held))
 
     def end(self) -> str:
+        """What is left, with U+FFFD for half of a pair."""
         rest, self._held = join_surrogates(self._held), ""
         return rest

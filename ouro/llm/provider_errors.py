@@ -112,6 +112,7 @@ def _provider_answer(status: int, body: str, endpoint: Endpoint) -> ProviderAnsw
 
 
 def _parse_json(body: str) -> Any:
+    """A body as JSON; None if it is none."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
@@ -167,6 +168,7 @@ def _error_from_status(
 
 
 def _key_error(message: str, endpoint: Endpoint) -> AuthenticationFailed:
+    """The error about a key that is not accepted, with its source."""
     hint = f"The key is from {endpoint.key_source or 'the settings'}. Correct it there."
     if not endpoint.api_key:
         hint = "No key was given. Set one in the environment or in models.yaml; see `ouro models`."

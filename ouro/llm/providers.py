@@ -326,6 +326,7 @@ class KnownModel(NamedTuple):
 
 
 def _parse_known_model(row: str) -> KnownModel:
+    """A row of known_models.txt: name, up to three figures, abilities."""
     name, *words = row.split()
     count_of_figures = 3 if words and words[0].isdecimal() else 0
     figures, abilities = words[:count_of_figures], words[count_of_figures:]

@@ -155,6 +155,7 @@ class ResponsesFormat:
         }
 
     def _image_item(self, image: Image) -> Item:
+        """An image, or its description if the model cannot see it."""
         if not self._spec.images:
             return _text_item(describe_hidden(image))
         url = f"data:{image.media_type};base64,{base64_of(image)}"
@@ -358,10 +359,10 @@ class ResponsesWire(Wire):
         super().__init__(spec, endpoint, effort=effort, facts=facts)
         self._schema: Mapping[str, Any] | None = None
         self._fixed = {"prompt_cache_key": cache_key, "service_tier": service_tier}
-        self._reset()
+        self._rebuild_format()
 
-    def _reset(self) -> None:
-        super()._reset()
+    def _rebuild_format(self) -> None:
+        super()._rebuild_format()
         self._format = ResponsesFormat(self.spec, self._endpoint.address)
         self._format.returns_reasoning = not self.facts.refuses_signatures
 

@@ -82,6 +82,9 @@ class ServedModel(msgspec.Struct, frozen=True):
         }
 
     def _window(self, spec: ModelSpec, *, is_fixed: bool) -> int | None:
+        """The window to use. Ollama loads a model with the window that is asked for; other servers
+        have set it.
+        """
         if self.server == "ollama":
             wanted = spec.window if is_fixed else max(self.window or 0, WANTED_WINDOW)
             return min(wanted, self.longest or wanted)

@@ -434,11 +434,13 @@ def _with_answer_tool(tools: Sequence[ToolSpec]) -> Iterator[ToolSpec]:
 
 
 def _describe_tool(tool: ToolSpec) -> str:
+    """A tool as one line for a small model: name, arguments, first sentence."""
     first_sentence = tool.description.strip().partition(". ")[0].partition("\n")[0]
     return f"- {tool.name}({_describe_fields(tool.parameters)}): {first_sentence}"
 
 
 def _describe_fields(schema: Mapping[str, Any]) -> str:
+    """The fields of an object; `?` marks an optional one."""
     required = set(schema.get("required", ()))
     named = schema.get("properties", {}).items()
     return ", ".join(

@@ -153,6 +153,7 @@ class Attachments:
         return tuple(others.get(mention) or found[mention] for mention in mentions)
 
     def _preview_files(self, text: str) -> tuple[Sequence[Mention], dict[Mention, Attachment]]:
+        """The mentions of a message, and what would be attached of each file. Blocks."""
         mentions = self.find(text)
         files = [mention for mention in mentions if mention.kind == "file"]
         ignored = self._ignored_names(files)
@@ -179,6 +180,7 @@ class Attachments:
         )
 
     def _exists(self, name: str) -> bool:
+        """Whether there is a file or folder of this name, also outside of the workspace."""
         try:
             return os.path.lexists(self._workspace.resolve(name))
         except OSError:  # a name that is too long
@@ -242,6 +244,7 @@ class Attachments:
         return frozenset(name for name in inside if os.path.normpath(name) in found)
 
     def _attach_files(self, mentions: Sequence[Mention]) -> list[ReadMention]:
+        """Read or list each of these files and folders. Blocks."""
         ignored = self._ignored_names(mentions)
         return [self._attach_file(mention, ignored) for mention in mentions]
 

@@ -188,6 +188,7 @@ def _find_matching(records: Sequence[BackgroundRecord], words: str) -> list[Back
 
 
 def _is_named(title: str, words: str) -> bool:
+    """Whether a title has all of the words."""
     parts = words.lower().split()
     return bool(parts) and all(part in title.lower() for part in parts)
 

@@ -264,6 +264,7 @@ def _match_todos(steps: Sequence[PlanStep], todos: Sequence[Todo]) -> Iterator[t
 
 
 def _have_same_words(steps: Sequence[PlanStep], todos: Sequence[Todo]) -> bool:
+    """Whether each step is, word for word, one of the todos."""
     texts = {step_text(todo.text).casefold() for todo in todos}
     return all(step.text.casefold() in texts for step in steps)
 

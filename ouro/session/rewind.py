@@ -236,6 +236,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return await self.files().diff(await self.number_back(back))
 
     def _messages_since(self, number: int) -> list[Message]:
+        """The messages of this branch from `number` on."""
         entries = self.memory.transcript.entries
         return [entry.message for entry in entries if entry.number >= number]
 

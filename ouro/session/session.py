@@ -143,6 +143,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return tuple(prompt.text for prompt in self.turn.steering.messages)
 
     def status(self) -> Status:
+        """What a status line shows. Reads the branch from the disk."""
         models, transcript = self.model_source, self.transcript
         spec = models.current()[0].spec
         return Status(

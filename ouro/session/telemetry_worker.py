@@ -108,6 +108,7 @@ class TelemetryExporter:
 
 
 def _mark_error(span: Any, given: dict[str, Any]) -> None:
+    """Mark a span as failed if its attributes name an error."""
     from opentelemetry.trace import Status, StatusCode
 
     if "error.type" in given:
@@ -115,6 +116,7 @@ def _mark_error(span: Any, given: dict[str, Any]) -> None:
 
 
 def main() -> None:
+    """Export the records from standard input until it ends, then exit within END_SECONDS."""
     exporter, last = TelemetryExporter(), 0
     for line in sys.stdin:
         record = json.loads(line)

@@ -116,6 +116,7 @@ def _read_last_check(file: Path) -> LastCheck:
 
 
 def _write_last_check(file: Path, last: LastCheck) -> None:
+    """Save the check; a failure is only logged."""
     try:
         write_private(file, msgspec.json.encode(last).decode())
     except OSError as error:

@@ -303,6 +303,7 @@ def _find_positions(lines: list[str], wanted: Sequence[str], start: int) -> tupl
 
 
 def _nearest_lines_hint(near: str) -> str:
+    """The end of an error message: the lines that the model may mean."""
     return (
         f" The nearest lines are:\n{near}"
         if near

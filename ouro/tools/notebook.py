@@ -167,6 +167,7 @@ class CellNotebook:
         return self._dump_cell(dict(sorted(data.items())))
 
     def _free_id(self) -> str:
+        """An id that no cell has."""
         taken = {cell.data.get("id") for cell in self.cells}
         while (name := secrets.token_hex(4)) in taken:
             pass

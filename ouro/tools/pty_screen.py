@@ -126,6 +126,7 @@ class _Screen(pyte.Screen):
         super().__init__(columns, rows)
 
     def index(self) -> None:
+        """Move down a line; at the bottom the first line leaves the screen, and is kept."""
         is_whole = self.margins is None or self.margins.top == 0
         if is_whole and self._below is None and self.cursor.y == self.lines - 1:
             line = self.buffer[0]
@@ -133,12 +134,14 @@ class _Screen(pyte.Screen):
         super().index()
 
     def set_mode(self, *modes: int, **kwargs: Any) -> None:
+        """Also change to the other screen, as editors ask for at their start."""
         if kwargs.get("private") and _OTHER_SCREEN in modes and self._below is None:
             self._below = deepcopy(self.buffer), copy(self.cursor)
             self.erase_in_display(2)
         super().set_mode(*modes, **kwargs)
 
     def reset_mode(self, *modes: int, **kwargs: Any) -> None:
+        """Also return from the other screen."""
         if kwargs.get("private") and _OTHER_SCREEN in modes and self._below is not None:
             self.buffer, self.cursor = self._below
             self._below = None

@@ -100,5 +100,6 @@ def _description(name: str) -> str:
 
 
 def _is_odd(char: str) -> bool:
+    """Whether a character cannot be told from an ordinary one, or is not visible."""
     is_mark = bool(unicodedata.combining(char)) or bool(_INVISIBLE.match(char))
     return is_mark or (ord(char) in PUNCTUATION and ord(char) < 0xD800)

@@ -65,28 +65,28 @@ class SearchBackend(msgspec.Struct, frozen=True):
     """The names of the text and of the date of a result."""
 
 
-def _brave(url: str, key: str, query: str) -> SearchRequest:
+def _ask_brave(url: str, key: str, query: str) -> SearchRequest:
     parameters = urlencode({"q": query, "count": MAX_RESULTS})
     return SearchRequest(f"{url}?{parameters}", {"X-Subscription-Token": key})
 
 
-def _exa(url: str, key: str, query: str) -> SearchRequest:
+def _ask_exa(url: str, key: str, query: str) -> SearchRequest:
     contents = {"text": {"maxCharacters": 2 * MAX_SNIPPET}}
     body = {"query": query, "numResults": MAX_RESULTS, "contents": contents}
     return SearchRequest(url, {"x-api-key": key}, body)
 
 
-def _tavily(url: str, key: str, query: str) -> SearchRequest:
+def _ask_tavily(url: str, key: str, query: str) -> SearchRequest:
     body = {"query": query, "max_results": MAX_RESULTS}
     return SearchRequest(url, {"Authorization": f"Bearer {key}"}, body)
 
 
-def _kagi(url: str, key: str, query: str) -> SearchRequest:
+def _ask_kagi(url: str, key: str, query: str) -> SearchRequest:
     parameters = urlencode({"q": query, "limit": MAX_RESULTS})
     return SearchRequest(f"{url}?{parameters}", {"Authorization": f"Bot {key}"})
 
 
-def _searxng(url: str, _key: str, query: str) -> SearchRequest:
+def _ask_searxng(url: str, _key: str, query: str) -> SearchRequest:
     parameters = urlencode({"q": query, "format": "json"})
     return SearchRequest(f"{url.rstrip('/').removesuffix('/search')}/search?{parameters}")
 
@@ -99,6 +99,7 @@ def _kagi_results(answer: JsonObject) -> Any:
 
 
 def _brave_results(answer: JsonObject) -> Any:
+    """The results of Brave, which are inside of `web`."""
     web = answer.get("web")
     return web.get("results") if isinstance(web, dict) else []
 
@@ -114,7 +115,7 @@ BACKENDS = {
             "brave",
             "https://api.search.brave.com/res/v1/web/search",
             ("BRAVE_API_KEY", "BRAVE_SEARCH_API_KEY"),
-            _brave,
+            _ask_brave,
             _brave_results,
             ("description", "page_age"),
         ),
@@ -122,7 +123,7 @@ BACKENDS = {
             "exa",
             "https://api.exa.ai/search",
             ("EXA_API_KEY",),
-            _exa,
+            _ask_exa,
             _plain_results,
             ("text", "publishedDate"),
         ),
@@ -130,7 +131,7 @@ BACKENDS = {
             "tavily",
             "https://api.tavily.com/search",
             ("TAVILY_API_KEY",),
-            _tavily,
+            _ask_tavily,
             _plain_results,
             ("content", "published_date"),
         ),
@@ -138,7 +139,7 @@ BACKENDS = {
             "kagi",
             "https://kagi.com/api/v0/search",
             ("KAGI_API_KEY",),
-            _kagi,
+            _ask_kagi,
             _kagi_results,
             ("snippet", "published"),
         ),
@@ -146,7 +147,7 @@ BACKENDS = {
             "searxng",
             "",
             ("SEARXNG_URL",),
-            _searxng,
+            _ask_searxng,
             _plain_results,
             ("content", "publishedDate"),
         ),
@@ -304,6 +305,7 @@ def _field_as_line(value: Any, width: int) -> str:
 
 
 def _describe_result(result: WebResult) -> str:
+    """A result for the model: title and date, address, text."""
     date = f" ({result.date})" if result.date else ""
     return "\n".join(
         filter(None, (f"{result.title or '(no title)'}{date}", result.url, result.text))
