@@ -7,15 +7,15 @@ from fakes.model_server import ModelServer
 
 from ouro.errors import ConfigError
 from ouro.llm import Catalog, ModelEntry, ModelsFile, Prices
-from ouro.llm.price_table import _rows, fetch_table
+from ouro.llm.price_table import _load_rows, fetch_table
 from ouro.utils.runtime import get_price_table_path
 
 
 @pytest.fixture(autouse=True)
 def fresh():
-    _rows.cache_clear()
+    _load_rows.cache_clear()
     yield
-    _rows.cache_clear()
+    _load_rows.cache_clear()
 
 
 @pytest.mark.parametrize(
