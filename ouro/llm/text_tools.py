@@ -406,7 +406,7 @@ def _kinds(schema: Mapping[str, Any]) -> list[str]:
 
 
 def _is_any_quoted(values: Sequence[Any], sent: Sequence[Message]) -> bool:
-    """Whether one of the calls stands in a message of the user or in a tool result."""
+    """Whether one of the calls is quoted from a message of the user or a tool result."""
     said = (message for message in sent if message.role in ("user", "tool"))
     parts = chain.from_iterable(message.parts for message in said)
     texts = [

@@ -396,9 +396,7 @@ def _find_too_large(names: Sequence[bytes], descriptor: int) -> list[str]:
 
 
 def _path_of_folder(folder: Path, descriptor: int) -> str:
-    """A path of an opened folder that stays the same if the folder is moved, where the system has
-    one.
-    """
+    """A path of an opened folder, which on Linux stays the same if the folder is moved."""
     return f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else str(folder)
 
 
