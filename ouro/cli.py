@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ouro.commands.subcommands import ShellContext
     from ouro.errors import OuroError
-    from ouro.frontends.tui.look import Look
+    from ouro.frontends.tui.screen_settings import ScreenSettings
     from ouro.session import OpenCatalog, OpenRequest, OpenSession, Session, SessionCatalog
     from ouro.session_options import Options
 
@@ -298,7 +298,7 @@ def attach(_context: ShellContext, session: str, *, plain: bool = False) -> int:
         return attach_plain(record)
     from pathlib import Path
 
-    return attach_screen(record, look_in(Path(record.cwd)))
+    return attach_screen(record, screen_settings_in(Path(record.cwd)))
 
 
 def serve(context: ShellContext, **given: Any) -> int:
@@ -367,7 +367,12 @@ def _start(args: SimpleNamespace) -> int:
     save_theme = partial(save_setting, "tui.theme")
     request = partial(_request, args)
     code = run_full_screen(
-        look_in(_folder(args)), open_session, request, args.message, save_theme, open_catalog
+        screen_settings_in(_folder(args)),
+        open_session,
+        request,
+        args.message,
+        save_theme,
+        open_catalog,
     )
     return _sync_at_end(args, code)
 
@@ -391,7 +396,7 @@ def _sync_at_end(args: SimpleNamespace, code: int) -> int:
 
 
 def run_full_screen(
-    look: Look,
+    screen_settings: ScreenSettings,
     get_opener: Callable[[], OpenSession],
     get_request: Callable[[], OpenRequest],
     message: str,
@@ -401,7 +406,7 @@ def run_full_screen(
     """Draw the first frame before the heavy imports, so that typed keys are collected from now on."""
     from ouro.frontends.tui import first_frame
 
-    frame = first_frame.draw(look)
+    frame = first_frame.draw(screen_settings)
     try:
         from ouro.frontends.tui.run import run_tui
 
@@ -414,12 +419,16 @@ def run_full_screen(
     )
 
 
-def look_in(folder: Path) -> Look:
-    """The look of the screen from the user's settings."""
-    from ouro.frontends.tui.look import look_of
+def screen_settings_in(folder: Path) -> ScreenSettings:
+    """The settings of the screen, from those of the user. A theme of their own is read from its
+    file.
+    """
+    from ouro.frontends.tui.screen_settings import add_theme_in_use, make_screen_settings
     from ouro.settings_sources import load_settings
 
-    return look_of(load_settings(), __version__, folder)
+    settings = load_settings()
+    add_theme_in_use(settings.tui.theme)
+    return make_screen_settings(settings, __version__, folder)
 
 
 def _opener(args: SimpleNamespace, *, interactive: bool = False) -> OpenSession:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ouro.assemble import Opener, opener
-from ouro.cli import look_in, run_full_screen
+from ouro.cli import run_full_screen, screen_settings_in
 from ouro.events import PermissionAsked, Permit
 from ouro.frontends.tui.first_frame import can_draw
 from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
@@ -32,7 +32,7 @@ from ouro.utils.sections import replace_fields
 
 if TYPE_CHECKING:
     from ouro.commands.subcommands import ShellContext
-    from ouro.frontends.tui.look import Look
+    from ouro.frontends.tui.screen_settings import ScreenSettings
 
 _GIT_SECONDS = 20
 _REMOVE_SECONDS = 3.0
@@ -165,7 +165,7 @@ def demo(context: ShellContext, plain: bool, headless: bool) -> int:
     """Play the demo; returns the exit code. Not a coroutine: a front end has an event loop of its
     own.
     """
-    look = look_in(Path.cwd())  # the screen settings of the user
+    screen_settings = screen_settings_in(Path.cwd())  # the screen settings of the user
     with _scratch() as project:
         start_log()
         if headless or context.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -176,24 +176,24 @@ def demo(context: ShellContext, plain: bool, headless: bool) -> int:
                 "A demo with a recorded model: nothing leaves this machine. Answer the question"
                 " with y.\n"
             )
-        code = _play(project, FIRST_MESSAGE, look, is_plain=is_plain)
+        code = _play(project, FIRST_MESSAGE, screen_settings, is_plain=is_plain)
         if code == 0 and _remembers(project):
             sys.stdout.write(BETWEEN)
-            code = _play(project, SECOND_MESSAGE, look, is_plain=is_plain)
+            code = _play(project, SECOND_MESSAGE, screen_settings, is_plain=is_plain)
     sys.stdout.write(
         "The demo's folder is removed, and its sessions with it. `ouro models --setup` adds a model; `ouro` begins.\n"
     )
     return code
 
 
-def _play(project: Path, message: str, look: Look, *, is_plain: bool) -> int:
+def _play(project: Path, message: str, screen_settings: ScreenSettings, *, is_plain: bool) -> int:
     """One session, from a message until the user leaves; returns the exit code."""
     if is_plain:
         from ouro.frontends.plain.repl import run_repl
 
         return asyncio.run(run_repl(_opener(project, message), OpenRequest(), message))
     return run_full_screen(
-        replace_fields(look, cwd=project, shows_start=False, syncs=False, is_kept=False),
+        replace_fields(screen_settings, cwd=project, shows_start=False, syncs=False, is_kept=False),
         lambda: _opener(project, message),
         OpenRequest,
         message,

@@ -128,7 +128,7 @@ def test_start_defines_no_dataclass():
 
 
 FIRST_PICTURE = (
-    "import pathlib, ouro.cli; ouro.cli.read_flags(); ouro.cli.look_in(pathlib.Path())\n"
+    "import pathlib, ouro.cli; ouro.cli.read_flags(); ouro.cli.screen_settings_in(pathlib.Path())\n"
     "import ouro.frontends.tui.first_frame"
 )
 

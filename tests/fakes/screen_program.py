@@ -16,11 +16,11 @@ import threading
 from pathlib import Path
 
 from ouro.frontends.tui import first_frame
-from ouro.frontends.tui.look import Look
+from ouro.frontends.tui.screen_settings import ScreenSettings
 
 if __name__ == "__main__":
     SCENARIO, FOLDER = sys.argv[1], Path(sys.argv[2])
-    LOOK = Look(
+    LOOK = ScreenSettings(
         "auto" if SCENARIO in ("auto", "late") else "dark", version="0.1.0", cwd=Path("/project")
     )
     if not first_frame.can_draw():

@@ -21,8 +21,8 @@ from fakes.waiting import PATIENCE
 from ouro.frontends.background.host import SessionHost
 from ouro.frontends.background.process import StartReport
 from ouro.frontends.tui.app import OuroApp
-from ouro.frontends.tui.look import Look
 from ouro.frontends.tui.run import SessionStart
+from ouro.frontends.tui.screen_settings import ScreenSettings
 from ouro.frontends.tui.transcript_writer import TranscriptWriter
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.frontends.tui.widgets.transcript import TranscriptView
@@ -43,7 +43,7 @@ def screen_of(
     QuestionPanel.GRACE = 0.0
     values = {"version": "0.1.0", "cwd": Path("/project"), **look}
     start = SessionStart(open_session or opener(*sessions), request or OpenRequest(), first_message)
-    return OuroApp(start, Look(**values))
+    return OuroApp(start, ScreenSettings(**values))
 
 
 async def until(pilot, is_so: Callable[[], object]) -> None:

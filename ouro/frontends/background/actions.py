@@ -36,12 +36,14 @@ def agents(context: ShellContext) -> int:
 def _run_list() -> int:
     """Show the list until the user leaves it; returns the exit code."""
     from ouro.frontends.tui.agents_app import AgentsApp
-    from ouro.frontends.tui.look import look_of
+    from ouro.frontends.tui.screen_settings import add_theme_in_use, make_screen_settings
 
-    look = look_of(load_settings(), __version__, Path.cwd())
+    settings = load_settings()
+    add_theme_in_use(settings.tui.theme)
+    screen_settings = make_screen_settings(settings, __version__, Path.cwd())
     selected = ""
     while True:
-        chosen = AgentsApp(look, selected).run()
+        chosen = AgentsApp(screen_settings, selected).run()
         if chosen is None:
             return 0
         selected = chosen.record.id

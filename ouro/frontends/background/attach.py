@@ -14,7 +14,7 @@ from ouro.utils.sections import replace_fields
 
 if TYPE_CHECKING:
     from ouro.frontends.tui.app import OuroApp
-    from ouro.frontends.tui.look import Look
+    from ouro.frontends.tui.screen_settings import ScreenSettings
 
 
 def record_to_attach(words: str) -> BackgroundRecord:
@@ -28,13 +28,15 @@ def record_to_attach(words: str) -> BackgroundRecord:
     return record
 
 
-def attach_screen(record: BackgroundRecord, look: Look) -> int:
+def attach_screen(record: BackgroundRecord, screen_settings: ScreenSettings) -> int:
     """Show the session on the full screen until the user leaves; returns the exit code."""
     from ouro.frontends.tui import first_frame
     from ouro.frontends.tui.run import run_tui
 
-    look = replace_fields(look, welcomes=False, shows_start=False, syncs=False)
-    frame = first_frame.draw(look)
+    screen_settings = replace_fields(
+        screen_settings, welcomes=False, shows_start=False, syncs=False
+    )
+    frame = first_frame.draw(screen_settings)
     return run_tui(_opener(record), OpenRequest(record.id), "", frame, app_kind=_app_kind)
 
 

@@ -21,8 +21,9 @@ from ouro.frontends.background.agents import AgentRow, AgentWatch, send_answer, 
 from ouro.frontends.background.rows import MARKS, folder_of
 from ouro.frontends.session_format import format_age
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.look import ANSI, THEMES, Look, make_theme
+from ouro.frontends.tui.screen_settings import ScreenSettings
 from ouro.frontends.tui.screens.conversation import ConversationScreen
+from ouro.frontends.tui.themes import ANSI, THEMES, make_theme
 from ouro.frontends.tui.widgets.question_panel import (
     PermissionPanel,
     QuestionPanel,
@@ -136,10 +137,10 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
     CSS_PATH = "ouro.tcss"
     ENABLE_COMMAND_PALETTE = False
 
-    def __init__(self, look: Look, selected: str = "") -> None:
-        super().__init__(ansi_color=look.theme == ANSI or None)
-        self._answer_keys = Keymap(look.keys)
-        self._rings = look.bell_after > 0
+    def __init__(self, settings: ScreenSettings, selected: str = "") -> None:
+        super().__init__(ansi_color=settings.theme == ANSI or None)
+        self._answer_keys = Keymap(settings.keys)
+        self._rings = settings.bell_after > 0
         self._watch = AgentWatch()
         self._known_questions: set[str] | None = None
         self._to_end = ""
@@ -166,7 +167,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         for name, colors in THEMES.items():
             self.register_theme(make_theme(name, colors))
         # The background of the terminal is not known here: `auto` uses its own colours.
-        self.theme = look.theme if look.theme in THEMES else ANSI
+        self.theme = settings.theme if settings.theme in THEMES else ANSI
 
     def compose(self) -> ComposeResult:
         yield from (self._head, self.table, self._foot)

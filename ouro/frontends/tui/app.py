@@ -22,11 +22,13 @@ from ouro.frontends.tui.first_frame import SECOND_CTRL_C
 from ouro.frontends.tui.front_end import ScreenFrontEnd
 from ouro.frontends.tui.garbage import IdleCollector
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
-from ouro.frontends.tui.look import AGAIN_QUITS, ANSI, THEMES, Look, make_theme
 from ouro.frontends.tui.run import SessionStart
+from ouro.frontends.tui.screen_layout import AGAIN_QUITS
 from ouro.frontends.tui.screen_painter import PaintedUpdate, ScreenPainter
+from ouro.frontends.tui.screen_settings import ScreenSettings
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.dialogs import HelpSheet, Picker, show_sheet
+from ouro.frontends.tui.themes import ANSI, THEMES, make_theme
 from ouro.frontends.tui.widgets.start_panel import StartPanel
 from ouro.frontends.tui.widgets.status import ResumePanel
 from ouro.session.opening import PICK, OpenCatalog, OpenRequest
@@ -63,13 +65,13 @@ class OuroApp(App[int], inherit_bindings=False):
     def __init__(
         self,
         start: SessionStart,
-        look: Look,
+        settings: ScreenSettings,
         *,
         save_theme: Callable[[str], None] | None = None,
         open_catalog: OpenCatalog | None = None,
         driver_class: Any = None,
     ) -> None:
-        super().__init__(driver_class=driver_class, ansi_color=look.theme == ANSI or None)
+        super().__init__(driver_class=driver_class, ansi_color=settings.theme == ANSI or None)
         self.hosting: Hosting | None = None
         """What hosts the session from now on: the user has left it to the background."""
         self.failure: OuroError | None = None
@@ -79,11 +81,11 @@ class OuroApp(App[int], inherit_bindings=False):
         self.painter = ScreenPainter()
         self._collector = IdleCollector(self.set_timer, lambda: self.pressed_at)
         self._start = start
-        self._is_kept = look.is_kept
-        keymap = Keymap(look.keys)
+        self._is_kept = settings.is_kept
+        keymap = Keymap(settings.keys)
         # With PICK the session picker has the focus first.
         self.conversation = self._make_conversation(
-            look, keymap, takes_focus=start.request.resume != PICK
+            settings, keymap, takes_focus=start.request.resume != PICK
         )
         self.turns = self.conversation.turns
         self.front_end = ScreenFrontEnd(
@@ -103,12 +105,12 @@ class OuroApp(App[int], inherit_bindings=False):
                 self.bind(key, f"press('{name}')", show=False)
         for name, colors in THEMES.items():
             self.register_theme(make_theme(name, colors))
-        self.theme = look.theme if look.theme in THEMES else "dark"
+        self.theme = settings.theme if settings.theme in THEMES else "dark"
 
     def _make_conversation(
-        self, look: Look, keymap: Keymap, *, takes_focus: bool
+        self, settings: ScreenSettings, keymap: Keymap, *, takes_focus: bool
     ) -> ConversationScreen:
-        return ConversationScreen(look, keymap, self._run_command, takes_focus=takes_focus)
+        return ConversationScreen(settings, keymap, self._run_command, takes_focus=takes_focus)
 
     def _make_actions(self) -> KeyActions:
         return KeyActions(self)

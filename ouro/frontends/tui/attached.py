@@ -8,9 +8,9 @@ from ouro.events import Notice
 from ouro.frontends.background.remote import RemoteTurns
 from ouro.frontends.tui.app import KeyActions, OuroApp
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.look import Look
+from ouro.frontends.tui.screen_settings import ScreenSettings
 from ouro.frontends.tui.screens.conversation import ConversationScreen
-from ouro.frontends.tui.widgets.plan_panel import PlanPanel
+from ouro.frontends.tui.widgets.plan_question import PlanQuestion
 from ouro.session import Draft, Session, TurnQueue
 
 COMMANDS_HERE = {"exit", "bg", "theme", "transcript", "find", "vim", "help", "running"}
@@ -70,7 +70,7 @@ class AttachedScreen(ConversationScreen):
         finally:
             front_end.typed = ""
 
-    def on_plan_panel_wanted(self, message: PlanPanel.Wanted) -> None:  # noqa: ARG002
+    def on_plan_question_wanted(self, message: PlanQuestion.Wanted) -> None:  # noqa: ARG002
         text = "The plan cannot be edited while attached: write what to change."
         self.show(Notice(text, "warning"))
         self._focus_again()
@@ -85,9 +85,9 @@ class AttachedApp(OuroApp):
     """The full screen of a viewer: leaving it lets the session go on."""
 
     def _make_conversation(
-        self, look: Look, keymap: Keymap, *, takes_focus: bool
+        self, settings: ScreenSettings, keymap: Keymap, *, takes_focus: bool
     ) -> ConversationScreen:
-        return AttachedScreen(look, keymap, self._run_command, takes_focus=takes_focus)
+        return AttachedScreen(settings, keymap, self._run_command, takes_focus=takes_focus)
 
     def _make_actions(self) -> KeyActions:
         return AttachedActions(self)

@@ -27,7 +27,7 @@ from textual.message import Message
 
 from ouro.frontends.tui.first_frame import FirstFrame
 from ouro.frontends.tui.key_events import EscapedKey, TextKey
-from ouro.frontends.tui.look import BACKGROUND_ANSWER, THEMES, theme_for
+from ouro.frontends.tui.themes import BACKGROUND_ANSWER, THEMES, theme_for
 
 _ESCAPE_WAIT = 0.02
 """Seconds after which an Esc is the key, not the beginning of a paste."""
@@ -145,7 +145,7 @@ class TerminalDriver(LinuxDriver):
     def _take_keys_of_frame(self, keys: KeyReader) -> None:
         typed, rest = self._frame.take_keys()
         # The terminal may have answered after the app was created.
-        if (theme := self._frame.look.theme) in THEMES:
+        if (theme := self._frame.settings.theme) in THEMES:
             self._loop.call_soon_threadsafe(setattr, self._app, "theme", theme)
         for at, text in typed:
             self._process(keys.feed(text), at)

@@ -20,19 +20,21 @@ from collections.abc import Mapping, Sequence
 from select import select
 from typing import Any
 
-from ouro.frontends.tui.look import (
+from ouro.frontends.tui.screen_layout import (
     AGAIN_QUITS,
-    ANSI,
-    ASK_BACKGROUND,
-    BACKGROUND_ANSWER,
     BOX_FROM_HEIGHT,
     HEADER_FROM_HEIGHT,
     OPENING,
     QUEUED,
     ROOMY_FROM_HEIGHT,
-    Look,
-    has_true_color,
     placeholder,
+)
+from ouro.frontends.tui.screen_settings import ScreenSettings
+from ouro.frontends.tui.themes import (
+    ANSI,
+    ASK_BACKGROUND,
+    BACKGROUND_ANSWER,
+    has_true_color,
     theme_for,
 )
 from ouro.utils.sections import replace_fields
@@ -206,23 +208,23 @@ class FirstFrame:
     """
 
     def __init__(
-        self, look: Look, size: tuple[int, int], attributes: list[Any], typed: bytes
+        self, settings: ScreenSettings, size: tuple[int, int], attributes: list[Any], typed: bytes
     ) -> None:
         self.attributes = attributes
         """The terminal's original modes, which will be restored."""
         self.has_left = False
         """The user has quit."""
-        self._look = look
+        self._settings = settings
         self._size = size
         self._rows: dict[int, str] = {}
         """The lines on the screen."""
-        self._editor = LineEditor(follows=has_usual_keys(look.keys))
+        self._editor = LineEditor(follows=has_usual_keys(settings.keys))
         self._decoder = getincrementaldecoder("utf-8")(errors="replace")
         self._lock = threading.Lock()
         self._is_stopped = False
         self._readable, self._written = os.pipe()
         _restore_at_signals(self)
-        _write(_ENTER_SCREEN + (ASK_BACKGROUND if look.theme == "auto" else ""))
+        _write(_ENTER_SCREEN + (ASK_BACKGROUND if settings.theme == "auto" else ""))
         self._draw()
         self._thread = threading.Thread(
             target=self._read, args=[typed], name="type-ahead", daemon=True
@@ -230,10 +232,12 @@ class FirstFrame:
         self._thread.start()
 
     @property
-    def look(self) -> Look:
-        """The look; after the terminal has answered, with the theme that fits it instead of `auto`."""
-        is_known = self._look.theme == "auto" and self._editor.theme
-        return replace_fields(self._look, theme=self._editor.theme) if is_known else self._look
+    def settings(self) -> ScreenSettings:
+        """The settings; after the terminal has answered, with the theme that fits it instead of `auto`."""
+        is_known = self._settings.theme == "auto" and self._editor.theme
+        return (
+            replace_fields(self._settings, theme=self._editor.theme) if is_known else self._settings
+        )
 
     @property
     def entered(self) -> Sequence[str]:
@@ -294,7 +298,7 @@ class FirstFrame:
 
     def _draw(self) -> None:
         """Draw the lines that have changed."""
-        rows = _Picture(self.look, *self._size).rows(self._editor)
+        rows = _Picture(self.settings, *self._size).rows(self._editor)
         changed = {row: text for row, text in rows.items() if self._rows.get(row) != text}
         self._rows = rows
         _write("".join(f"\x1b[{row + 1};1H{text}" for row, text in changed.items()))
@@ -311,7 +315,7 @@ def can_draw() -> bool:
         return False
 
 
-def draw(look: Look) -> FirstFrame:
+def draw(settings: ScreenSettings) -> FirstFrame:
     """Draw the first frame, and read what is typed from now on, until Textual takes it.
 
     Raises:
@@ -326,7 +330,7 @@ def draw(look: Look) -> FirstFrame:
         width, height = (
             size or usual for size, usual in zip(os.get_terminal_size(1), (80, 24), strict=True)
         )
-        return FirstFrame(look, (width, height), attributes, typed)
+        return FirstFrame(settings, (width, height), attributes, typed)
     except OSError:
         _restore(attributes)
         raise
@@ -384,8 +388,8 @@ def _make_raw(attributes: list[Any]) -> bytes:
 class _Picture:
     """The first frame as text. It looks like the widgets that replace it."""
 
-    def __init__(self, look: Look, width: int, height: int) -> None:
-        self._look = look
+    def __init__(self, settings: ScreenSettings, width: int, height: int) -> None:
+        self._settings = settings
         self._width = width
         self._height = height
         self._boxed = height >= BOX_FROM_HEIGHT
@@ -413,9 +417,9 @@ class _Picture:
         return {row: base + text for row, text in rows.items()}
 
     def _of(self, name: str, background: str = "background") -> str:
-        if self._look.theme == ANSI:
+        if self._settings.theme == ANSI:
             return ""
-        colors = self._look.colors
+        colors = self._settings.colors
         return f"\x1b[38;{_color_code(colors[name])};48;{_color_code(colors[background])}m"
 
     def _status(self, text: str) -> str:
@@ -425,8 +429,8 @@ class _Picture:
 
     def _header(self) -> str:
         width = self._width
-        name = f" ouro {self._look.version}".rstrip()[:width]
-        rest = f" · {clean(self._look.folder)}"[: max(0, width - len(name) - 1)]
+        name = f" ouro {self._settings.version}".rstrip()[:width]
+        rest = f" · {clean(self._settings.folder)}"[: max(0, width - len(name) - 1)]
         bold, muted = "\x1b[1m" + self._of("accent"), "\x1b[0m" + self._of("muted")
         return bold + name[:5] + muted + name[5:] + rest + " " * (width - len(name) - len(rest))
 

@@ -18,12 +18,12 @@ from ouro.frontends.tui.blocks.diff import GIT_FILE
 from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock, TypedCommand
 from ouro.frontends.tui.blocks.tool_card import GitDiffBlock
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.look import THEMES, make_theme
 from ouro.frontends.tui.own_themes import add_own_themes
 from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.dialogs import HelpSheet, LineSheet, Picker, Sheet, show_sheet
 from ouro.frontends.tui.screens.session_picker import SessionPicker
+from ouro.frontends.tui.themes import THEMES, make_theme
 from ouro.session.opening import OpenCatalog, OpenRequest, open_interactively
 from ouro.session.turn_queue import Draft
 from ouro.utils.log import log
@@ -350,9 +350,9 @@ class ScreenFrontEnd:
         esc: str = "closes",
         ctrl_c: str | None = None,
     ) -> str | None:
-        from ouro.frontends.tui.screens.opening_picker import OpeningPicker  # few starts ask
+        from ouro.frontends.tui.screens.guarded_picker import GuardedPicker  # few starts ask
 
-        return await show_sheet(self._app, OpeningPicker(title, choices, esc, ctrl_c))
+        return await show_sheet(self._app, GuardedPicker(title, choices, esc, ctrl_c))
 
     async def pick_open(self, ids: Sequence[str]) -> OpenRequest | None:
         """Pick a session. At the start: a new one if the user picks none, None if the user quits."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ouro.errors import ConfigError
-from ouro.frontends.tui.look import THEMES
+from ouro.frontends.tui.themes import THEMES
 from ouro.utils.runtime import get_themes_dir, tilde
 from ouro.utils.yaml import convert, read_yaml
 
@@ -19,13 +19,14 @@ def add_own_themes() -> list[str]:
     problems = list[str]()
     for path in sorted(get_themes_dir().glob("*.yaml")):
         try:
-            THEMES[path.stem] = _read(path.stem)
+            THEMES[path.stem] = _read_theme(path.stem)
         except ConfigError as error:
             problems.append(str(error))
     return problems
 
 
-def _read(name: str) -> dict[str, str]:
+def _read_theme(name: str) -> dict[str, str]:
+    """The colours of a file, and those of its base that it does not change. Raises ConfigError."""
     path = get_themes_dir() / f"{name}.yaml"
     shown = tilde(path)
     table = read_yaml(path, shown)

@@ -170,7 +170,11 @@ def run_tui(
         shorten_collections()
         driver = partial(TerminalDriver, frame=frame, output=terminal)
         app = (app_kind() if app_kind else OuroApp)(
-            start, frame.look, save_theme=save_theme, open_catalog=open_catalog, driver_class=driver
+            start,
+            frame.settings,
+            save_theme=save_theme,
+            open_catalog=open_catalog,
+            driver_class=driver,
         )
         if request.resume != PICK:  # the session picker reads the keys as a search
             # Visible until Textual has read their keys.

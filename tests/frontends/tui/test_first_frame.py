@@ -6,7 +6,7 @@ import termios
 
 import pytest
 
-from ouro.frontends.tui.look import OPENING
+from ouro.frontends.tui.screen_layout import OPENING
 
 
 def cells(terminal):

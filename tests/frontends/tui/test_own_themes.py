@@ -5,8 +5,8 @@ from fakes.fake_session import FakeSession
 from fakes.screens import opened, screen_of, until
 
 from ouro.cli import main
-from ouro.frontends.tui.look import THEMES
 from ouro.frontends.tui.own_themes import add_own_themes
+from ouro.frontends.tui.themes import THEMES
 from ouro.settings_sources import load_settings
 from ouro.utils.runtime import get_themes_dir
 

@@ -9,8 +9,8 @@ from fakes.screens import opened, screen_of, shown, until
 from ouro.errors import TrustNeeded
 from ouro.events import Prompted, TextDelta, TurnFinished
 from ouro.frontends.tui.app import OuroApp
-from ouro.frontends.tui.look import Look
 from ouro.frontends.tui.run import SessionStart
+from ouro.frontends.tui.screen_settings import ScreenSettings
 from ouro.session import Draft, OpenRequest
 from ouro.session.opening import PICK
 
@@ -95,7 +95,7 @@ async def test_early_turn_is_shown_once_and_later_messages_follow():
     session = FakeSession([says("the first answer"), says("the second answer")])
     start, _ = start_on(session, "one")
     await start.begin()
-    app = OuroApp(start, Look())
+    app = OuroApp(start, ScreenSettings())
     async with app.run_test() as pilot:
         await opened(pilot)
         app.turns.say(Draft("two"))

@@ -7,7 +7,7 @@ import pytest
 from properties import given, settings, st
 
 from ouro.frontends.tui.first_frame import LineEditor, has_usual_keys
-from ouro.frontends.tui.look import AGAIN_QUITS, OPENING
+from ouro.frontends.tui.screen_layout import AGAIN_QUITS, OPENING
 
 
 def messages_of(editor):

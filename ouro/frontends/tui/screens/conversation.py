@@ -26,14 +26,14 @@ from ouro.frontends.session_format import LEFT_BRANCH, script_state
 from ouro.frontends.tui.blocks.lines import tidy
 from ouro.frontends.tui.blocks.messages import AnswerBlock, UserMessage
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.look import (
+from ouro.frontends.tui.screen_layout import (
     AGAIN_QUITS,
     ALL_AROUND_FROM_HEIGHT,
     BOX_FROM_HEIGHT,
     HEADER_FROM_HEIGHT,
     ROOMY_FROM_HEIGHT,
-    Look,
 )
+from ouro.frontends.tui.screen_settings import ScreenSettings
 from ouro.frontends.tui.screens.sheet_layout import Layout
 from ouro.frontends.tui.transcript_writer import TranscriptWriter, blocks_of
 from ouro.frontends.tui.widgets.attachment_bar import AttachmentBar
@@ -52,7 +52,7 @@ from ouro.utils.text import clean
 
 if TYPE_CHECKING:
     from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
-    from ouro.frontends.tui.widgets.plan_panel import PlanAct, PlanPanel
+    from ouro.frontends.tui.widgets.plan_question import PlanAct, PlanQuestion
     from ouro.session import Attachment, Session
 
 MAX_BLOCKS = 1_000
@@ -67,7 +67,7 @@ KEPT_PROMPTS = 3
 """User messages, with their turns, that stay when blocks are dropped."""
 
 
-def _said_in(session: Session) -> list[str]:
+def _user_messages_of(session: Session) -> list[str]:
     """The messages of the user in a resumed session, as far as they are loaded."""
     if session.resumed is None:
         return []
@@ -100,7 +100,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
 
     def __init__(
         self,
-        look: Look,
+        settings: ScreenSettings,
         keymap: Keymap,
         run_command: Callable[[str], Awaitable[bool]],
         *,
@@ -114,11 +114,11 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         """The memory browser, while it is open over the conversation."""
         self.turns = self._make_turns()
         self._run_command = run_command
-        self._bell_after = look.bell_after
-        self._editing = look.editing
-        self._welcomes = look.welcomes
-        self._shows_start = look.shows_start
-        self.syncs = look.syncs
+        self._bell_after = settings.bell_after
+        self._editing = settings.editing
+        self._welcomes = settings.welcomes
+        self._shows_start = settings.shows_start
+        self.syncs = settings.syncs
         """Whether to synchronize in the background of the start."""
         self._is_loading_earlier = False
         self._has_sent = False
@@ -129,7 +129,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.reports_focus = False
         """Whether the terminal reports if it has the focus."""
         self.prompt_history = PromptHistory(get_history_path())
-        self.header = Header(look)
+        self.header = Header(settings)
         outputs, receipt, send = map(keymap.shown, ("outputs", "receipt", "send_offered"))
         self.transcript = TranscriptView(
             id="transcript", outputs_key=outputs, receipt_key=receipt, send_key=send
@@ -152,7 +152,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.questions = QuestionStack(keymap, lambda: self.prompt.typed_at)
         self.box = PromptBox(self.prompt)
         self.attachments = AttachmentBar(self._find_attachments)
-        self.status = StatusLine(look.status)
+        self.status = StatusLine(settings.status)
         self.reader = TranscriptReader(
             self.transcript, self.show_earlier, self._focus_again, keymap.keys("outputs")
         )
@@ -182,7 +182,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     def attach(self, session: Session, *, is_new: bool = False) -> None:
         """Show this session. If it `is_new`, there is nothing to replay."""
         self.session = session
-        self.prompt_history.use(session.cwd, _said_in(session))
+        self.prompt_history.use(session.cwd, _user_messages_of(session))
         if is_new:
             self.show_state()
         else:
@@ -256,25 +256,29 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             await note_offer(session)
 
     def show_again(self) -> None:
-        if self.session is not None:
-            self.transcript.clear()
-            self.writer.replay(self.session.scrollback.shown_events())
-            self.todos.todos = self.session.todos
-            self.resume.close()
-            self.show_state()
+        """Show the whole transcript again, after it has changed."""
+        if self.session is None:
+            return
+        self.transcript.clear()
+        self.writer.replay(self.session.scrollback.shown_events())
+        self.todos.todos = self.session.todos
+        self.resume.close()
+        self.show_state()
 
     def show_state(self) -> None:
-        if self.session is not None:
-            self.status.status = self.session.status()
-            self.status.refresh()
-            self._update_script(self.session)
-            self.box.show_mode(self.status.status.mode)
-            self.header.session_title = self.session.title
-            self._show_window_title(self.session.title)
-            self.start.update(self.session)
-            self.queue_changed()
-            if self._jobs_timer is None and self._may_have_jobs:
-                self._jobs_timer = self.set_timer(JOBS_INTERVAL, self._watch_jobs)
+        """Show the state of the session around the transcript, and again while jobs may end."""
+        session = self.session
+        if session is None:
+            return
+        self.status.status = session.status()
+        self.status.refresh()
+        self._update_script(session)
+        self.box.show_mode(self.status.status.mode)
+        self.header.session_title = session.title
+        self._show_window_title(session.title)
+        self.start.update(session)
+        self._show_queue()
+        self._watch_jobs_if_any()
 
     def _update_script(self, session: Session) -> None:
         """Show the line of the user's command, and let it run with the new state."""
@@ -340,6 +344,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.status.show_message(f"{self._terminal_key} types into the program.", seconds=6.0)
 
     def _ask(self, event: events.PermissionAsked | events.QuestionAsked) -> None:
+        """Show a question, and call the user in every way."""
         self.reader.close()
         self.questions.ask(event)
         self.box.wait_for_answer(True)
@@ -349,9 +354,11 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.notify("ouro waits for your answer, behind this.", timeout=UNTIL_CLOSED)
 
     def _show_in_transcript(self, event: Event) -> None:
+        """Write an event into the transcript. A change that the user made in the memory browser is
+        written without its diff.
+        """
         is_users = isinstance(event, events.CoreChanged) and event.origin in ("person", "undo")
         if is_users and self.browser is not None:
-            # The user has seen the change in the browser: show it without its diff.
             self.writer.show(replace(event, display=Display("")))
         else:
             self.writer.show(event)
@@ -361,7 +368,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         if self.browser is not None and isinstance(
             event, events.NotesRecalled | events.NoteKept | events.CoreChanged
         ):
-            self.browser.memory_changed()
+            self.browser.show_memory_change()
         match event:
             case events.PermissionAsked() | events.QuestionAsked():
                 self._ask(event)
@@ -408,6 +415,10 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.ring("ouro is done")
 
     def queue_changed(self) -> None:
+        self._show_queue()
+
+    def _show_queue(self) -> None:
+        """Show the messages that wait, and save them with the draft."""
         waiting, steering = self.turns.waiting, self.turns.steering
         queued = waiting[len(steering) :]
         self.transcript.set_queued(steering, queued)
@@ -425,16 +436,20 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         if self._editing == "vim":
             self.prompt.use_editing("vim")
 
-    def _watch_jobs(self) -> None:
-        """Check the background jobs regularly while there may be any: they end without an event."""
+    def _watch_jobs_if_any(self) -> None:
+        """Show the state again after a while if a job may end until then: it ends without an event."""
+        if self._jobs_timer is None and self._may_have_jobs:
+            self._jobs_timer = self.set_timer(JOBS_INTERVAL, self._show_jobs)
+
+    def _show_jobs(self) -> None:
         self._jobs_timer = None
         if self._may_have_jobs:
             self.show_state()
 
     @property
     def _may_have_jobs(self) -> bool:
-        shown = self.status.status
-        return shown is not None and (bool(shown.jobs) or self.turns.running)
+        status = self.status.status
+        return status is not None and (bool(status.jobs) or self.turns.running)
 
     async def run_command(self, text: str) -> bool:
         return await self._run_command(text)
@@ -450,13 +465,17 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         if self.session is None or not self.transcript.following or len(blocks) < MAX_BLOCKS:
             return
         prompts = [
-            (place, block) for place, block in enumerate(blocks) if isinstance(block, UserMessage)
+            (index, block) for index, block in enumerate(blocks) if isinstance(block, UserMessage)
         ]
         prompts = prompts[-KEPT_PROMPTS:]
-        said = self.session.scrollback.last_prompts(KEPT_PROMPTS)
-        agrees = said and [tidy(text) for _, text in said] == [block.text for _, block in prompts]
-        if agrees and self.session.scrollback.hide_before(said[0][0]):
-            self.transcript.discard(*blocks[: prompts[0][0]])
+        loaded = self.session.scrollback.last_prompts(KEPT_PROMPTS)
+        loaded_texts = [tidy(text) for _number, text in loaded]
+        shown_texts = [block.text for _index, block in prompts]
+        if not loaded or loaded_texts != shown_texts:
+            return
+        first_number, first_index = loaded[0][0], prompts[0][0]
+        if self.session.scrollback.hide_before(first_number):
+            self.transcript.discard(*blocks[:first_index])
 
     # QuestionStack
 
@@ -469,12 +488,13 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     def _pass_to_prompt(self, message: QuestionPanel.Stray) -> None:
         self.prompt.post_message(message.key)
 
-    def on_plan_panel_wanted(self, message: PlanPanel.Wanted) -> None:
+    def on_plan_question_wanted(self, message: PlanQuestion.Wanted) -> None:
         """Open the sheet in which the plan is changed or commented on."""
         if self.session is not None and self.questions.panel is not None:
             self.run_worker(self._change_plan(message.act, self.session, self.questions.panel))
 
     async def _change_plan(self, act: PlanAct, session: Session, panel: QuestionPanel) -> None:
+        """Let the user edit the plan, which is shown again, or comment on it, which answers."""
         from ouro.frontends.tui.screens.plan_sheets import comment_on_plan, edit_plan
 
         try:
@@ -496,7 +516,10 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.transcript.follow()
         self._has_sent = True
         self.start.close()
-        (self.turns.queue if message.later else self.turns.say)(message.draft)
+        if message.later:
+            self.turns.queue(message.draft)
+        else:
+            self.turns.say(message.draft)
 
     def _find_files(self, text: str) -> list[str] | None:
         return self._files.search(text, MAX_SUGGESTIONS) if self.session else None
@@ -504,6 +527,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     @on(PromptArea.Changed)
     @on(PromptArea.SelectionChanged)
     def _suggest(self) -> None:
+        """Show what completes the text of the prompt, and what it attaches; save it as the draft."""
         if self.prompt.text and AGAIN_QUITS in self.status.message:
             self.status.message = ""  # the next Ctrl+C is about this text
         if self.prompt.vim_mode in ("", "INSERT"):
@@ -526,7 +550,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             drafts.insert(0, draft)
         if drafts:
             texts = [self.prompt.attachments.restore(draft) for draft in drafts]
-            self.prompt.fill("\n".join([*texts, *([self.prompt.text] if self.prompt.text else [])]))
+            if self.prompt.text:
+                texts.append(self.prompt.text)
+            self.prompt.fill("\n".join(texts))
         return True
 
     # The terminal
@@ -543,11 +569,16 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self._write(f"\x1b]9;{text}\x07")
 
     def _show_window_title(self, title: str) -> None:
-        state = "? " if self.questions.panel is not None else "● " if self.turns.running else ""
-        named = f"{state}ouro · {clean(title)}".replace("\n", " ") if title else f"{state}ouro"
-        if named != self._window_title:
-            self._window_title = named
-            self._write(f"\x1b]2;{named}\x07")
+        """Write the title of the window if it has changed: what the session does, and its title."""
+        mark = "● " if self.turns.running else ""
+        if self.questions.panel is not None:
+            mark = "? "
+        window_title = f"{mark}ouro"
+        if title:
+            window_title = f"{mark}ouro · {clean(title)}".replace("\n", " ")
+        if window_title != self._window_title:
+            self._window_title = window_title
+            self._write(f"\x1b]2;{window_title}\x07")
 
     def _write(self, sequence: str) -> None:
         # Written through the driver, so that no other output gets into the sequence.

@@ -28,7 +28,7 @@ from ouro.display import Choice
 from ouro.frontends.tui.blocks.lines import code_content, join_fitting, quote_code
 from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
-from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
+from ouro.frontends.tui.screen_layout import HEADER_FROM_HEIGHT
 from ouro.frontends.tui.screens.sheet_layout import Layout
 from ouro.frontends.tui.widgets.prompt import PromptArea
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel

@@ -144,7 +144,7 @@ class MemoryBrowser(Browser):
         }
 
     @work(group="load", exclusive=True)
-    async def memory_changed(self) -> None:
+    async def show_memory_change(self) -> None:
         """Load the rows again; a page that has the focus stays."""
         await self._load_rows()
         if not self._page_view.has_focus:

@@ -79,8 +79,10 @@ class DiffLines(LineScroll, can_focus=True):
         self._comments = comments
         self._layout: DiffLayout | None = None
         self._nothing = ""
+        """The text that is shown without lines."""
         self._palette = Palette({})
         self.line = 0
+        """The screen row of the mark."""
 
     @property
     def palette(self) -> Palette:
@@ -93,6 +95,7 @@ class DiffLines(LineScroll, can_focus=True):
 
     @property
     def marked(self) -> DiffPlace | None:
+        """The line of a file that is marked; None if there is none."""
         has_lines = self._layout is not None and len(self._layout.lines) > 0
         return self._layout.place(self.line) if has_lines and self._layout else None
 
@@ -161,38 +164,40 @@ class DiffLines(LineScroll, can_focus=True):
         return selected_text(numbered, selection), "\n"
 
     def render_line(self, y: int) -> Strip:
-        number, width = y + self.scroll_offset.y, self.scrollable_content_region.width
+        row, width = y + self.scroll_offset.y, self.scrollable_content_region.width
         base = self._palette.text
-        if self._layout is None or number >= len(self._layout.lines):
+        if self._layout is None or row >= len(self._layout.lines):
             words = crop(f"  {self._nothing}", width) if y == 0 and self._nothing else ""
             return Strip([Segment(words, self._palette.muted)]).crop_extend(0, width, base)
-        line = self._with_margin(self._layout.lines[number], is_marked=number == self.line)
+        line = self._with_margin(self._layout.lines[row], is_marked=row == self.line)
         selection = self.text_selection
-        if selection is not None and (span := selection.get_span(number)) is not None:
+        if selection is not None and (span := selection.get_span(row)) is not None:
             line = mark_span(line, span, self.screen.get_component_rich_style("screen--selection"))
-        comment = self._comment_at(number)
+        comment = self._comment_at(row)
         strip = Strip(line.segments).crop_extend(0, width, base)
         if comment:
             words = crop(f"  ← {clean(comment)}", max(1, width - min(12, width // 3)))
             strip = strip.crop(0, width - cell_len(words))
             strip = Strip([*strip, Segment(words, self._palette.warning)])
-        return strip.apply_offsets(0, number)
+        return strip.apply_offsets(0, row)
 
     def _with_margin(self, line: StyledLine, *, is_marked: bool = False) -> StyledLine:
+        """The line behind the mark, or behind spaces."""
         blank = Segment(" " * len(MARGIN), self._palette.text)
         margin = Segment(MARGIN, self._palette.accent) if is_marked else blank
         gutter = line.gutter + len(MARGIN)
         return StyledLine([margin, *line.segments], gutter, line.joint, line.filling)
 
-    def _comment_at(self, number: int) -> str:
-        """The comment on a line of the file, shown on the first line that it is wrapped to."""
+    def _comment_at(self, row: int) -> str:
+        """The comment for a screen row; empty unless it is the first row of its file line."""
         if not self._comments or self._layout is None:
             return ""
-        place = self._layout.place(number)
-        is_first = number == 0 or self._layout.place(number - 1) != place
+        place = self._layout.place(row)
+        is_first = row == 0 or self._layout.place(row - 1) != place
         return self._comments.get(place, "") if is_first else ""
 
     def _show_line(self) -> None:
+        """Scroll so that the marked line is visible."""
         top, height = self.scroll_offset.y, max(1, self.size.height)
         wanted = min(max(top, self.line - height + 1), self.line)
         if wanted != top:

@@ -25,7 +25,7 @@ from ouro.frontends.tui.blocks.messages import format_duration, spinner_sign
 from ouro.frontends.tui.first_frame import PASTE_GAP
 from ouro.frontends.tui.key_events import EscapedKey
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.look import placeholder
+from ouro.frontends.tui.screen_layout import placeholder
 from ouro.frontends.tui.widgets.placeholders import Placeholders
 from ouro.frontends.tui.widgets.row_list import PickList
 from ouro.frontends.tui.widgets.vim_keys import VimKeys

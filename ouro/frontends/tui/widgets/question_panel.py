@@ -34,7 +34,7 @@ from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.blocks.paged_lines import plain_lines
 from ouro.frontends.tui.blocks.tool_card import DisplayBlock
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.look import (
+from ouro.frontends.tui.screen_layout import (
     ALL_AROUND_FROM_HEIGHT,
     BOX_FROM_HEIGHT,
     HEADER_FROM_HEIGHT,
@@ -434,9 +434,9 @@ def make_panel(asked: PermissionAsked | QuestionAsked, keymap: Keymap) -> Questi
         return PermissionPanel(asked, keymap)
     if not asked.question_id.startswith(PLAN_QUESTION):
         return AskPanel(asked, keymap)
-    from ouro.frontends.tui.widgets.plan_panel import PlanPanel  # rarely used
+    from ouro.frontends.tui.widgets.plan_question import PlanQuestion  # rarely used
 
-    return PlanPanel(asked, keymap)
+    return PlanQuestion(asked, keymap)
 
 
 class QuestionStack(Vertical):

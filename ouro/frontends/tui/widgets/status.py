@@ -26,7 +26,8 @@ from ouro.frontends.session_format import (
     title_of,
 )
 from ouro.frontends.tui.blocks.lines import code_content
-from ouro.frontends.tui.look import HEADER_FROM_HEIGHT, OPENING, Look
+from ouro.frontends.tui.screen_layout import HEADER_FROM_HEIGHT, OPENING
+from ouro.frontends.tui.screen_settings import ScreenSettings
 from ouro.session.opening import Part
 from ouro.utils.text import clean
 
@@ -55,12 +56,12 @@ class Header(Widget):
 
     session_title: reactive[str] = reactive("")
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, settings: ScreenSettings) -> None:
         super().__init__(id="header")
-        self._look = look
+        self._settings = settings
 
     def render(self) -> Content:
-        where = f" {self._look.version}".rstrip() + f" · {clean(self._look.folder)}"
+        where = f" {self._settings.version}".rstrip() + f" · {clean(self._settings.folder)}"
         line = Content.assemble(("ouro", "$mark bold"), where).truncate(self.size.width)
         room = self.size.width - line.cell_length
         title = Content(clean(self.session_title)).truncate(max(0, room - 3), ellipsis=True)

@@ -11,8 +11,8 @@ from fakes.screens import opened, screen_of, screen_text, until
 
 from ouro.errors import SessionInUse, SeveralSessions
 from ouro.frontends.tui.app import OuroApp
-from ouro.frontends.tui.look import Look
 from ouro.frontends.tui.run import SessionStart
+from ouro.frontends.tui.screen_settings import ScreenSettings
 from ouro.frontends.tui.screens.dialogs import LineSheet
 from ouro.frontends.tui.screens.session_picker import SessionPicker
 from ouro.memory.backend import DailyUsage
@@ -76,7 +76,7 @@ def app_on(session_catalog, open_session, request=None):
     async def open_catalog():
         return session_catalog
 
-    look = Look(version="0.1.0", cwd=Path("/project"))
+    look = ScreenSettings(version="0.1.0", cwd=Path("/project"))
     return OuroApp(
         SessionStart(open_session, request or OpenRequest(PICK)), look, open_catalog=open_catalog
     )

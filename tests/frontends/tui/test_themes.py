@@ -10,9 +10,9 @@ from rich.color import ColorSystem
 from textual.color import Color
 from textual.widgets import Input
 
-from ouro.cli import look_in
+from ouro.cli import screen_settings_in
 from ouro.frontends.tui.blocks.palette import Palette
-from ouro.frontends.tui.look import ANSI, THEMES, theme_for
+from ouro.frontends.tui.themes import ANSI, THEMES, theme_for
 
 MIXED_THEMES = [name for name in THEMES if name != ANSI]
 READABLE = 4.5
@@ -107,14 +107,14 @@ def test_terminal_with_few_colours_uses_its_own_palette(environment, theme, monk
     monkeypatch.delenv("COLORTERM", raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert look_in(Path.cwd()).theme == theme
+    assert screen_settings_in(Path.cwd()).theme == theme
 
 
 async def test_no_colour_is_drawn_with_no_color(monkeypatch):
     """Also no background: a light terminal would show grey boxes."""
     monkeypatch.setenv("NO_COLOR", "1")
     session = FakeSession([says("**Done**, `code`.\n\n```python\nx = 1\n```\n")])
-    async with screen_of(session, theme=look_in(Path.cwd()).theme).run_test() as pilot:
+    async with screen_of(session, theme=screen_settings_in(Path.cwd()).theme).run_test() as pilot:
         await opened(pilot)
         await pilot.press("g", "enter")
         await until(pilot, lambda: "Done" in screen_text(pilot.app))

@@ -1,4 +1,4 @@
-"""OpeningPicker: the questions that opening a session needs."""
+"""GuardedPicker: a list in which an Enter that was typed too early does not count."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ouro.frontends.tui.screens.dialogs import Picker
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 
 
-class OpeningPicker(Picker):
+class GuardedPicker(Picker):
     """A short list. Enter counts only after a moment, because it may have been typed before the
     question appeared.
     """

@@ -1,4 +1,4 @@
-"""PlanPanel: the question with which plan mode ends."""
+"""PlanQuestion: the question that ends plan mode."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EDIT, _COMMENT = "Edit the plan", "Comment on its lines"
 PlanAct = Literal["edit", "comment"]
 
 
-class PlanPanel(QuestionPanel):
+class PlanQuestion(QuestionPanel):
     """Its last choice keeps planning: with a comment, if the user writes one."""
 
     FIELD_KEYS = "Enter sends · Esc back"
@@ -45,7 +45,7 @@ class PlanPanel(QuestionPanel):
         )
 
     def answer_of(self, key: str, action: str, character: str) -> Callable[[], object] | None:
-        """`y` carries it out, asking; `e` edits it."""
+        """What a key does: `y` carries the plan out, asking; `n` opens the field; `e` edits it."""
         acts: dict[str, Callable[[], object]] = {
             "yes": partial(self.choose, 0),
             "no": self.open_field,
@@ -57,6 +57,9 @@ class PlanPanel(QuestionPanel):
         return super().answer_of(key, action, character)
 
     def choose(self, number: int) -> None:
+        """Answer with a choice, change or comment on the plan, or open the field to keep planning;
+        in the field, send what is written there.
+        """
         written = self.field.value.strip()
         decided = len(self._choices) - 1
         if self.field.has_focus:

@@ -1,0 +1,79 @@
+"""ScreenSettings: what the full screen shows at its start, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ouro.frontends.tui.themes import ANSI, THEMES, ThemeColors, has_few_colors
+from ouro.settings import STATUS_ITEMS
+from ouro.utils.runtime import tilde
+from ouro.utils.sections import field, section
+
+if TYPE_CHECKING:
+    from ouro.settings import Settings
+
+
+@section
+class ScreenSettings:
+    """What the user has set for the full screen, and how this start shows it."""
+
+    theme: str = "dark"
+    version: str = ""
+    cwd: Path = field(default_factory=Path)
+    keys: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    """`tui.keys`: the name of an action -> the key or keys instead of its own."""
+    status: tuple[str, ...] = STATUS_ITEMS
+    bell_after: float = 15.0
+    """A turn that takes more seconds rings the bell at its end, and so does a question; 0: never.
+    """
+    welcomes: bool = False
+    """Whether to greet the user, because it is the first start."""
+    is_kept: bool = True
+    """Whether the session can be resumed after the end; not that of the demo."""
+    shows_start: bool = False
+    """Whether a new session begins with its folder, model, memory, and the last sessions."""
+    syncs: bool = False
+    """Whether `ouro sync` runs in the background of the start."""
+    editing: str = "emacs"
+    """`tui.editing`: `emacs` or `vim`."""
+
+    @property
+    def colors(self) -> ThemeColors:
+        """The theme's colours; those of `dark` for an unknown theme, and for `auto` until the
+        terminal has answered.
+        """
+        return THEMES.get(self.theme, THEMES["dark"])
+
+    @property
+    def folder(self) -> str:
+        """The working folder: `~/src/app`."""
+        return tilde(self.cwd)
+
+
+def make_screen_settings(settings: Settings, version: str, folder: Path) -> ScreenSettings:
+    """The settings of the screen for a session in a folder."""
+    from ouro.frontends.welcome import is_first_start
+
+    tui = settings.tui
+    return ScreenSettings(
+        theme=ANSI if has_few_colors() else tui.theme,
+        version=version,
+        cwd=folder,
+        keys=tui.keys,
+        status=tui.status,
+        bell_after=tui.notify_seconds,
+        welcomes=is_first_start(),
+        shows_start=True,
+        syncs=settings.memory.sync in ("start", "both"),
+        editing=tui.editing,
+    )
+
+
+def add_theme_in_use(theme: str) -> None:
+    """Add the themes of the user if the setting `tui.theme` names one of them. Blocks."""
+    if theme not in (*THEMES, "auto"):
+        from ouro.frontends.tui.own_themes import add_own_themes  # few users have one
+
+        add_own_themes()  # `/theme` names the problems
