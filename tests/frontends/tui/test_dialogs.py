@@ -91,6 +91,14 @@ async def test_a_dialog_has_its_title_first_and_its_keys_last(name, size):
         assert max(map(len, screen_text(pilot.app).split("\n"))) <= size[0]
 
 
+@pytest.mark.parametrize("name", ["Sessions", "Changes since the last", "Few"])
+async def test_nothing_is_drawn_below_a_dialog_that_covers_the_screen(name):
+    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
+        await open_dialog(pilot, name)
+        background = pilot.app.screen.styles.background
+        assert (background.a == 1) == (name != "Few")
+
+
 async def test_a_narrow_list_of_sessions_says_what_escape_does():
     keymap = Keymap()
 

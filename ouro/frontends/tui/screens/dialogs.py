@@ -159,6 +159,7 @@ class Sheet(ModalScreen[R]):
         super().__init__()
         self._compositor = Layout()
         self._frame = frame
+        self.set_class(frame.has_class("-full"), "-covers")
         self.key_line = frame.key_line
 
     def compose(self) -> ComposeResult:

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from ouro.session.plan_approval import PlanApproval
 
 _COMMENT_KEYS: Keys = (
-    ("↑↓", ""),
-    ("Enter", "comments"),
+    ("↑↓ Enter", "comments"),
     ("Delete", "removes"),
     ("Ctrl+S", "sends all"),
     ("Esc", "back"),
