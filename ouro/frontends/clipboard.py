@@ -50,6 +50,7 @@ def copy_with_program(text: str) -> str:
 
 
 def _programs() -> Iterator[tuple[str, ...]]:
+    """The command lines that copy standard input, the most fitting first."""
     if sys.platform == "darwin":
         yield ("pbcopy",)
     if os.environ.get("WAYLAND_DISPLAY"):
@@ -109,6 +110,9 @@ def dropped_image(pasted: str) -> Image | None:
 
 
 def _grab_png() -> Image | None:
+    """The image on the clipboard; None if there is none. Blocks. Raises UsageError if it cannot be
+    read.
+    """
     from PIL import Image as Pillow  # imported late: 40 ms, only for this key
     from PIL import ImageGrab
 

@@ -73,6 +73,7 @@ def notice_of(event: Event) -> tuple[str, Level] | None:
 
 
 def _recalled_line(event: events.NotesRecalled) -> tuple[str, Level] | None:
+    """The note of another project, or how many notes were found; None if there is nothing to show."""
     if may_be_sent(event):
         [*_, item] = event.items
         origin = f"{item.scope[:1].upper()}{clean(item.scope[1:])}"
@@ -94,6 +95,7 @@ def receipt_command(event: events.NotesRecalled) -> str:
 
 
 def _ending_line(event: events.TurnFinished) -> str:
+    """How a turn ended, and why."""
     ending = _ENDINGS[event.outcome][0]
     if not event.detail:
         return f"{ending}."
@@ -180,6 +182,7 @@ def compaction_receipt(event: events.Compacted) -> str:
 
 
 def _core_line(event: events.CoreChanged) -> str:
+    """How the core has changed or shall change, and the commands to decide or undo."""
     if event.proposal:
         answer = f"Use /memory accept {event.proposal} or /memory reject {event.proposal}."
         end = "" if event.summary.endswith((".", "…", "!", "?")) else "."

@@ -139,6 +139,9 @@ def _cut(joined: str) -> Iterator[str]:
 
 
 def _rank(name: str, letters: str) -> tuple[bool, bool, bool, int, str]:
+    """The sort key of a name: first the letters begin the last part, then are in it, then in the
+    name.
+    """
     lowered = name.lower()
     last = lowered.rstrip("/").rpartition("/")[2]
     return (
@@ -219,6 +222,9 @@ class ProjectFiles:
             self._reading = asyncio.create_task(self._refresh())
 
     async def _refresh(self) -> None:
+        """Read the list of files, and save it for the next session. Without a list, the saved one
+        is used meanwhile.
+        """
         kept = self._kept()
         if self._index is None and kept is not None:
             await self._fill(FileIndex(), kept.load(), shows=True)

@@ -56,6 +56,7 @@ class PromptHistory:
             self._append(path, text)
 
     def _append(self, path: Path, text: str) -> None:
+        """Append an entry to a file. An error is only logged."""
         try:
             ensure_private_dir(path.parent)
             descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -69,6 +70,7 @@ class PromptHistory:
 
 
 def _read(path: Path) -> list[str]:
+    """The last entries of a file; none if it cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _KEPT_BYTES))

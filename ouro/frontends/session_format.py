@@ -226,6 +226,7 @@ def _first_call(card: ResumeCard) -> str:
 
 
 def _repository(news: RepositoryChanges | None) -> str:
+    """What has changed in the repository since the session; empty if nothing has."""
     if news is None:
         return ""
     parts = []
@@ -240,6 +241,7 @@ def _repository(news: RepositoryChanges | None) -> str:
 
 
 def _memory(card: ResumeCard) -> str:
+    """What has changed in memory since the session, and whether it is held as it was."""
     changes = card.memory.changes
     if not changes:
         return "as it was" if card.memory.is_held else ""
@@ -348,6 +350,7 @@ class SessionMatches:
         return [match for match in found if has_tags(match.info, self._tags)]
 
     def _by_words(self) -> list[SessionMatch]:
+        """The sessions of the scope with the words in title, id or messages; then similar titles."""
         if not self._words:
             return [SessionMatch(info) for info in self.in_scope]
         found = self._named()
@@ -375,6 +378,7 @@ class SessionMatches:
         ] or named
 
     def _enter(self, scope: Scope) -> None:
+        """Use a scope: keep its sessions, the pinned ones first."""
         self.scope = scope
         belongs: dict[Scope, Callable[[SessionInfo], bool]] = {
             THESE: lambda info: info.id in self._only,

@@ -109,6 +109,7 @@ class AgentTable(Widget, can_focus=True):
             self.move(place - self._place)
 
     def _lines(self, row: AgentRow) -> tuple[Content, Content]:
+        """A session in two lines: what it is, and what it says last."""
         width = max(20, self.size.width)
         is_marked = row.id == self._marked
         age = format_age(row.record.started_at, datetime.now(UTC))
@@ -221,6 +222,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
             self._show_foot()
 
     def _open(self) -> None:
+        """Attach to the marked session, or say why it cannot be attached."""
         row = self.table.row
         if row is None:
             return
@@ -230,6 +232,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
             self.exit(row)
 
     def _ask_end(self) -> None:
+        """Ask whether the marked session ends; one that has ended is removed at once."""
         row = self.table.row
         if row is None:
             return
@@ -247,6 +250,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
             self.run_worker(self._end(session_id))
 
     async def _end(self, session_id: str) -> None:
+        """End a session, or remove it from the list, and say what failed."""
         try:
             await stop_agent(session_id)
         except OuroError as error:
@@ -264,6 +268,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
             self.run_worker(self._send(row, message))
 
     async def _send(self, row: AgentRow, message: QuestionPanel.Answered) -> None:
+        """Send an answer to the session, and read the list again."""
         try:
             connection = await self._watch.connection(row.record)
             await send_answer(connection, message.question_id, message.answer)
@@ -290,6 +295,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
             self._show_foot()
 
     async def _close_panel(self) -> None:
+        """Remove the shown question; the list gets its focus."""
         if self.panel is None:
             return
         panel, self.panel = self.panel, None
@@ -312,6 +318,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
             self._is_reading = False
 
     async def _read(self) -> None:
+        """Read the list and show it, with the question of the marked session."""
         try:
             rows = await self._watch.rows()
         except OuroError as error:
@@ -350,6 +357,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         self._head.update(" · ".join([title, *parts]))
 
     def _show_foot(self) -> None:
+        """Show the keys of the list or of the shown question."""
         if self.panel is None:
             self._say(KEYS)
         elif self.panel.has_focus_within:

@@ -204,6 +204,7 @@ class OuroApp(App[int], inherit_bindings=False):
         self.run_worker(self._attempt(action))
 
     async def _attempt(self, action: Callable[[], Any]) -> None:
+        """Run an action; a UsageError is shown in the status line."""
         try:
             result = action()
             if inspect.isawaitable(result):
@@ -243,6 +244,7 @@ class OuroApp(App[int], inherit_bindings=False):
             log.info("printed: %s", event.text.rstrip())
 
     async def _run_command(self, text: str) -> bool:
+        """Run a slash command; returns False if the text is not one."""
         from ouro.commands.slash import dispatch  # too heavy to import before the first frame
 
         self.front_end.typed = text
@@ -278,6 +280,9 @@ class KeyActions:
         self._panel.mark_next()
 
     def clear(self) -> None:
+        """Ctrl+C: interrupt the turn, or empty the queue; with nothing to stop, the second time
+        quit.
+        """
         status = self._conversation.status
         if AGAIN_QUITS in status.message:
             self._app.exit(0)
@@ -349,6 +354,7 @@ class KeyActions:
         self._app.attempt_later(partial(self._run_palette, picker, shown))
 
     async def _run_palette(self, picker: Picker, shown: Awaitable[str | None]) -> None:
+        """Fill the open palette, and do what the user picks."""
         from ouro.frontends.tui.palette import palette_choices, run_choice  # rarely used
 
         front_end = self._front_end

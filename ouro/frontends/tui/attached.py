@@ -63,6 +63,7 @@ class AttachedScreen(ConversationScreen):
         return True
 
     async def _run_here(self, text: str) -> None:
+        """Run a command of the screen itself."""
         front_end = self._app.front_end
         front_end.typed = text
         try:

@@ -143,6 +143,7 @@ class TerminalDriver(LinuxDriver):
         return True
 
     def _take_keys_of_frame(self, keys: KeyReader) -> None:
+        """Pass on the keys that the first frame has read, and the theme that fits the terminal."""
         typed, rest = self._frame.take_keys()
         # The terminal may have answered after the app was created.
         if (theme := self._frame.settings.theme) in THEMES:
@@ -227,6 +228,9 @@ class KeyReader:
         return self._events([(False, held)] if held else [])
 
     def _events(self, pieces: list[tuple[bool, str]]) -> list[Message]:
+        """Pastes, keys and answers of the terminal as events of Textual; `pieces` says which texts
+        are pastes.
+        """
         events: list[Message] = []
         for is_paste, text in pieces:
             if is_paste:
@@ -270,6 +274,7 @@ class KeyParser(XTermParser):
         return max(0.0, self._timeout_time - get_time())
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[Key]:
+        """The keys of a sequence, also of those that Textual does not know."""
         escaped = _escaped_character(sequence, alt=alt)
         if (alt_key := self._ALT_KEY.fullmatch(sequence)) and sequence not in ANSI_SEQUENCES_KEYS:
             sequence = f"\x1b[{ord(alt_key[1])};3u"

@@ -150,6 +150,9 @@ class LineEditor:
         return keys
 
     def _press(self, match: re.Match[str], now: float) -> None:
+        """Handle one token: a key, text, or a paste. After a key that is not understood, only
+        Ctrl+C counts.
+        """
         key, paste, text = match[0], match["paste"], match["text"]
         is_pasted = now - self._pasted_at < PASTE_GAP
         if key == "\x03":
@@ -174,6 +177,7 @@ class LineEditor:
         self.cleared_at = now
 
     def _press_control(self, key: str) -> None:
+        """Handle a control character. Any other than those here ends the editing."""
         if key == "\r":
             self._enter()
         elif key == "\n":
@@ -193,6 +197,7 @@ class LineEditor:
         return not self._has_paste and not _OF_SEVERAL.search(self.text[-2:])
 
     def _enter(self) -> None:
+        """Enter the text as a message, or begin a new line after a backslash."""
         if self.text.endswith("\\"):
             self.text = self.text[:-1] + "\n"
             return
@@ -277,6 +282,9 @@ class FirstFrame:
             self._is_stopped = True
 
     def _read(self, typed: bytes) -> None:
+        """Read keys and show what is typed, until the keys are taken, the user quits or the
+        terminal is gone.
+        """
         while True:
             with self._lock:
                 self._editor.feed(self._decoder.decode(typed), time.monotonic())

@@ -406,6 +406,9 @@ class ScreenFrontEnd:
         return True
 
     async def _use(self, session: Session, message: int) -> None:
+        """Show an opened session, scrolled to a message if it is not 0, and run the changes that
+        waited for it.
+        """
         turn = self._start.take_turn()
         self._conversation.attach(session, is_new=turn is not None)
         if message:

@@ -52,6 +52,7 @@ class IdleCollector:
             self._call_later(IDLE_AFTER, self._try)
 
     def _try(self) -> None:
+        """Collect if no key was pressed for a moment, else try later."""
         if self._clock() - self._pressed_at() < IDLE_AFTER:
             self._call_later(IDLE_AFTER, self._try)
             return

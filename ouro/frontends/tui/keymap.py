@@ -351,6 +351,7 @@ def _format_part(part: str) -> str:
 
 
 def _normalize(key: str) -> str:
+    """A key as Textual names it, from what the user wrote."""
     parts = []
     for step in key.strip().split():
         *modifiers, last = step.split("+") if len(step) > 1 else [step]
@@ -370,6 +371,7 @@ def _is_typed(key: str) -> bool:
 
 
 def _check_key(name: str, key: object) -> str:
+    """A valid key as Textual names it. Raises ConfigError for a key that does not exist."""
     text = _normalize(key) if isinstance(key, str) else ""
     for part in text.split() or [""]:
         *modifiers, last = part.split("+")

@@ -65,6 +65,7 @@ def _keys(keymap: Keymap) -> Iterator[Choice]:
 
 
 async def _sessions(session: Session) -> list[Choice]:
+    """The other sessions of this project, the last used first; none if the list cannot be read."""
     try:
         found = await session.session_catalog.sessions()
     except (OuroError, OSError) as error:
@@ -81,6 +82,7 @@ def _session_choice(info: SessionInfo) -> Choice:
 
 
 async def _models(session: Session) -> list[Choice]:
+    """The models that can be used; none if their servers do not answer in time."""
     try:
         async with asyncio.timeout(MODELS_TIMEOUT):
             found = await session.models()
@@ -92,6 +94,7 @@ async def _models(session: Session) -> list[Choice]:
 
 
 def _files(session: Session) -> list[Choice]:
+    """The files of the project; none if they cannot be listed. Blocks."""
     try:
         index = FileIndex(chain.from_iterable(session.find_files()))
     except OSError as error:

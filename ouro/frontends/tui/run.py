@@ -260,6 +260,7 @@ def attach_command(session_id: str, *more: str) -> list[str]:
 
 
 def _warm_up() -> None:
+    """Import what the first answer needs, and let the garbage collector skip it."""
     from ouro.frontends.tui.blocks.markdown import warm_up
     from ouro.frontends.tui.blocks.palette import Palette
 
@@ -271,6 +272,7 @@ def _warm_up() -> None:
 
 
 def _print_end(app: OuroApp) -> None:
+    """Print an error, or the end of the transcript and how to continue, after the screen is closed."""
     session = app.turns.session
     try:
         if app.failure is not None:

@@ -127,6 +127,7 @@ class ScreenPainter:
         return self._write(changed)
 
     def _write(self, changed: dict[int, ScreenRow]) -> str:
+        """The codes that show these rows; first those that the terminal can scroll are moved."""
         changed = {y: row for y, row in changed.items() if not row.shows(self._rows[y])}
         writer = _Writer()
         if len(changed) >= _MIN_SCROLLED:
@@ -219,6 +220,7 @@ class _Writer:
             self._cells(new, x, end)
 
     def _cells(self, row: ScreenRow, x: int, end: int) -> None:
+        """Write cells, with a change of the look where it differs."""
         texts, looks = row.texts, row.looks
         while x < end:
             look, begin = looks[x], x
@@ -296,6 +298,7 @@ def _placed_lines(update: LayoutUpdate) -> Iterator[tuple[int, int, Strip]]:
 
 
 def _placed_chops(update: ChopsUpdate) -> Iterator[tuple[int, int, Strip]]:
+    """As `_placed`, for an update of parts of rows."""
     for y, begin, end in update.spans:
         for chop_end, (x, strip) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
             if strip is None or x > end or chop_end <= begin:

@@ -139,6 +139,7 @@ class TranscriptWriter:
             card.append(f"part {event.part} of {event.parts}\n")
 
     def _show_subagent(self, event: events.SubagentProgress) -> None:
+        """Show the state of a subagent on its card; one in the background has none."""
         if (
             card := self._cards.get(event.call_id)
         ) is None:  # it runs in the background: its end is a notice
@@ -154,6 +155,7 @@ class TranscriptWriter:
             self._transcript.add(NoticeBlock(found[0] + hint, found[1]))
 
     def _stream(self, kind: type[AnswerBlock] | type[ThinkingBlock], text: str) -> None:
+        """Append text to the last block of its kind, or begin a block."""
         block = self._reply[-1] if self._reply else None
         if not isinstance(block, kind):
             self._close_streams()
@@ -198,6 +200,7 @@ class TranscriptWriter:
                 self._transcript.add(ThinkingBlock(part.text, key=self._transcript.outputs_key))
 
     def _card(self, call_id: str, title: str = "tool", tool: str = "") -> ToolCard:
+        """The card of a tool call; a new one is added to the transcript."""
         if call_id not in self._cards:
             view = self._transcript
             card = ToolCard(title, view.clock, view.outputs_key, tool)
@@ -206,6 +209,7 @@ class TranscriptWriter:
         return self._cards[call_id]
 
     def _add_card(self, card: ToolCard, kind: ToolKind) -> None:
+        """Add a card to the transcript; reads and searches in a row become one group."""
         if not kind.is_grouped:
             self._transcript.add(card)
             return
@@ -229,6 +233,7 @@ class TranscriptWriter:
         failed: bool = False,
         seconds: float | None = None,
     ) -> None:
+        """Show the result on the card of a call, which is forgotten then."""
         self._card(call_id, title or "tool", title).finish(display, failed, seconds)
         del self._cards[call_id]
 

@@ -175,6 +175,9 @@ class BlockList:
         return min(changed, default=None)
 
     def _update(self, block: TranscriptBlock) -> int:
+        """Draw a changed block, or estimate its height if it was never shown; returns its first
+        changed line.
+        """
         block.has_changed = False
         (self.moving.add if block.is_moving else self.moving.discard)(block)
         top = self.top(block)

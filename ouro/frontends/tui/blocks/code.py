@@ -38,6 +38,7 @@ class Code:
         return [*self._done, *self._draw(rest)]
 
     def _draw(self, text: str) -> list[StyledLine]:
+        """The lines of a part of the code, with its colours, on the background of code."""
         inner = max(1, self._width - 2)
         space = (" ", self._palette.code)
         lines: list[StyledLine] = []
@@ -90,6 +91,7 @@ def language_of(path: str) -> str:
 
 @lru_cache(maxsize=64)
 def _lexer(language: str) -> Any:
+    """The lexer of Pygments for a language; None if there is none, or for plain text."""
     if not language or language in ("text", "txt", "plain"):
         return None
     from pygments.lexers import get_lexer_by_name
@@ -118,6 +120,7 @@ def _chunk_size(code: str, language: str) -> int:
 
 
 def _is_inside_string(code: str, language: str) -> bool:
+    """Whether code ends inside of a long string or comment."""
     lexer = _lexer(language)
     if lexer is None:
         return False

@@ -238,6 +238,9 @@ class _Hunk(ABC):
         return {number: [(texts[number - start], self._palette.text)] for number in numbers}
 
     def _color(self, texts: Sequence[str], start: int, numbers: Sequence[int]) -> _Side:
+        """The lines with these numbers in the colours of their syntax. Lexing begins before the
+        first of them, where a statement begins.
+        """
         if not numbers:
             return {}
         first, last = numbers[0] - start, numbers[-1] - start
@@ -247,6 +250,7 @@ class _Hunk(ABC):
         return dict(enumerate(runs[first - lead :], numbers[0]))
 
     def _mark_words(self, pairs: Sequence[Pair], olds: _Side, news: _Side) -> None:
+        """Put the colours of removed and added words into the lines of both sides."""
         palette = self._palette
         removed = _marking(palette.removed, palette.removed_word)
         added = _marking(palette.added, palette.added_word)
@@ -261,6 +265,7 @@ class _Hunk(ABC):
             _mark(news, pair.new_number, new_spans, added)
 
     def _row(self, sign: str, number: int, side: _Side, width: int) -> list[StyledLine]:
+        """A line with its sign and number, wrapped to `width`."""
         palette, digits = self._palette, self._digits
         style, tone = {
             "+": (palette.added, palette.success),
@@ -369,6 +374,7 @@ class _TwoColumns(_Hunk):
         return [line for pair in pairs for line in self._pair_lines(pair, olds, news)]
 
     def _pair_lines(self, pair: Pair, olds: _Side, news: _Side) -> Iterator[StyledLine]:
+        """The old and the new line side by side; the shorter one is filled with blank lines."""
         palette = self._palette
         left = self._column(" " if pair.is_same else "-", pair.old_number, olds)
         right = self._column(" " if pair.is_same else "+", pair.new_number, news)

@@ -75,6 +75,7 @@ def _pairs_of_hunk(
     new: Sequence[str],
     first_line: int,
 ) -> list[Pair]:
+    """The lines of a hunk side by side: those of `window`, of which `changes` differ."""
     at, end, new_at, new_end = window
     pairs: list[Pair] = []
     for first, last, new_first, new_last in [*changes, (end, end, new_end, new_end)]:
@@ -110,6 +111,9 @@ def file_diffs(rows: Iterable[str]) -> list[FileDiff]:
 
 
 def _hunk(reader: Iterator[str], at: int, olds: int, new_at: int, news: int) -> list[Pair]:
+    """Read the lines of a hunk side by side. Its head says where it begins and how many old and new
+    lines it has.
+    """
     # An empty range has the number of the line before it.
     at, new_at = at + (not olds), new_at + (not news)
     signed = list(_read_signed(reader, olds, news))

@@ -189,6 +189,7 @@ def text_to_copy(lines: Iterable[StyledLine]) -> str:
 
 
 def _paragraphs(runs: Sequence[Run]) -> Iterator[list[Run]]:
+    """The runs between line breaks."""
     paragraph: list[Run] = []
     for text, style in runs:
         first, *others = text.split("\n")
@@ -331,6 +332,7 @@ def join_fitting(items: Sequence[str], width: int, most: int) -> str:
 
 
 def _fill_lines(items: Sequence[str], width: int) -> list[str]:
+    """Items put into lines, as many in each as fit `width`."""
     lines = list(items[:1])
     for item in items[1:]:
         if len(lines[-1]) + 3 + len(item) <= width:

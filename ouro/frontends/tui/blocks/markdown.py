@@ -121,6 +121,7 @@ class _Drawing:
         return lines
 
     def _block(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
+        """The lines of one block, by its kind; none for a kind that is not shown."""
         palette, prose_width = self._palette, min(width, MAX_PROSE_WIDTH)
         match tokens[0].type:
             case "paragraph_open":
@@ -150,6 +151,7 @@ class _Drawing:
                 return []
 
     def _list(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
+        """The lines of a list. Blank lines between its items stay."""
         lines: list[StyledLine] = []
         number, self._number = self._number, None
         if number is None and tokens[0].type == "ordered_list_open":
@@ -167,6 +169,7 @@ class _Drawing:
         return lines
 
     def _item(self, tokens: Sequence[Token], width: int, marker: str) -> list[StyledLine]:
+        """The lines of a list item behind its marker; `[ ]` and `[x]` become boxes."""
         palette = self._palette
         words = tokens[2].children if tokens[1].type == "paragraph_open" else None
         if words and (box := _CHECK_BOX.match(words[0].content)):
@@ -183,6 +186,7 @@ class _Drawing:
         )
 
     def _table(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
+        """The lines of a table."""
         rows: list[list[list[Run]]] = []
         aligned: list[str] = []
         styles = {"th_open": self._palette.strong, "td_open": self._palette.text}
@@ -214,6 +218,7 @@ class _Inline:
         return self._runs
 
     def _take(self, token: Token) -> None:
+        """Add a token to the runs, or change the style of those that follow."""
         palette, style = self._palette, self._styles[-1]
         match token.type:
             case "text" | "text_special" | "html_inline":
@@ -327,6 +332,7 @@ def _column_widths(rows: Sequence[Sequence[Cell]], room: int) -> list[int] | Non
 def _row_lines(
     row: Sequence[Cell], widths: Sequence[int], aligned: Sequence[str], palette: Palette
 ) -> list[StyledLine]:
+    """A row of a table as lines: each cell is wrapped and aligned in its column."""
     lines = []
     for cells in zip_longest(*map(wrap, row, widths)):
         segments: list[Segment] = []
@@ -450,6 +456,9 @@ def _starts(tokens: Sequence[Token]) -> list[tuple[int, Token, Token | None]]:
 def _piece(
     source: str, token: Token, item: Token | None, before: MarkdownPiece | None
 ) -> MarkdownPiece:
+    """A piece of Markdown as it follows the one before: its number in a list, and whether a blank
+    line is between them.
+    """
     number = int(item.info or 1) if item is not None and token.type == "ordered_list_open" else None
     marker = f"{token.type}{item.markup}" if item is not None else ""
     if before is None:

@@ -112,6 +112,7 @@ class AnswerBlock(StreamedBlock):
         self._finished, self._drawn, self._code = [], 0, None
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
+        """Draw the pieces that are new or still open; finished ones are kept."""
         tail = self._pieces.settle(self.text)
         inner = width - 2 * len(MARGIN)
         for piece in self._pieces.finished[self._drawn :]:
@@ -182,6 +183,7 @@ class ThinkingBlock(StreamedBlock):
         self._wrapped = None
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
+        """A line with how long the model thought, and the text below it if it is open."""
         head = crop(f"{'▾' if self.is_open else '▸'} {self._summary()}", width - len(MARGIN) - 1)
         lines = [
             StyledLine(

@@ -93,6 +93,7 @@ class PagedLines(Sequence[StyledLine]):
         return self._page(page)[place]
 
     def _page(self, place: int) -> Sequence[StyledLine]:
+        """The lines of a page, drawn if they are not among those drawn last."""
         lines = self._drawn.get(place)
         if lines is not None:
             self._drawn.move_to_end(place)

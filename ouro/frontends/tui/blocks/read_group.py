@@ -77,6 +77,7 @@ class ReadGroup(TranscriptBlock):
 
 
 def _folded_line(cards: Sequence[ToolCard], width: int, palette: Palette) -> StyledLine:
+    """One line for several calls: how many files were read and searches made, and their names."""
     titles = [card.title for card in cards]
     files = dict.fromkeys(
         _LINES.sub("", title).removeprefix(_READ) for title in titles if title.startswith(_READ)

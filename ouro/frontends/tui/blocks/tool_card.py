@@ -65,6 +65,7 @@ def _files_of(body: Body | None, show: Callable[[str], str] = tidy) -> list[File
 def _body_lines(
     body: Plain | CommandOutput | Picture | Todos, width: int, palette: Palette
 ) -> Iterator[StyledLine]:
+    """The lines of a body that is not a diff."""
     match body:
         case Plain():
             return _plain(body, width, palette)
@@ -141,6 +142,7 @@ def _plain(body: Plain, width: int, palette: Palette) -> Iterator[StyledLine]:
 
 
 def _command(body: CommandOutput, width: int, palette: Palette) -> Iterator[StyledLine]:
+    """A command, the end of its output, and its exit code if it failed."""
     command = fold([(tidy(body.command), palette.strong)], width - 2)
     head = indent(command, ("$ ", palette.accent), ("  ", palette.accent))
     yield from head
@@ -283,6 +285,9 @@ class ToolCard(TranscriptBlock):
         self.invalidate()
 
     def _head(self, width: int, palette: Palette, figures: Sequence[Segment]) -> StyledLine:
+        """The first line of the card: its sign and title, and as much of the summary, figures and
+        time as fits.
+        """
         passed = self._clock() - self._since if self._seconds is None else self._seconds
         summary = self._summary("".join(figure.text for figure in figures))
         room = max(8, width - len(MARGIN) - 3)  # the last column belongs to the scroll bar
@@ -320,6 +325,7 @@ class ToolCard(TranscriptBlock):
         return "" if is_said else summary
 
     def _below(self, width: int, palette: Palette, *, has_names: bool) -> Sequence[StyledLine]:
+        """The lines below the first: the whole body, its preview, or the output so far."""
         body = self._body
         if body is None:
             if self._display is not None or not self._output:
@@ -344,6 +350,7 @@ class ToolCard(TranscriptBlock):
     def _omission_lines(
         self, count: int, where: str, width: int, palette: Palette
     ) -> list[StyledLine]:
+        """The line that names how many lines are left out; none if it is 0."""
         if not count:
             return []
         words = f"… {plural(count, 'line')} {where} · {self._key}"

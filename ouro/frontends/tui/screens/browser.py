@@ -126,6 +126,7 @@ class PageView(VerticalScroll, can_focus=True):
     on_blur = on_focus
 
     def _draw(self) -> None:
+        """Draw the page with the marks of its links."""
         parts: list[tuple[str, str] | Content] = []
         marked = self._links[self._place] if self._links and self.has_focus else -1
         for number, line in enumerate(self._page.lines):
@@ -245,6 +246,9 @@ class Browser(Sheet[OpenRequest | None]):
         self.run_worker(self._show_page(SHOW_PAGE_AFTER), group="page", exclusive=True)
 
     async def _show_page(self, after: float = 0.0) -> None:
+        """Load the page of the marked row after some seconds and show it, or why it cannot be
+        loaded.
+        """
         await asyncio.sleep(after)
         try:
             page = await self._page()

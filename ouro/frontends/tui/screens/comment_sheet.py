@@ -90,6 +90,7 @@ class CommentSheet(Sheet[str | None], Generic[K]):
         return True
 
     def _begin_comment(self) -> None:
+        """Open the field with the comment on the marked line."""
         if self._marked_key is None:
             return
         self._field.value = self._comments.get(self._marked_key, "")

@@ -97,6 +97,7 @@ class KeyLine(Widget):
         return self._text(width).count("\n") + 1
 
     def _text(self, width: int) -> str:
+        """The message, or as many keys as fit."""
         if self._message:
             return "\n".join(wrap(self._message, max(1, width))[:MAX_MESSAGE])
         most = 1 if self.screen.has_class("-low") else self._most
@@ -295,6 +296,9 @@ class HelpSheet(Sheet[None]):
         self._go_to_match(1)
 
     def _go_to_match(self, by: int) -> None:
+        """Scroll to the next or previous match, and name the keys for more; or say that there is
+        none.
+        """
         if not self._words:
             return
         if self._text.find(self._words, by) or self._text.find(self._words, -by):
@@ -524,6 +528,9 @@ class Picker(Sheet[str | None]):
             self._accepts_from = 0.0
 
     def _take_text(self, event: events.Key) -> bool:
+        """Handle text: in a short list it marks or goes to the prompt, else it goes to the search
+        field. Returns whether it was text.
+        """
         if self.is_short:
             is_text = event.is_printable or event.key == "backspace"
             if is_text:
@@ -588,6 +595,9 @@ class Picker(Sheet[str | None]):
         return found[0] if found and words else None
 
     def _pass_to_prompt(self, keys: Sequence[events.Key]) -> None:
+        """Put typed keys into the prompt below, because they are a message. Enter chooses nothing
+        for a moment.
+        """
         self._typed = []
         self._accepts_from = max(self._accepts_from, time.monotonic() + STRAY_GRACE)
         for key in keys:

@@ -115,6 +115,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
         await self._read_and_lay_out()
 
     async def _read_and_lay_out(self) -> None:
+        """Parse the shown files if they are new, and lay them out again."""
         shown = self._shown
         if self._files_of is shown:
             await self._lay_out(self._lines.marked or DiffPlace(0))
@@ -126,6 +127,9 @@ class DiffViewer(CommentSheet[DiffPlace]):
         await self._lay_out(self._opens_at)
 
     async def _lay_out(self, place: DiffPlace) -> None:
+        """Lay the files out for the present width in one or two columns, with the mark at this
+        place.
+        """
         width, palette = self._lines.text_width, self._lines.palette
         both = self._wants_two_columns
         both = width >= SIDE_BY_SIDE_FROM if both is None else both
@@ -162,6 +166,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
         return next((text for text in texts if cell_len(text) <= room), "")
 
     def _keys(self) -> Keys:
+        """The keys of the last line; first the one that sends comments, if there are any."""
         key = self._key
 
         unsent = (key("send_comments"), f"sends {plural(len(self._comments), 'comment')}")
@@ -240,6 +245,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
             self._show_message(str(error), "-failed")
 
     async def _next_hunk(self, by: int = 1) -> None:
+        """Go to the next or previous hunk, also of another file."""
         place = self._lines.marked
         if place is None or self._layout_now is None:
             return
@@ -306,6 +312,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
     # Changes
 
     async def _open_there(self) -> None:
+        """Open the file of the mark in the user's editor, at the marked line."""
         place = self._lines.marked
         if place is None:
             return
@@ -320,6 +327,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
         await self._ask_and_undo(is_whole=True)
 
     async def _ask_and_undo(self, *, is_whole: bool) -> None:
+        """Undo the marked hunk or file; if others have changed the file since, ask before."""
         place = self._lines.marked
         if place is None:
             return
@@ -379,6 +387,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
         self._show_frame()
 
     def _message(self) -> str:
+        """All comments as one message, each with its line quoted; empty if there are none."""
         if not self._comments:
             return ""
         since = self._shown.since

@@ -160,6 +160,7 @@ class ContextSheet(ListSheet[None]):
         await self._change("pin")
 
     async def _change(self, verb: str) -> None:
+        """Drop, restore or pin the marked item, and show the new size of the context."""
         if self._marked is not None:
             try:
                 self._say(await change_items(self._window, [self._marked], verb))
@@ -196,6 +197,7 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         super().__init__("Rewind to a message", actions, keys=keys, more="F1", id="rewind")
 
     def _body(self) -> Sequence[Widget]:
+        """The widgets below the title, with a note if branches cannot be listed."""
         not_listed = (
             [Static(NOT_LISTED, id="rewind-not-listed", markup=False)]
             if self._past.lacks_branches
@@ -219,6 +221,7 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         self._mark_last()
 
     def _mark_last(self) -> None:
+        """Mark the last message; to undo a turn, the one that began it."""
         self._list.place = max(0, len(self._list.rows) - 1)
         begun = [f"m{point.number}" for point in self._past.points() if not point.is_steered]
         values = [row.value for row in self._list.rows]
@@ -262,6 +265,7 @@ class RewindSheet(ListSheet[RewindChoice | None]):
 
     @work(exclusive=True)
     async def _ask_scopes(self, row: Point | Branch) -> None:
+        """Offer the boxes of what a rewind to this message or branch would undo."""
         if isinstance(row, Point):
             self._boxes.offer(self._offered(await self._past.can_rewind(row.number)))
         else:  # the messages of a branch are restored in any case
@@ -324,6 +328,7 @@ class RedoSheet(Sheet[RewindChoice | None]):
         super().__init__(make_frame("Redo what was undone", self._boxes, keys=keys))
 
     async def _take_key(self, event: events.Key) -> bool:
+        """Redo on Enter what is ticked."""
         if event.key != "enter":
             return False
         if ticked := self._boxes.ticked:

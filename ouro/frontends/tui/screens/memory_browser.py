@@ -126,6 +126,7 @@ class MemoryBrowser(Browser):
             self._show()
 
     async def _read_rows(self) -> None:
+        """Read the rows of all tabs. The first time, choose the tab of the newest entry."""
         memory = self._session.memory
         manager = memory.require()
         listed, entries, proposals, checks = await asyncio.gather(
@@ -154,6 +155,7 @@ class MemoryBrowser(Browser):
         self._show(keep=False)
 
     def _show(self, *, keep: bool = True) -> None:
+        """Show the rows of the tab that fit the filters and the search."""
         if not self._rows:
             return
         words, rows = self._search.value.lower().split(), self._rows[self._tab]
@@ -192,6 +194,7 @@ class MemoryBrowser(Browser):
             self._page_view.focus()
 
     async def _follow(self) -> None:
+        """Follow the marked link of the page: to another page, or to the message in its session."""
         link = self._page_view.link
         if link is None or link.kind == "hunk":
             return
@@ -218,6 +221,7 @@ class MemoryBrowser(Browser):
         self._go_to(TABS[TABS.index(self._tab) - 1])
 
     def _go_to(self, tab: Tab) -> None:
+        """Show a tab from its beginning."""
         self._tab, self._category, self._chooses_tab = tab, "", False
         self.remove_class("-looking")
         if self._page_view.has_focus:
@@ -230,6 +234,7 @@ class MemoryBrowser(Browser):
         self._show(keep=False)
 
     async def _change_category(self) -> None:
+        """Show the next category of this tab; after the last all of them."""
         categories = [
             "",
             *sorted({row.category for row in self._rows.get(self._tab, ()) if row.category}),
@@ -328,6 +333,7 @@ class MemoryBrowser(Browser):
         return text if len(text) <= width else f"{text[: max(0, width - 1)]}›"
 
     def _keys(self) -> Keys:
+        """The keys of the last line, for what is marked and where the focus is."""
         if self._search.has_focus:
             tabs = [] if self._search.value else [("←→", "tabs")]
             return [

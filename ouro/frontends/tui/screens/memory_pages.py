@@ -98,6 +98,7 @@ def _time_of(entry: MemoryEntry) -> datetime:
 
 
 def _note_row(entry: MemoryEntry, tab: Tab) -> MemoryRow:
+    """An entry or note as a row of the list."""
     is_core = tab == "core"
     changed = [f"changed {entry.versions - 1}×"] if entry.versions > 1 else []
     flag = " · ".join(

@@ -111,6 +111,7 @@ class PtyView(Widget, can_focus=True):
             self.refresh()
 
     def _row(self, row: int) -> Text:
+        """A row of the screen of the program, with its cursor."""
         screen = self._pty.screen
         column, cursor_row = screen.cursor
         has_cursor = row == cursor_row and not screen.is_cursor_hidden
@@ -121,6 +122,7 @@ class PtyView(Widget, can_focus=True):
         return text
 
     def _code(self, event: events.Key) -> str:
+        """What a key sends to the program; empty if it sends nothing."""
         if code := self._pty.key_codes(event.key):
             return code
         alt = event.key.removeprefix("alt+")
@@ -171,6 +173,7 @@ class PtySheet(ModalScreen[None]):
 
 
 def _style(cell: Any, *, is_cursor: bool) -> Style:
+    """The style of a cell of a terminal."""
     return Style(
         color=_color(cell.fg),
         bgcolor=_color(cell.bg),
@@ -182,6 +185,9 @@ def _style(cell: Any, *, is_cursor: bool) -> Style:
 
 
 def _color(name: str) -> Color | None:
+    """A colour of a terminal for Rich; None for the default one, and for one that Rich does not
+    know.
+    """
     if name == "default":
         return None
     name = _COLORS.get(name, name)

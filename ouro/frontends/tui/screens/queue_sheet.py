@@ -78,6 +78,7 @@ class QueueSheet(Sheet[None]):
         return True
 
     async def _edit(self) -> None:
+        """Edit the marked message in a sheet. One that was delivered meanwhile is not changed."""
         row = self._rows.marked
         if row is None:
             return

@@ -167,6 +167,9 @@ class SessionPicker(Browser):
         self._deleted: list[SessionInfo] = []
 
     async def _load(self) -> None:
+        """Read the list of sessions, and show its first page before; then prepare the search for
+        similar titles.
+        """
         session_catalog = self._session_catalog = await self._get_catalog()
 
         def show_progress(done: int, of: int) -> None:
@@ -198,6 +201,7 @@ class SessionPicker(Browser):
     # Search
 
     def _search_for(self, text: str) -> None:
+        """Search titles at once, and messages a moment later. Does nothing until the list is read."""
         if not self._is_loaded:
             return
         changed = self._matches.look_for(text)
@@ -245,6 +249,7 @@ class SessionPicker(Browser):
         return self._list.heading()
 
     async def _page(self) -> Page:
+        """The preview of the marked session: its figures, and its first and last messages."""
         match = self._list.marked
         if match is None:
             return Page()
@@ -321,6 +326,7 @@ class SessionPicker(Browser):
         self.toggle_class("-looking")
 
     async def _rename_session(self) -> None:
+        """Ask for a new title and give it to the marked session."""
         if self._list.marked is None:
             return
         info = self._list.marked.info
@@ -341,6 +347,7 @@ class SessionPicker(Browser):
             await self._label(info, info.tags, pinned=not info.pinned)
 
     async def _tag_session(self) -> None:
+        """Ask for the tags of the marked session and set them."""
         if self._list.marked is None:
             return
         info = self._list.marked.info
@@ -368,6 +375,7 @@ class SessionPicker(Browser):
         await self._reload()
 
     async def _delete_session(self) -> None:
+        """Ask whether the marked session goes to the trash."""
         if self._list.marked is not None:
             self._asked_in_search = self._search.has_focus
             self._list.focus()  # in the search field the key of the answer would be text
@@ -377,6 +385,7 @@ class SessionPicker(Browser):
             )
 
     def _end_question(self) -> SessionInfo:
+        """Close the question about the deletion; returns its session."""
         info, self._to_delete = self._to_delete, None
         self.key_line.show_keys()
         assert info is not None
@@ -386,6 +395,7 @@ class SessionPicker(Browser):
         return info
 
     async def _restore_session(self) -> None:
+        """Restore the session that was deleted last; if there is none, empty the search."""
         if self._deleted:
             info = self._deleted.pop()
             if await self._attempt(self._session_catalog.store.restore_session(info.id)):
@@ -401,6 +411,7 @@ class SessionPicker(Browser):
         self._show()
 
     def _keys(self) -> Keys:
+        """The keys of the last line; in the list as single letters."""
         in_list = self._list.has_focus
         name = self._letter if in_list else self._keymap.shown
         shows_all = self._is_loaded and self._matches.scope == ALL

@@ -61,6 +61,7 @@ class ChoiceList(Widget):
         return max(0, min(sum(counts[: self.place]), sum(counts) - self.size.height))
 
     def _render_choices(self, width: int) -> list[list[Text]]:
+        """The lines of each choice: its label, with the detail beside it or below."""
         detail_style = self.get_component_rich_style("options--detail", partial=True)
         rendered = []
         for number, (label, detail) in enumerate(self.lines):
@@ -78,6 +79,7 @@ class ChoiceList(Widget):
         return rendered
 
     def _render_label(self, number: int, label: str, width: int) -> list[Text]:
+        """The label of a choice with its mark, number and box, wrapped."""
         marked = number == self.place
         box = ""
         if self._several:

@@ -108,6 +108,7 @@ class Completion(PickList):
         self.change([])
 
     def _suggest(self, typed: str) -> list[Choice]:
+        """The commands or files that a typed word may mean."""
         if typed.startswith("/"):
             # Too heavy to import before the first frame.
             from ouro.commands.builtin import (
@@ -312,6 +313,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         return False
 
     async def _on_paste(self, event: events.Paste) -> None:
+        """Insert a paste: the image whose path it is, a placeholder if it is long, else the text."""
         event.prevent_default()
         self._pasted_at = event.time
         image = await asyncio.to_thread(dropped_image, event.text)
@@ -368,6 +370,9 @@ class PromptArea(TextArea, inherit_bindings=False):
         await self._submit(later=True)
 
     async def _submit(self, later: bool) -> None:
+        """Send the text, and put back what was stashed. On empty input the key has its action of
+        the app.
+        """
         draft = self.attachments.expand(self.text)
         if not draft.text:
             await self.run_action(f"app.press('{'queue' if later else 'send'}')")
@@ -533,6 +538,7 @@ class PromptBox(Horizontal):
             self._tick()
 
     def _tick(self) -> None:
+        """Show in the frame how long the turn has worked, or that it waits for an answer."""
         passed = time.monotonic() - self._began
         working = (
             f"{spinner_sign(passed)} working · {format_duration(int(passed), tenths=False)} · Esc"

@@ -131,6 +131,7 @@ class QuestionPanel(Vertical, can_focus=True):
         self._handle_answer(event)
 
     async def _on_key(self, event: events.Key) -> None:
+        """Answer the question, or pass the key to the prompt if it belongs to a text."""
         if self.field.has_focus:
             self._key_in_field(event)
             return
@@ -193,6 +194,9 @@ class QuestionPanel(Vertical, can_focus=True):
         return partial(self.choose, self.options.place) if key == "enter" else None
 
     def _is_message(self, event: events.Key, *, is_answer: bool) -> bool:
+        """Whether a key belongs to a message for the prompt: a letter that is no answer begins one,
+        Enter ends it.
+        """
         if event.key in ("up", "down"):
             self._is_writing = False
         elif not self._is_writing:
@@ -207,6 +211,7 @@ class QuestionPanel(Vertical, can_focus=True):
         self.choose(number)
 
     def _key_in_field(self, event: events.Key) -> None:
+        """Handle the keys of the field that are not text: send, move the mark, close."""
         if event.key not in ("enter", "escape", "tab", "shift+tab", "up", "down"):
             return
         event.stop()
@@ -402,7 +407,7 @@ class PermissionPanel(QuestionPanel):
 
 
 def _body(display: Display) -> tuple[str, Widget]:
-    """The size and the text of what is asked for, with nothing hidden."""
+    """The size of what is asked for, and a widget that shows it with nothing hidden."""
     match display.body:
         case Diff(changes=changes):
             return plural(len(changes), "file"), _block_body(DisplayBlock(display, _show_controls))
@@ -464,6 +469,7 @@ class QuestionStack(Vertical):
         self._show_first()
 
     def _show_first(self) -> None:
+        """Show the panel of the oldest open question, or none."""
         first = self._waiting[0] if self._waiting else None
         if self.panel is not None and (
             first is None or self.panel.question_id != first.question_id

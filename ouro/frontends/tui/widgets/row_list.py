@@ -51,6 +51,7 @@ class LineScrollBar(ScrollBar):
         return [strips[rows[y]] for y in crop.line_range]
 
     def _strip(self, row: Segment) -> Strip:
+        """A segment of the scroll bar in the colours of the widget."""
         background = self.background_colors[1]
         style = self.visual_style.rich_style + row.style
         strip = Strip([Segment(row.text, style)], row.cell_length)

@@ -147,6 +147,7 @@ class StartPanel(Widget):
         return len(self._rows(width))
 
     def _rows(self, width: int) -> list[Content]:
+        """The facts, the last sessions and the tip; none if there is no room."""
         if not self.is_open or not self.has_room:
             return []
         offered = [("import", _offered(self._offer, self._import_key))] if self._offer else []
@@ -163,6 +164,7 @@ class StartPanel(Widget):
         return [row.truncate(max(1, width), ellipsis=True) for row in rows]
 
     def _session_row(self, place: int) -> Content:
+        """A session with its age; `place` is its number in the list."""
         info, is_marked = self._sessions[place], place == self._place
         age = format_age(info.updated_at, self.clock())
         row = Content.assemble(
@@ -193,6 +195,7 @@ def _offered(offer: AgentMemory, key: str) -> str:
 
 
 def _memory(session: Session) -> str:
+    """How much of long-term memory is in use, and what waits for approval."""
     if session.memory.manager is None:
         return "off for this session"
     receipt = session.memory.receipt()

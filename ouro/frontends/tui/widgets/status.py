@@ -145,6 +145,7 @@ class StatusLine(Widget):
         return Content(_BETWEEN).join([*beside, _colored(self.script)])
 
     def _fit(self, texts: dict[str, str], width: int) -> Content:
+        """The items, without the least important ones until they fit."""
         items = [item for item in self._items if texts[item]]
         for dropped in ("", *_DROPPED_FIRST):
             items = [item for item in items if item != dropped]
@@ -233,6 +234,7 @@ class ResumePanel(Widget):
         return len(self._rows(width))
 
     def _rows(self, width: int) -> list[Content]:
+        """What the card says of the session, and its choices; on low terminals less."""
         if self._card is None:
             return []
         facts = card_lines(self._card, self.clock())

@@ -113,6 +113,7 @@ class TranscriptView(LineScroll):
             )
 
     def _draw(self) -> None:
+        """Draw what has changed. The next frame waits longer if this one was slow."""
         if self._frame_timer is not None:
             self._frame_timer.stop()
             self._frame_timer = None
@@ -440,6 +441,7 @@ class TranscriptView(LineScroll):
         self._restyle()
 
     def _restyle(self) -> None:
+        """Draw all again for a new width or theme, at about the same words."""
         place, is_all_seen = self._blocks.block_at(self.scroll_offset.y), not self._hint()
         old_height = place[0].height if place is not None else 0
         # Before the first layout the widget has no width; the width of the screen is close enough.

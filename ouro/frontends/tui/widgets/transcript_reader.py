@@ -98,6 +98,7 @@ class TranscriptReader(Horizontal, can_focus=True):
             self._after_close()
 
     async def _on_key(self, event: events.Key) -> None:
+        """Search, move and close. Other text is ignored."""
         key = event.key
         if self.has_class("-searching"):
             if key in ("escape", "ctrl+c"):
@@ -133,6 +134,7 @@ class TranscriptReader(Horizontal, can_focus=True):
 
     @on(Input.Submitted)
     def _search_words(self, event: Input.Submitted) -> None:
+        """Search the typed words, upwards from the end of the screen."""
         event.stop()
         self._words = event.value.strip()
         self._show_keys(_KEYS)

@@ -104,6 +104,7 @@ class VimKeys:
         area.selection = self._shown = self._selection()
 
     def _selection(self) -> Selection:
+        """The cursor of the editor, or what a visual mode has selected."""
         editor = self._editor
         if editor.mode not in ("visual", "visual line"):
             return Selection.cursor(self._location(editor.cursor))
