@@ -27,7 +27,8 @@ from ouro.frontends.tui.screen_layout import AGAIN_QUITS
 from ouro.frontends.tui.screen_painter import PaintedUpdate, ScreenPainter
 from ouro.frontends.tui.screen_settings import ScreenSettings
 from ouro.frontends.tui.screens.conversation import ConversationScreen
-from ouro.frontends.tui.screens.dialogs import HelpSheet, Picker, show_sheet
+from ouro.frontends.tui.screens.dialogs import HelpSheet, show_sheet
+from ouro.frontends.tui.screens.picker import Picker
 from ouro.frontends.tui.themes import ANSI, THEMES, make_theme
 from ouro.frontends.tui.widgets.start_panel import StartPanel
 from ouro.frontends.tui.widgets.status import ResumePanel

@@ -21,7 +21,8 @@ from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.own_themes import add_own_themes
 from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screens.conversation import ConversationScreen
-from ouro.frontends.tui.screens.dialogs import HelpSheet, LineSheet, Picker, Sheet, show_sheet
+from ouro.frontends.tui.screens.dialogs import HelpSheet, LineSheet, Sheet, show_sheet
+from ouro.frontends.tui.screens.picker import Picker
 from ouro.frontends.tui.screens.session_picker import SessionPicker
 from ouro.frontends.tui.themes import THEMES, make_theme
 from ouro.session.opening import OpenCatalog, OpenRequest, open_interactively

@@ -17,7 +17,8 @@ from ouro.events import (
     TodosChanged,
 )
 from ouro.frontends.history import PromptHistory
-from ouro.frontends.tui.screens.dialogs import HelpSheet, Picker
+from ouro.frontends.tui.screens.dialogs import HelpSheet
+from ouro.frontends.tui.screens.picker import Picker
 
 
 async def test_enter_sends_the_prompt_and_shows_the_answer():

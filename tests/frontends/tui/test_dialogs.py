@@ -9,9 +9,10 @@ from textual.widgets import Input
 
 from ouro.display import Choice
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.screens.dialogs import HelpSheet, KeySheet, LineSheet, Picker, Sheet
+from ouro.frontends.tui.screens.dialogs import HelpSheet, KeySheet, LineSheet, Sheet
 from ouro.frontends.tui.screens.diff_viewer import DiffViewer
 from ouro.frontends.tui.screens.list_sheets import RedoSheet, TasksSheet
+from ouro.frontends.tui.screens.picker import Picker
 from ouro.frontends.tui.screens.plan_sheets import PlanComments
 from ouro.frontends.tui.screens.queue_sheet import QueueSheet
 from ouro.frontends.tui.screens.session_picker import SessionPicker
@@ -176,7 +177,7 @@ async def test_letters_move_where_nothing_is_searched():
 
 
 async def test_a_short_list_moves_by_letters_and_gives_a_message_to_the_prompt(monkeypatch):
-    monkeypatch.setattr("ouro.frontends.tui.screens.dialogs.STRAY_GRACE", 60)
+    monkeypatch.setattr("ouro.frontends.tui.screens.picker.STRAY_GRACE", 60)
     async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
         dialog = await open_dialog(pilot, "Few")
         dialog._reads_from = 0.0

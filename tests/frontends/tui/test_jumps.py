@@ -6,8 +6,8 @@ from fakes.waiting import wait
 
 from ouro.assemble import Options
 from ouro.assemble import opener as real_opener
-from ouro.frontends.tui.screens.dialogs import Picker
 from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
+from ouro.frontends.tui.screens.picker import Picker
 from ouro.llm import ScriptedModel
 from ouro.memory.backend import MessageRecord, RewindRecord, SessionHeader
 from ouro.memory.long_term.notes.note import Note, note_text

@@ -9,7 +9,7 @@ from fakes.screens import opened, screen_of, screen_text, shown, until
 
 from ouro.display import Choice
 from ouro.frontends.tui.screens import dialogs
-from ouro.frontends.tui.screens.dialogs import Picker
+from ouro.frontends.tui.screens.picker import Picker
 
 
 @pytest.mark.parametrize(

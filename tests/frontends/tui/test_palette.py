@@ -6,7 +6,8 @@ from textual import events
 
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.palette import palette_choices
-from ouro.frontends.tui.screens.dialogs import HelpSheet, Picker
+from ouro.frontends.tui.screens.dialogs import HelpSheet
+from ouro.frontends.tui.screens.picker import Picker
 
 
 async def test_the_list_has_every_kind():

@@ -16,14 +16,8 @@ from ouro.frontends.tui import editor_and_pager
 from ouro.frontends.tui.blocks.diff import DiffLayout, DiffPlace
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.comment_sheet import CommentField, CommentSheet
-from ouro.frontends.tui.screens.dialogs import (
-    MOVES,
-    WORDS_FROM,
-    Keys,
-    Picker,
-    make_frame,
-    show_sheet,
-)
+from ouro.frontends.tui.screens.dialogs import MOVES, WORDS_FROM, Keys, make_frame, show_sheet
+from ouro.frontends.tui.screens.picker import Picker
 from ouro.frontends.tui.widgets.diff_lines import DiffLines, ParsedFile, lay_out, parse_file
 from ouro.frontends.tui.widgets.row_list import Cell, RowList
 from ouro.session import SessionDiff, ShownDiff

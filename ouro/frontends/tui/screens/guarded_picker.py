@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textual.binding import Binding
 
 from ouro.display import Choice
-from ouro.frontends.tui.screens.dialogs import Picker
+from ouro.frontends.tui.screens.picker import Picker
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 
 

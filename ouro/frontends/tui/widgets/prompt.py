@@ -370,7 +370,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         await self._submit(later=True)
 
     async def _submit(self, later: bool) -> None:
-        """Send the text, and put back what was stashed. On empty input the key has its action of
+        """Send the text, and show what was stashed. On empty input the key has its action of
         the app.
         """
         draft = self.attachments.expand(self.text)

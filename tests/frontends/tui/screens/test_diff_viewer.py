@@ -9,8 +9,8 @@ from fakes.screens import opened, screen_of, screen_text, type_text, until
 from msgspec.structs import replace
 
 from ouro.assemble import Options, open_session
-from ouro.frontends.tui.screens.dialogs import Picker
 from ouro.frontends.tui.screens.diff_viewer import DiffViewer
+from ouro.frontends.tui.screens.picker import Picker
 from ouro.llm import ScriptedModel, call
 from ouro.session import OpenRequest
 

@@ -1,0 +1,277 @@
+"""Picker: a list to choose from, over the conversation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from textual import events, on
+from textual.widgets import Input, Static
+
+from ouro.display import Choice
+from ouro.frontends.tui.blocks.lines import code_content
+from ouro.frontends.tui.screens.dialogs import SHOWS_KEYS, SearchField, Sheet, make_frame
+from ouro.frontends.tui.widgets.prompt import PromptArea
+from ouro.frontends.tui.widgets.question_panel import QuestionPanel
+from ouro.frontends.tui.widgets.row_list import PAGES, PickList
+from ouro.utils.text import clean
+
+MIN_ROWS, MIN_QUESTION = 5, 2
+"""Of a list and the question above it, on a low terminal."""
+LONG_TITLE = 8
+"""If a question has at least so many lines, the keys that scroll it are shown."""
+MAX_WITHOUT_SEARCH = 6
+"""Up to this many choices are numbered, and a digit chooses; more have a search line."""
+PROMPT_AND_STATUS = 4
+"""Lines below the transcript; a short list covers them unless the prompt has text."""
+STRAY_GRACE = 0.5
+"""Seconds after a letter in which Enter chooses nothing: the user may still be writing a message.
+"""
+
+
+def _word_in(label: str) -> Callable[[str], bool]:
+    """Whether a word of a label begins with a text."""
+    starts = {place for place, before in enumerate(f" {label}") if not before.isalnum()}
+    return lambda word: any(label.startswith(word, start) for start in starts)
+
+
+class Picker(Sheet[str | None]):
+    """A list to choose from: arrows and letters mark, a digit or Enter chooses; typing filters a
+    long list.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        choices: Sequence[Choice],
+        current: str = "",
+        search: str | None = None,
+        grace: float = 0.0,
+        preview: Callable[[str], None] = lambda _value: None,
+        nothing: str = "There is nothing to choose from.",
+    ) -> None:
+        """Show the choices.
+
+        Args:
+            current: the value that is in use.
+            search: the text to search first; None: a short list is numbered and not searched.
+            grace: seconds in which no key chooses: it may have been typed before the picker appeared.
+            preview: called with each value that is marked.
+            nothing: shown if there are no choices, or until `fill`.
+        """
+        self._grace = grace
+        self._preview = preview
+        self._accepts_from = 0.0
+        self._shown_at = 0.0
+        self._reads_from = 0.0
+        """From when on letters can mark a choice; earlier ones were typed before the picker came."""
+        self._typed: list[events.Key] = []
+        """The letters that have marked a choice."""
+        self._shows_prompt = False
+        self.is_short = search is None and len(choices) <= MAX_WITHOUT_SEARCH
+        if self.is_short:
+            choices = [
+                Choice(choice.value, f"{number} {choice.label}", choice.detail)
+                for number, choice in enumerate(choices, 1)
+            ]
+        self._choices = choices
+        self._list = PickList(choices, current, "No matches." if choices else nothing)
+        self._search = SearchField(search or "")
+        self._whole = Static(markup=False, classes="sheet--whole")
+        is_long = title.count("\n") >= LONG_TITLE
+        pages = [("PageUp PageDown", "scroll")] if is_long else []
+        field = [] if self.is_short else [self._search]
+        keys = (("↑↓ Enter", ""), *pages, ("Esc", "closes"))
+        frame = make_frame(
+            title, *field, self._list, self._whole, keys=keys, more="?" if self.is_short else "F1"
+        )
+        super().__init__(frame)
+        self.set_class(self.is_short, "-numbered")
+
+    def on_mount(self) -> None:
+        self._beneath = self.app.screen_stack[0]
+        self._shows_prompt = any(prompt.text for prompt in self._beneath.query(PromptArea))
+        if not self.is_short:
+            self._search.focus()
+        self._shown_at = time.monotonic()
+        self._accepts_from = self._shown_at + self._grace
+        self._reads_from = time.monotonic() + STRAY_GRACE
+
+    @property
+    def words(self) -> str:
+        """What is searched."""
+        return self._search.value
+
+    def fill(self, choices: Sequence[Choice]) -> None:
+        """Show the choices of a long list that opened without them."""
+        self._choices = choices
+        if self.is_attached:  # else it was closed meanwhile
+            self._list.fill(choices, "No matches.")
+            self.call_after_refresh(self._show_whole)
+
+    @on(Input.Changed)
+    def _narrow(self, event: Input.Changed) -> None:
+        self._list.narrow(event.value)
+
+    @on(PickList.Marked)
+    def _show_marked(self) -> None:
+        if (marked := self._list.marked) is not None:
+            self._preview(marked.value)
+        self._show_whole()
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._show_whole)
+
+    def on_unmount(self) -> None:
+        self._beneath.styles.padding = 0
+
+    def _make_room(self, *, again: bool = True) -> None:
+        """Give the list the remaining lines; show the transcript's end, and text in the prompt,
+        above it. On a low terminal once more, `again`, when the lines of the texts are known.
+        """
+        if not (sheet := self._frame).is_attached:
+            return  # the sheet is being closed
+        rest = [child for child in sheet.children if child.display and child is not self._list]
+        taken = sum(child.outer_size.height + child.styles.margin.height for child in rest)
+        taken += sheet.gutter.height + sheet.styles.margin.height
+        if self.has_class("-low"):
+            taken += self._fit_question(self.size.height - taken)
+            if again:
+                self.call_after_refresh(partial(self._make_room, again=False))
+        self._list.styles.max_height = max(1, self.size.height - taken)
+        if self.is_short and sheet.outer_size.height <= self.size.height - 6:
+            covered = sheet.outer_size.height - (0 if self._shows_prompt else PROMPT_AND_STATUS)
+            self._beneath.styles.padding = (0, 0, max(0, covered), 0)
+
+    def _fit_question(self, free: int) -> int:
+        """Let the question have the lines that a short list leaves; returns how many more it takes
+        than now.
+        """
+        question = self.query_one(".sheet--question")
+        rows = min(len(self._choices), MIN_ROWS)
+        before = question.outer_size.height
+        most = max(MIN_QUESTION, before + free - rows)
+        question.styles.max_height = most
+        return min(question.virtual_size.height, most) - before
+
+    def _show_whole(self) -> None:
+        """Show the whole marked choice below the list if its line is cut."""
+        marked = self._list.marked
+        self._whole.display = marked is not None and self._list.is_cut(marked)
+        if marked is not None:
+            text = f"{marked.label}\n{marked.detail}".rstrip()
+            if self.has_class("-low"):  # there are no lines to repeat the part that is not cut
+                text = max(marked.label, marked.detail, key=len)
+            self._whole.update(code_content(clean(text)))
+        self.call_after_refresh(self._make_room)
+
+    @on(Input.Submitted)
+    @on(PickList.Picked)
+    def _take(self) -> None:
+        self._list.narrow(self._search.value)
+        chosen = self._list.marked
+        if chosen is not None and time.monotonic() >= self._accepts_from:
+            self.dismiss(chosen.value)
+
+    async def _take_key(self, event: events.Key) -> bool:
+        above = self.query_one(".sheet--question")
+        if event.key in PAGES and above.max_scroll_y:
+            above.scroll_relative(y=PAGES[event.key] * (above.size.height - 1), animate=False)
+        elif event.key in PAGES and self.is_short:
+            await self.run_action(
+                f"app.press('{'page_up' if PAGES[event.key] < 0 else 'page_down'}')"
+            )
+        elif self._list.take_key(event.key):
+            self._end_grace(event)
+        elif self.is_short and event.key == "enter":
+            self._take()
+        elif event.key in SHOWS_KEYS and not self._typed:
+            return False
+        else:
+            return self._take_text(event)
+        return True
+
+    def _end_grace(self, event: events.Key) -> None:
+        """Let Enter choose at once after a key that moved the mark: the user has seen the list."""
+        if event.time > self._shown_at:
+            self._accepts_from = 0.0
+
+    def _take_text(self, event: events.Key) -> bool:
+        """Handle text: in a short list it marks or goes to the prompt, else it goes to the search
+        field. Returns whether it was text.
+        """
+        if self.is_short:
+            is_text = event.is_printable or event.key == "backspace"
+            if is_text:
+                self._press(event)
+            return is_text
+        if not event.is_printable or self._search.has_focus:
+            return False
+        # It will soon have the focus.
+        self._search.post_message(events.Key(event.key, event.character))
+        return True
+
+    def _press(self, event: events.Key) -> None:
+        """A character in a short list: a digit chooses, the letters of a choice mark it; other text
+        is a message, and goes to the prompt.
+        """
+        number = int(event.character) if event.character and event.character.isdecimal() else 0
+        accepts = time.monotonic() >= self._accepts_from
+        self._forget_moves(event.time)
+        if accepts and 0 < number <= len(self._choices):
+            self.dismiss(self._choices[number - 1].value)
+        elif not (accepts and (self._mark_typed(event) or self._move_by_letter(event))):
+            self._pass_to_prompt([*self._typed, event])
+
+    def _mark_typed(self, event: events.Key) -> bool:
+        """Mark the choice whose label begins with the typed letters; False if there is none."""
+        if event.key == "backspace" and self._typed:
+            self._typed.pop()
+            return True
+        if time.monotonic() < self._reads_from or not event.character:
+            return False
+        place = self._find("".join(key.character or "" for key in (*self._typed, event)).casefold())
+        if place is None:
+            return False
+        self._typed.append(event)
+        self._list.place = place
+        return True
+
+    def _move_by_letter(self, event: events.Key) -> bool:
+        """Move for `j` and `k`; at once followed by other letters they are a message."""
+        if time.monotonic() < self._reads_from or event.key not in ("j", "k"):
+            return False
+        if any(key.key not in ("j", "k") for key in self._typed):
+            return False
+        self._typed.append(event)
+        self._list.action_move(1 if event.key == "j" else -1)
+        return True
+
+    def _forget_moves(self, now: float) -> None:
+        """After a moment `j` and `k` are no beginning of a message any more."""
+        moved = self._typed and all(key.key in ("j", "k") for key in self._typed)
+        if moved and now - self._typed[-1].time > STRAY_GRACE:
+            self._typed = []
+
+    def _find(self, typed: str) -> int | None:
+        """The choice that begins with a text, else the first whose words begin with its words:
+        `claude` finds `anthropic/claude-…`.
+        """
+        labels = [choice.label.partition(" ")[2].casefold() for choice in self._choices]
+        words = typed.split()
+        found = [n for n, label in enumerate(labels) if label.startswith(typed)]
+        found += [n for n, label in enumerate(labels) if all(map(_word_in(label), words))]
+        return found[0] if found and words else None
+
+    def _pass_to_prompt(self, keys: Sequence[events.Key]) -> None:
+        """Put typed keys into the prompt below, because they are a message. Enter chooses nothing
+        for a moment.
+        """
+        self._typed = []
+        self._accepts_from = max(self._accepts_from, time.monotonic() + STRAY_GRACE)
+        for key in keys:
+            stray = QuestionPanel.Stray(events.Key(key.key, key.character))
+            self.app.screen_stack[-2].post_message(stray)
+        self._shows_prompt = True
+        self._make_room()
