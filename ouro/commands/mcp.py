@@ -101,7 +101,7 @@ async def log(context: ActionContext, server: str) -> Answer:
 async def approve(context: ActionContext, server: str, yes: bool) -> Answer:
     async with context.servers() as servers:
         found = await servers.ready(_find_server(servers, server).name)
-        changed = found.unapproved()
+        changed = found.unapproved_tools()
         if not changed:
             return Answer(
                 [], [line(f"{server} has changed nothing since its tools were approved.")]
@@ -240,7 +240,7 @@ turn_on, turn_off = partial(_switch, True), partial(_switch, False)
 def _describe_server(server: mcp.McpServer) -> Answer:
     """A server with its tools: the tokens of each, and whether it is off, changed or invalid."""
     listing = server.listing
-    unapproved = {tool.name for tool in server.unapproved()}
+    unapproved = {tool.name for tool in server.unapproved_tools()}
     rows, value = [], []
     for tool in server.known_tools:
         tokens = mcp.tokens_of(tool.spec(server.name))

@@ -395,6 +395,7 @@ def _command(arguments: Mapping[str, Any]) -> str:
 
 
 def _changes(arguments: Mapping[str, Any]) -> tuple[FileChange, ...]:
+    """The changes that a call of an edit tool made; empty if its arguments have none."""
     path = arguments.get("file_path")
     if not isinstance(path, str):
         return ()

@@ -138,6 +138,9 @@ class _EntryReader:
         return self.builder.finish("claude-code", self._session_id or path.stem, path)
 
     def _take_user(self, entry: Mapping[str, Any], message: Mapping[str, Any], at: str) -> int:
+        """Add the tool results and the prompt of an entry; returns the number of the last message,
+        0 without one.
+        """
         parts = list(_user_parts(message.get("content"), is_context=entry.get("isMeta") is True))
         if entry.get("isCompactSummary") is True:
             self._take_summary(parts, at)
@@ -176,6 +179,7 @@ class _EntryReader:
             self.builder.rewind(to, at)
 
     def _take_answer(self, entry: Mapping[str, Any], message: Mapping[str, Any], at: str) -> int:
+        """Add an answer, or a part to the answer before it; returns its number."""
         builder, parts = self.builder, tuple(_answer_parts(message.get("content")))
         usage = _usage(message.get("usage"), entry.get("costUSD"))
         answer_id = short_text(message.get("id"))
@@ -197,6 +201,7 @@ class _EntryReader:
         return number
 
     def _reply(self, block: Mapping[str, Any]) -> ToolReply:
+        """A tool result, with its texts joined and its images."""
         found = [
             _image(item) if item.get("type") == "image" else Text(str(item.get("text") or ""))
             for item in _blocks(block.get("content"))
@@ -216,6 +221,7 @@ def _blocks(content: Any) -> list[dict[str, Any]]:
 
 
 def _user_parts(content: Any, *, is_context: bool = False) -> Iterable[Part]:
+    """The parts of a user's message. Documents are named, not kept."""
     for block in _blocks(content):
         match block:
             case {"type": "text", "text": str(text)} if text.strip():
@@ -229,6 +235,9 @@ def _user_parts(content: Any, *, is_context: bool = False) -> Iterable[Part]:
 
 
 def _user_part(text: str) -> Part:
+    """What the user typed: commands and shell lines as they were typed, texts of the program as
+    context.
+    """
     if _COMMAND.match(text) and (name := _COMMAND_NAME.search(text)):
         arguments = _COMMAND_ARGS.search(text)
         return Text(f"{name[1].strip()} {arguments[1].strip() if arguments else ''}".strip())
@@ -238,6 +247,7 @@ def _user_part(text: str) -> Part:
 
 
 def _answer_parts(content: Any) -> Iterable[Part]:
+    """The parts of an answer. Blocks of unknown types are left out."""
     for block in _blocks(content):
         match block:
             case {"type": "text", "text": str(text)} if text.strip():
@@ -255,6 +265,7 @@ def _answer_parts(content: Any) -> Iterable[Part]:
 
 
 def _image(block: Mapping[str, Any]) -> Image | Text:
+    """An image, or a text in its place if it is not in the file."""
     source = dictionary(block.get("source"))
     if not source:
         return Text("[a picture that is not kept]")
@@ -264,6 +275,7 @@ def _image(block: Mapping[str, Any]) -> Image | Text:
 
 
 def _usage(usage: Any, cost: Any) -> Usage | None:
+    """The usage of an answer; None if the entry has none."""
     if not isinstance(usage, dict):
         return None
     cached, written = (

@@ -159,6 +159,7 @@ class _LineReader:
             self._provider = short_text(payload.get("model_provider"), 60)
 
     def _take_item(self, item: Mapping[str, Any]) -> None:
+        """Add an item of the Responses API. Unknown types are counted as left out."""
         match short_text(item.get("type")):
             case "message":
                 self._take_message(item)
@@ -199,6 +200,7 @@ class _LineReader:
             self._take_user([part for part in parts if not _is_of_surroundings(part)])
 
     def _take_user(self, parts: Sequence[Part]) -> None:
+        """Add a prompt; what the user ran in a shell becomes a text."""
         said: list[Part] = []
         for part in parts:
             if isinstance(part, Text) and (found := _SHELL_LINE.match(part.text)):
@@ -213,6 +215,7 @@ class _LineReader:
             self.builder.add_prompt(said, self._at)
 
     def _add_to_answer(self, *parts: Part) -> None:
+        """Add parts to the answer of the turn, which begins with the first ones."""
         if not parts:
             return
         if self._answer:
@@ -230,6 +233,7 @@ class _LineReader:
         self.builder.add(Message("tool", (self.builder.reply(call_id, text, **details),)), self._at)
 
     def _take_event(self, event: Mapping[str, Any]) -> None:
+        """Take the usage, a rewind, the title, or what was said in the oldest files."""
         match event.get("type"):
             case "token_count":
                 self._count_tokens(dictionary(event.get("info")))
@@ -246,6 +250,9 @@ class _LineReader:
                 self._take_words(kind, event)
 
     def _count_tokens(self, info: Mapping[str, Any]) -> None:
+        """Add the usage of a request to the last answer, once: the same total is reported several
+        times.
+        """
         total = info.get("total_token_usage")
         if not info or not self._last_answer or total == self._counted:
             return
@@ -275,6 +282,7 @@ def _is_of_surroundings(part: Part) -> bool:
 
 
 def _call(item: Mapping[str, Any]) -> ToolCall:
+    """A tool call, of each of the three types that Codex has."""
     call_id = short_text(item.get("call_id")) or short_text(item.get("id"))
     if item.get("type") == "local_shell_call":
         return ToolCall(call_id, "local_shell", dictionary(item.get("action")))
@@ -285,6 +293,7 @@ def _call(item: Mapping[str, Any]) -> ToolCall:
 
 
 def _output(output: Any) -> tuple[str, tuple[Image, ...], bool]:
+    """The text of a tool result, its images, and whether it failed."""
     if isinstance(output, dict):
         text, images, failed = _output(output.get("content", output.get("output")))
         return text, images, failed or output.get("success") is False

@@ -113,6 +113,7 @@ def find_sources(paths: Iterable[Path], program: Program | None = None) -> list[
 
 
 def _source(path: Path, program: Program | None) -> ImportSource | None:
+    """A file as a source of a session; None if it is not a session of a known program."""
     try:
         head = list(json_lines(path, Counter(), _PEEK)) if path.suffix == ".jsonl" else []
         found = program or _guess(path, head)
@@ -134,6 +135,7 @@ def _project_of(line: Mapping[str, object]) -> str:
 
 
 def _guess(path: Path, head: list[dict[str, object]]) -> Program | None:
+    """The program that wrote a file, from its ending and first lines; None if it is not known."""
     if path.suffix == ".yaml":
         return "ouro-old" if _is_old_session(path) else None
     if path.suffix == ".json":
@@ -176,6 +178,9 @@ def _is_of_claude_code(line: Mapping[str, object]) -> bool:
 
 
 def _words(line: Mapping[str, object]) -> str:
+    """The beginning of what the user typed in a line; empty if it is not the user's, or written by
+    the program.
+    """
     payload = dictionary(line.get("payload"))
     said = payload if payload.get("role") == "user" else dictionary(line.get("message"))
     if said.get("role") != "user" or line.get("isMeta") is True:
@@ -262,6 +267,9 @@ class Importer(msgspec.Struct, frozen=True, eq=False):
         return done
 
     async def _take(self, source: ImportSource, session: ForeignSession) -> ImportResult:
+        """Save a session as a new one, or add what is new to the known one. Another session with
+        the same id gets a new id.
+        """
         records, header = session.records, session.header
         count = sum(isinstance(record, MessageRecord) for record in records)
         title = next(
@@ -288,6 +296,7 @@ class Importer(msgspec.Struct, frozen=True, eq=False):
     async def _add(
         self, done: ImportResult, header: SessionHeader, records: tuple[Record, ...]
     ) -> ImportResult:
+        """Add new messages to a session that was imported before."""
         if not _origin(header):
             return replace(done, outcome="known", messages=0)
         whole = await self.store.read_whole(header.id)
@@ -350,12 +359,12 @@ class _Additions:
     """
 
     def __init__(self, imported: Iterable[Record], source: Iterable[Record]) -> None:
-        self._there = list(_keyed(source))
+        self._there = list(_add_keys(source))
         self._here: dict[_Key, Record] = {}
         self._last_at = ""
         self._last = 0
         """The number of the last message or summary here."""
-        for key, record in _keyed(imported):
+        for key, record in _add_keys(imported):
             self._here[key] = record
             self._last_at = max(self._last_at, record.at)
             self._last = max(self._last, getattr(record, "number", 0))
@@ -390,6 +399,9 @@ class _Additions:
         return self._new
 
     def _take_message(self, key: _Key, record: MessageRecord) -> None:
+        """Add a message unless it is known. One that was incomplete at the last import is added
+        again, after a rewind.
+        """
         known = self._here.get(key)
         if isinstance(known, MessageRecord):
             is_complete = len(known.message.parts) == len(record.message.parts)
@@ -417,7 +429,16 @@ class _Additions:
                 self._new.append(record)
 
 
-def _keyed(records: Iterable[Record]) -> Iterator[tuple[_Key, Record]]:
+def _first_call_id(message: Message) -> str:
+    """The id of the call with which a message begins, or which it answers; empty for another one."""
+    match next(iter(message.parts), None):
+        case ToolCall(call_id) | ToolReply(call_id):
+            return call_id
+        case _:
+            return ""
+
+
+def _add_keys(records: Iterable[Record]) -> Iterator[tuple[_Key, Record]]:
     """Each record with a stable key; a more complete version of a message keeps its key."""
     seen: Counter[tuple[str, str]] = Counter()
     last: dict[tuple[str, str], int] = {}
@@ -425,15 +446,8 @@ def _keyed(records: Iterable[Record]) -> Iterator[tuple[_Key, Record]]:
     for record in records:
         kind, number = type(record).__name__, 0
         if isinstance(record, MessageRecord):
-            first = next(iter(record.message.parts), None)
-            call = (
-                first.id
-                if isinstance(first, ToolCall)
-                else first.call_id
-                if isinstance(first, ToolReply)
-                else ""
-            )
-            kind, number = f"{record.message.role} {call}".rstrip(), record.number
+            call_id = _first_call_id(record.message)
+            kind, number = f"{record.message.role} {call_id}".rstrip(), record.number
         name = (kind, record.at)
         is_again = number and back is not None and last.get(name, 0) > back
         seen[name] += not is_again

@@ -103,6 +103,7 @@ def _content(path: Path, longest: int) -> bytes:
 
 
 def _message(data: Mapping[str, Any], builder: TranscriptBuilder) -> Message | None:
+    """A message of the old format or of OpenAI's; None for other roles, and without content."""
     content = data.get("content")
     match data.get("role"):
         case "user":
@@ -113,9 +114,9 @@ def _message(data: Mapping[str, Any], builder: TranscriptBuilder) -> Message | N
             replies = tuple(
                 _reply(block.get("tool_use_id"), block.get("content"), builder) for block in results
             )
-            return (
-                Message("tool", replies) if replies else Message("user", parts) if parts else None
-            )
+            if replies:
+                return Message("tool", replies)
+            return Message("user", parts) if parts else None
         case "assistant":
             return _answer(data)
         case "tool":
@@ -132,6 +133,7 @@ def _reply(call_id: Any, content: Any, builder: TranscriptBuilder, name: Any = N
 
 
 def _answer(data: Mapping[str, Any]) -> Message | None:
+    """An answer with its thoughts, texts and calls; None if it is empty."""
     parts: list[Part] = []
     thought = data.get("reasoning_content") or data.get("thinking")
     if isinstance(thought, str) and thought.strip():
@@ -152,6 +154,7 @@ def _answer(data: Mapping[str, Any]) -> Message | None:
 
 
 def _usage(usage: Any) -> Usage | None:
+    """The usage under the names of either format; None if there is none."""
     if not isinstance(usage, dict):
         return None
     read = count_of(usage.get("input_tokens")) or count_of(usage.get("prompt_tokens"))

@@ -112,7 +112,7 @@ def find_language_servers(
     """
     folders = os.pathsep.join(filter(os.path.isabs, search_path.split(os.pathsep)))
     found: dict[str, LanguageServerSpec] = {}
-    for spec in _offered(settings):
+    for spec in _enabled_servers(settings):
         job = spec.job or spec.name
         if job not in found and _is_installed(spec, folders, root):
             found[job] = spec
@@ -127,18 +127,25 @@ def are_for_project(specs: Sequence[LanguageServerSpec], root: Path) -> bool:
     return any(ending in wanted for ending in near_endings(root))
 
 
-def _offered(settings: Mapping[str, LanguageServerSettings]) -> Iterator[LanguageServerSpec]:
+def _enabled_servers(
+    settings: Mapping[str, LanguageServerSettings],
+) -> Iterator[LanguageServerSpec]:
     known = {spec.name: spec for spec in KNOWN}
     for name, entry in settings.items():
         if entry.enabled:
-            yield _of_settings(name, entry, known.get(name))
+            yield _server_of_settings(name, entry, known.get(name))
     yield from (spec for name, spec in known.items() if name not in settings)
 
 
-def _of_settings(
+def _server_of_settings(
     name: str, entry: LanguageServerSettings, known: LanguageServerSpec | None
 ) -> LanguageServerSpec:
-    command = (entry.command, *entry.args) if entry.command else known.command if known else ()
+    """A server of the settings; what they leave out comes from the known server of that name.
+    Raises ConfigError if it lacks a command or languages.
+    """
+    command = known.command if known else ()
+    if entry.command:
+        command = (entry.command, *entry.args)
     languages = entry.languages or (known.languages if known else {})
     if not command or not languages:
         raise ConfigError(

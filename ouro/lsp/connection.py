@@ -146,6 +146,7 @@ class LspConnection:
             ending.cancel()
 
     async def _carry_out(self, name: str, request: JsonObject) -> Any:
+        """Answer a request when the server is ready. The documents are brought up to date first."""
         await self._ready.wait()
         if name == "check":
             return await self._check(request["files"])
@@ -174,7 +175,7 @@ class LspConnection:
             for path in before.keys() - after.keys():
                 self._close(path)
             answers = await self._update(files, after) if answers else False
-            self._tell_saved(after)
+            self._notify_saved(after)
             self._count_silence(has_answered=answers or self._diagnostics.number > number)
             return self._diagnostics.take_new()
 
@@ -251,13 +252,14 @@ class LspConnection:
                 self._open(path, text, document.language)
         return changed
 
-    def _tell_saved(self, paths: Iterable[str]) -> None:
-        """Tell that files are saved: some servers look at other files only then."""
+    def _notify_saved(self, paths: Iterable[str]) -> None:
+        """Tell the server that files are saved: some look at other files only then."""
         for path in paths:
             place = types.TextDocumentIdentifier(Path(path).as_uri())
             self._notify("textDocument/didSave", types.DidSaveTextDocumentParams(place))
 
     async def _initialize(self) -> JsonObject:
+        """Start the protocol; returns the version of the server, and what it can do."""
         request, folder = self._request, self._root
         params = types.InitializeParams(
             capabilities=_CAPABILITIES,
@@ -314,6 +316,7 @@ class LspConnection:
             self._process.send(message)
 
     def _on_message(self, message: JsonObject) -> None:
+        """Take an answer, a request, published errors, or a line of the log."""
         method, number = message.get("method"), message.get("id")
         if method is None:
             self._on_answer(number, message)
@@ -326,6 +329,7 @@ class LspConnection:
             self._log(str(params.get("message", "")) if isinstance(params, dict) else "")
 
     def _on_answer(self, number: Any, message: JsonObject) -> None:
+        """Give an answer to the request that waits for it. An unexpected one is ignored."""
         future = self._answers.get(number) if isinstance(number, int) else None
         if future is None or future.done():
             return
@@ -377,6 +381,7 @@ class LspConnection:
             self._emit({"log": text[:500]})
 
     async def _stop(self, process: ServerProcess | None) -> None:
+        """Ask the server to end, let open requests fail, and end its process."""
         if process is None:
             return
         with suppress(Exception):  # it is ended anyway

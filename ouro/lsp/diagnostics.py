@@ -109,6 +109,7 @@ class Diagnostics:
         return False
 
     def _has(self, path: str, sent: Sent) -> bool:
+        """Whether the errors of a file were published after it was sent."""
         found = self._files.get(path)
         if found is None:
             return False
@@ -154,6 +155,7 @@ def path_of(uri: str) -> Path | None:
 
 
 def _errors(items: Iterable[types.Diagnostic]) -> Iterable[JsonObject]:
+    """The errors as plain data; warnings and hints are left out."""
     for item in items:
         if item.severity in (None, types.DiagnosticSeverity.Error):
             start = item.range.start

@@ -51,6 +51,7 @@ class DiskWatch:
         return events[:MAX_CHANGES]
 
     def _scan(self) -> Iterator[tuple[str, FileState]]:
+        """The files that a server is for, with time and size. Stops at a limit of time or number."""
         deadline, count = time.monotonic() + MAX_SECONDS, 0
         folders = [str(self._root)]
         while folders:

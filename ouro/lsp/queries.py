@@ -46,6 +46,7 @@ class Queries:
         raise LookupError(f"There is no action {action}.")
 
     async def _symbols(self, request: JsonObject) -> list[JsonObject]:
+        """The symbols of a file, or those of the project that match a query."""
         if not request["path"]:
             params = types.WorkspaceSymbolParams(request["query"])
             return [*symbols(await self._ask("workspace/symbol", params))][:MAX_ITEMS]
@@ -96,6 +97,9 @@ def file_edits(found: Any) -> JsonObject:
 
 
 def _changes(found: JsonObject) -> Iterator[tuple[Any, Any]]:
+    """The file and the edits of each change of a rename. Raises ValueError if it also creates or
+    deletes files.
+    """
     documents = found.get("documentChanges")
     if not isinstance(documents, list):
         changes = found.get("changes")
@@ -109,6 +113,7 @@ def _changes(found: JsonObject) -> Iterator[tuple[Any, Any]]:
 
 
 def _edit(item: Any) -> JsonObject:
+    """An edit as plain data. Raises ValueError if it is not valid."""
     place = item.get("range") if isinstance(item, dict) else None
     text = item.get("newText") if isinstance(item, dict) else None
     start, end = _position(place, "start"), _position(place, "end")
@@ -138,6 +143,7 @@ def _start(place: Any) -> JsonObject:
 
 
 def _position(place: Any, name: str) -> tuple[int, int] | None:
+    """The line and column at one end of a range; None if they are not valid."""
     found = place.get(name) if isinstance(place, dict) else None
     if not isinstance(found, dict):
         return None

@@ -99,7 +99,7 @@ class LanguageServer:
         self._watching = asyncio.create_task(self._watch(), name=f"lsp {self.name}")
         return True
 
-    async def opened(self) -> None:
+    async def wait_until_opened(self) -> None:
         """Wait until the worker knows the server, or it has failed."""
         await self._has_started.wait()
 
@@ -113,7 +113,7 @@ class LanguageServer:
         """The result of a request. Raises ToolError: it failed, or took too long."""
         try:
             async with asyncio.timeout(seconds):
-                await self.opened()
+                await self.wait_until_opened()
                 request = {"server": self.name, **request}
                 async with aclosing(self._worker.events(name, request)) as events:
                     async for event in events:
@@ -125,6 +125,7 @@ class LanguageServer:
         return None
 
     async def _watch(self) -> None:
+        """Open the server, and take its events until it ends."""
         try:
             request = await asyncio.to_thread(self._open_request)
             async with aclosing(self._worker.events("open", request)) as events:
@@ -137,6 +138,7 @@ class LanguageServer:
             self._has_started.set()
 
     def _open_request(self) -> JsonObject:
+        """What the worker needs to open the server. Blocks."""
         spec, host = self.spec, self._host
         program = os.path.expanduser(spec.command[0])  # noqa: PTH111 - may be a bare name
         return {
@@ -150,6 +152,7 @@ class LanguageServer:
         }
 
     def _on_event(self, event: JsonObject) -> None:
+        """Take a line of the log, the process group, or what the server can do."""
         if "log" in event:
             self.log.append(one_line(event["log"], 500))
         elif "group" in event:
@@ -161,6 +164,7 @@ class LanguageServer:
             self.actions = tuple(event["ready"]["actions"])
 
     def _on_failure(self, error: OuroError) -> None:
+        """Note why the server has ended; report it when it is not started again."""
         last = f". The last line of its log: {self.log[-1]}" if self.log else ""
         self.state = "failed"
         self.problem = one_line(f"{str(error).rstrip('.')}{last}", 400)
@@ -245,6 +249,7 @@ class LanguageServers:
         self._keep(asyncio.create_task(self._send_note(path, file)))
 
     async def _send_note(self, path: Path, file: JsonObject) -> None:
+        """Let the running servers open a file that the model reads."""
         for server in self._started_for(path):
             try:
                 item = {**file, "language": server.spec.language(path)}
@@ -257,7 +262,7 @@ class LanguageServers:
         `late_errors` has later ones.
         """
         async with asyncio.TaskGroup() as group:
-            changed = await asyncio.to_thread(self._checked, changes)
+            changed = await asyncio.to_thread(self._relevant_changes, changes)
             paths = {str(change.path) for change in changed}
             self._told = {place for place in self._told if place[0] not in paths}
             servers: set[LanguageServer] = set()
@@ -300,7 +305,7 @@ class LanguageServers:
         if not servers:
             raise ToolError(self._why_none(path))
         for server in servers:
-            await server.opened()
+            await server.wait_until_opened()
             file = {"files": [{**file, "language": server.spec.language(Path(file["path"]))}
                               for file in request["files"]]}  # fmt: skip
             if server.state == "ready" and action not in server.actions:
@@ -320,6 +325,7 @@ class LanguageServers:
         self._worker.close()
 
     def _why_none(self, path: Path) -> str:
+        """Why no server answers for a file: there is none, or those that are have failed."""
         failed = [server for server in self.servers if server.spec.language(path)]
         problems = "; ".join(f"{server.name}: {server.problem}" for server in failed)
         kind = path.suffix or "such"
@@ -331,7 +337,7 @@ class LanguageServers:
         is_own = path.is_relative_to(self.root) and len(text) <= MAX_TEXT
         return is_own and any(server.spec.language(path) for server in self.servers)
 
-    def _checked(self, changes: Sequence[TextChange]) -> list[TextChange]:
+    def _relevant_changes(self, changes: Sequence[TextChange]) -> list[TextChange]:
         """The changes that a server is for."""
         return [
             change
@@ -349,6 +355,9 @@ class LanguageServers:
     async def _check(
         self, server: LanguageServer, changes: Sequence[TextChange]
     ) -> list[JsonObject]:
+        """The new errors of a server after changes. A slow one is not waited for: its errors come
+        with a later check.
+        """
         files = [
             {
                 "path": str(change.path),
@@ -386,6 +395,7 @@ class LanguageServers:
         task.add_done_callback(self._tasks.discard)
 
     def _describe(self, error: JsonObject, server: str) -> str:
+        """An error as a line for the model."""
         path = Path(error["path"])
         shown = path.relative_to(self.root) if path.is_relative_to(self.root) else path
         code = f" [{one_line(error['code'], 60)}]" if error["code"] else ""

@@ -105,6 +105,7 @@ class ServerProcess:
         await forget_server(self.process)
 
     def _deliver(self, body: bytes) -> None:
+        """Pass on the message in a body; what is not JSON is logged."""
         try:
             message = json.loads(body)
         except (ValueError, RecursionError):
@@ -114,6 +115,7 @@ class ServerProcess:
             self._on_message(message)
 
     def _is_flooded(self, length: int) -> bool:
+        """Count a message; returns whether there were too many bytes in the last seconds."""
         now = time.monotonic()
         self._received = [item for item in self._received if now - item[0] < FLOOD_SECONDS]
         if self._received and now - self._received[-1][0] < 1:
@@ -124,6 +126,7 @@ class ServerProcess:
         return sum(size for _at, size in self._received) > FLOOD_BYTES
 
     async def _read_stderr(self) -> None:
+        """Log the lines of stderr, at most LOGS_A_SECOND."""
         second, logged = 0, 0
         async for lines in read_stderr(self.process):
             now = int(time.monotonic())

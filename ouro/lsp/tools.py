@@ -94,6 +94,7 @@ class Lsp(FileTool[LspArgs]):
         return await asyncio.to_thread(self._places, args, found)
 
     async def _symbols(self, args: LspArgs) -> ToolResult:
+        """The symbols of a file, or of the project by name, as lines."""
         if args.path:
             request = await asyncio.to_thread(_file_request, self._seen, args.path)
             path = Path(request["path"])
@@ -104,14 +105,17 @@ class Lsp(FileTool[LspArgs]):
         lines = list(self._symbol_lines(found, with_path=not args.path))
         if not lines:
             return _result(f"No symbols{f' for {args.name!r}' if args.name else ''}.", "none")
-        return _result(_cut(lines, MAX_SHOWN_SYMBOLS), plural(len(lines), "symbol"))
+        return _result(_join_lines(lines, MAX_SHOWN_SYMBOLS), plural(len(lines), "symbol"))
 
     def _symbol_lines(self, found: Sequence[JsonObject], *, with_path: bool) -> Iterator[str]:
+        """A line for each symbol, indented by depth. With paths, files that the model may not read
+        are left out.
+        """
         for symbol in found:
             path = Path(symbol["path"]) if symbol["path"] else None
             if path is not None and with_path and self._is_hidden(path):
                 continue
-            where = f"{self._shown(path)}:" if path is not None and with_path else ""
+            where = f"{self._show_path(path)}:" if path is not None and with_path else ""
             inside = f" in {symbol['container']}" if symbol["container"] and with_path else ""
             text = f"{symbol['kind']} {symbol['name']}{inside}"
             yield f"{where}{symbol['line']}: {'  ' * symbol['depth']}{one_line(clean(text))}"
@@ -127,17 +131,18 @@ class Lsp(FileTool[LspArgs]):
                 files[path] = self._lines_of(path)
             text = files[path][place["line"] - 1 : place["line"]] if place["line"] else []
             code = f": {one_line(clean(text[0]), MAX_LINE)}" if text else ""
-            line = f"{self._shown(path)}:{place['line']}{code}"
+            line = f"{self._show_path(path)}:{place['line']}{code}"
             if line not in lines:
                 lines.append(line)
         if not lines:
             return _result(f"The server knows no {args.action} of `{args.name}` there.", "none")
-        return _result(_cut(lines, MAX_SHOWN_PLACES), plural(len(lines), "place"))
+        return _result(_join_lines(lines, MAX_SHOWN_PLACES), plural(len(lines), "place"))
 
     def _is_hidden(self, path: Path) -> bool:
         return self._keeps_back(path)
 
-    def _shown(self, path: Path) -> str:
+    def _show_path(self, path: Path) -> str:
+        """A path as the model sees it, on one line."""
         return one_line(self._workspace.shown(path), MAX_LINE)
 
     def _lines_of(self, path: Path) -> list[str]:
@@ -180,6 +185,9 @@ class Rename(ChangeTool[RenameArgs]):
         return msgspec.structs.replace(args, edits=dict(sorted(edits.items())))
 
     def _change(self, args: RenameArgs, access: Access, notes: list[str]) -> Display:
+        """Show the changes of all files; with `access` write, also write them. If one fails, those
+        before it are restored.
+        """
         with self._seen.lock(args.edits) as held:
             steps = [self._plan(path, edits, access, held) for path, edits in args.edits.items()]
             if access == "write":
@@ -196,6 +204,7 @@ class Rename(ChangeTool[RenameArgs]):
     def _plan(
         self, path: str, edits: Sequence[Any], access: Access, held: ExitStack
     ) -> tuple[FileBefore, TextFile]:
+        """A file before and after its edits. Raises ToolError if they do not fit it."""
         found = self._seen.find(path, access, held)
         if found.file is None:
             raise ToolError(f"The server wants to change {found.shown}, which does not exist.")
@@ -283,7 +292,8 @@ def place_request(seen: FilesSeen, args: LspArgs | RenameArgs) -> JsonObject:
     raise ToolError(f"`{name}` is not in {seen.workspace.shown(Path(request['path']))}.")
 
 
-def _cut(lines: Sequence[str], limit: int) -> str:
+def _join_lines(lines: Sequence[str], limit: int) -> str:
+    """The first lines, and how many more there are."""
     rest = [f"… and {len(lines) - limit:,} more"] if len(lines) > limit else []
     return "\n".join([*lines[:limit], *rest])
 

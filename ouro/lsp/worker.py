@@ -23,6 +23,7 @@ def main() -> None:
 
 
 def _load() -> Handler:
+    """The handler of requests. Loaded in the worker only."""
     from ouro.lsp.connection import LspConnection
 
     connections: dict[str, LspConnection] = {}

@@ -144,6 +144,7 @@ def usable_servers(entries: Any, where: str) -> tuple[dict[str, McpServerSetting
 
 
 def _parse_server(entry: Any, where: str) -> McpServerSettings:
+    """A server as settings, from an entry of any file. Raises ConfigError if it is not valid."""
     if isinstance(entry, McpServerSettings):
         return entry
     if not isinstance(entry, dict):
@@ -209,9 +210,9 @@ def expand_variables(
     secrets: Iterable[str],
     withheld: Container[str] = (),
 ) -> McpServerSettings:
-    """The server with `${NAME}` and `${NAME:-default}` filled in.
+    """The server with `${NAME}` and `${NAME:-default}` fill in.
 
-    Keys of model providers are never filled in: a project could send them to its own server (F2).
+    Keys of model providers are never fill in: a project could send them to its own server (F2).
 
     Args:
         withheld: the variables that look secret, for the server of a project's file.
@@ -237,15 +238,15 @@ def expand_variables(
             )
         return found
 
-    def filled(given: Any) -> Any:
+    def fill(given: Any) -> Any:
         if isinstance(given, str):
             return _VARIABLE.sub(value, given)
         if isinstance(given, Mapping):
-            return {name: filled(text) for name, text in given.items()}
-        return tuple(map(filled, given))
+            return {name: fill(text) for name, text in given.items()}
+        return tuple(map(fill, given))
 
     return replace_fields(
-        server, **{field: filled(getattr(server, field)) for field in _WITH_VARIABLES}
+        server, **{field: fill(getattr(server, field)) for field in _WITH_VARIABLES}
     )
 
 
@@ -305,6 +306,9 @@ def _read_claude(path: Path, root: Path) -> Iterator[Any]:
 
 
 def _read_codex(path: Path, _root: Path) -> Iterator[Any]:
+    """The servers in the TOML file of Codex; nothing without the file. Raises ConfigError if it is
+    broken.
+    """
     try:
         import tomllib  # imported late: few plugins and editors write TOML
 
@@ -320,6 +324,7 @@ def _read_codex(path: Path, _root: Path) -> Iterator[Any]:
 
 
 def _convert_codex_entry(entry: Any) -> Any:
+    """An entry of Codex with the names of `mcp.json`; its variables become `${NAME}`."""
     if not isinstance(entry, dict):
         return entry
     found = {_CODEX_NAMES.get(key, key): value for key, value in entry.items()}

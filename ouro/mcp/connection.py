@@ -213,6 +213,9 @@ class Connection:
             await _cancel(task)
 
     async def _probe(self) -> None:
+        """Ask a server that may hang for a sign of life. Without one, a child is ended so that it
+        can be started again (LookupError); a remote one raises ServerEnded.
+        """
         try:
             async with asyncio.timeout(min(PROBE_SECONDS, self._request["timeout"] / 2)):
                 with suppress(MCPError):  # an error counts as an answer
@@ -252,7 +255,7 @@ class Connection:
             await _cancel(listening)
 
     @asynccontextmanager
-    async def _transport(self) -> AsyncIterator[tuple[_ValidLists, Any]]:
+    async def _transport(self) -> AsyncIterator[tuple[_CheckedStream, Any]]:
         """The two streams of the server, without invalid items of its lists."""
         request = self._request
         async with AsyncExitStack() as stack:
@@ -262,9 +265,9 @@ class Connection:
                     command, request["environment"], request["cwd"], self._emit, self._end
                 )
             else:
-                provider = await login_provider(request, self._emit, self._on_refused)
+                provider = await login_provider(request, self._emit, self._note_refusal)
                 timeout = http_timeout(request["timeout"])
-                make_client = partial(http_client, on_refused=self._on_refused, log=self._log)
+                make_client = partial(http_client, on_refused=self._note_refusal, log=self._log)
                 if request["transport"] == "sse":
                     transport = sse_client(
                         request["url"],
@@ -279,7 +282,7 @@ class Connection:
                     )
                     transport = streamable_http_client(request["url"], http_client=client)
             incoming, outgoing = await stack.enter_async_context(transport)
-            yield _ValidLists(incoming, self._drop_invalid), outgoing
+            yield _CheckedStream(incoming, self._drop_invalid), outgoing
 
     def _drop_invalid(self, result: JsonObject) -> None:
         """Remove invalid items from a list: the SDK would refuse the whole list."""
@@ -288,6 +291,9 @@ class Connection:
                 result[field] = [item for item in items if self._is_valid(field, item, result)]
 
     def _is_valid(self, field: str, item: Any, result: JsonObject) -> bool:
+        """Whether an item of a list can be used; otherwise the reason is noted for the user. An
+        output schema that is too large is removed.
+        """
         if isinstance(item, dict):
             if problem := size_problem(item.get("inputSchema")):
                 what = f"{field} `{str(item.get('name'))[:100]}`"
@@ -344,6 +350,7 @@ class Connection:
                 await _cancel(task)
 
     async def _list_offers(self, client: Client) -> JsonObject:
+        """All tools, resources and prompts of the server, as plain data."""
         self._left_out.clear()
         began = time.monotonic()
         can = client.server_capabilities
@@ -376,6 +383,7 @@ class Connection:
         }
 
     async def _describe_tools(self, tools: Sequence[types.Tool]) -> list[JsonObject]:
+        """The tools as plain data. Their output schemas are kept to check results."""
         self._output_schemas = {
             tool.name: tool.output_schema for tool in tools if tool.output_schema is not None
         }
@@ -386,6 +394,7 @@ class Connection:
         return described
 
     async def _on_message(self, message: Any) -> None:
+        """Note a changed list, and end a server whose message cannot be read."""
         if isinstance(message, _LIST_CHANGES):
             self._changed.set()
         elif isinstance(message, Exception):
@@ -397,6 +406,7 @@ class Connection:
         self._log(f"{params.level}: {params.data}")
 
     async def _on_roots(self, context: ClientRequestContext) -> types.ListRootsResult:
+        """The folders that the server may work in."""
         return types.ListRootsResult(
             roots=[
                 types.Root(uri=root, name=root.rpartition("/")[2])
@@ -411,6 +421,7 @@ class Connection:
     async def _on_sample(
         self, context: ClientRequestContext, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
+        """Let a model of the user answer for the server, if the user allows it."""
         asked = {
             "system": params.system_prompt or "",
             "messages": [
@@ -430,7 +441,8 @@ class Connection:
         self._emit({"ask": kind, "number": number, "about": about})
         return await self._questions[number]
 
-    def _on_refused(self) -> None:
+    def _note_refusal(self) -> None:
+        """Note that the server wants a login."""
         self._is_refused = True
 
     def _end(self, reason: str) -> None:
@@ -439,6 +451,7 @@ class Connection:
         self._changed.set()
 
     def _end_error(self) -> Exception:
+        """The error that ended the server."""
         if self._is_refused:
             name = self._request["name"]
             return LoginNeeded(
@@ -450,8 +463,10 @@ class Connection:
         self._emit({"log": text[:500]})
 
 
-class _ValidLists(ObjectReceiveStream[Any]):
-    """A stream of server messages that passes each result through `check`."""
+class _CheckedStream(ObjectReceiveStream[Any]):
+    """A stream of server messages. `check` may change each result before the SDK reads it: it would
+    refuse a whole list for one invalid item.
+    """
 
     def __init__(
         self, incoming: ObjectReceiveStream[Any], check: Callable[[JsonObject], None]
@@ -460,9 +475,9 @@ class _ValidLists(ObjectReceiveStream[Any]):
         self._check = check
 
     async def receive(self) -> Any:
+        """The next message, or the error of the transport."""
         item = await self._incoming.receive()
-        result = getattr(getattr(item, "message", None), "result", None)
-        if isinstance(result, dict):
+        if (result := _result_of(item)) is not None:
             self._check(result)
         return item
 
@@ -470,8 +485,15 @@ class _ValidLists(ObjectReceiveStream[Any]):
         await self._incoming.aclose()
 
 
+def _result_of(item: Any) -> JsonObject | None:
+    """The result in an item of the stream; None for a request, a notification, and an error."""
+    message = getattr(item, "message", None)
+    result = getattr(message, "result", None)
+    return result if isinstance(result, dict) else None
+
+
 async def _accept_result(name: str, result: types.CallToolResult) -> None:
-    """Stands for the check of the SDK: ours is in `_call`."""
+    """Replaces the check of the SDK, which would drop the result: ours is in `_call`."""
 
 
 async def _cancel(task: asyncio.Future[Any]) -> None:
@@ -480,6 +502,7 @@ async def _cancel(task: asyncio.Future[Any]) -> None:
 
 
 async def _list_all(list_page: Any, field: str) -> list[Any]:
+    """The items of all pages of a list, at most MAX_TOOLS."""
     items: list[Any] = []
     cursor = None
     for _ in range(MAX_PAGES):
@@ -492,6 +515,7 @@ async def _list_all(list_page: Any, field: str) -> list[Any]:
 
 
 def _describe_tool(tool: types.Tool) -> JsonObject:
+    """A tool as plain data, with what is wrong with its schema."""
     hints = tool.annotations
     return {
         "name": tool.name,

@@ -164,6 +164,7 @@ class _Redirect:
                 self._server.close()
 
     async def _on_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer a request of the browser. The one with the code, or with an error, ends the login."""
         try:
             line = (await asyncio.wait_for(reader.readline(), 10)).decode("latin-1").split(" ")
             parts = urlsplit(line[1] if len(line) > 1 else "")

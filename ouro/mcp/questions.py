@@ -78,6 +78,7 @@ async def _ask_field(intro: str, name: str, field: JsonObject, ask: AskUser) -> 
 
 
 def _choices(field: JsonObject) -> tuple[str, ...]:
+    """The values that a field allows; empty if any value may be given."""
     options = dictionaries(field.get("oneOf")) or dictionaries(field.get("anyOf"))
     listed = field.get("enum")
     found = (
@@ -89,6 +90,7 @@ def _choices(field: JsonObject) -> tuple[str, ...]:
 
 
 def _value(kind: str, answers: tuple[str, ...], field: JsonObject) -> Any:
+    """The answer as the type of the field. Raises an error if it is not one."""
     match kind:
         case "array":
             return list(answers)

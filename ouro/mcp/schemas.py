@@ -1,4 +1,4 @@
-"""Limits for the schemas of servers, and the check of structured content, both in bounded time."""
+"""Limits for the schemas of servers, and the check of structured content, both in follow_in_bounds time."""
 
 from __future__ import annotations
 
@@ -68,6 +68,9 @@ def content_problem(schema: Any, content: Any) -> str:
 
 
 def _first_error(schema: Any, content: Any) -> str:
+    """Where the content does not match the schema; empty if it does, or if references of the schema
+    lead too far.
+    """
     from jsonschema.validators import Draft202012Validator, extend
     from referencing import Registry
     from referencing.exceptions import Unresolvable
@@ -75,12 +78,12 @@ def _first_error(schema: Any, content: Any) -> str:
     steps = iter(range(_MAX_STEPS))
     follow = Draft202012Validator.VALIDATORS["$ref"]
 
-    def bounded(validator: Any, place: Any, instance: Any, inside: Any) -> Iterator[Any]:
+    def follow_in_bounds(validator: Any, place: Any, instance: Any, inside: Any) -> Iterator[Any]:
         if next(steps, None) is None:
             raise _TooManySteps
         yield from follow(validator, place, instance, inside) or ()
 
-    made = extend(Draft202012Validator, {"$ref": bounded})  # type: ignore[no-untyped-call]
+    made = extend(Draft202012Validator, {"$ref": follow_in_bounds})  # type: ignore[no-untyped-call]
     validator = made(schema, registry=Registry())
     try:
         error = next(validator.iter_errors(content), None)

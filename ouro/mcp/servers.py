@@ -181,7 +181,7 @@ class McpServer:
             tool for tool in (self.approved or {}).values() if self.offers(tool.name)
         )
 
-    def unapproved(self) -> tuple[ToolDefinition, ...]:
+    def unapproved_tools(self) -> tuple[ToolDefinition, ...]:
         """Tools that the server has added or changed since they were approved."""
         return find_changed_tools(self.approved or {}, self.tools)
 
@@ -275,6 +275,9 @@ class McpServer:
         await self.has_started.wait()
 
     async def _watch(self) -> None:
+        """Open the server, and take its events until it ends. Only some servers start at the same
+        time.
+        """
         try:
             async with AsyncExitStack() as slot:
                 await slot.enter_async_context(self._worker.slots)
@@ -295,6 +298,7 @@ class McpServer:
             self.has_started.set()
 
     def _open_request(self) -> JsonObject:
+        """What the worker needs to open the server, with variables filled in. Blocks."""
         host = self._host
         withheld = os.environ.keys() - host.environment.keys() if self._is_project else ()
         settings = expand_variables(self.settings, os.environ, host.secrets, withheld)
@@ -314,6 +318,9 @@ class McpServer:
         }
 
     def _on_ready(self, listing: ServerListing) -> None:
+        """Take new lists. The tools of the first connection count as approved; later changes are
+        reported.
+        """
         is_first = self.state != "ready"
         self.state, self.listing, self.problem = "ready", listing, ""
         if is_first and listing.left_out:
@@ -324,7 +331,7 @@ class McpServer:
         if self.approved is None:
             with suppress(OSError):
                 self.approve(self.tools)
-        elif changed := [tool.name for tool in self.unapproved()]:
+        elif changed := [tool.name for tool in self.unapproved_tools()]:
             names = one_line(", ".join(changed), 200)
             self._host.notify(
                 f"MCP server {self.name} has added or changed {plural(len(changed), 'tool')} since"
@@ -339,6 +346,7 @@ class McpServer:
         self.has_started.set()
 
     def _on_event(self, event: JsonObject) -> None:
+        """Take a line of the log, the process group, or a question of the server."""
         if "log" in event:
             self.log.append(one_line(event["log"], 500))
         elif "group" in event:
@@ -363,6 +371,7 @@ class McpServer:
                 pass
 
     def _on_failure(self, error: OuroError) -> None:
+        """Note and report why the server has ended or did not start."""
         was_ready = self.state == "ready"
         self.state = "login" if isinstance(error, LoginRequired) else "failed"
         self.problem = one_line(f"{error}", 400) if was_ready else self._describe(error)
@@ -391,6 +400,9 @@ class McpServer:
     async def _ask(
         self, name: str, request: JsonObject, report: Callable[[str], None] = lambda _text: None
     ) -> McpResult:
+        """Send a request. If the connection was lost, it is opened again, and the request sent once
+        more.
+        """
         try:
             return await self._ask_once(name, request, report)
         except NotConnected:
@@ -402,6 +414,7 @@ class McpServer:
     async def _ask_once(
         self, name: str, request: JsonObject, report: Callable[[str], None]
     ) -> McpResult:
+        """Send a request, and report its progress, which restarts its time limit."""
         limit = self.settings.timeout_seconds
         event: JsonObject = {}
         try:
@@ -488,6 +501,7 @@ class McpServers:
 
 
 def _parse_result(result: JsonObject) -> McpResult:
+    """A result of the worker as a value. Images that are not base64 are left out."""
     import base64
 
     images = []

@@ -98,6 +98,9 @@ async def _read(
     on_log: Callable[[str], None],
     on_end: Callable[[str], None],
 ) -> None:
+    """Pass each message of the process on. What is not a message is logged; too much of it, or a
+    line that is too long, ends the server.
+    """
     assert process.stdout is not None
     garbage, reason = 0, ""
     try:
@@ -132,6 +135,7 @@ async def _read(
 
 
 async def _write(process: asyncio.subprocess.Process, from_client: Any) -> None:
+    """Write each message to the process until one of them closes."""
     assert process.stdin is not None
     with suppress(OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
         async for message in from_client:

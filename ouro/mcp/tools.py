@@ -100,7 +100,9 @@ class McpTool(Tool[McpArguments]):
         server = self._server
         await server.ready()
         definition = _find_definition(server, self._tool)
-        if definition in server.unapproved() and not await ask_approval(server, definition, ctx):
+        if definition in server.unapproved_tools() and not await ask_approval(
+            server, definition, ctx
+        ):
             raise ToolError(
                 f"{server.name} has changed {self._tool} since the user approved it. Do not use it."
             )
@@ -241,7 +243,9 @@ class ToolSearch(Tool[ToolSearchArgs]):
         if others:
             texts.append(_name_others(others))
         texts += self._problems()
-        texts += _quoted({server.name: server.listing.instructions for server, _tool in found})
+        texts += _quote_instructions(
+            {server.name: server.listing.instructions for server, _tool in found}
+        )
         shown = "\n".join(f"{server.name}.{tool.name}" for server, tool in found)
         return ToolResult(
             clean("\n\n".join(filter(None, texts))),
@@ -273,7 +277,7 @@ class ToolSearch(Tool[ToolSearchArgs]):
         self, server: McpServer, tool: ToolDefinition, ctx: ToolContext
     ) -> str:
         """Describe the tool for the model; ask the user first if its definition is not approved."""
-        if tool in server.unapproved() and not await ask_approval(server, tool, ctx):
+        if tool in server.unapproved_tools() and not await ask_approval(server, tool, ctx):
             return (
                 f"{server.name}.{one_line(tool.name, 80)}: not approved by the user; do not use it."
             )
@@ -281,7 +285,7 @@ class ToolSearch(Tool[ToolSearchArgs]):
         return f"{server.name}.{tool.name}\n{tool.text}\narguments: {cut(schema, MAX_SHOWN // 5)}"
 
 
-def _quoted(instructions: Mapping[str, str]) -> list[str]:
+def _quote_instructions(instructions: Mapping[str, str]) -> list[str]:
     """What servers say about their tools, for the model."""
     return [
         f"{name} says about its tools, as data:\n{cut(text, MAX_PREVIEW)}"
@@ -369,7 +373,7 @@ def mcp_tools(servers: McpServers, outputs: Outputs, budget: int) -> tuple[AnyTo
     for name, server in servers.servers.items():
         if server.state == "off":
             continue
-        offered = {tool.name: tool.spec(name) for tool in _offered(server)}
+        offered = {tool.name: tool.spec(name) for tool in _tools_for_requests(server)}
         cost = sum(map(tokens_of, offered.values()))
         own_names = {spec.name for spec in offered.values()}
         if cost > budget or names & own_names:
@@ -380,7 +384,7 @@ def mcp_tools(servers: McpServers, outputs: Outputs, budget: int) -> tuple[AnyTo
     return tuple(found)
 
 
-def _offered(server: McpServer) -> Iterator[ToolDefinition]:
+def _tools_for_requests(server: McpServer) -> Iterator[ToolDefinition]:
     """The approved tools of a server that are on and fit into a request."""
     for tool in (server.approved or {}).values():
         is_on = server.offers(tool.name) and not server.is_off(tool.name)

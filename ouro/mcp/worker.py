@@ -32,6 +32,7 @@ def main() -> None:
 
 
 def _load() -> Handler:
+    """The handler of requests. Loaded in the worker only, because the SDK is heavy."""
     from ouro.mcp.connection import Connection
 
     connections: dict[str, Connection] = {}

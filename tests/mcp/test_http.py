@@ -82,8 +82,8 @@ async def test_changed_tool_list_is_noticed(bench: Bench, start_server):
     servers = bench.open(remote=at(start_server()))
     remote = await servers.ready("remote")
     await remote.call("grow", {}, lambda _: None)
-    await until(remote.unapproved)
-    assert [tool.name for tool in remote.unapproved()] == ["grown"]
+    await until(remote.unapproved_tools)
+    assert [tool.name for tool in remote.unapproved_tools()] == ["grown"]
 
 
 async def test_unreachable_server_is_reported(bench: Bench, start_server):
