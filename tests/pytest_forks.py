@@ -21,8 +21,9 @@ from typing import NamedTuple, NoReturn
 import pytest
 
 THIRD_PARTY = (
-    "_pytest.assertion.rewrite", "_pytest.doctest", "_pytest.legacypath", "anyio", "git", "httpx", "hypothesis.core",
-    "jinja2", "jsonschema", "markdown_it", "mcp", "msgspec", "numpy", "pexpect", "pydantic", "pyte",
+    "_pytest.assertion.rewrite", "_pytest.debugging", "_pytest.doctest", "_pytest.junitxml", "_pytest.legacypath",
+    "_pytest.pastebin", "aiohttp", "anyio.pytest_plugin", "execnet", "git", "httpx", "hypothesis.core", "jinja2",
+    "jsonschema", "kingfisher_sdk", "markdown_it", "mcp", "msgspec", "numpy", "pdb", "pexpect", "pydantic", "pyte",
     "pytest_asyncio.plugin", "pytest_textual_snapshot", "pytest_timeout", "rich.console", "syrupy", "textual.app",
     "textual.pilot", "textual.widgets", "xdist.plugin", "yaml",
 )  # fmt: skip
