@@ -77,7 +77,8 @@ class Copy:
         # Bytecode that is valid by the content of its source: the time of a file that is changed and
         # restored within a second says nothing.
         mode = py_compile.PycInvalidationMode.CHECKED_HASH
-        compileall.compile_dir(self.folder / "ouro", quiet=1, workers=0, invalidation_mode=mode)
+        for name in ("ouro", ".github"):
+            compileall.compile_dir(self.folder / name, quiet=2, workers=0, invalidation_mode=mode)
         self._process = subprocess.Popen(
             [self.folder / ".venv" / "bin" / "python", "-m", "tests.pytest_forks", str(folder)],
             cwd=self.folder, env=_environment(), start_new_session=True, text=True,
