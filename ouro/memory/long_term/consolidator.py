@@ -18,7 +18,7 @@ from ouro.memory.index import parse_query, stem, word_starts
 from ouro.memory.long_term.notes.entities import has_names_of
 from ouro.memory.long_term.notes.note import Note, is_core_line, plain
 from ouro.memory.long_term.patterns import has
-from ouro.memory.long_term.prompt_block import mark_of, quoted
+from ouro.memory.long_term.prompt_block import mark_of, quote_memory
 from ouro.memory.long_term.supersession import find_on_subject, subject_words
 from ouro.memory.tokens import estimate
 from ouro.messages import assistant, system, user
@@ -150,7 +150,8 @@ class LongTermMemoryConsolidator:
         mark = mark_of("\0".join(texts.values()))
         order = _ORDER.format(share=_SHARE, headings="\n".join(f"## {name}" for name in texts))
         files = [
-            f'<{mark} file="{name}.md">\n{quoted(text)}\n</{mark}>' for name, text in texts.items()
+            f'<{mark} file="{name}.md">\n{quote_memory(text)}\n</{mark}>'
+            for name, text in texts.items()
         ]
         before, messages = _size(texts), [system(order), user("\n\n".join(files))]
         best, size = dict[str, str](), before

@@ -204,7 +204,7 @@ def note_entries(
             note.id in contradicting,
             file.name in untrusted.get(file.scope, ()),
             _is_tentative(editor, note),
-            bool(anchors and anchors.changed(note.anchors)),
+            bool(anchors and anchors.changed_paths(note.anchors)),
         )
         branch = (f"on {note.branch}",) if note.branch else ()
         found.append(
@@ -323,7 +323,7 @@ def details_of(editor: MemoryEditor, named: str, half_life_days: float) -> Entry
         str(editor.scope(entry.scope).store.folder / entry.file),
         tuple(chain_of(entries, entry)),
         file,
-        editor.anchors.changed(file.note.anchors) if editor.anchors else (),
+        editor.anchors.changed_paths(file.note.anchors) if editor.anchors else (),
         tuple(
             NoteLink(how, linked, there[linked].text if linked in there else "deleted")
             for how, linked in links

@@ -121,14 +121,13 @@ def read_sources(paths: Sequence[Path]) -> ImportMaterial:
                 if (size := os.fstat(file.fileno()).st_size) > _MAX_BYTES:
                     raise FileRefused(f"{size:,} bytes; at most {_MAX_BYTES:,} are read")
                 text = decode_text(file.read(_MAX_BYTES + 1))
-            pieces += list(_pieces(path, text))  # no files at all if a part cannot be read
+            pieces += list(_read_pieces(path, text))  # no files at all if a part cannot be read
         except (FileRefused, OSError) as error:
             skipped.append(SkippedFile(str(path), reason_of(error)))
             continue
         files.append(path)
-        for name in dict.fromkeys(
-            _INCLUDE_LINE.findall(_NOT_READ.sub("", text)) if path.suffix in _TEXTS else ()
-        ):
+        names = _INCLUDE_LINE.findall(_NOT_READ.sub("", text)) if path.suffix in _TEXTS else ()
+        for name in dict.fromkeys(names):
             included = (path.parent / Path(name).expanduser()).resolve()
             if reason := _reason_to_refuse(path, included, depths[path]):
                 skipped.append(SkippedFile(f"@{name} in {path.name}", reason))
@@ -175,7 +174,7 @@ def _memory_files(folder: Path) -> tuple[list[Path], list[SkippedFile]]:
     named = [folder / name for name in INSTRUCTIONS if (folder / name).exists()]
     found: list[Path] = []
     for item in named or [folder]:
-        found += [item] if item.is_file() else _below(item)
+        found += [item] if item.is_file() else _text_files_below(item)
     if not named and not found:
         known = ", ".join(INSTRUCTIONS)
         raise UsageError(
@@ -186,7 +185,7 @@ def _memory_files(folder: Path) -> tuple[list[Path], list[SkippedFile]]:
     codex = _is_codex(folder)
     for path in found:
         inside = path.relative_to(folder)
-        if reason := _why_no_memory(inside, is_codex=codex):
+        if reason := _reason_to_leave_out(inside, is_codex=codex):
             others[str(folder / inside.parts[0]), reason] += 1
         else:
             chosen.append(path)
@@ -196,7 +195,7 @@ def _memory_files(folder: Path) -> tuple[list[Path], list[SkippedFile]]:
     ]
 
 
-def _why_no_memory(inside: Path, *, is_codex: bool) -> str:
+def _reason_to_leave_out(inside: Path, *, is_codex: bool) -> str:
     """The reason why a file of a folder is not imported; empty if it is."""
     if "skills" in inside.parts[:-1] or inside.name == "SKILL.md":
         return "skills: they hold instructions, not memory"
@@ -209,7 +208,7 @@ def _why_no_memory(inside: Path, *, is_codex: bool) -> str:
     return ""
 
 
-def _below(folder: Path) -> list[Path]:
+def _text_files_below(folder: Path) -> list[Path]:
     """The text files below a folder without hidden ones, MEMORY.md first; links to folders are not
     followed.
     """
@@ -240,18 +239,17 @@ def _reason_to_refuse(path: Path, file: Path, depth: int) -> str:
         return f"there is no file {file}"
     if file.suffix not in _TEXTS:
         return "it is not Markdown or text"
-    return (
-        f"more than {_MAX_DEPTH} includes deep: import it by its name"
-        if depth >= _MAX_DEPTH
-        else ""
-    )
+    if depth >= _MAX_DEPTH:
+        return f"more than {_MAX_DEPTH} includes deep: import it by its name"
+    return ""
 
 
-def _pieces(path: Path, text: str) -> Iterator[ImportPiece]:
+def _read_pieces(path: Path, text: str) -> Iterator[ImportPiece]:
+    """The pieces of a file, by its format. Raises FileRefused."""
     if path.suffix == ".json":
         return _from_json(path, text)
     if is_note_name(path.name):
-        return iter([_whole_note(path, parse_note(path.name, text).note)])
+        return iter([_piece_of_note(path, parse_note(path.name, text).note)])
     if MARK in text[:400]:
         return _from_export(path, text)
     front, body = split_front_matter(text)
@@ -266,23 +264,25 @@ def _pieces(path: Path, text: str) -> Iterator[ImportPiece]:
     return iter([ImportPiece(whole, path.name, path, scope, project)] if whole else [])
 
 
-def _whole_note(path: Path, note: Note) -> ImportPiece:
+def _piece_of_note(path: Path, note: Note) -> ImportPiece:
+    """A piece that is a complete note."""
     return ImportPiece(note.text, path.name, path, note.scope, "", note.category, note)
 
 
 def _from_json(path: Path, text: str) -> Iterator[ImportPiece]:
+    """The pieces of an export as JSON. Raises FileRefused if it is none."""
     try:
         data = json.loads(text)
         assert data["format"] == FORMAT
         for scope, part in data["scopes"].items():
             for category, core in part["core"].items():
                 for line in str(core).splitlines():
-                    if words := _plain(line):
+                    if words := _line_text(line):
                         yield ImportPiece(
                             words, path.name, path, from_plain(scope, Scope), "", category
                         )
             for item in (item for item in part["notes"] if not item.get("archived")):
-                yield _whole_note(path, from_plain(item, Note, strict=False))
+                yield _piece_of_note(path, from_plain(item, Note, strict=False))
     except (
         ValueError,
         KeyError,
@@ -295,9 +295,10 @@ def _from_json(path: Path, text: str) -> Iterator[ImportPiece]:
 
 
 def _from_export(path: Path, text: str) -> Iterator[ImportPiece]:
+    """The notes, then the core lines, of an export as Markdown."""
     for note_id, scope, category, archived, words in _NOTE.findall(text):
         if not archived:
-            yield _whole_note(path, Note(id=note_id, scope=scope, category=category, text=words))
+            yield _piece_of_note(path, Note(id=note_id, scope=scope, category=category, text=words))
     scope, category = "", ""
     for line in _NOTE.sub("", text).splitlines():
         if heading := _HEADING.match(line):
@@ -308,22 +309,19 @@ def _from_export(path: Path, text: str) -> Iterator[ImportPiece]:
             or scope not in ("user", "repo")
         ):
             continue
-        elif words := _plain(_COMMENT.sub("", line)):
+        elif words := _line_text(_COMMENT.sub("", line)):
             yield ImportPiece(words, path.name, path, from_plain(scope, Scope), "", category)
 
 
 def _from_codex(path: Path, body: str) -> Iterator[ImportPiece]:
     """Sections about the user, and those about the project folder that the group of sections names."""
     group = folder = ""
-    for above, block in _sections(body):
+    for above, block in _blocks_with_headings(body):
         if above[:1] != [group]:
             group, folder = (above[0] if above else ""), ""
         if block.startswith(_LABELS) or block == "v1" or not _NOT_MEMORY.isdisjoint(above):
-            folder = (
-                found[1]
-                if (found := _FOLDER.search(block)) and block.startswith(_LABELS)
-                else folder
-            )
+            named = _FOLDER.search(block) if block.startswith(_LABELS) else None
+            folder = named[1] if named else folder
             continue
         is_own = not folder or not _ABOUT_USER.isdisjoint(above)
         scope, project = ("user", "") if is_own else ("repo", folder)
@@ -353,7 +351,7 @@ def _from_markdown(path: Path, text: str, front: Mapping[str, Any]) -> Iterator[
     about = str(front.get("description") or "").strip()
     name = f"{path.name} ({about})" if about else path.name
     scope: Scope | None = "user" if "human" in (front.get("label"), path.stem) else None
-    for above, block in _sections(text):
+    for above, block in _blocks_with_headings(text):
         if _names_file(block, path.parent):
             continue  # it is read separately or reported as skipped
         is_short = len(above) > 1 and len(block) < _TOO_SHORT and above[-1] not in _EMPTY_HEADINGS
@@ -364,12 +362,15 @@ def _from_markdown(path: Path, text: str, front: Mapping[str, Any]) -> Iterator[
         )
 
 
-def _plain(line: str) -> str:
+def _line_text(line: str) -> str:
+    """The text of a line without its list mark; empty for a heading."""
     found = _BULLET.match(line)
-    return found[2].strip() if found else "" if _HEADING.match(line) else line.strip()
+    if found:
+        return found[2].strip()
+    return "" if _HEADING.match(line) else line.strip()
 
 
-def _sections(text: str) -> Iterator[tuple[list[str], str]]:
+def _blocks_with_headings(text: str) -> Iterator[tuple[list[str], str]]:
     """Yield list items and paragraphs, each with the headings above it."""
     headings: dict[int, str] = {}
     for block in _blocks(_COMMENT.sub("", text)):
@@ -405,6 +406,7 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _is_codex(folder: Path) -> bool:
+    """Whether a folder is where Codex keeps its memory."""
     return any((folder / name).exists() for name in ("memory_summary.md", *_MATERIAL))
 
 

@@ -106,22 +106,24 @@ def plan_import(
             refused.append(SkippedFile(piece.origin, reason))
             continue
         seen.add(words)
-        found = _place(editor, piece, text, scope)
+        found = _place_piece(editor, piece, text, scope)
         if found.is_note or estimate(text) > room[found.scope]:
-            notes.append(_note(editor, piece, found))
+            notes.append(_make_note(editor, piece, found))
         else:
             room[found.scope] -= estimate(text)
             lines.setdefault(found.scope, {}).setdefault(found.category, []).append(text)
     untrusted = tuple(path for path in material.files if not trusts(path))
     planned = Import(lines, tuple(notes), doubles, tuple(refused), material.files, untrusted)
-    return replace(planned, on_subject=tuple(_on_subject(planned, existing)))
+    return replace(planned, on_subject=tuple(_pairs_on_subject(planned, existing)))
 
 
-def _on_subject(found: Import, existing: Sequence[MemoryEntry]) -> Iterator[tuple[str, str]]:
+def _pairs_on_subject(found: Import, existing: Sequence[MemoryEntry]) -> Iterator[tuple[str, str]]:
+    """New texts, each with a remembered one of the same scope on its subject."""
     in_use = [entry for entry in existing if entry.is_in_use]
-    for where, text in found.texts[:_MAX_COMPARED]:
-        own = [entry for entry in in_use if entry.scope == where.partition("/")[0]]
-        if near := find_on_subject(text, own):
+    for scope_and_category, text in found.texts[:_MAX_COMPARED]:
+        scope = scope_and_category.partition("/")[0]
+        in_scope = [entry for entry in in_use if entry.scope == scope]
+        if near := find_on_subject(text, in_scope):
             yield text, near[0].text
 
 
@@ -142,7 +144,7 @@ def apply_import(editor: MemoryEditor, found: Import) -> Imported:
             **{note.file_name: note_text(note) for note in found.notes if note.scope == scope},
         }
         if changes and found.untrusted:
-            proposals.append(_propose(editor, scope, changes, found.untrusted))
+            proposals.append(_propose_import(editor, scope, changes, found.untrusted))
         elif changes and (event := editor.write(scope, changes, subject, "import")):
             undo[scope] = event.undo
     return Imported(count, undo, tuple(proposals))
@@ -172,27 +174,22 @@ def propose_text(
     chosen = place(clean_text(text), editor.names)
     if not chosen.text:
         raise UsageError("Nothing to remember: the text is empty.")
-    own = editor.scope(chosen.scope)
-    if known := find_same(
-        chosen.text, [entry for entry in all_entries(editor) if entry.scope == chosen.scope]
-    ):
+    scope = editor.scope(chosen.scope)
+    in_scope = [entry for entry in all_entries(editor) if entry.scope == chosen.scope]
+    if known := find_same(chosen.text, in_scope):
         return ProposedText("known", known.id)
-    own.store.demand_no_secret([chosen.text])
+    scope.store.demand_no_secret([chosen.text])
     edit = edit_that_adds(editor, chosen)
-    proposal = own.propose([edit], _WANTED, (client,), TurnRef("", 0, client=client))
+    proposal = scope.propose([edit], _WANTED, (client,), TurnRef("", 0, client=client))
     if not is_allowed:
         return ProposedText("pending", f"{chosen.scope}/{edit.name}", proposal.id)
-    own.accept(proposal, TurnRef("", 0))
+    scope.accept(proposal, TurnRef("", 0))
     return ProposedText("kept", f"{chosen.scope}/{edit.name}")
 
 
 def _check_piece(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) -> tuple[str, str]:
     """The text of a piece, and the reason why it cannot be imported; empty if it can."""
-    if (
-        piece.project
-        and scope is None
-        and not any(is_project(piece.project, root) for root in roots_of(editor))
-    ):
+    if scope is None and _is_of_other_project(editor, piece):
         way = "import it there, or with `ouro memory import --scope`"
         return "", f"it is about another project ({piece.project}): {way}"
     try:
@@ -203,6 +200,13 @@ def _check_piece(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) 
         f"{piece.origin}\n{text}"
     )
     return text, f"It holds a secret ({secret})." if secret else ""
+
+
+def _is_of_other_project(editor: MemoryEditor, piece: ImportPiece) -> bool:
+    """Whether the file of a piece names another project."""
+    if not piece.project:
+        return False
+    return not any(is_project(piece.project, root) for root in roots_of(editor))
 
 
 def _scope_of(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) -> Scope:
@@ -216,7 +220,10 @@ def _scope_of(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) -> 
     return editor.scope(scope or (usual if usual in editor.names else "user")).scope
 
 
-def _place(editor: MemoryEditor, piece: ImportPiece, text: str, scope: Scope | None) -> Placement:
+def _place_piece(
+    editor: MemoryEditor, piece: ImportPiece, text: str, scope: Scope | None
+) -> Placement:
+    """Where a piece belongs: as its file says, else by the rules."""
     chosen = _scope_of(editor, piece, scope)
     found = replace(place(f"{chosen}: {text}", editor.names), scope=chosen)
     if piece.note is not None:
@@ -226,7 +233,8 @@ def _place(editor: MemoryEditor, piece: ImportPiece, text: str, scope: Scope | N
     return found
 
 
-def _note(editor: MemoryEditor, piece: ImportPiece, found: Placement) -> Note:
+def _make_note(editor: MemoryEditor, piece: ImportPiece, found: Placement) -> Note:
+    """The note of a piece; a complete one keeps its fields."""
     is_core = found.category in editor.core
     category = note_category(found.text, found.category, found.scope) if is_core else found.category
     note = make_note(editor, replace(found, category=category))
@@ -236,16 +244,15 @@ def _note(editor: MemoryEditor, piece: ImportPiece, found: Placement) -> Note:
     return replace(note, trigger="import", extra={**note.extra, "origin": piece.origin})
 
 
-def _propose(
+def _propose_import(
     editor: MemoryEditor, scope: Scope, changes: Mapping[str, str | None], sources: Sequence[Path]
 ) -> str:
+    """Store the changes of a scope as a pending proposal; returns its id."""
     edits = [
         FileEdit(name, editor.text(scope, name) or None, text) for name, text in changes.items()
     ]
-    reason, named = (
-        "it comes from a repository that you do not trust",
-        [str(path) for path in sources],
-    )
+    reason = "it comes from a repository that you do not trust"
+    named = [str(path) for path in sources]
     found = editor.scope(scope).propose(edits, reason, named, editor.moment)
     editor.events.append(change_of(scope, edits, "import", proposal=found.id))
     return found.id

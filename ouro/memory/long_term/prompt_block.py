@@ -101,7 +101,7 @@ def mark_of(token: str) -> str:
     return f"memory-{hashlib.sha256(token.encode()).hexdigest()[:16]}"
 
 
-def quoted(text: str) -> str:
+def quote_memory(text: str) -> str:
     """A text as it is quoted from memory: each line begins with a bar, and no tag in it looks like
     one of ouro.
     """
@@ -307,7 +307,7 @@ class MemoryPrompt:
         at = " ".join(f"{scope.scope} {scope.version}" for scope in self._scopes)
         return (
             f'<{self._mark} changed="{at}">\nLong-term memory has changed since you read it: lines'
-            f" with - are gone, lines with + are new.\n{quoted(changes)}\n</{self._mark}>"
+            f" with - are gone, lines with + are new.\n{quote_memory(changes)}\n</{self._mark}>"
         )
 
     def _texts_of(self, scope: ScopeMemory, version: str) -> Texts:
@@ -327,7 +327,7 @@ class MemoryPrompt:
                 text = self._with_days(scope, text)
                 yield (
                     f'<{self._mark} scope="{scope}"'
-                    f' file="{name}.md">\n{quoted(text)}\n</{self._mark}>'
+                    f' file="{name}.md">\n{quote_memory(text)}\n</{self._mark}>'
                 )
 
     def _with_days(self, scope: Scope, text: str) -> str:

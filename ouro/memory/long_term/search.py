@@ -205,13 +205,16 @@ def with_badges(
         badges = ["not approved"] if hit.path in untrusted else []
         if hit.kind == "note":
             badges += _note_badges(graph, hit)
-            if stale := anchors(hit.project).changed(graph.anchors_of(hit.path)):
+            if stale := anchors(hit.project).changed_paths(graph.anchors_of(hit.path)):
                 badges.append(f"may be out of date: {', '.join(stale)} changed")
         found.append((hit, tuple(badges)))
     return found
 
 
 def _note_badges(graph: Graph, hit: MemoryHit) -> list[str]:
+    """What a hit that is a note needs beside it: what replaced or contradicts it, and where it
+    holds.
+    """
     chain = graph.chain(hit.id)
     last = chain[-1] if chain else hit.id
     found = []

@@ -60,6 +60,7 @@ _FOREVER = "~"
 
 
 def _no_turns(_messages: Sequence[Message], _turn: int) -> frozenset[int]:
+    """For sessions whose checks are not known."""
     return frozenset()
 
 
@@ -124,7 +125,7 @@ class Capture(msgspec.Struct, eq=False):
         before, entries, is_whole = transcript.kept_entries, transcript.entries, transcript.is_whole
         recalled = {} if trigger == "crystallization" else dict(transcript.recalled)
         for part in parts:
-            messages = [entry.message for entry in (*before, *entries[: part.place])]
+            messages = [entry.message for entry in (*before, *entries[: part.end])]
             loaded: dict[str, None] = {}
             for message in part.spoken:
                 record = recalled.get(message.number)
@@ -155,26 +156,24 @@ class Capture(msgspec.Struct, eq=False):
         """
         captured = Captured()
         own = [message for message in spoken if message.is_own]
+        others = [message for message in spoken if not message.is_own]
         is_small = self.question.is_small()
         is_apart = bool(sources) or is_small
         excerpts = [
             _Excerpt(own if is_apart else spoken, own, turn, trigger, recalled, (), checked)
         ]
-        if (
-            sources
-            and not is_small
-            and _has_enough_text([message for message in spoken if not message.is_own])
-        ):
+        if sources and not is_small and _has_enough_text(others):
             excerpts.append(_Excerpt(spoken, [], turn, trigger, recalled, sources))
         for excerpt in excerpts:
             if _has_enough_text(excerpt.spoken):
-                await self._read(excerpt, captured)
+                await self._read_excerpt(excerpt, captured)
         for operation in captured.refused:
             log.info("capture: refused (%s): %s", operation.reason, operation.said)
         return captured
 
-    async def _read(self, excerpt: _Excerpt, captured: Captured) -> None:
-        shown = await asyncio.to_thread(self._find_shown, excerpt)
+    async def _read_excerpt(self, excerpt: _Excerpt, captured: Captured) -> None:
+        """Ask the classifier about an excerpt, and carry out its operations. Raises ModelError."""
+        shown = await asyncio.to_thread(self._choose_shown_notes, excerpt)
         limits = OperationLimits(
             shown, self.question.categories, self.notes.notebook.scopes, str(self.notes.root)
         )
@@ -184,9 +183,9 @@ class Capture(msgspec.Struct, eq=False):
             operations = tuple(replace(operation, source="user") for operation in operations)
         await self.run_alone(lambda: self._apply_all(operations, excerpt, captured))
 
-    def _find_shown(self, excerpt: _Excerpt) -> list[Note]:
-        """What the classifier sees: the recalled notes, the notes nearest to what was said, and
-        lines of the core.
+    def _choose_shown_notes(self, excerpt: _Excerpt) -> list[Note]:
+        """The notes that the classifier sees: the recalled ones, those nearest to what was said, and
+        lines of the core. Stores the core lines in the excerpt.
         """
         found: dict[str, Note] = {}
         for note_id in excerpt.recalled[:MAX_SHOWN_NOTES]:
@@ -207,6 +206,7 @@ class Capture(msgspec.Struct, eq=False):
     def _apply_all(
         self, operations: Sequence[Operation], excerpt: _Excerpt, captured: Captured
     ) -> None:
+        """Carry out operations; one that cannot be carried out is added to `captured.refused`."""
         for operation in operations:
             try:
                 if operation.verb == "confirm":
@@ -220,6 +220,9 @@ class Capture(msgspec.Struct, eq=False):
                 )
 
     def _confirm(self, operation: Operation, excerpt: _Excerpt, captured: Captured) -> None:
+        """Confirm the core line or note of an operation. A note stays as it is if it may repeat
+        what came from outside.
+        """
         if line := excerpt.lines.get(operation.target):
             captured.written.append(Written("confirm", line, line.scope, ""))
         # If something came from outside, only notes that were recalled can be confirmed.
@@ -233,7 +236,7 @@ class Capture(msgspec.Struct, eq=False):
     def _apply(self, operation: Operation, excerpt: _Excerpt, captured: Captured) -> None:
         """Write, confirm or propose the note of an operation. Raises NoteError if it is refused."""
         repository = self.notes.repository(operation.scope)
-        if _was_captured(repository, operation.text, excerpt.spoken[0].at):
+        if _was_captured_before(repository, operation.text, excerpt.spoken[0].at):
             raise NoteError("it was captured before")
         if operation.verb == "add" and _is_shown_by_changes(operation.text, excerpt.spoken):
             raise NoteError("the changes of the same turn show it")
@@ -254,7 +257,7 @@ class Capture(msgspec.Struct, eq=False):
         line = excerpt.lines.get(operation.target)
         verb = "add" if line else operation.verb
         related = [note_id for note_id in operation.related if note_id not in excerpt.lines]
-        note, message = self._note(operation, excerpt)
+        note, message = self._make_note(operation, excerpt)
         note = self.notes.notebook.link(note, verb, operation.target, related)
         must_ask = excerpt.sources or self.asks or operation.certainty == "doubtful"
         until = _FOREVER
@@ -271,13 +274,13 @@ class Capture(msgspec.Struct, eq=False):
                 note = _as_tentative(note, message)
             corrected = line if operation.verb == "supersede" else None
             is_sure = operation.certainty == "compared"
-            written = self._write(note, verb, message, corrected, is_sure=is_sure)
+            written = self._write_statement(note, verb, message, corrected, is_sure=is_sure)
             captured.written.append(written)
             if corrected and written.change == "add":
                 captured.doubts.append((corrected, written.note))
-        _record_captured(repository, note.text, until)
+        _record_fingerprint(repository, note.text, until)
 
-    def _write(
+    def _write_statement(
         self, note: Note, verb: Verb, message: Spoken, corrected: Note | None, *, is_sure: bool
     ) -> Written:
         """Write what the user said into the core if it belongs there; everything else becomes a
@@ -292,7 +295,7 @@ class Capture(msgspec.Struct, eq=False):
                 return written
         return self.notes.notebook.add(note, "capture", {MESSAGE: str(message.number)}, verb)
 
-    def _note(self, operation: Operation, excerpt: _Excerpt) -> tuple[Note, Spoken]:
+    def _make_note(self, operation: Operation, excerpt: _Excerpt) -> tuple[Note, Spoken]:
         """The note, and the message that shares the most words with it."""
         in_repo, words = operation.scope == "repo", word_starts(operation.text)
         message = max(
@@ -301,8 +304,9 @@ class Capture(msgspec.Struct, eq=False):
         )
         # A note that a model attributes to the user counts as the user's only if the user said
         # enough of its words.
-        own = set[str]().union(*(word_starts(said.text) for said in excerpt.own))
-        is_users = operation.source == "user" and len(words & own) >= _MIN_OWN_SHARE * len(words)
+        words_of_user = set[str]().union(*(word_starts(said.text) for said in excerpt.own))
+        has_said_it = len(words & words_of_user) >= _MIN_OWN_SHARE * len(words)
+        is_users = operation.source == "user" and has_said_it
         main = self.notes.main_branch() if in_repo and message.branch else ""
         note = Note(
             id=new_id(),
@@ -345,36 +349,39 @@ def _as_tentative(note: Note, message: Spoken) -> Note:
     return replace(note, tentative=message.day.isoformat(), confidence=confidence)
 
 
-def _was_captured(repository: GitRepository, text: str, since: str) -> bool:
+def _was_captured_before(repository: GitRepository, text: str, since: str) -> bool:
     """Whether a text was written from words said at `since` or later, or was ever proposed. Blocks.
 
     What the user removed must not come back, unless the user says it again later. The order of
     words does not count.
     """
     wanted = _fingerprint(text)
-    return any(found == wanted and at >= since for found, at in _read_captured(repository))
+    return any(found == wanted and at >= since for found, at in _recorded_fingerprints(repository))
 
 
-def _record_captured(repository: GitRepository, text: str, until: str) -> None:
+def _record_fingerprint(repository: GitRepository, text: str, until: str) -> None:
     """Record, outside of the git history, that a text was written from words last said at `until`.
     Blocks.
     """
     repository.create()
     with repository.hold_lock():
-        lines = [*_read_captured(repository), (_fingerprint(text), until)][-_MAX_CAPTURED:]
+        lines = [*_recorded_fingerprints(repository), (_fingerprint(text), until)][-_MAX_CAPTURED:]
         repository.write_record(_CAPTURED, "\n".join(f"{found} {at}" for found, at in lines))
 
 
-def _read_captured(repository: GitRepository) -> list[tuple[str, str]]:
+def _recorded_fingerprints(repository: GitRepository) -> list[tuple[str, str]]:
+    """The fingerprints of captured texts, each with the time until which its words were said."""
     parted = (line.partition(" ") for line in repository.read_record(_CAPTURED).splitlines())
     return [(found, at) for found, _, at in parted]
 
 
 def _fingerprint(text: str) -> str:
+    """A hash of the words of a text, in any order."""
     words = sorted(word_starts(text)) or [text.casefold()]
     return hashlib.sha256(" ".join(words).encode(errors="replace")).hexdigest()[:16]
 
 
 def _has_enough_text(spoken: Sequence[Spoken]) -> bool:
+    """Whether there is enough text to ask a model about."""
     # `findable` puts spaces around Chinese characters, so that each counts as three letters.
     return sum(len(findable(message.text)) for message in spoken) >= _MIN_CHARACTERS

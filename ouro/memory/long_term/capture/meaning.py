@@ -100,7 +100,7 @@ class _About(msgspec.Struct):
 
 
 async def find_replaced_by_model(ask: AskModel, statement: str, near: Sequence[str]) -> int | None:
-    """The place in `near` of the entry on the same subject as a statement, which takes its place;
+    """The index in `near` of the entry on the same subject as a statement, which takes its place;
     None if it adds to all of them. Raises ModelError.
 
     Entries that say the same must be left out of `near`. Two sentences of one form that differ in
@@ -108,13 +108,13 @@ async def find_replaced_by_model(ask: AskModel, statement: str, near: Sequence[s
     """
     if has("adds", statement):
         return None
-    for place, text in enumerate(near[:MAX_NEAR]):
+    for index, text in enumerate(near[:MAX_NEAR]):
         if is_parallel(text, statement) or not await is_on_same_subject(ask, text, statement):
             continue
         # A small model likes to repeat a name: asked in the reverse order, it rarely does so again.
         reverse = await _name_subjects(ask, statement, text)
         if reverse and _name_words(reverse.first) & _name_words(reverse.second):
-            return place
+            return index
     return None
 
 
@@ -125,6 +125,9 @@ async def is_on_same_subject(ask: AskModel, first: str, second: str) -> bool:
 
 
 async def _name_subjects(ask: AskModel, first: str, second: str) -> _Subjects | None:
+    """The subjects of two statements, named by a model; None without a usable answer. Raises
+    ModelError.
+    """
     messages = [system(_ASK_SUBJECT)]
     for one, other, subject, other_subject in _SUBJECTS:
         answer = _Subjects(subject, other_subject or subject)
@@ -151,14 +154,14 @@ async def ask_scope(ask: AskModel, statement: str) -> Scope | None:
 
 
 def rank_near(statement: str, texts: Sequence[str]) -> list[int]:
-    """The places of the texts to compare a statement with, those with the most common words first.
+    """The indexes of the texts to compare a statement with, those with the most common words first.
 
     Texts without a common word follow while there is room: another language, or other words for the
     same thing.
     """
     words = word_starts(statement)
     shared = [len(words & word_starts(text)) for text in texts]
-    return sorted(range(len(texts)), key=lambda place: -shared[place])[:MAX_NEAR]
+    return sorted(range(len(texts)), key=lambda index: -shared[index])[:MAX_NEAR]
 
 
 def is_parallel(first: str, second: str) -> bool:
@@ -168,7 +171,7 @@ def is_parallel(first: str, second: str) -> bool:
     one, other = (_WORD.findall(text.casefold()) for text in (first, second))
     if len(one) != len(other) or len(one) < 3:
         return False
-    differing = [place for place, word in enumerate(one) if word != other[place]]
+    differing = [index for index, word in enumerate(one) if word != other[index]]
     is_apart = any(after - before > 1 for before, after in pairwise(differing))
     return len(differing) >= 2 and is_apart and differing[0] == 0
 
@@ -185,5 +188,6 @@ def _is_same_name(first: str, second: str) -> bool:
 
 
 def _name_words(name: str) -> set[str]:
+    """The stems of the words in the name of a subject, without words that say nothing."""
     words = _WORD.findall(name.casefold())
     return {stem(word) for word in words if word not in _FILLERS}

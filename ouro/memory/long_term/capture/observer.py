@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from ouro.events import Notice, Reply
 from ouro.memory.backend import CapturedRecord
 from ouro.memory.long_term.capture.session_parts import (
     find_backlog,
-    save_closed,
+    save_to_session_not_open,
     split_uncaptured,
     turns_since,
     words_in,
@@ -86,14 +86,14 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         at once.
         """
         self._has_answered.set()
-        self.channel.start("compare memory", self._compare_added())
-        self.channel.start("confirm notes", self._confirm_checked())
+        self.channel.start("compare memory", self._compare_lines_of_agent())
+        self.channel.start("confirm notes", self._confirm_tentative_notes())
         if self._is_due():
-            self._begin("cadence")
+            self._request_capture("cadence")
 
     def compacted(self) -> None:
         """Capture in the background the messages that a summary replaces; returns at once."""
-        self._begin("compaction")
+        self._request_capture("compaction")
 
     @cached_property
     def _capturer(self) -> Capture:
@@ -105,13 +105,17 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         return self._capturer.question
 
     def _is_due(self) -> bool:
+        """Whether enough turns were not captured yet, or the user has stated a rule in them."""
         transcript = self.memory.transcript
         turns = turns_since(transcript.entries, transcript.captured)
         return turns >= min(max(self.cadence, 1), _MAX_CADENCE) or (
             turns > 0 and _states_rule(transcript)
         )
 
-    def _begin(self, trigger: Trigger) -> None:
+    def _request_capture(self, trigger: Trigger) -> None:
+        """Start a capture in the background, unless one is waiting already, or this trigger is
+        skipped after failures.
+        """
         if self.memory.read_only:
             return
         if self._skips:
@@ -119,9 +123,10 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             return
         if self._wanted is None:
             self._wanted = trigger
-            self.channel.start("capture", self._run())
+            self.channel.start("capture", self._run_capture())
 
-    async def _run(self) -> None:
+    async def _run_capture(self) -> None:
+        """Capture while no other model is asked in the background; errors are logged."""
         async with self.busy:
             trigger, self._wanted = self._wanted or "cadence", None
             if trigger == "cadence" and not self._is_due():
@@ -139,7 +144,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         self._skips = min(2**self._failures - 1, _MAX_SKIPPED)
         self._failures += 1
 
-    async def _confirm_checked(self) -> None:
+    async def _confirm_tentative_notes(self) -> None:
         """Confirm what was tentative about the files of the last turn, if its checks passed."""
         transcript = self.memory.transcript
         entries = [one for one in transcript.entries if one.number >= transcript.last_prompt]
@@ -153,7 +158,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
                 return
             notes = capture.notes
             written = await self.manager.run_under_lock(
-                lambda: notes.confirm_checked(messages, turn)
+                lambda: notes.confirm_tentative_notes(messages, turn)
             )
         except (OuroError, OSError) as error:
             log.warning("capture: tentative notes are not confirmed: %s", error)
@@ -161,14 +166,18 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         for change in written if not self.silent else ():
             self.channel.emit(note_event(change))
 
-    async def _compare_added(self) -> None:
+    async def _compare_lines_of_agent(self) -> None:
         """Compare what the agent wrote into the core with the rest of memory."""
-        if added := await self.manager.take_unchecked_lines():
+        lines = await self.manager.take_unchecked_lines()
+        if lines:
             from ouro.memory.long_term.contradictions import compare_added_lines
 
-            await compare_added_lines(self.manager, self.channel, self.question, added)
+            await compare_added_lines(self.manager, self.channel, self.question, lines)
 
     async def _capture(self, trigger: Trigger) -> None:
+        """Capture the messages of this session that were not captured yet, and record how far it
+        came.
+        """
         memory = self.memory
         await memory.pager.finish_loading()
         # A compaction may have removed uncaptured messages from RAM, or they were never loaded.
@@ -185,7 +194,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
                 self._capturer.run_parts(transcript, parts, memory.session_id, trigger)
             ) as done:
                 async for part, captured in done:
-                    self._show(captured)
+                    self._show_captured(captured)
                     memory.note(CapturedRecord(part.upto, memory.now()))
         memory.pager.release()
 
@@ -197,16 +206,14 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             decayed, merged = await asyncio.to_thread(capture.notes.due)
             await asyncio.to_thread(capture.notes.relate_core)
             book = capture.notes.notebook
-            archived = (
-                await self.manager.run_under_lock(lambda: book.archive(decayed, "capture"))
-                if decayed
-                else []
-            )
-            shared = (
-                await self.manager.run_under_lock(lambda: book.share(merged, "capture"))
-                if merged
-                else []
-            )
+            archived: list[Written] = []
+            if decayed:
+                archive = partial(book.archive, decayed, "capture")
+                archived = await self.manager.run_under_lock(archive)
+            shared: list[Written] = []
+            if merged:
+                share = partial(book.share, merged, "capture")
+                shared = await self.manager.run_under_lock(share)
             events = notes_event("archive", archived, "that nothing has confirmed for long")
             events += notes_event("share", shared, "of a branch that is merged now")
             if not self.silent:
@@ -219,15 +226,18 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
                         capture.run_parts(transcript, parts, session_id, "session-end")
                     ) as done:
                         async for part, captured in done:
-                            self._show(captured)
+                            self._show_captured(captured)
                             # With the time of the last record, so that the session stays in its
                             # place in lists.
                             record = CapturedRecord(part.upto, transcript.last_at)
-                            await save_closed(self.session_catalog.store, session_id, record)
+                            await save_to_session_not_open(
+                                self.session_catalog.store, session_id, record
+                            )
         except (OuroError, OSError, TimeoutError) as error:
             self._fail(error)
 
-    def _show(self, captured: Captured) -> None:
+    def _show_captured(self, captured: Captured) -> None:
+        """Show what was captured, and ask about contradictions and doubts."""
         for event in captured.events(silent=self.silent):
             self.channel.emit(event)
         for found in captured.contradictions:
@@ -260,30 +270,37 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             (edge.id for edge in new.related if edge.relationship == "contradicts"), ""
         )
         old = (await asyncio.to_thread(notebook.find, contradicted)).note
-        chosen = await self._choose(f"note:{new.id}", new, old)
-        if chosen and (
-            written := await self.manager.run_under_lock(
-                lambda: resolve(notebook, new.id, old.id, chosen)
-            )
-        ):
+        chosen = await self._ask_which_holds(f"note:{new.id}", new, old)
+        if not chosen:
+            return
+        written = await self.manager.run_under_lock(
+            lambda: resolve(notebook, new.id, old.id, chosen)
+        )
+        if written:
             self.channel.emit(note_event(written))
 
     async def _ask_about_line(self, found: Contradiction) -> None:
         """Ask whether a core line or its contradiction is right; without an answer the change stays
         pending.
         """
-        chosen = await self._choose(f"memory:{found.pending.proposal}", found.note, found.line)
+        chosen = await self._ask_which_holds(
+            f"memory:{found.pending.proposal}", found.note, found.line
+        )
         if chosen:
             await self.manager.with_editor(lambda editor: resolve_line(editor, found, chosen))
 
     async def _ask_about_doubt(self, old: Note, new: Note) -> None:
         """Ask whether a core line is replaced; without an answer both stay."""
-        if await self._choose(f"memory-doubt:{old.id}", new, old, (KEEP_BOTH, REPLACE)) == REPLACE:
+        if (
+            await self._ask_which_holds(f"memory-doubt:{old.id}", new, old, (KEEP_BOTH, REPLACE))
+            == REPLACE
+        ):
             await self.manager.with_editor(lambda editor: forget_text(editor, old.text))
 
-    async def _choose(
+    async def _ask_which_holds(
         self, question_id: str, new: Note, old: Note, choices: tuple[str, ...] = ()
     ) -> str:
+        """Ask the user which of two statements holds; returns the choice, empty without an answer."""
         is_movable = new.scope == "user" and "repo" in self._capturer.notes.notebook.scopes
         choices = choices or (KEEP_BOTH, REPLACE, KEEP_OLD, *((IN_REPO,) if is_movable else ()))
         details = (

@@ -115,7 +115,7 @@ def read_operations(
         if verb in ("no", "nothing", "none", "noop", "skip"):
             continue
         try:
-            done[_operation(verb, fields, limits)] = None
+            done[_make_operation(verb, fields, limits)] = None
         except _InvalidError as error:
             refused.append(
                 RefusedOperation(clean(json.dumps(fields, ensure_ascii=False))[:300], str(error))
@@ -188,7 +188,8 @@ def _first_text(fields: Mapping[str, Any], *names: str) -> str:
 # The content of an operation
 
 
-def _operation(verb: str, fields: Mapping[str, Any], limits: OperationLimits) -> Operation:
+def _make_operation(verb: str, fields: Mapping[str, Any], limits: OperationLimits) -> Operation:
+    """The operation with these fields. Raises _InvalidError: it cannot be carried out."""
     if verb not in get_args(Verb):
         raise _InvalidError(f"unknown operation `{verb[:30]}`")
     text = " ".join(clean(_first_text(fields, "text", "note", "content", "fact")).split())
@@ -213,7 +214,7 @@ def _operation(verb: str, fields: Mapping[str, Any], limits: OperationLimits) ->
         source=_source(fields),
         entities=tuple(entities)[:_MAX_ENTITIES],
         relations=tuple(_relations(fields.get("relations"), limits.root))[:_MAX_RELATIONS],
-        related=_related(fields, target, limits),
+        related=_related_notes(fields, target, limits),
         until=until,
     )
 
@@ -241,11 +242,12 @@ def _scope(
 
 
 def _source(fields: Mapping[str, Any]) -> Literal["user", "assistant"]:
+    """Who said it; the assistant, if the model does not name the user."""
     said_by = str(fields.get("said_by") or "").strip().casefold()
     return "user" if said_by in _USER_WORDS else "assistant"
 
 
-def _related(
+def _related_notes(
     fields: Mapping[str, Any], target: Note | None, limits: OperationLimits
 ) -> tuple[str, ...]:
     """The ids of the notes that an operation names beside its target, each once."""
@@ -282,6 +284,7 @@ def _target(fields: Mapping[str, Any], limits: OperationLimits) -> Note:
 
 
 def _shown_note(name: Any, limits: OperationLimits) -> Note | None:
+    """The note with this number or id among those that were shown; None if there is none."""
     name = str(name).strip().strip("[]#")
     if name.isdecimal() and 0 < int(name) <= len(limits.shown):
         return limits.shown[int(name) - 1]
@@ -289,6 +292,7 @@ def _shown_note(name: Any, limits: OperationLimits) -> Note | None:
 
 
 def _category(fields: Mapping[str, Any], target: Note | None, limits: OperationLimits) -> str:
+    """The named category, also if it is misspelt; else that of the target. Raises _InvalidError."""
     named = str(fields.get("category") or "").strip().casefold().replace("_", "-").replace(" ", "-")
     if not named and target is not None:
         return target.category
@@ -305,6 +309,9 @@ def _category(fields: Mapping[str, Any], target: Note | None, limits: OperationL
 
 
 def _confidence(value: Any) -> float:
+    """A confidence between 0.1 and 1, from a number, a share in percent or a word; 0.8 if it cannot
+    be read.
+    """
     if isinstance(value, str):
         word = value.strip().casefold().rstrip("%")
         try:
@@ -318,10 +325,12 @@ def _confidence(value: Any) -> float:
 
 
 def _relations(items: Any, root: str) -> Iterator[Relation]:
+    """The valid relations among what a model has named."""
     for item in _as_list(items):
-        match (
-            [item.get("from"), item.get("rel"), item.get("to")] if isinstance(item, dict) else item
-        ):
+        triple = item
+        if isinstance(item, dict):
+            triple = [item.get("from"), item.get("rel"), item.get("to")]
+        match triple:
             case [str(source), str(name), str(target)]:
                 name = re.sub(r"\W+", "_", name.strip().casefold())
                 source, target = normalize_entity(source, root), normalize_entity(target, root)
@@ -330,4 +339,5 @@ def _relations(items: Any, root: str) -> Iterator[Relation]:
 
 
 def _as_list(value: Any) -> list[Any]:
+    """The value if it is a list; else an empty one."""
     return value if isinstance(value, list) else []

@@ -81,10 +81,11 @@ class SessionNotes:
         self._has_all_vectors = False
         stores = {scope.scope: scope.store for scope in scopes}
         self.notebook = Notebook(
-            stores, self._latest, self.anchors, lambda scope: self._scopes[scope].untrusted
+            stores, self._latest_version, self.anchors, lambda scope: self._scopes[scope].untrusted
         )
 
     def main_branch(self) -> str:
+        """The branch that work is merged into; empty if it is not known."""
         return default_branch(self.root)
 
     def repository(self, scope: Scope) -> GitRepository:
@@ -103,21 +104,23 @@ class SessionNotes:
         project = project_of(repo.store.folder) if repo else "-"
         wanted = SearchFilter(kinds=("note",), project=project, archived=True)
         try:
-            search = self._search()
+            search = self._updated_search()
             best: dict[str, float] = {}
             for message in [message for message in spoken if message.role == "user"][-_QUERIES:]:
                 for hit in search.find(message.text[:MAX_MESSAGE], count, wanted):
                     best[hit.id] = max(hit.score, best.get(hit.id, 0.0))
-            ids = dict.fromkeys(map(self._latest, sorted(best, key=lambda note_id: -best[note_id])))
+            ids = dict.fromkeys(
+                map(self._latest_version, sorted(best, key=lambda note_id: -best[note_id]))
+            )
         except SearchUnavailable as error:
             log.warning("capture: the nearest notes are not known: %s", error)
             return []
-        return [note for note_id in ids if (note := self._note(note_id))][:count]
+        return [note for note_id in ids if (note := self._find_note(note_id))][:count]
 
     def similar(self, note: Note) -> Collection[str]:
         """The ids of notes with about the same meaning; none without vectors."""
         try:
-            search = self._search()
+            search = self._updated_search()
             if not self._has_all_vectors:
                 self._lookup.fill_notes()
                 self._has_all_vectors = True
@@ -151,11 +154,13 @@ class SessionNotes:
         )
 
     def _propose(self, note: Note, edit: FileEdit, reason: str, sources: Sequence[str]) -> str:
+        """Store a pending proposal; returns its id. Raises SecretInMemory."""
         scope = self._scopes[note.scope]
         scope.store.demand_no_secret([edit.after])
         return scope.propose([edit], reason, sources, TurnRef(note.session_id, note.turn)).id
 
     def core_lines(self) -> list[Note]:
+        """The lines of the core as notes, whose ids are those of the lines."""
         return [
             Note(
                 id=line.id,
@@ -187,6 +192,7 @@ class SessionNotes:
             return None
 
     def _editor(self, moment: TurnRef) -> MemoryEditor:
+        """An editor for one action in that turn."""
         return MemoryEditor(
             tuple(self._scopes.values()), lambda: self._lookup.search().index, moment, self.root
         )
@@ -195,15 +201,15 @@ class SessionNotes:
         """The ids of notes to archive because nothing confirmed them, and of notes whose branch is
         merged.
         """
-        notes = self._unarchived()
+        notes = self._list_unarchived()
         if not notes:
             return [], []
-        decayed = self._decayed(notes)
+        decayed = self._find_decayed(notes)
         branches = merged_branches(self.root, {note.branch or "" for note in notes})
-        merged = [note.id for note in notes if note.branch in branches and self._note(note.id)]
+        merged = [note.id for note in notes if note.branch in branches and self._find_note(note.id)]
         return decayed, [note_id for note_id in merged if note_id not in decayed]
 
-    def _decayed(self, notes: Iterable[Note]) -> list[str]:
+    def _find_decayed(self, notes: Iterable[Note]) -> list[str]:
         """The ids of the notes that nothing confirmed for too long."""
         now, half_life = datetime.now(UTC), self._half_life
         decayed = []
@@ -211,18 +217,18 @@ class SessionNotes:
             # Reads few files, even with 10,000 notes.
             if has_decayed(note, now, half_life) or may_be_tentative(note):
                 # The index does not hold the time of confirmation, and not whether it is tentative.
-                in_file = self._note(note.id)
+                in_file = self._find_note(note.id)
                 if in_file is not None and _is_to_archive(in_file, now, half_life):
                     decayed.append(in_file.id)
         return decayed
 
-    def _unarchived(self) -> list[Note]:
+    def _list_unarchived(self) -> list[Note]:
         """The notes in the index outside of the archive; none if the index cannot be used."""
         if not any(scope.loaded.notes for scope in self._scopes.values()):
             return []
         notes = []
         try:
-            graph = Graph(self._search().index)
+            graph = Graph(self._updated_search().index)
             for scope in self._scopes.values():
                 for path, note in graph.notes(MemoryFolder.of(scope.store)):
                     if Path(path).parent.name != ARCHIVE:
@@ -232,35 +238,39 @@ class SessionNotes:
             return []
         return notes
 
-    def confirm_checked(self, messages: Sequence[Message], turn: TurnRef) -> list[Written]:
+    def confirm_tentative_notes(self, messages: Sequence[Message], turn: TurnRef) -> list[Written]:
         """Confirm the tentative notes about the files of a turn whose checks passed."""
         names = {f"file:{path}" for path in _paths_in(messages, self._cwd, self.root)}
         try:
-            ids = Graph(self._search().index).naming(names)
+            ids = Graph(self._updated_search().index).naming(names)
         except SearchUnavailable as error:
             log.warning("tentative notes are not confirmed: %s", error)
             return []
-        notes = [note for note in map(self._note, ids) if note and note.tentative]
-        own = (turn.session, turn.turn)
-        earlier = [note for note in notes if (note.session_id, note.turn) != own]
+        notes = [note for note in map(self._find_note, ids) if note and note.tentative]
+        this_turn = (turn.session, turn.turn)
+        earlier = [note for note in notes if (note.session_id, note.turn) != this_turn]
         trailers = turn.trailers("capture")
         return [
             self.notebook.confirm(note.id, "capture", trailers, is_checked=True) for note in earlier
         ]
 
-    def _note(self, note_id: str) -> Note | None:
+    def _find_note(self, note_id: str) -> Note | None:
+        """The note of that id; None if it was deleted since the index was updated, or is not
+        approved.
+        """
         try:
             return self.notebook.find(note_id).note
         except NoteError:
-            return None  # deleted since the index was updated, or not approved
+            return None
 
-    def _search(self) -> Search:
+    def _updated_search(self) -> Search:
         """The search, its index up to date with the notes. Raises SearchUnavailable."""
         search = self._lookup.search()
         search.index.update(Sources.of_notes(scope.store for scope in self._scopes.values()))
         return search
 
-    def _latest(self, note_id: str) -> str:
+    def _latest_version(self, note_id: str) -> str:
+        """The id of the newest version of a note. Raises SearchUnavailable."""
         return Graph(self._lookup.search().index).latest_of([note_id])[note_id]
 
 
@@ -272,8 +282,10 @@ def _paths_in(messages: Sequence[Message], cwd: Path, root: Path) -> set[str]:
     """The files that tools used, as in the repository and by their last part."""
     found: set[str] = set()
     for call in chain.from_iterable(message.tool_calls for message in messages):
-        path = call.arguments.get("path")
-        place = (cwd / path).resolve() if isinstance(path, str) else None
-        if place is not None and place.is_relative_to(root.resolve()):
-            found |= {path_text(place.relative_to(root.resolve())), place.name}
+        argument = call.arguments.get("path")
+        if not isinstance(argument, str):
+            continue
+        path = (cwd / argument).resolve()
+        if path.is_relative_to(root.resolve()):
+            found |= {path_text(path.relative_to(root.resolve())), path.name}
     return found

@@ -101,6 +101,7 @@ def words_of(number: int, message: Message) -> Spoken | None:
 
 
 def words_in(entries: Iterable[MessageRecord]) -> list[Spoken]:
+    """What was said in these messages, without messages that say nothing."""
     return [spoken for entry in entries if (spoken := words_of(entry.number, entry.message))]
 
 
@@ -140,7 +141,7 @@ class SessionPart(msgspec.Struct, frozen=True):
     spoken: tuple[Spoken, ...]
     upto: int
     """The number of the last message, which may be a tool's."""
-    place: int
+    end: int
     """The number of messages of the branch up to there."""
     turn: int
 
@@ -152,14 +153,14 @@ def _last_branch(message: Message) -> str:
     return next(filter(None, named), "")
 
 
-def _add_done(spoken: list[Spoken], done: str) -> None:
+def _add_tool_texts(spoken: list[Spoken], done: str) -> None:
     """Add the texts of tool calls to what was said since the last prompt."""
-    prompts = [place for place, said in enumerate(spoken) if said.role == "user"]
+    prompts = [index for index, said in enumerate(spoken) if said.role == "user"]
     if not prompts:
         return
-    for place in range(prompts[-1], len(spoken)):
-        said = spoken[place]
-        spoken[place] = replace(said, done=f"{said.done}\n{done}"[-PART_CHARACTERS:])
+    for index in range(prompts[-1], len(spoken)):
+        said = spoken[index]
+        spoken[index] = replace(said, done=f"{said.done}\n{done}"[-PART_CHARACTERS:])
 
 
 def split_uncaptured(
@@ -174,11 +175,11 @@ def split_uncaptured(
         return
     branch, size, last = "", 0, 0
     spoken: list[Spoken] = []
-    for place, entry in enumerate(entries):
+    for index, entry in enumerate(entries):
         said = words_of(entry.number, entry.message)
         begins_turn = said is not None and said.role == "user"
         if begins_turn and size > PART_CHARACTERS:
-            yield SessionPart(tuple(spoken), last, place, turn)
+            yield SessionPart(tuple(spoken), last, index, turn)
             spoken, size = [], 0
         turn += begins_turn
         branch = _last_branch(entry.message) or branch
@@ -189,7 +190,7 @@ def split_uncaptured(
             spoken.append(replace(said, turn=turn, at=entry.at, branch=branch))
             size += min(len(said.text), PART_CHARACTERS)
         if not entry.private and (done := _tool_texts(entry.message)):
-            _add_done(spoken, done)
+            _add_tool_texts(spoken, done)
     yield SessionPart(tuple(spoken), last, len(entries), turn)
 
 
@@ -211,7 +212,7 @@ def records_privacy(header: SessionHeader, transcript: Transcript) -> bool:
     return bool(header.memory) or any(entry.private for entry in transcript.entries)
 
 
-async def load_closed(store: MemoryStore, session_id: str) -> LoadedSession | None:
+async def load_session_not_open(store: MemoryStore, session_id: str) -> LoadedSession | None:
     """Load a session that is not open; None if it is in use, or cannot be read or written."""
     try:
         loaded = await store.load_session(session_id, reach="context")
@@ -224,7 +225,9 @@ async def load_closed(store: MemoryStore, session_id: str) -> LoadedSession | No
     return None if loaded.read_only else loaded
 
 
-async def save_closed(store: MemoryStore, session_id: str, record: ChangeRecord) -> None:
+async def save_to_session_not_open(
+    store: MemoryStore, session_id: str, record: ChangeRecord
+) -> None:
     """Append a record to a session that is not open. Raises SessionError, SaveFailed or OSError."""
     # Other background work has it open: wait, the model's answer is paid.
     for attempt in range(_SAVE_ATTEMPTS + 1):
@@ -242,7 +245,7 @@ async def save_closed(store: MemoryStore, session_id: str, record: ChangeRecord)
         await store.close_session(session_id)
 
 
-async def read_uncut(store: MemoryStore, session_id: str) -> Transcript | None:
+async def read_whole_branch(store: MemoryStore, session_id: str) -> Transcript | None:
     """The whole current branch of a session, without tool outputs; None if it cannot be read or
     memory was off.
     """
@@ -314,10 +317,10 @@ async def find_backlog(
 
 async def _load_uncaptured(store: MemoryStore, session_id: str) -> Transcript | None:
     """The transcript; None if it has nothing to capture, is in use, or memory was off in all of it."""
-    loaded = await load_closed(store, session_id)
+    loaded = await load_session_not_open(store, session_id)
     if loaded is None or loaded.header.origin:
         return None
     transcript = Transcript.of(loaded)
     if turns_since(transcript.entries, transcript.captured) and not transcript.is_whole:
-        return await read_uncut(store, session_id)
+        return await read_whole_branch(store, session_id)
     return transcript if records_privacy(loaded.header, transcript) else None

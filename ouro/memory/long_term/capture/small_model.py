@@ -137,15 +137,15 @@ async def find_operations(
     candidates: list[_Candidate] = []
     found: dict[str, Operation] = {}
     for message in own:
-        candidates += _candidates(message)
-        found |= await _completed(ask, message, limits)
+        candidates += _find_candidates(message)
+        found |= await _complete_corrections(ask, message, limits)
     for candidate in candidates[-_MAX_ASKED:]:
         text = strip_introduction(candidate.sentence)
         replaced = find_replaced(text, limits.shown, candidate.sentence)
         certainty = await _certainty(ask, candidate, is_sure=bool(replaced))
         if certainty is None:
             continue
-        operation = await _operation(ask, text, replaced, limits, candidate.message.day)
+        operation = await _operation_of(ask, text, replaced, limits, candidate.message.day)
         if certainty == "doubtful":
             operation = replace(operation, certainty=certainty)
         found.setdefault(fold_words(text), operation)
@@ -154,19 +154,19 @@ async def find_operations(
     return tuple(found.values())
 
 
-async def _completed(
+async def _complete_corrections(
     ask: AskModel, message: Spoken, limits: OperationLimits
 ) -> dict[str, Operation]:
     """The corrections of a message that name no subject, each as a new text of what it corrects."""
     found: dict[str, Operation] = {}
     for sentence, before in _incomplete_in(message.text).items():
         words = word_starts(sentence)
-        ranked = [limits.shown[place] for place in rank_near(sentence, _texts(limits.shown))]
+        ranked = [limits.shown[index] for index in rank_near(sentence, _texts(limits.shown))]
         near = [note for note in ranked if words & word_starts(note.text)]
         completed = await complete(ask, f"{before} {sentence}".strip(), sentence, near)
         if completed:
             text, old = completed
-            found[fold_words(text)] = _supersede(write_dates(text, message.day), old)
+            found[fold_words(text)] = _operation_that_replaces(write_dates(text, message.day), old)
     return found
 
 
@@ -186,7 +186,8 @@ def _texts(notes: Sequence[Note]) -> list[str]:
     return [note.text for note in notes]
 
 
-def _candidates(message: Spoken) -> Iterator[_Candidate]:
+def _find_candidates(message: Spoken) -> Iterator[_Candidate]:
+    """The sentences of a message that may be kept, without corrections that name no subject."""
     sentences = split_sentences(message.text)
     after = dict(pairwise(sentences))
     incomplete = _incomplete_in(message.text)
@@ -215,7 +216,7 @@ async def read_statement(ask: AskModel, text: str, limits: OperationLimits) -> O
     """What one statement does that is remembered in any case. Raises ModelError."""
     said = strip_introduction(text)
     replaced = find_replaced(said, limits.shown, text)
-    return await _operation(ask, said, replaced, limits, Spoken(1, "user", text).day)
+    return await _operation_of(ask, said, replaced, limits, Spoken(1, "user", text).day)
 
 
 async def _is_kept(ask: AskModel, text: str) -> bool:
@@ -228,9 +229,12 @@ async def _is_kept(ask: AskModel, text: str) -> bool:
     return label is not None and label.kind not in passing
 
 
-async def _operation(
+async def _operation_of(
     ask: AskModel, text: str, replaced: Sequence[Note], limits: OperationLimits, day: date
 ) -> Operation:
+    """What a statement does: it confirms a note that says the same, replaces another one, or is
+    added. Raises ModelError.
+    """
     words = fold_words(text)
     same = next((note for note in limits.shown if fold_words(note.text) == words), None)
     if same:
@@ -240,20 +244,23 @@ async def _operation(
         for note in near:
             if await says_all(ask, note.text, text):
                 return Operation("confirm", target=note.id, scope=note.scope)
-        replaced = await _find_replaced(ask, text, limits.shown)
+        replaced = await _ask_what_is_replaced(ask, text, limits.shown)
     is_change = any(has(group, text) for group in CHANGES)
     end = find_end(text, day, is_change=is_change)
     text, until = write_dates(text, day), end.isoformat() if end else ""
     if replaced and not until:  # what ends soon does not replace what lasts
         if has("pronoun", text) and (completed := await complete(ask, text, text, replaced[:1])):
             text = completed[0]
-        return _supersede(text, replaced[0])
-    return replace(await _add(ask, text, near, limits), until=until)
+        return _operation_that_replaces(text, replaced[0])
+    return replace(await _operation_that_adds(ask, text, near, limits), until=until)
 
 
-async def _add(
+async def _operation_that_adds(
     ask: AskModel, text: str, near: Sequence[Note], limits: OperationLimits
 ) -> Operation:
+    """The operation that adds a statement; a model is asked for the scope if the rules are not
+    sure.
+    """
     placed = place(text, limits.scopes)
     if not placed.is_sure and (scope := await ask_scope(ask, text)) in limits.scopes:
         placed = place(text, limits.scopes, scope)
@@ -272,15 +279,15 @@ async def _add(
     )
 
 
-async def _find_replaced(ask: AskModel, text: str, shown: Sequence[Note]) -> list[Note]:
+async def _ask_what_is_replaced(ask: AskModel, text: str, shown: Sequence[Note]) -> list[Note]:
     """The note on the same subject, by the model: a statement on it takes its place."""
-    near = [shown[place] for place in rank_near(text, _texts(shown))]
-    near_texts = [note.text for note in near]
-    place = await find_replaced_by_model(ask, text, near_texts)
-    return [] if place is None else [near[place]]
+    near = [shown[index] for index in rank_near(text, _texts(shown))]
+    replaced = await find_replaced_by_model(ask, text, _texts(near))
+    return [] if replaced is None else [near[replaced]]
 
 
-def _supersede(text: str, old: Note) -> Operation:
+def _operation_that_replaces(text: str, old: Note) -> Operation:
+    """The operation that replaces a note with a text."""
     return Operation(
         "supersede",
         text,
@@ -307,10 +314,14 @@ def statements_in(text: str, done: str = "") -> Iterator[str]:
 
 
 def split_sentences(text: str) -> list[str]:
+    """The sentences of a text, without empty ones."""
     return list(filter(None, map(str.strip, _SENTENCE.split(text))))
 
 
 def _is_statement(sentence: str, done: str, *, is_alone: bool) -> bool:
+    """Whether a sentence states something that may hold longer: no question, no small talk, nothing
+    about the work of its turn.
+    """
     rule = strip_introduction(sentence)
     if _count_words(rule) < _MIN_WORDS - denies(sentence) or len(rule) > _MAX_SENTENCE:
         return False

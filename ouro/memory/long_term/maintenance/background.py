@@ -84,10 +84,9 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
 
     async def carry_over(self) -> str:
         """The text to send with the first message of a new session; empty for other messages."""
-        if (
-            not (self.carries_over and self.is_new and self.summaries)
-            or self.summaries.memory.transcript.turns
-        ):
+        if not (self.carries_over and self.is_new and self.summaries):
+            return ""
+        if self.summaries.memory.transcript.turns:
             return ""
         try:
             # Most sessions have no summary yet: it is written after they are closed.
@@ -104,7 +103,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
         """Start the tasks that are due, in the background; returns at once."""
         if self.is_automatic and not self._is_running:
             self._is_running = True
-            self.channel.start("digest", self._run())
+            self.channel.start("digest", self._run_due_tasks())
 
     async def find_notes(self) -> tuple[Clusters, str]:
         """The clusters of notes to merge, and a line with an estimate of the cost."""
@@ -126,11 +125,8 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
         _, crystallizer = self._workers
         found = await crystallizer.pending(days)
         unread = [session for session in found if not session.skipped]
-        skipped = (
-            f", {plural(len(found) - len(unread), 'session')} left out"
-            if len(found) > len(unread)
-            else ""
-        )
+        left_out = len(found) - len(unread)
+        skipped = f", {plural(left_out, 'session')} left out" if left_out else ""
         estimate = self._estimate(sum(session.tokens for session in unread))
         return found, f"{plural(len(unread), 'session')} to read{skipped}; {estimate}."
 
@@ -144,7 +140,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
         )
 
         before = self.usage()
-        with self._locked():
+        with self._only_one_process():
             async with aclosing(self._workers[0].merge(found)) as merges:
                 async for merge in merges:
                     if merge.written is not None and not self.silent:
@@ -168,7 +164,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
         """
         before = self.usage()
         count = sum(session.parts for session in sessions if not session.skipped)
-        with self._locked():
+        with self._only_one_process():
             async with aclosing(self._workers[1].read(sessions)) as parts:
                 async for part in parts:
                     for event in part.captured.events(silent=self.silent):
@@ -200,7 +196,8 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
         return self.make()
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _only_one_process(self) -> Iterator[None]:
+        """Raise UsageError if another process maintains memory; no other one does inside."""
         with only_one(self.lock) as is_mine:
             if not is_mine:
                 raise UsageError(
@@ -208,15 +205,17 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
                 )
             yield
 
-    async def _run(self) -> None:
+    async def _run_due_tasks(self) -> None:
+        """Update the summary of this session; after the first turn also do what is due for earlier
+        sessions and for notes.
+        """
         try:
             if self.summaries:
                 await self._run_step("summary", self.summaries.keep_up())
             if self._has_caught_up:
                 return
-            self._has_caught_up = (
-                True  # only once a session; a failed task is retried at the next start
-            )
+            # Only once a session; a failed task is retried at the next start.
+            self._has_caught_up = True
             with only_one(self.lock) as is_mine:
                 if not is_mine:
                     return
@@ -229,29 +228,32 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
             self._is_running = False
 
     async def _run_step(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Run one task; an error is logged."""
         try:
             await work
         except (OuroError, OSError) as error:
             log.warning("%s: %s", name, error)
 
     async def _merge_new_notes(self) -> None:
+        """Merge notes, if enough were added since the last run."""
         consolidator, _ = self._workers
-        if await asyncio.to_thread(consolidator.is_due):
-            async with aclosing(
-                self.merge_notes(await asyncio.to_thread(consolidator.find), [])
-            ) as lines:
-                _ = [line async for line in lines]
+        if not await asyncio.to_thread(consolidator.is_due):
+            return
+        clusters = await asyncio.to_thread(consolidator.find)
+        async with aclosing(self.merge_notes(clusters, [])) as lines:
+            _ = [line async for line in lines]
 
     async def _crystallize_old_sessions(self) -> None:
+        """Crystallize some old sessions, if the last run was long ago."""
         from ouro.memory.long_term.maintenance.crystallizer import for_one_run
 
         _, crystallizer = self._workers
-        if await asyncio.to_thread(crystallizer.is_due):
-            async with aclosing(
-                self.crystallize(for_one_run(await crystallizer.pending()), [])
-            ) as lines:
-                _ = [line async for line in lines]
-            await asyncio.to_thread(crystallizer.note_done)
+        if not await asyncio.to_thread(crystallizer.is_due):
+            return
+        sessions = for_one_run(await crystallizer.pending())
+        async with aclosing(self.crystallize(sessions, [])) as lines:
+            _ = [line async for line in lines]
+        await asyncio.to_thread(crystallizer.note_done)
 
     async def _show_last_time(self) -> None:
         await asyncio.sleep(SETTLE_SECONDS)
@@ -259,6 +261,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
             self.channel.emit(Notice(f"Last time: {left} · /resume latest"))
 
     def _estimate(self, tokens: int) -> str:
+        """The tokens of a task, and their price if it is known."""
         return ", ".join(filter(None, (f"about {tokens:,} tokens", dollars(self.price(tokens)))))
 
 
@@ -283,7 +286,7 @@ def _part_line(part: CrystallizedPart) -> str:
         ("refused", captured.refused),
     )
     results = ", ".join(f"{name} {len(items)}" for name, items in counts if items) or "no notes"
-    return f"{_named(session)}{number}: {results}"
+    return f"{_title_of(session)}{number}: {results}"
 
 
 def _crystallized_lines(
@@ -300,18 +303,20 @@ def _crystallized_lines(
         f"Refused: {one_line(operation.said, _WIDTH)} ({operation.reason})" for operation in refused
     ]
     lines += [
-        f"Left out: {_named(session)} ({session.skipped})"
+        f"Left out: {_title_of(session)} ({session.skipped})"
         for session in sessions
         if session.skipped
     ]
     return "\n".join(lines)
 
 
-def _named(session: OldSession) -> str:
+def _title_of(session: OldSession) -> str:
+    """A session in one line: its short id and title."""
     return f"{session.info.id[:8]} {one_line(session.info.title, _WIDTH)}"
 
 
 def _cost(used: Usage) -> str:
+    """What a task has used, in one line."""
     return ", ".join(
         filter(None, (f"{used.input:,} tokens read, {used.output:,} written", dollars(used.cost)))
     )

@@ -18,7 +18,11 @@ from msgspec.structs import replace
 from ouro.errors import ModelError
 from ouro.memory.backend import SessionInfo
 from ouro.memory.long_term.capture.capture import PART_TIMEOUT, Capture, Captured
-from ouro.memory.long_term.capture.session_parts import SessionPart, read_uncut, split_uncaptured
+from ouro.memory.long_term.capture.session_parts import (
+    SessionPart,
+    read_whole_branch,
+    split_uncaptured,
+)
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
@@ -79,6 +83,7 @@ class Crystallizer(msgspec.Struct, eq=False):
         return self._state().last.get(self.memory.project, "") < _stamp(days=MIN_DAYS)
 
     def note_done(self) -> None:
+        """Record the time of a run in the background."""
         state = self._state()
         last = {**state.last, self.memory.project: _stamp()}
         self.repository.save_state(_STATE, replace(state, last=last))
@@ -96,7 +101,9 @@ class Crystallizer(msgspec.Struct, eq=False):
                 continue
             if read.failures >= _MAX_FAILURES:
                 found.append(OldSession(info, skipped=f"the model failed {read.failures} times"))
-            elif (transcript := await read_uncut(self.session_catalog.store, info.id)) is None:
+            elif (
+                transcript := await read_whole_branch(self.session_catalog.store, info.id)
+            ) is None:
                 found.append(OldSession(info, skipped="it cannot be read, or memory was off in it"))
             elif parts := _parts(transcript, read):
                 spoken = chain.from_iterable(part.spoken for part in parts)
@@ -116,7 +123,9 @@ class Crystallizer(msgspec.Struct, eq=False):
         for session in sessions:
             info = session.info
             transcript = (
-                None if session.skipped else await read_uncut(self.session_catalog.store, info.id)
+                None
+                if session.skipped
+                else await read_whole_branch(self.session_catalog.store, info.id)
             )
             if transcript is None:
                 continue
@@ -144,6 +153,7 @@ class Crystallizer(msgspec.Struct, eq=False):
             )
 
     def _record(self, session_id: str, progress: _Progress) -> None:
+        """Record how far a session was read."""
         state = self._state()
         sessions = {**state.sessions, session_id: progress}
         self.repository.save_state(_STATE, replace(state, sessions=sessions))
@@ -167,10 +177,12 @@ def for_one_run(sessions: Sequence[OldSession]) -> list[OldSession]:
 
 
 def _parts(transcript: Transcript, progress: _Progress) -> list[SessionPart]:
+    """The parts of a session that were not read, without what a fork copied."""
     copied = transcript.fork.number if transcript.fork else 0
     return list(split_uncaptured(transcript.entries, max(progress.upto, copied)))
 
 
 def _stamp(days: int = 0) -> str:
+    """The time so many days ago, as in records of sessions."""
     then = datetime.now(UTC) - timedelta(days=days)
     return then.isoformat(timespec="milliseconds").replace("+00:00", "Z")

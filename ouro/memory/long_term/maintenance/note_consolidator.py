@@ -45,7 +45,7 @@ from ouro.memory.long_term.notes.note import (
     new_id,
 )
 from ouro.memory.long_term.notes.notebook import Notebook, NoteFile, Written
-from ouro.memory.long_term.prompt_block import quoted
+from ouro.memory.long_term.prompt_block import quote_memory
 from ouro.memory.long_term.supersession import fold_words
 from ouro.memory.side_calls import AskModel
 from ouro.memory.tokens import estimate
@@ -110,17 +110,17 @@ class NoteConsolidator(msgspec.Struct, eq=False):
 
     def is_due(self) -> bool:
         """Whether one of the scopes has enough notes since the last run. Blocks."""
-        notes = self._current()
-        return any(len(self._new(scope, notes)) >= MIN_NEW for scope in self.repositories)
+        notes = self._notes_in_use()
+        return any(len(self._new_notes(scope, notes)) >= MIN_NEW for scope in self.repositories)
 
     def find(self, *, every: bool = False) -> Clusters:
         """The clusters to merge: those with notes from after the last run, or all if `every`.
         Blocks.
         """
-        notes = self._current()
+        notes = self._notes_in_use()
         new, kept = set[str](), set[str]()
         for scope, repository in self.repositories.items():
-            new |= {note.id for note in self._new(scope, notes)}
+            new |= {note.id for note in self._new_notes(scope, notes)}
             kept.update(repository.load_state(_STATE, _State).kept)
         fresh = {note.id for note in notes} if every else new
         return [
@@ -139,9 +139,10 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         """
         for group in found:
             yield await self._merge(group)
-        await asyncio.to_thread(self._note_run)
+        await asyncio.to_thread(self._record_run)
 
     async def _merge(self, group: tuple[Note, ...]) -> Merge:
+        """Ask a model about one cluster, and write the merged note. Raises ModelError."""
         operation, merged, answer = None, group, ""
         is_small = self.is_small()
         try:
@@ -163,14 +164,17 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         if not (is_small or _KEEP.search(answer)):
             log.info("notes: not merged, the answer cannot be used: %s", clean(answer)[:200])
             return Merge(group, reason="the answer could not be used")
-        await asyncio.to_thread(self._note_kept, group)
+        await asyncio.to_thread(self._record_cluster_that_stays, group)
         return Merge(group, reason="they are about different things")
 
     def _request(self, group: Sequence[Note]) -> list[Message]:
+        """The request to merge the notes of a cluster."""
         lines = "\n".join(
             f"{number}. ({note.category}) {note.text}" for number, note in enumerate(group, 1)
         )
-        asked = f"<{self.mark}>\n{quoted(lines)}\n</{self.mark}>\n\nAnswer with the JSON only."
+        asked = (
+            f"<{self.mark}>\n{quote_memory(lines)}\n</{self.mark}>\n\nAnswer with the JSON only."
+        )
         return [system(_INSTRUCTIONS), user(asked)]
 
     def _read(self, answer: str, group: tuple[Note, ...]) -> Operation | None:
@@ -194,6 +198,7 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         return found[0] if is_on_subject and has_names_of(found[0].text, group[-1].text) else None
 
     def _write(self, group: tuple[Note, ...], operation: Operation) -> Merge:
+        """Write the merged note, unless one of the notes has changed meanwhile."""
         try:
             files = [self.notebook.find(note.id) for note in group]
             if [file.note for file in files] != list(group) or any(file.archived for file in files):
@@ -205,28 +210,31 @@ class NoteConsolidator(msgspec.Struct, eq=False):
             log.warning("notes: not merged: %s", reason)
             return Merge(group, reason=reason)
 
-    def _current(self) -> list[Note]:
+    def _notes_in_use(self) -> list[Note]:
         """The notes in use: the last versions that are not archived."""
         files = list(self.notebook.all(archived=True))
         replaced = {file.note.supersedes for file in files}
         return sorted(
-            (file.note for file in files if _is_merged(file) and file.note.id not in replaced),
+            (file.note for file in files if _may_be_merged(file) and file.note.id not in replaced),
             key=_age,
         )
 
-    def _new(self, scope: Scope, notes: Iterable[Note]) -> list[Note]:
+    def _new_notes(self, scope: Scope, notes: Iterable[Note]) -> list[Note]:
+        """The notes of a scope that the last run did not see."""
         seen = set(self.repositories[scope].load_state(_STATE, _State).notes)
         return [note for note in notes if note.scope == scope and note.id not in seen]
 
-    def _note_run(self) -> None:
-        notes = self._current()
+    def _record_run(self) -> None:
+        """Record which notes there are: the next run is about newer ones."""
+        notes = self._notes_in_use()
         for scope, repository in self.repositories.items():
             if ids := tuple(note.id for note in notes if note.scope == scope):
                 repository.save_state(
                     _STATE, replace(repository.load_state(_STATE, _State), notes=ids)
                 )
 
-    def _note_kept(self, group: Sequence[Note]) -> None:
+    def _record_cluster_that_stays(self, group: Sequence[Note]) -> None:
+        """Record that a model keeps these notes apart: it is not asked again."""
         repository = self.repositories[group[0].scope]
         state = repository.load_state(_STATE, _State)
         kept = (*state.kept, _fingerprint(group))[-_MAX_KEPT:]
@@ -235,23 +243,23 @@ class NoteConsolidator(msgspec.Struct, eq=False):
 
 def _with_same_words(note_id: str, texts: Mapping[str, str]) -> list[str]:
     """The ids of the texts that have almost the words of that note."""
-    own = texts[note_id]
+    words = texts[note_id]
     near = process.extract(
-        own, texts, scorer=fuzz.token_set_ratio, score_cutoff=_SAME_WORDS, limit=_NEIGHBOURS
+        words, texts, scorer=fuzz.token_set_ratio, score_cutoff=_SAME_WORDS, limit=_NEIGHBOURS
     )
-    return [other for text, _, other in near if fuzz.token_sort_ratio(own, text) >= _ALIKE]
+    return [other for text, _, other in near if fuzz.token_sort_ratio(words, text) >= _ALIKE]
 
 
 def _join_alike(
-    place: Mapping[str, Note], fresh: Collection[str], alike: Alike
+    notes: Mapping[str, Note], fresh: Collection[str], alike: Alike
 ) -> Iterable[set[str]]:
     """The ids of notes that are alike, in groups of at least two."""
-    texts = {note.id: fold_words(note.text) for note in place.values()}
-    groups = {note_id: {note_id} for note_id in place}
-    for note in place.values():
+    texts = {note.id: fold_words(note.text) for note in notes.values()}
+    groups = {note_id: {note_id} for note_id in notes}
+    for note in notes.values():
         if note.id in fresh:
             for other in dict.fromkeys([*_with_same_words(note.id, texts), *alike(note)]):
-                _join(groups, note.id, other, place)
+                _join(groups, note.id, other, notes)
     # The notes of a group share one set.
     return {id(group): group for group in groups.values() if len(group) > 1}.values()
 
@@ -264,23 +272,24 @@ def clusters(
 
     A model confirms them before they are merged.
     """
-    by_place: dict[tuple[str, str], dict[str, Note]] = defaultdict(dict)
+    by_scope_and_branch: dict[tuple[str, str], dict[str, Note]] = defaultdict(dict)
     for note in notes:
-        by_place[note.scope, note.branch or ""][note.id] = note
+        by_scope_and_branch[note.scope, note.branch or ""][note.id] = note
     found: list[tuple[Note, ...]] = []
-    for place in by_place.values():
-        for group in _join_alike(place, fresh, alike):
-            members = [place[note_id] for note_id in group]
+    for notes_by_id in by_scope_and_branch.values():
+        for group in _join_alike(notes_by_id, fresh, alike):
+            members = [notes_by_id[note_id] for note_id in group]
             found.append(tuple(sorted(members, key=_age)))
     return sorted(found, key=lambda group: _age(group[0]))
 
 
-def _is_merged(file: NoteFile) -> bool:
-    """A dead end is no text: it is recognized by what was tried."""
+def _may_be_merged(file: NoteFile) -> bool:
+    """Whether a note may be merged. A dead end is no text: it is recognized by what was tried."""
     return not file.archived and file.note.category != DEAD_ENDS
 
 
 def _age(note: Note) -> tuple[str, str]:
+    """The sort key of notes from the oldest to the newest."""
     return note.updated_at or note.created_at, note.id
 
 

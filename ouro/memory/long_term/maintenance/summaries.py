@@ -11,13 +11,13 @@ from ouro.errors import SaveFailed, SessionError
 from ouro.memory.backend import SessionInfo, SummaryRecord
 from ouro.memory.long_term.capture.session_parts import (
     Spoken,
-    load_closed,
+    load_session_not_open,
     newest_lines,
-    save_closed,
+    save_to_session_not_open,
     turns_since,
     words_in,
 )
-from ouro.memory.long_term.prompt_block import quoted
+from ouro.memory.long_term.prompt_block import quote_memory
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.transcript import Transcript
@@ -70,7 +70,7 @@ class Summaries(msgspec.Struct, eq=False):
         ModelError.
         """
         memory, transcript = self.memory, self.memory.transcript
-        grown = turns_since(transcript.entries, _summarized(transcript), with_private=True)
+        grown = turns_since(transcript.entries, _last_covered_number(transcript), with_private=True)
         if memory.read_only or grown < GROWN or not _is_long(transcript):
             return
         last, text = transcript.last_number, await self._summary_of(transcript)
@@ -82,22 +82,22 @@ class Summaries(msgspec.Struct, eq=False):
         """
         done = 0
         for info in (await self._others())[:most]:
-            loaded = (
-                await load_closed(self.session_catalog.store, info.id)
-                if info.messages >= 2 * TURNS
-                else None
-            )
+            if info.messages < 2 * TURNS:
+                continue
+            loaded = await load_session_not_open(self.session_catalog.store, info.id)
             if loaded is None:
                 continue
             transcript = Transcript.of(loaded)
-            newer = turns_since(transcript.entries, _summarized(transcript), with_private=True)
+            newer = turns_since(
+                transcript.entries, _last_covered_number(transcript), with_private=True
+            )
             if not newer or not _is_long(transcript):
                 continue
             record = SummaryRecord(
                 await self._summary_of(transcript), transcript.last_at, transcript.last_number
             )
             try:
-                await save_closed(self.session_catalog.store, info.id, record)
+                await save_to_session_not_open(self.session_catalog.store, info.id, record)
             except (SessionError, SaveFailed, OSError) as error:
                 log.info("summary: session %s summary not saved: %s", info.id[:8], error)
             done += 1
@@ -122,22 +122,19 @@ class Summaries(msgspec.Struct, eq=False):
         from outside, so provenance counts it as text from outside.
         """
         last = next(iter(await self._others()), None)
-        loaded = (
-            await load_closed(self.session_catalog.store, last.id)
-            if last is not None and last.summary
-            else None
-        )
+        if last is None or not last.summary:
+            return ""
+        loaded = await load_session_not_open(self.session_catalog.store, last.id)
         if loaded is None or not loaded.header.memory:
             return ""
         transcript = Transcript.of(loaded)
         if transcript.summary is None or any(entry.private for entry in transcript.entries):
             return ""
         name = f"of session {loaded.header.id[:8]}"
-        return (
-            f'<summary name="{name}">\n{_CARRIED}\n{quoted(transcript.summary.summary)}\n</summary>'
-        )
+        return f'<summary name="{name}">\n{_CARRIED}\n{quote_memory(transcript.summary.summary)}\n</summary>'
 
     async def _others(self) -> list[SessionInfo]:
+        """The other sessions of this project, last used first."""
         own = self.memory.session_id
         return [session for session in await self.session_catalog.here() if session.id != own]
 
@@ -148,9 +145,9 @@ class Summaries(msgspec.Struct, eq=False):
         mark, earlier = self.mark, transcript.compaction.summary if transcript.compaction else ""
         before = (
             "What came"
-            f" earlier:\n<{mark}>\n{quoted(cut_middle(earlier, _MAX_EARLIER))}\n</{mark}>\n\n"
+            f" earlier:\n<{mark}>\n{quote_memory(cut_middle(earlier, _MAX_EARLIER))}\n</{mark}>\n\n"
         )
-        session = quoted(excerpt(words_in(transcript.entries)))
+        session = quote_memory(excerpt(words_in(transcript.entries)))
         asked = (
             f"{before if earlier else ''}The session:\n<{mark}>\n{session}\n</{mark}>\n\nThe three"
             " lines:"
@@ -190,12 +187,13 @@ def excerpt(spoken: Sequence[Spoken]) -> str:
     return "\n\n".join([*first, *gap, *newest])
 
 
-def _summarized(transcript: Transcript) -> int:
+def _last_covered_number(transcript: Transcript) -> int:
     """The number of the last message that the summary covers."""
     return transcript.summary.message if transcript.summary else 0
 
 
 def _is_long(transcript: Transcript) -> bool:
+    """Whether a session is long enough for a summary."""
     return (
         transcript.compaction is not None
         or turns_since(transcript.entries, 0, with_private=True) >= TURNS

@@ -60,7 +60,7 @@ class Anchors:
         found = [Anchor(path, blob) for path in paths if (blob := self._blob(path))]
         return tuple(found) if len(found) <= MAX_ANCHORS else ()
 
-    def changed(self, anchors: Iterable[Anchor]) -> tuple[str, ...]:
+    def changed_paths(self, anchors: Iterable[Anchor]) -> tuple[str, ...]:
         """The paths whose content differs from the anchor: changed or deleted."""
         return tuple(anchor.path for anchor in anchors if self._blob(anchor.path) != anchor.blob)
 
@@ -69,7 +69,7 @@ class Anchors:
         branch: all its files are deleted, or the names were in them when the note was made, and are
         in none of them now.
         """
-        if not anchors or len(self.changed(anchors)) < len(anchors):
+        if not anchors or len(self.changed_paths(anchors)) < len(anchors):
             return False
         names = {found[1] for found in _CITED.finditer(text)}
         now = "\n".join(filter(None, (self._text(anchor.path) for anchor in anchors)))

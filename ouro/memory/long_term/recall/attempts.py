@@ -94,7 +94,7 @@ class Undone(msgspec.Struct):
     edits: list[EditStep]
     first: int
     end: int
-    """The place of the step before which they were undone."""
+    """The index of the step before which they were undone."""
     commands: DeadEnd | None = None
     """Set if a command made the change."""
 
@@ -109,7 +109,7 @@ class Undone(msgspec.Struct):
             return self.commands
         ran = steps[self.first : _end_of_attempt(self, steps)]
         if self.edits[0].is_by_command:
-            return _dead_end_of(self._commands_before(steps), _commands_in(ran), reason)
+            return _judge_commands(self._commands_before(steps), _commands_in(ran), reason)
         failures = _failures(ran)
         if not failures and not reason:
             return None
@@ -150,17 +150,21 @@ def steps_of(
 def _steps_in(
     reply: ToolReply, call: ToolCall | None, turn: int, relative: Callable[[str], str]
 ) -> list[Step]:
+    """The step of a tool result: the changes of files of the project, or the command that ran; none
+    of other tools.
+    """
     body = reply.display.body if reply.display else None
     if isinstance(body, Diff) and not reply.failed:
         placed = [replace(change, path=relative(change.path)) for change in body.changes]
-        own = [change for change in placed if _is_of_project(change)]
-        return [EditStep(turn, reply.call_id, change) for change in own]
+        of_project = [change for change in placed if _is_of_project(change)]
+        return [EditStep(turn, reply.call_id, change) for change in of_project]
     if isinstance(body, CommandOutput) and call is not None and call.name == "shell":
         return [CommandStep(turn, reply.call_id, body.command, body.exit_code, body.output)]
     return []
 
 
 def _is_of_project(change: FileChange) -> bool:
+    """Whether a change is about a file of the project, and not of its memory."""
     return bool(change.path) and not change.moved_to and not change.path.startswith(".ouro/")
 
 
@@ -170,20 +174,23 @@ def _is_of_project(change: FileChange) -> bool:
 def find_undone(steps: Sequence[Step], read: ReadFile) -> list[Undone]:
     """What was undone among the steps, with the files as they are now. Reads files."""
     by_path: dict[str, list[tuple[int, EditStep]]] = {}
-    for place, step in enumerate(steps):
+    for index, step in enumerate(steps):
         if isinstance(step, EditStep):
-            by_path.setdefault(step.change.path, []).append((place, step))
+            by_path.setdefault(step.change.path, []).append((index, step))
     found: list[Undone] = []
     for path, edits in by_path.items():
         found += _Versions(edits).find_undone(len(steps), partial(read, path))
+    undone = _group(found)
     commands = _undone_command(steps)
-    return [*_group(found), *([Undone([], 0, 0, commands)] if commands else [])]
+    if commands is not None:
+        undone.append(Undone([], 0, 0, commands))
+    return undone
 
 
 def dead_end_of_commands(steps: Sequence[Step], reason: str) -> DeadEnd | None:
     """The dead end of a turn whose files were changed by commands alone, and undone by the user."""
     commands = _commands_in(steps)
-    return _dead_end_of(commands, commands, reason)
+    return _judge_commands(commands, commands, reason)
 
 
 def _commands_in(steps: Sequence[Step]) -> list[CommandStep]:
@@ -201,36 +208,39 @@ class _Versions:
         self._undone: list[Undone] = []
 
     def find_undone(self, end: int, read: Callable[[], str | None]) -> list[Undone]:
-        for place, step in self._edits:
-            self._see(step.change.before, place)
+        """The edits that were undone, with the file as `read` returns it now."""
+        for index, step in self._edits:
+            self._see(step.change.before, index)
             if step.change.after not in [text for text, _ in self._known]:
-                self._held.append((place, step))
-            self._see(step.change.after, place)
+                self._held.append((index, step))
+            self._see(step.change.after, index)
         if self._held:
             self._see_now(read(), end)
         return self._undone
 
-    def _see(self, text: str | None, place: int) -> None:
+    def _see(self, text: str | None, index: int) -> None:
         """The file has this content at a step: edits since an equal earlier content are undone."""
         for at in reversed(range(len(self._known))):
             if self._known[at][0] == text:
-                self._go_back(at, place)
+                self._undo_edits_since(at, index)
                 return
         self._known.append((text, len(self._held)))
 
     def _see_now(self, text: str | None, end: int) -> None:
+        """The file has this content now: edits since an equal earlier content are undone."""
         for at in reversed(range(len(self._known))):
             if _is_content(text, self._known[at][0], self._held[-1][1].change):
-                self._go_back(at, end)
+                self._undo_edits_since(at, end)
                 return
 
-    def _go_back(self, at: int, place: int) -> None:
+    def _undo_edits_since(self, at: int, index: int) -> None:
+        """The content number `at` is back before step `index`: the edits after it are undone."""
         count = self._known[at][1]
         dropped = self._held[count:]
         del self._held[count:], self._known[at + 1 :]
         if dropped:
             edits = [step for _, step in dropped]
-            self._undone.append(Undone(edits, dropped[0][0], place))
+            self._undone.append(Undone(edits, dropped[0][0], index))
 
 
 def _is_content(now: str | None, shown: str | None, change: FileChange) -> bool:
@@ -261,17 +271,18 @@ def _group(undone: Sequence[Undone]) -> list[Undone]:
 
 def _end_of_attempt(undone: Undone, steps: Sequence[Step]) -> int:
     """Where the change was over: at the next edit, or the command that restored the files."""
-    own = {id(step) for step in undone.edits}
-    last = max(place for place, step in enumerate(steps) if id(step) in own)
+    edits = {id(step) for step in undone.edits}
+    last = max(index for index, step in enumerate(steps) if id(step) in edits)
     paths = [step.change.path for step in undone.edits]
-    for place in range(last + 1, undone.end):
-        step = steps[place]
+    for index in range(last + 1, undone.end):
+        step = steps[index]
         if isinstance(step, EditStep) or _restores(step.line, paths):
-            return place
+            return index
     return undone.end
 
 
 def _restores(line: str, paths: Sequence[str]) -> bool:
+    """Whether a command may restore files: by git, or by moving or removing one of these."""
     from ouro.safety import parse_line
 
     for command in parse_line(line).commands:
@@ -299,22 +310,25 @@ def _failures(steps: Sequence[Step]) -> tuple[Failure, ...]:
 def _undone_command(steps: Sequence[Step]) -> DeadEnd | None:
     """A file that a command of the last turn changed, as its words show, and git restored by name."""
     turn = steps[-1].turn if steps else 0
-    own = [step for step in steps if step.turn == turn]
-    commands = _commands_in(own)
-    if len(commands) < len(own):
-        return None
-    restoring = [place for place, step in enumerate(commands) if step.code == 0]
-    for place in restoring:
-        files = _restored_by_name(commands[place].line)
-        changers = [step for step in commands[:place] if _changes(step.line, files)]
+    in_turn = [step for step in steps if step.turn == turn]
+    commands = _commands_in(in_turn)
+    if len(commands) < len(in_turn):
+        return None  # a file tool changed something, too
+    passed = [index for index, step in enumerate(commands) if step.code == 0]
+    for index in passed:
+        files = _restored_by_name(commands[index].line)
+        changers = [step for step in commands[:index] if _may_change_any(step.line, files)]
         if changers:
-            return _dead_end_of(changers, commands[:place], "")
+            return _judge_commands(changers, commands[:index], "")
     return None
 
 
-def _dead_end_of(
+def _judge_commands(
     tried: Sequence[CommandStep], ran: Sequence[CommandStep], reason: str
 ) -> DeadEnd | None:
+    """The dead end of commands that changed files: one that ran then failed, or the user gives a
+    reason. None otherwise.
+    """
     failures = _failures(ran)
     failed = {failure.line for failure in failures}
     named = [step for step in tried if may_change(step.line)]
@@ -336,7 +350,8 @@ def _restored_by_name(line: str) -> set[str]:
     return files
 
 
-def _changes(line: str, files: set[str]) -> bool:
+def _may_change_any(line: str, files: set[str]) -> bool:
+    """Whether a command that may change files names one of these."""
     from ouro.safety import parse_line
 
     named: set[str] = set()
@@ -405,6 +420,7 @@ def repeats(tried: Sequence[Tried], steps: Sequence[Step], new: Sequence[Step]) 
 
 
 def _repeats_any(tried: Tried, steps: Sequence[Step], new: Sequence[Step]) -> bool:
+    """Whether the new steps do again what was tried."""
     if tried.command:
         return any(_runs_again(tried, step) for step in _commands_in(new))
     changes = _changes_of(tried.path, new)
@@ -446,6 +462,7 @@ def similarity(one: Sequence[str], other: Sequence[str]) -> float:
 
 
 def digest(text: str) -> str:
+    """A short hash of a text, without differences of space."""
     return hashlib.sha256(" ".join(text.split()).encode(errors="replace")).hexdigest()[:8]
 
 

@@ -15,7 +15,7 @@ import msgspec
 from ouro.display import CommandOutput
 from ouro.events import Event, ToolFinished, ToolStarted
 from ouro.memory.long_term.notes.notebook import timestamp
-from ouro.memory.long_term.prompt_block import quoted
+from ouro.memory.long_term.prompt_block import quote_memory
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.utils.files import lock_file, write_private
 from ouro.utils.git import git_branch
@@ -124,7 +124,7 @@ class CommandLedger(msgspec.Struct, eq=False):
     _folders: dict[str, str] = msgspec.field(default_factory=dict)
     """Call id of a running command -> the folder in which it runs."""
     _new: list[tuple[str, int, float]] = msgspec.field(default_factory=list)
-    _own: set[str] = msgspec.field(default_factory=set)
+    _run_here: set[str] = msgspec.field(default_factory=set)
     """The commands that this session ran."""
 
     def observe(self, event: Event) -> None:
@@ -153,7 +153,7 @@ class CommandLedger(msgspec.Struct, eq=False):
         found = [run for run in named if run[0] and not self.finds_secret(run[0])]
         if not found:
             return
-        self._own.update(name for name, _, _ in found)
+        self._run_here.update(name for name, _, _ in found)
         try:
             ensure_private_dir(self.path.parent)
             with lock_file(self.path.with_suffix(".lock"), _LOCK_TIMEOUT):
@@ -187,7 +187,7 @@ class CommandLedger(msgspec.Struct, eq=False):
         fit = [
             name
             for name in reversed(records)
-            if name not in self._own and not asked.isdisjoint(_subjects(name))
+            if name not in self._run_here and not asked.isdisjoint(_subjects(name))
         ]
         best = sorted(fit, key=lambda name: -records[name].passed)[:MAX_SENT]
         return {name: records[name] for name in best}
@@ -210,12 +210,13 @@ def project_commands(editor: MemoryEditor) -> dict[str, CommandRecord]:
 
 
 def commands_block(found: Mapping[str, CommandRecord], mark: str) -> str:
+    """The text about these commands for the model."""
     rows = (
         f"`{name}` {record.result}; {record.seconds:g} s, {record.at[:10]}"
         for name, record in found.items()
     )
     marks = " ".join(map(command_mark, found))
-    return f'<{mark} recalled="{marks}">\n{_ABOUT}\n{quoted(chr(10).join(rows))}\n</{mark}>'
+    return f'<{mark} recalled="{marks}">\n{_ABOUT}\n{quote_memory(chr(10).join(rows))}\n</{mark}>'
 
 
 def command_mark(name: str) -> str:
@@ -241,7 +242,7 @@ def normalize_command(text: str) -> str:
     only = commands[0]
     if only.program in _NOT_KEPT or only.computed or only.stdin is not None:
         return ""
-    line = _without_texts(only.program, [word.text for word in only.words])
+    line = _line_without_texts(only.program, [word.text for word in only.words])
     if line:
         line = _change_of_folder(folders) + line
     return line if len(line) <= _MAX_LENGTH else ""
@@ -254,18 +255,20 @@ def _change_of_folder(folders: Sequence[str]) -> str:
     return f"cd {folders[0]} && " if _PLAIN.fullmatch(folders[0]) else ""
 
 
-def _without_texts(program: str, words: Sequence[str]) -> str:
-    """Empty for code that is in the line, and for a program with an odd name."""
+def _line_without_texts(program: str, words: Sequence[str]) -> str:
+    """A command without file names and texts; empty for code that is in the line, and for a program
+    with an odd name.
+    """
     name = program if words[0].startswith("/") else words[0]
     is_script = name in _INTERPRETERS
     runs_no_file = is_script and (words[1:2] or ["/"])[0].startswith(_NOT_A_SCRIPT)
     if runs_no_file or not _PLAIN.fullmatch(name):
         return ""
-    line = " ".join([name, *_kept_words(words[1:], is_script=is_script)])
+    line = " ".join([name, *_words_without_texts(words[1:], is_script=is_script)])
     return re.sub(rf"{_GAP}(?: {_GAP})+", _GAP, line)
 
 
-def _kept_words(words: Sequence[str], *, is_script: bool) -> Iterator[str]:
+def _words_without_texts(words: Sequence[str], *, is_script: bool) -> Iterator[str]:
     """The options and the first operands, without file names; a gap for each other word."""
     operands = 0
     for word in words:
@@ -306,6 +309,7 @@ def is_check(name: str) -> bool:
 
 
 def _subjects(command: str) -> set[str]:
+    """The stems of what a command is about, also by the names of known programs."""
     from ouro.memory.index import stem
 
     programs = {word.rpartition("/")[2] for word in command.split()}
@@ -314,6 +318,7 @@ def _subjects(command: str) -> set[str]:
 
 
 def _stems(text: str) -> set[str]:
+    """The stems of the words of a text that may name a subject."""
     from ouro.memory.index import stem
 
     return {stem(word) for word in _WORD.findall(text) if word not in _NO_SUBJECT}

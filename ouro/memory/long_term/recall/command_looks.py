@@ -59,19 +59,20 @@ class CommandLooks(msgspec.Struct, eq=False):
         if failed is None and not self._is_changed(turn):
             return
         last = failed or commands[-1]
-        look = CommandLook(turn, commands[0].call_id, last.call_id, self._files())
+        look = CommandLook(turn, commands[0].call_id, last.call_id, self._changed_project_files())
         self._looks = [*self._looks[1 - _MAX_LOOKS :], look]
 
     def _is_changed(self, turn: int) -> bool:
         """Whether the last look was in this turn, and found changes."""
         return any(look.turn == turn and look.files for look in self._looks[-1:])
 
-    def _files(self) -> dict[str, tuple[str | None, str | None]]:
+    def _changed_project_files(self) -> dict[str, tuple[str | None, str | None]]:
+        """The files of the project that the turn has changed, with their texts before it and now."""
         files: dict[str, tuple[str | None, str | None]] = {}
         for path, (before, now) in self.changed_files().items():
             name = self.finder.relative(str(path))
             if name and not name.startswith(".ouro/"):
-                files[name] = (_text_of(before), _text_of(now))
+                files[name] = (_text_to_compare(before), _text_to_compare(now))
         return files
 
     def add_changes(self, steps: Sequence[Step]) -> list[Step]:
@@ -88,8 +89,8 @@ class CommandLooks(msgspec.Struct, eq=False):
             if look.first not in known:
                 continue
             for change, call in contents.see(look, edited):
-                place = next(at for at, step in enumerate(found) if step.call_id == call)
-                found.insert(place, EditStep(look.turn, call, change, is_by_command=True))
+                index = next(at for at, step in enumerate(found) if step.call_id == call)
+                found.insert(index, EditStep(look.turn, call, change, is_by_command=True))
         return found
 
     def changes_branch(self) -> bool:
@@ -127,12 +128,14 @@ class _Contents(msgspec.Struct):
 
 
 def _is_failure(step: CommandStep) -> bool:
+    """Whether a command failed whose exit code says something about the project."""
     from ouro.memory.long_term.recall.command_ledger import describe_command
 
     return step.failed and bool(describe_command(step.line))
 
 
-def _text_of(content: bytes | None) -> str | None:
+def _text_to_compare(content: bytes | None) -> str | None:
+    """The text of a file; None if there is no file, UNREADABLE if it is too large or no text."""
     if content is None:
         return None
     try:

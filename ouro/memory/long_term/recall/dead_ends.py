@@ -71,11 +71,12 @@ class DeadEnds(msgspec.Struct, eq=False):
     """The notes that the last undo of the user made."""
 
     def start(self) -> None:
+        """Note which branch is in use."""
         self.looks.changes_branch()
 
     # What failed
 
-    async def tools_ended(self) -> None:
+    async def compare_files_after_tools(self) -> None:
         """Compare the files after a command that failed, and until they are as before again."""
         try:
             async with asyncio.timeout(_LOOK_TIMEOUT):
@@ -84,12 +85,13 @@ class DeadEnds(msgspec.Struct, eq=False):
             log.warning("dead ends: the files are not compared: %s", error)
 
     def _compare_files(self) -> None:
+        """Look at the files after the commands of the last answer."""
         self.looks.look(self.memory.transcript.turns, self._steps_of_answer())
 
     def turn_ended(self) -> None:
         """Look for dead ends of the last turns in the background; returns at once."""
         messages = [entry.message for entry in self.memory.transcript.entries]
-        self._start(self._look(messages, self.memory.transcript.turns))
+        self._look_in_background(self._find_and_keep(messages, self.memory.transcript.turns))
 
     def files_undone(self, messages: Sequence[Message], turn: int, reason: str) -> None:
         """The user undid what these messages did to files; returns at once.
@@ -98,7 +100,7 @@ class DeadEnds(msgspec.Struct, eq=False):
             turn: the number of their last turn.
             reason: why, in the words of the user.
         """
-        self._start(self._look(messages, turn, reason, by_user=True))
+        self._look_in_background(self._find_and_keep(messages, turn, reason, by_user=True))
 
     def files_redone(self) -> None:
         """The user redid it: it is no dead end."""
@@ -110,7 +112,8 @@ class DeadEnds(msgspec.Struct, eq=False):
         if self._looking:
             await asyncio.wait(self._looking)
 
-    def _start(self, look: Coroutine[None, None, None]) -> None:
+    def _look_in_background(self, look: Coroutine[None, None, None]) -> None:
+        """Start a look; `wait_until_settled` waits for its end."""
         ended = asyncio.get_running_loop().create_future()
         self._looking.add(ended)
         self.channel.start("dead ends", self._run(look, ended))
@@ -122,22 +125,27 @@ class DeadEnds(msgspec.Struct, eq=False):
             self._looking.discard(ended)
             ended.cancel()
 
-    async def _look(
+    async def _find_and_keep(
         self, messages: Sequence[Message], turn: int, reason: str = "", *, by_user: bool = False
     ) -> None:
+        """Find dead ends in these messages, and write their notes; errors are logged."""
         try:
-            found = await asyncio.to_thread(self._find, messages, turn, reason, by_user=by_user)
+            found = await asyncio.to_thread(
+                self._find_dead_ends, messages, turn, reason, by_user=by_user
+            )
             if by_user:
                 self._undo_note_ids = []
             for dead_end in found:
-                note = await self._keep(dead_end)
-                self._undo_note_ids += [note] if by_user and note else []
+                note_id = await self._keep(dead_end)
+                if by_user and note_id:
+                    self._undo_note_ids.append(note_id)
         except (OuroError, OSError) as error:
             log.warning("dead ends: %s", error)
 
-    def _find(
+    def _find_dead_ends(
         self, messages: Sequence[Message], turn: int, reason: str, *, by_user: bool
     ) -> list[DeadEnd]:
+        """The dead ends among the changes that were undone and not judged before. Reads files."""
         from ouro.memory.long_term.recall.attempts import (
             dead_end_of_commands,
             find_undone,
@@ -145,7 +153,7 @@ class DeadEnds(msgspec.Struct, eq=False):
 
         steps = self.looks.add_changes(self._steps(messages, turn))
         found: list[DeadEnd | None] = []
-        for undone in find_undone(steps, self._read):
+        for undone in find_undone(steps, self._read_project_file):
             calls = undone.calls
             if self._judged.isdisjoint(calls):
                 found.append(undone.judge(steps, reason))
@@ -158,16 +166,18 @@ class DeadEnds(msgspec.Struct, eq=False):
         return [one for one in found if one is not None and not is_other_branch]
 
     def _steps(self, messages: Sequence[Message], turn: int) -> list[Step]:
+        """The changes and commands in these messages."""
         from ouro.memory.long_term.recall.attempts import steps_of
 
         return steps_of(messages, turn, self.finder.relative)
 
-    def _read(self, path: str) -> str | None:
-        place = self.finder.root / path
+    def _read_project_file(self, path: str) -> str | None:
+        """The text of a file; None if there is none, UNREADABLE if it is too large or no text."""
+        file_path = self.finder.root / path
         try:
-            if place.stat().st_size > _MAX_FILE_BYTES:
+            if file_path.stat().st_size > _MAX_FILE_BYTES:
                 return UNREADABLE
-            with place.open(encoding="utf-8", newline="") as file:
+            with file_path.open(encoding="utf-8", newline="") as file:
                 return file.read()
         except FileNotFoundError:
             return None
@@ -179,13 +189,13 @@ class DeadEnds(msgspec.Struct, eq=False):
     async def _keep(self, dead_end: DeadEnd) -> str:
         """Write the note; returns its id, empty if the same was tried before. Raises as `Notebook`."""
         events: list[Event] = []
-        note = await self.manager.run_under_lock(partial(self._write, dead_end, events))
+        note = await self.manager.run_under_lock(partial(self._write_note, dead_end, events))
         for event in events:
             self.channel.emit(event)
         if note is None:
             return ""
         is_written = self.write != "ask"
-        if is_written and _printed(dead_end):
+        if is_written and _telling_output_line(dead_end):
             await self._add_output(note, dead_end)
         return note.id
 
@@ -194,13 +204,22 @@ class DeadEnds(msgspec.Struct, eq=False):
         if self.ask is not None:
             self.channel.start("dead ends", self._add_reason(self.ask, note, dead_end))
         else:
-            await self._propose_words(note, dead_end, f"It printed: “{_printed(dead_end)}”")
+            await self._propose_words(
+                note, dead_end, f"It printed: “{_telling_output_line(dead_end)}”"
+            )
 
     async def _add_reason(self, ask: AskModel, note: Note, dead_end: DeadEnd) -> None:
+        """Propose what a model says about the failure; without a usable answer what the command
+        printed.
+        """
         from ouro.memory.long_term.recall.failure_reason import ask_reason
 
         why = await ask_reason(ask, dead_end, self.finder.mark)
-        words = f"Why, by a model: “{why}”" if why else f"It printed: “{_printed(dead_end)}”"
+        words = (
+            f"Why, by a model: “{why}”"
+            if why
+            else f"It printed: “{_telling_output_line(dead_end)}”"
+        )
         await self._propose_words(note, dead_end, words)
 
     async def _propose_words(self, note: Note, dead_end: DeadEnd, words: str) -> None:
@@ -209,13 +228,13 @@ class DeadEnds(msgspec.Struct, eq=False):
         ):
             self.channel.emit(event)
 
-    def _write(self, dead_end: DeadEnd, events: list[Event]) -> Note | None:
+    def _write_note(self, dead_end: DeadEnd, events: list[Event]) -> Note | None:
         """The new note; None if the same was tried before."""
         from ouro.memory.long_term.recall.attempts import tried_of
 
         turn = TurnRef(self.memory.session_id, dead_end.turn)
         book, tried = self._notebook, tried_of(dead_end)
-        if same := self._find_same(Note(id="", tried=tried)):
+        if same := self._find_same_note(Note(id="", tried=tried)):
             if self.write != "ask":
                 book.confirm(same, "capture", turn.trailers("capture"))
             return None
@@ -245,7 +264,7 @@ class DeadEnds(msgspec.Struct, eq=False):
         turn = TurnRef(self.memory.session_id, dead_end.turn)
         whole = replace(note, text=f"{note.text} {words}")
         sources = [f"`{failure.name}`" for failure in dead_end.failures]
-        reason = f"a command printed “{_printed(dead_end)}”"
+        reason = f"a command printed “{_telling_output_line(dead_end)}”"
         try:
             known = self._notebook.find(note.id)
             if known.archived or known.note.text != note.text:
@@ -258,7 +277,7 @@ class DeadEnds(msgspec.Struct, eq=False):
     def _propose(
         self, note: Note, before: Note | None, reason: str, sources: Sequence[str], turn: TurnRef
     ) -> Event:
-        """Raises SecretInMemory."""
+        """Store a pending proposal of a note; returns its event. Raises SecretInMemory."""
         earlier = note_text(before) if before else None
         edit = FileEdit(note.file_name, earlier, note_text(note))
         self.repo.store.demand_no_secret([edit.after])
@@ -280,7 +299,8 @@ class DeadEnds(msgspec.Struct, eq=False):
             for event in notes_event("archive", archived, "of what was redone"):
                 self.channel.emit(event)
 
-    def _find_same(self, new: Note) -> str:
+    def _find_same_note(self, new: Note) -> str:
+        """The id of the trusted note about the same attempt; empty if there is none."""
         from ouro.memory.long_term.recall.attempts import is_same_attempt
 
         for known in self.finder.dead_ends():
@@ -289,6 +309,7 @@ class DeadEnds(msgspec.Struct, eq=False):
         return ""
 
     def _is_trusted(self, note_id: str) -> bool:
+        """Whether the note exists and is approved."""
         try:
             return bool(self._notebook.find(note_id))
         except NoteError:
@@ -337,9 +358,9 @@ class DeadEnds(msgspec.Struct, eq=False):
             if begins_turn(entry.message):
                 break
         turn.reverse()
-        asked = [place for place, message in enumerate(turn) if message.role == "assistant"]
+        answers = [message for message in turn if message.role == "assistant"]
         steps = self._steps(turn, self.memory.transcript.turns)
-        last = {call.id for call in turn[asked[-1]].tool_calls} if asked else set()
+        last = {call.id for call in answers[-1].tool_calls} if answers else set()
         return steps, [step for step in steps if step.call_id in last]
 
     def _reminded_before(self) -> set[str]:
@@ -372,13 +393,16 @@ def _describe(dead_end: DeadEnd) -> str:
 
 
 def _join(names: Sequence[str], *, is_file: bool = True) -> str:
+    """File names or commands in one line, with the number of those that are left out; names that
+    could be a sentence are not shown.
+    """
     seen = [f"`{name}`" if not is_file or _NAME.fullmatch(name) else "…" for name in names]
     more = len(seen) - _MAX_NAMED
     shown = ", ".join(dict.fromkeys(seen[:_MAX_NAMED]))
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _printed(dead_end: DeadEnd) -> str:
+def _telling_output_line(dead_end: DeadEnd) -> str:
     """The line of the failed command's output that names a changed file, else its last line; no
     line of a traceback that only says where it was.
     """

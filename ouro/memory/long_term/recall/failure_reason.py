@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ouro.errors import ModelError
-from ouro.memory.long_term.prompt_block import quoted
+from ouro.memory.long_term.prompt_block import quote_memory
 from ouro.memory.side_calls import AskModel
 from ouro.messages import Message, system, user
 from ouro.utils.late_pattern import late_pattern
@@ -61,9 +61,10 @@ async def ask_reason(ask: AskModel, dead_end: DeadEnd, mark: str) -> str:
 
 
 def _request(failures: Sequence[Failure], mark: str) -> list[Message]:
+    """The request for the reason, with what the commands printed."""
     parts: list[str] = []
     for failure in failures:
-        printed = quoted(cut_middle(clean(failure.output), _MAX_OUTPUT))
+        printed = quote_memory(cut_middle(clean(failure.output), _MAX_OUTPUT))
         parts.append(f"`{failure.name}` printed:\n<{mark}>\n{printed}\n</{mark}>")
     return [system(_INSTRUCTIONS), user("\n\n".join(parts))]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ouro.memory.long_term.prompt_block import quoted
+from ouro.memory.long_term.prompt_block import quote_memory
 from ouro.memory.tokens import estimate
 from ouro.messages import Message, system, user
 from ouro.utils.late_pattern import late_pattern
@@ -45,7 +45,7 @@ def hypotheses_request(
     from ouro.memory.long_term.capture.session_parts import newest_lines
 
     before = "\n".join(newest_lines(spoken, room - estimate(now), size=estimate)) or "nothing yet"
-    asked = f"Before:\n<{mark}>\n{quoted(before)}\n</{mark}>\n\nNow:\n<{mark}>\n{quoted(now)}\n</{mark}>"
+    asked = f"Before:\n<{mark}>\n{quote_memory(before)}\n</{mark}>\n\nNow:\n<{mark}>\n{quote_memory(now)}\n</{mark}>"
     return [system(_INSTRUCTIONS.format(count=count)), user(asked)]
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.line_records import CoreRecord
     from ouro.memory.long_term.recall.recall import Recall, Recalled, Situation
 
-FOLLOW_TIMEOUT = 0.4
+UPDATE_TIMEOUT = 0.4
 """Seconds for which the index reads changed notes in one turn; the rest is read in later turns."""
 _WEIGHT_OF_FILE = 0.5
 """How much a used file counts in the statistics of a note; a turn counts 1."""
@@ -51,8 +51,8 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
     changed: frozenset[tuple[Scope, str]] = frozenset()
     """Notes that are not recalled: memory is used as of an earlier time, and they changed after it.
     """
-    _followed: tuple[str, tuple[LoadedScope, ...]] | None = None
-    """The index, and the files with which it was last updated."""
+    _indexed: tuple[str, tuple[LoadedScope, ...]] | None = None
+    """The id of the index, and the files with which it was last updated."""
 
     @property
     def has_notes(self) -> bool:
@@ -65,17 +65,15 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         """
         from ouro.memory.index import Sources
 
-        made, loaded = (
-            self.lookup.search().index.build_id(),
-            tuple(scope.loaded for scope in self.scopes),
-        )
-        if self._followed is not None and self._followed[0] == made:
+        build_id = self.lookup.search().index.build_id()
+        loaded = tuple(scope.loaded for scope in self.scopes)
+        if self._indexed is not None and self._indexed[0] == build_id:
             # A scope that was read again is a new object.
-            pairs = zip(self._followed[1], loaded, strict=True)
+            pairs = zip(self._indexed[1], loaded, strict=True)
             if all(before is now for before, now in pairs):
                 return
-        if self.lookup.update(Sources.of_scopes(self.scopes), FOLLOW_TIMEOUT):
-            self._followed = made, loaded
+        if self.lookup.update(Sources.of_scopes(self.scopes), UPDATE_TIMEOUT):
+            self._indexed = build_id, loaded
 
     def embed(self, text: str) -> bool:
         """Make the vectors of a message; returns False without an embedding model, or if it does
@@ -119,8 +117,8 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
 
     def relative(self, path: str) -> str:
         """A path as in the repository; empty if it is outside. `path`: from the working folder."""
-        place, root = Path(os.path.realpath(self.cwd / path)), self.root.resolve()
-        return path_text(place.relative_to(root)) if place.is_relative_to(root) else ""
+        real, root = Path(os.path.realpath(self.cwd / path)), self.root.resolve()
+        return path_text(real.relative_to(root)) if real.is_relative_to(root) else ""
 
     def dead_ends(self) -> list[Note]:
         """What was tried in this repository, failed and was undone, newest first."""
@@ -132,6 +130,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         return found
 
     def find_repeated(self, note_ids: Sequence[str], room: int) -> Recalled:
+        """Select which of these dead ends are sent: at most `room` tokens."""
         return self.recall.find_repeated(note_ids, self.situation(frozenset()), room)
 
     def find_about_files(
@@ -149,6 +148,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         return found
 
     def judge(self, notes: Sequence[RecalledNote], turn: Sequence[Message]) -> None:
+        """Count which of the notes that were sent the turn has used."""
         if not notes:
             return
         from ouro.memory.long_term.recall.recall import ABOUT_FILE
@@ -183,11 +183,13 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         return broken_among(rules | {note.id: note.text for note in notes}, turn)
 
     def _core_records(self) -> list[CoreRecord]:
+        """The records of the core lines of all scopes."""
         from ouro.memory.long_term.line_records import core_records
 
         return [*chain.from_iterable(core_records(scope).values() for scope in self.scopes)]
 
     def _judge(self, texts: Mapping[str, str], used: set[str], turn: Sequence[Message]) -> None:
+        """Add one turn to the counts of entries that were sent."""
         from ouro.memory.long_term.recall.obedience import count_turn
 
         self.recall_log.add(count_turn(texts, used, turn))
@@ -208,6 +210,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
 
     @property
     def _project(self) -> str:
+        """The repository whose notes are found; one that does not exist if its memory is off."""
         from ouro.memory.index import project_of
 
         projects = (
@@ -216,6 +219,9 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         return next(projects, _NO_REPOSITORY)
 
     def situation(self, sent: frozenset[str], text: str = "") -> Situation:
+        """What decides which notes are sent: the branch, what was sent already, and what is not
+        approved.
+        """
         from ouro.memory.long_term.line_links import linked_notes
         from ouro.memory.long_term.notes.validity import merged_branches
         from ouro.memory.long_term.recall.recall import Situation

@@ -30,6 +30,7 @@ class TurnEffects(msgspec.Struct, frozen=True):
 
 
 def effects_of(turn: Sequence[Message]) -> TurnEffects:
+    """What the user asked for in a turn, the commands that ran and the files that changed."""
     made = chain.from_iterable(message.tool_calls for message in turn)
     calls = {call.id: call for call in made}
     asked = " ".join(message.text for message in turn if message.role == "user")
@@ -85,19 +86,23 @@ def _commands_of(reply: ToolReply, call: ToolCall | None) -> list[str]:
 
 
 def _files_of(reply: ToolReply) -> list[str]:
+    """The files that a tool result changed."""
     body = reply.display.body if reply.display else None
     if reply.failed or not isinstance(body, Diff):
         return []
-    places = chain.from_iterable((change.path, change.moved_to) for change in body.changes)
-    return [*filter(None, places)]
+    paths = chain.from_iterable((change.path, change.moved_to) for change in body.changes)
+    return [*filter(None, paths)]
 
 
 def _had_occasion(name: str, effects: TurnEffects) -> bool:
-    """A command that does more than read may have changed any file: then nothing is sure."""
+    """Whether the turn could have broken a rule about this name. A command that does more than read
+    may have changed any file: then nothing is sure.
+    """
     only_read = all(map(only_reads, effects.commands))
     return not only_read if is_command(name) else bool(effects.files) and only_read
 
 
 def _is_asked_for(name: str, asked: str) -> bool:
+    """Whether the user asked for something by this name in the turn."""
     word = rf"(?<![\w-]){re.escape(name.strip('/'))}(?![\w-])"
     return bool(re.search(word, asked, re.IGNORECASE)) and name not in forbidden_names(asked)

@@ -18,7 +18,7 @@ from ouro.errors import OuroError
 from ouro.events import RecalledNote
 from ouro.memory.long_term.git.memory_folders import repo_folder
 from ouro.memory.long_term.notes.note import DEAD_ENDS, Note, is_core_line, parse_note, plain
-from ouro.memory.long_term.prompt_block import quoted
+from ouro.memory.long_term.prompt_block import quote_memory
 from ouro.memory.long_term.recall.note_finder import NoteFinder
 from ouro.memory.tokens import estimate
 from ouro.utils.log import log
@@ -54,6 +54,7 @@ class OtherProjectNote(msgspec.Struct, frozen=True):
         return f"{FROM_PROJECT} {self.project.name}"
 
     def receipt(self, *, is_sent: bool) -> RecalledNote:
+        """The line about it in the receipt of recall."""
         done = "sent by you" if is_sent else "not sent"
         reason = f"{self.origin} ({tilde(self.project)}): {done}"
         tokens = estimate(self.text)
@@ -64,7 +65,7 @@ class OtherProjectNote(msgspec.Struct, frozen=True):
     def block(self, mark: str) -> str:
         """The text to send to the model."""
         introduction = _INTRODUCTION.format(project=self.project.name)
-        said = quoted(f"[{self.category}] {self.text}")
+        said = quote_memory(f"[{self.category}] {self.text}")
         return f"<{mark}>\n{introduction}\n{said}\n</{mark}>"
 
 
@@ -82,7 +83,8 @@ class OtherProjects(msgspec.Struct, eq=False):
     """What the user sends of it."""
     _shown: list[str] = msgspec.field(default_factory=list)
 
-    def take_asked(self) -> str:
+    def take_question(self) -> str:
+        """The message about which other projects are asked; only once."""
         text, self.asked = self.asked, ""
         return text
 
@@ -92,7 +94,8 @@ class OtherProjects(msgspec.Struct, eq=False):
         self._chosen = chosen or self._chosen
         return chosen
 
-    def take_chosen(self) -> OtherProjectNote | None:
+    def take_note_to_send(self) -> OtherProjectNote | None:
+        """What the user sends of another project; only once."""
         note, self._chosen = self._chosen, None
         return note
 
@@ -101,8 +104,8 @@ class OtherProjects(msgspec.Struct, eq=False):
         projects = self._projects()
         if not projects or not text.strip():
             return None
-        own = [*chain.from_iterable(scope.texts.values() for scope in self.finder.scopes)]
-        known = "\n".join([*own, *self._shown])
+        core = chain.from_iterable(scope.texts.values() for scope in self.finder.scopes)
+        known = "\n".join([*core, *self._shown])
         for hit in self._strong_hits(text, projects):
             if hit.text not in known and self._is_in_use(hit):
                 self._shown.append(hit.text)
@@ -139,14 +142,14 @@ class OtherProjects(msgspec.Struct, eq=False):
         from ouro.memory.long_term.scope import is_switched_off
         from ouro.memory.long_term.search import is_memory_trusted
 
-        project, place = text_path(hit.project), text_path(hit.path)
+        project, file = text_path(hit.project), text_path(hit.path)
         try:
             if not is_memory_trusted(project, self.finder.cwd):
                 return False
             store = _store_of(project)
-            if is_switched_off(store) or store.find_unapproved([place.name]):
+            if is_switched_off(store) or store.find_unapproved([file.name]):
                 return False
-            return hit.text in self._texts_in_use(hit, store.read(place.name) or "")
+            return hit.text in self._texts_in_use(hit, store.read(file.name) or "")
         except (OuroError, OSError, ValueError) as error:
             log.info("the memory of %s is left out: %s", project, error)
             return False
@@ -159,6 +162,7 @@ class OtherProjects(msgspec.Struct, eq=False):
         return {note.text} if self._is_current(note) else set()
 
     def _is_current(self, note: Note) -> bool:
+        """Whether a note is the newest version, lasts, and holds on every branch."""
         from ouro.memory.long_term.notes.validity import has_decayed, is_over
 
         now, half_life = datetime.now(UTC), self.finder.settings.half_life_days
@@ -168,6 +172,7 @@ class OtherProjects(msgspec.Struct, eq=False):
 
 
 def _is_rule(hit: MemoryHit) -> bool:
+    """Whether a text is a rule or a preference."""
     from ouro.memory.long_term.patterns import has
     from ouro.memory.long_term.recall.relevance import STANDING
 

@@ -35,7 +35,7 @@ from ouro.memory.long_term.notes.validity import (
     is_tentative_over,
     is_visible,
 )
-from ouro.memory.long_term.prompt_block import quoted
+from ouro.memory.long_term.prompt_block import quote_memory
 from ouro.memory.long_term.recall.relevance import (
     MAX_STANDING,
     NEAR_BEST,
@@ -134,19 +134,16 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         Each sentence of the message is searched for separately.
         """
         began = time.perf_counter()
-        limit, wanted = (
-            3 * self.settings.retrieval_top_k,
-            SearchFilter(kinds=("note",), project=situation.project),
-        )
+        limit = 3 * self.settings.retrieval_top_k
+        wanted = SearchFilter(kinds=("note",), project=situation.project)
         named = self.graph.naming(entities_in(text))
         by_name = sorted(named, key=lambda note_id: -named[note_id])[:limit]
         search = Search(self.search.index) if by_words else self.search
         found: dict[str, str] = {}
         scores: dict[str, float] = {}
         for question in questions_in(text):
-            for rank, (note_id, reason) in enumerate(
-                find_relevant(question, search.find(question, limit, wanted)).items(), 1
-            ):
+            relevant = find_relevant(question, search.find(question, limit, wanted))
+            for rank, (note_id, reason) in enumerate(relevant.items(), 1):
                 scores[note_id] = max(scores.get(note_id, 0.0), 1 / (RANK + rank))
                 found.setdefault(note_id, reason)
         for rank, note_id in enumerate(by_name, 1):
@@ -248,9 +245,9 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             known = candidates
         items, texts = self._fit(self._weigh(known, situation), situation, room)
         loaded = [item for item in items if item.state == "loaded"]
-        marks = " ".join(_mark(item.id, item.text) for item in loaded)
+        marks = " ".join(_mark_of_note(item.id, item.text) for item in loaded)
         rule = _OF_BOTH if len({item.scope for item in loaded}) > 1 else ""
-        body = "\n".join([_INTRODUCTION.format(about=about) + rule, *map(quoted, texts)])
+        body = "\n".join([_INTRODUCTION.format(about=about) + rule, *map(quote_memory, texts)])
         block = f'<{self.mark} recalled="{marks}">\n{body}\n</{self.mark}>' if texts else ""
         return Recalled(tuple(items), block, way, (time.perf_counter() - began) * 1_000)
 
@@ -288,17 +285,16 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         weighed = []
         for candidate, file in found:
             note = file.note
-            stale = self.anchors.changed(note.anchors) if self.anchors else ()
+            stale = self.anchors.changed_paths(note.anchors) if self.anchors else ()
             weight = _recency(note, now) * self.usefulness(note.id) * (_STALE if stale else 1.0)
             score = candidate.score * confidence_now(note, now, half_life) * weight
             reason = candidate.reason + (f"; stale: {', '.join(stale)} changed" if stale else "")
             item = RecalledNote(note.id, note.text, "loaded", reason, file.scope, round(score, 4))
-            refusal = self._refusal_now(file, situation, merged, now) or self._refuse_citation(
-                note, stale
-            )
-            weighed.append(
-                (note, replace(item, state="skipped", reason=refusal) if refusal else item)
-            )
+            skip_reason = self._reason_to_skip(file, situation, merged, now)
+            skip_reason = skip_reason or self._reason_to_skip_citation(note, stale)
+            if skip_reason:
+                item = replace(item, state="skipped", reason=skip_reason)
+            weighed.append((note, item))
         return sorted(weighed, key=lambda pair: -pair[1].score)
 
     def _read_best(
@@ -324,17 +320,18 @@ class Recall(msgspec.Struct, eq=False, dict=True):
                 found.append((candidate, file))
         return found
 
-    def _refusal_now(
+    def _reason_to_skip(
         self, file: NoteFile, situation: Situation, merged: frozenset[str], now: datetime
     ) -> str:
+        """Why a note is not sent now; empty if it may be."""
         if is_over(file.note, now):
             return "its last day has passed"
         if is_tentative_over(file.note, now):
             return f"tentative since {file.note.tentative}, and nothing confirmed it"
         is_decayed = has_decayed(file.note, now, self.settings.half_life_days)
-        return _refusal(file, situation, merged, is_decayed=is_decayed)
+        return _reason_to_skip_file(file, situation, merged, is_decayed=is_decayed)
 
-    def _refuse_citation(self, note: Note, stale: Sequence[str]) -> str:
+    def _reason_to_skip_citation(self, note: Note, stale: Sequence[str]) -> str:
         """Why a note whose files changed is not sent; empty if the code that it cites is there."""
         if not stale or self.anchors is None:
             return ""
@@ -354,7 +351,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             earlier = self._earlier(note.id, situation) if is_loaded else []
             text = _note_line(note, weighed_item, earlier, self.settings.history_versions)
             item = replace(weighed_item, tokens=estimate(text), chain=len(earlier) + 1)
-            if is_loaded and _mark(note.id, note.text) in situation.sent:
+            if is_loaded and _mark_of_note(note.id, note.text) in situation.sent:
                 item = replace(item, state="skipped", reason="already in the request")
             elif is_loaded and len(texts) == self.settings.retrieval_top_k:
                 item = replace(
@@ -381,17 +378,21 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         return None if file is None or (file.scope, file.name) in situation.untrusted else file
 
     def _read_note(self, note_id: str) -> NoteFile | None:
+        """The note of that id; None if it was deleted since the index was updated, or is of another
+        repository.
+        """
         try:
             return self.notebook.find(note_id)
         except NoteError:
-            return None  # deleted since the index was updated, or of another repository
+            return None
 
 
 def _best(candidates: Iterable[_Candidate], count: int) -> list[_Candidate]:
+    """The `count` candidates with the highest scores, best first."""
     return sorted(candidates, key=lambda candidate: -candidate.score)[:count]
 
 
-def _refusal(
+def _reason_to_skip_file(
     file: NoteFile, situation: Situation, merged: frozenset[str], *, is_decayed: bool
 ) -> str:
     """Why a note is not sent; empty when it may be."""
@@ -444,5 +445,6 @@ def _note_line(note: Note, item: RecalledNote, earlier: Sequence[Note], versions
     return "\n".join([f"[{note.id}] ({' · '.join(about)}) {note.text}", *before])
 
 
-def _mark(note_id: str, text: str) -> str:
+def _mark_of_note(note_id: str, text: str) -> str:
+    """The mark of a note in a request: its id and the version of its text."""
     return f"{note_id}:{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:8]}"

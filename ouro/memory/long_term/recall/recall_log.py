@@ -68,6 +68,7 @@ class RecallLog(msgspec.Struct, eq=False, dict=True):
         return 1 + _SPAN * (2 * share - 1)
 
     def add(self, new: RecallCounts) -> None:
+        """Add counts to the file; a failure is logged."""
         try:
             with lock_file(self.path.with_suffix(".lock"), _LOCK_TIMEOUT):
                 known = self.counts()
@@ -89,10 +90,12 @@ class RecallLog(msgspec.Struct, eq=False, dict=True):
         return self.counts()
 
     def counts(self) -> RecallCounts:
+        """All counts; empty if the file cannot be read."""
         return read_state(self.path, RecallCounts)
 
 
 def this_week() -> str:
+    """The current week, as `2026-W48`."""
     return datetime.now(UTC).strftime("%G-W%V")
 
 

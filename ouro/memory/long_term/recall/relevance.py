@@ -101,6 +101,7 @@ def questions_in(text: str) -> list[str]:
 
 
 def stems(text: str) -> frozenset[str]:
+    """The stems of the words of a text that say something."""
     return frozenset(stem(forms[0]) for forms in parse_query(text).words)
 
 
@@ -116,7 +117,7 @@ def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
         if is_of_days and hit.parts.get("days", 0.0) >= DAYS:
             reasons[hit.id] = f"noted on {hit.at[:10]}"
         elif "vectors" in hit.parts:
-            if _weighted(known) > 0:
+            if _weighted_sum(known) > 0:
                 reasons[hit.id] = (
                     f"says {_share(hit):.0%} of the words, {_cosine(hit):.2f} close in meaning"
                 )
@@ -136,14 +137,14 @@ def features(question: str, hits: Sequence[MemoryHit]) -> list[dict[str, float]]
     best = max((_share(hit) + _cosine(hit) for hit in hits), default=0.0)
     found = []
     for hit in hits:
-        share, cosine, own = _share(hit), _cosine(hit), stems(hit.text)
+        share, cosine, said = _share(hit), _cosine(hit), stems(hit.text)
         known = {
             "bias": 1.0,
             "share": share,
             "cosine": cosine,
             "above": cosine - usual,
-            "subject": min(len((asked & own) - without), 3),
-            "cover": len(asked & own) / max(1, len(own)),
+            "subject": min(len((asked & said) - without), 3),
+            "cover": len(asked & said) / max(1, len(said)),
             "general": is_general,
             "gap": best - share - cosine,
             "asked": min(len(asked - without), 6),
@@ -166,8 +167,9 @@ def find_strong(question: str, hits: Sequence[MemoryHit]) -> list[MemoryHit]:
 
 
 def _is_very_near(hit: MemoryHit, known: Mapping[str, float]) -> bool:
+    """Whether a hit is so near that it is shown although it is of another project."""
     if "vectors" in hit.parts:
-        return _weighted(known) > STRONG
+        return _weighted_sum(known) > STRONG
     return _share(hit) >= STRONG_SHARE
 
 
@@ -177,6 +179,7 @@ def is_request(text: str) -> bool:
 
 
 def nearness(hit: MemoryHit) -> float:
+    """The share of words and the cosine of a hit, added."""
     return _share(hit) + _cosine(hit)
 
 
@@ -200,19 +203,22 @@ def is_used(note: str, prompt: str, done: str, *, is_of_file: bool = False) -> b
     }
     if any(entity.partition(":")[2] in done for entity in names.difference(entities_in(prompt))):
         return True
-    own = stems(note) - stems(prompt) - _STEMS_OF_TASKS - _STEMS_OF_CODE
-    return len(own & stems(done)) >= max(2, len(own) / 2)
+    only_in_note = stems(note) - stems(prompt) - _STEMS_OF_TASKS - _STEMS_OF_CODE
+    return len(only_in_note & stems(done)) >= max(2, len(only_in_note) / 2)
 
 
-def _weighted(known: Mapping[str, float]) -> float:
+def _weighted_sum(known: Mapping[str, float]) -> float:
+    """The weighted sum of the features of a hit; above 0 it counts as relevant."""
     return sum(_WEIGHTS[name] * value for name, value in known.items())
 
 
 def _share(hit: MemoryHit) -> float:
+    """The share of the words of the query in a hit."""
     return hit.parts.get("words", 0.0)
 
 
 def _cosine(hit: MemoryHit) -> float:
+    """How near a hit is in meaning; 0 without vectors."""
     return hit.parts.get("vectors", 0.0)
 
 

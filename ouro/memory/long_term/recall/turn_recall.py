@@ -86,13 +86,13 @@ class TurnRecall(msgspec.Struct, eq=False):
         if self.dead_ends:
             self.dead_ends.start()
         if self.finder.settings.retrieval == "hyde":
-            self.channel.start("check recall", self._check())
+            self.channel.start("check recall", self._warn_if_not_configured())
 
     @property
     def last(self) -> NotesRecalled:
         """The receipt of the last turn, also after a resume or a rewind."""
         # The message was not sent yet.
-        turn = [] if self._unsaved and not self._receipts else self._turn()
+        turn = [] if self._unsaved and not self._receipts else self._messages_of_turn()
         receipts: list[NotesRecalled] = []
         for entry in turn:
             record = self.memory.transcript.recalled.get(entry.number)
@@ -124,7 +124,8 @@ class TurnRecall(msgspec.Struct, eq=False):
         )
         return NotesRecalled(tuple(items), record.way)
 
-    def _turn(self) -> list[MessageRecord]:
+    def _messages_of_turn(self) -> list[MessageRecord]:
+        """The messages from the last prompt of the user on."""
         found: list[MessageRecord] = []
         for entry in reversed(self.memory.transcript.entries):
             found.append(entry)
@@ -148,8 +149,11 @@ class TurnRecall(msgspec.Struct, eq=False):
         self._drop_late()
         if self.other_projects:
             self.other_projects.asked = text
-        found, (commands, block) = await self._find_or_leave(text), await self._commands(text)
-        chosen = self._take_chosen()
+        found, (commands, block) = (
+            await self._find_or_continue_later(text),
+            await self._commands(text),
+        )
+        chosen = self._take_note_of_other_project()
         items = (*(found.items if found else ()), *commands, *(chosen.items if chosen else ()))
         way, milliseconds = (found.way, found.milliseconds) if found else ("local", 0.0)
         if self._late:
@@ -164,12 +168,12 @@ class TurnRecall(msgspec.Struct, eq=False):
         each once; and what was found for the message after the time of recall was over.
         """
         if self.dead_ends:
-            await self.dead_ends.tools_ended()
+            await self.dead_ends.compare_files_after_tools()
         late, about_files = self._take_late(), await self._find_about_files(paths)
-        found = [*filter(None, (self._take_chosen(), about_files))]
+        found = [*filter(None, (self._take_note_of_other_project(), about_files))]
         if about_commands := await self._find_about_commands(found):
             found.append(about_commands)
-        if repeated := await self._find_repeated(found):
+        if repeated := await self._find_repeated_dead_ends(found):
             found.append(repeated)
         parts = [*([late] if late else []), *found]
         if parts:
@@ -182,9 +186,11 @@ class TurnRecall(msgspec.Struct, eq=False):
         """The notes that name what the last tool calls ran, each once in the context."""
         lines = self._last_commands()
         room = self._room - sum(item.tokens for item in _items_of(found))
-        if self._way() == "off" or not lines or room <= 0 or not self.finder.has_notes:
+        if self._retrieval_way() == "off" or not lines or room <= 0 or not self.finder.has_notes:
             return None
-        sent = self._sent() | recalled_marks([part.text for part in found], self.finder.mark)
+        sent = self._marks_in_request() | recalled_marks(
+            [part.text for part in found], self.finder.mark
+        )
         try:
             async with asyncio.timeout(LOCAL_TIMEOUT):
                 about = await asyncio.to_thread(self.finder.find_about_commands, lines, sent, room)
@@ -201,10 +207,10 @@ class TurnRecall(msgspec.Struct, eq=False):
                 return [line for line in given if isinstance(line, str)]
         return []
 
-    async def _find_repeated(self, found: Sequence[Recalled]) -> Recalled | None:
+    async def _find_repeated_dead_ends(self, found: Sequence[Recalled]) -> Recalled | None:
         """The dead ends that the last tool calls repeated."""
         room = self._room - sum(item.tokens for item in _items_of(found))
-        if self.dead_ends is None or self._way() == "off" or room <= 0:
+        if self.dead_ends is None or self._retrieval_way() == "off" or room <= 0:
             return None
         try:
             async with asyncio.timeout(LOCAL_TIMEOUT):
@@ -229,22 +235,23 @@ class TurnRecall(msgspec.Struct, eq=False):
         return task.result() if not is_failed and task.result().text else None
 
     def _drop_late(self) -> None:
+        """Cancel the search for the last message."""
         if self._late:
             self._late.cancel()
         self._late = None
 
     async def _find_about_files(self, paths: Sequence[str]) -> Recalled | None:
+        """The notes about files that were just used, each once in the context; None without one."""
         room = self._room
-        if self._way() == "off" or not paths or room <= 0 or not self.finder.has_notes:
+        if self._retrieval_way() == "off" or not paths or room <= 0 or not self.finder.has_notes:
             return None
         try:
             async with asyncio.timeout(LOCAL_TIMEOUT):
                 ids = await asyncio.to_thread(self.finder.about_files, paths)
-                found = (
-                    await asyncio.to_thread(self.finder.find_about_files, ids, self._sent(), room)
-                    if ids
-                    else None
-                )
+                if not ids:
+                    return None
+                sent = self._marks_in_request()
+                found = await asyncio.to_thread(self.finder.find_about_files, ids, sent, room)
         except (TimeoutError, OuroError, OSError, ValueError) as error:
             log.warning("recall: no notes about %s: %s", ", ".join(paths)[:200], error)
             return None
@@ -266,12 +273,17 @@ class TurnRecall(msgspec.Struct, eq=False):
     def _ask_other_projects(self) -> None:
         """Look for what other projects know about a message that was just sent; returns at once."""
         projects = self.other_projects
-        text = projects.take_asked() if projects else ""
-        if projects and text and self._way() != "off":
-            work = self._look_elsewhere(projects, text, self._last_message())
+        text = projects.take_question() if projects else ""
+        if projects and text and self._retrieval_way() != "off":
+            work = self._show_note_of_other_project(projects, text, self._last_message())
             self.channel.start("other projects", work)
 
-    async def _look_elsewhere(self, projects: OtherProjects, text: str, number: int) -> None:
+    async def _show_note_of_other_project(
+        self, projects: OtherProjects, text: str, number: int
+    ) -> None:
+        """Find a note about a message in other projects, and show it, unless another message was
+        sent meanwhile.
+        """
         try:
             note = await asyncio.to_thread(projects.find, text)
         except (OuroError, OSError, ValueError) as error:
@@ -286,9 +298,9 @@ class TurnRecall(msgspec.Struct, eq=False):
         self._save(NotesRecalled(items, way, earlier.milliseconds if earlier else 0.0), number)
         self.channel.emit(NotesRecalled((item,), ELSEWHERE))
 
-    def _take_chosen(self) -> Recalled | None:
+    def _take_note_of_other_project(self) -> Recalled | None:
         """What the user sends of another project; only once."""
-        note = self.other_projects.take_chosen() if self.other_projects else None
+        note = self.other_projects.take_note_to_send() if self.other_projects else None
         if note is None:
             return None
         from ouro.memory.long_term.recall.recall import Recalled
@@ -298,12 +310,13 @@ class TurnRecall(msgspec.Struct, eq=False):
 
     async def broken_rules(self) -> dict[str, str]:
         """The remembered rules that the turn broke, by the ids of their entries."""
-        turn = [entry.message for entry in self._turn()]
+        turn = [entry.message for entry in self._messages_of_turn()]
         if not any(message.tool_calls for message in turn):
             return {}
         return await asyncio.to_thread(self.finder.broken_rules, self._loaded_notes(), turn)
 
     def _loaded_notes(self) -> list[RecalledNote]:
+        """The notes that were sent in this turn, without core lines and commands."""
         return [item for item in self.loaded_items() if item.id.startswith("mem_")]
 
     def turn_ended(self) -> None:
@@ -311,25 +324,25 @@ class TurnRecall(msgspec.Struct, eq=False):
         returns at once.
         """
         if self.commands:
-            _begin(self.commands.save)
+            _start_in_thread(self.commands.save)
         if self.dead_ends:
             self.dead_ends.turn_ended()
-        turn = [entry.message for entry in self._turn()]
+        turn = [entry.message for entry in self._messages_of_turn()]
         notes = self._loaded_notes()
         is_answered = (
             turn and turn[-1].role == "assistant" and not turn[-1].cut and not turn[-1].tool_calls
         )
         if is_answered:
-            _begin(self.finder.judge, notes, turn)
-            _begin(self.finder.judge_core, turn)
+            _start_in_thread(self.finder.judge, notes, turn)
+            _start_in_thread(self.finder.judge_core, turn)
 
-    async def _find_or_leave(self, text: str) -> Recalled | None:
+    async def _find_or_continue_later(self, text: str) -> Recalled | None:
         """As `find`; if it takes too long, the search goes on while the model answers."""
-        way = self._way()
+        way = self._retrieval_way()
         if way == "off" or not text.strip() or not self.finder.has_notes:
             return None
-        work = self._by_hypotheses if way == "hyde" else self._local
-        task = asyncio.create_task(work(text, self._sent()))
+        work = self._recall_by_hypotheses if way == "hyde" else self._recall_locally
+        task = asyncio.create_task(work(text, self._marks_in_request()))
         done, _ = await asyncio.wait({task}, timeout=self._limit)
         if not done:
             log.warning("recall: timeout, the turn begins without notes (%s)", way)
@@ -343,7 +356,7 @@ class TurnRecall(msgspec.Struct, eq=False):
 
     @property
     def _limit(self) -> float:
-        return HYDE_TIMEOUT if self._way() == "hyde" else LOCAL_TIMEOUT
+        return HYDE_TIMEOUT if self._retrieval_way() == "hyde" else LOCAL_TIMEOUT
 
     async def find(
         self, text: str, sent: Callable[[], frozenset[str]] = frozenset
@@ -351,16 +364,14 @@ class TurnRecall(msgspec.Struct, eq=False):
         """The notes that are relevant to a text, without those that were sent; None as in
         `recall_for`.
         """
-        way = self._way()
+        way = self._retrieval_way()
         if way == "off" or not text.strip() or not self.finder.has_notes:
             return None
         try:
             async with asyncio.timeout(self._limit):
-                return await (
-                    self._by_hypotheses(text, sent())
-                    if way == "hyde"
-                    else self._local(text, sent())
-                )
+                if way == "hyde":
+                    return await self._recall_by_hypotheses(text, sent())
+                return await self._recall_locally(text, sent())
         except TimeoutError:
             log.warning("recall: timeout, the turn begins without notes (%s)", way)
         except (OuroError, OSError) as error:
@@ -375,7 +386,7 @@ class TurnRecall(msgspec.Struct, eq=False):
             item.id for item in items if item.state == "loaded" and item.id.startswith("mem_")
         ]:
             now = timestamp()
-            _begin(
+            _start_in_thread(
                 self.finder.recall_log.add,
                 RecallCounts(Counter(loaded), dict.fromkeys(loaded, now)),
             )
@@ -394,15 +405,15 @@ class TurnRecall(msgspec.Struct, eq=False):
         self.memory.note(RecalledRecord(number, self.memory.now(), tuple(items), receipt.way))
         self._receipts[number] = receipt
 
-    def _way(self) -> Literal["local", "hyde", "off"]:
+    def _retrieval_way(self) -> Literal["local", "hyde", "off"]:
+        """How notes are found, by the settings and the models that are there."""
         if self.finder.settings.retrieval == "auto":
             return "hyde" if self.hypotheses and self.hypotheses.is_for_auto else "local"
-        is_off = self._missing or (
-            self.finder.settings.retrieval == "hyde" and self.hypotheses is None
-        )
-        return "off" if is_off else self.finder.settings.retrieval
+        lacks_model = self.finder.settings.retrieval == "hyde" and self.hypotheses is None
+        return "off" if self._missing or lacks_model else self.finder.settings.retrieval
 
-    async def _check(self) -> None:
+    async def _warn_if_not_configured(self) -> None:
+        """Warn if a model that `hyde` needs is missing: recall is then off."""
         if self.hypotheses is None:
             self._missing = "`memory.retrieval_model`, or `retrieve` in models.yaml"
         elif (await asyncio.to_thread(self.finder.lookup.search)).vectors is None:
@@ -412,26 +423,31 @@ class TurnRecall(msgspec.Struct, eq=False):
                 Notice(f"Recall is off: `memory.retrieval: hyde` needs {self._missing}.", "warning")
             )
 
-    async def _local(self, text: str, sent: frozenset[str]) -> Recalled:
-        vector = _begin(self.finder.embed, text)
-        await asyncio.wait({_begin(self.finder.update_index)}, timeout=INDEX_TIMEOUT)
+    async def _recall_locally(self, text: str, sent: frozenset[str]) -> Recalled:
+        """Find notes by entities, words and vectors. Each step has a part of the time; what is not
+        ready then is left out.
+        """
+        vector = _start_in_thread(self.finder.embed, text)
+        await asyncio.wait({_start_in_thread(self.finder.update_index)}, timeout=INDEX_TIMEOUT)
         await asyncio.wait({vector}, timeout=VECTOR_TIMEOUT)
         has_vector = vector.done() and not vector.exception() and bool(vector.result())
         # the newest notes may have no vectors: in a session with one turn nothing else makes them
         if has_vector:
             await asyncio.wait(
-                {_begin(self.finder.lookup.fill_few_notes, FILL_NOTES)}, timeout=FILL_TIMEOUT
+                {_start_in_thread(self.finder.lookup.fill_few_notes, FILL_NOTES)},
+                timeout=FILL_TIMEOUT,
             )
         finder = self.finder
         return await asyncio.to_thread(
             lambda: finder.recall.find(text, finder.situation(sent, text), by_words=not has_vector)
         )
 
-    async def _by_hypotheses(self, text: str, sent: frozenset[str]) -> Recalled:
+    async def _recall_by_hypotheses(self, text: str, sent: frozenset[str]) -> Recalled:
+        """Find notes that are near to what a model expects them to say."""
         model, transcript = self.hypotheses, self.memory.transcript
         count = self.finder.settings.retrieval_hypothesis_count
         assert model is not None
-        await asyncio.wait({_begin(self.finder.update_index)}, timeout=INDEX_TIMEOUT)
+        await asyncio.wait({_start_in_thread(self.finder.update_index)}, timeout=INDEX_TIMEOUT)
         since = transcript.compaction.covers[1] if transcript.compaction else 0
         from ouro.memory.long_term.capture.session_parts import words_in
 
@@ -451,10 +467,10 @@ class TurnRecall(msgspec.Struct, eq=False):
         """The relevant commands of the project that are not in the request yet, and the text about
         them.
         """
-        if self.commands is None or self._way() == "off":
+        if self.commands is None or self._retrieval_way() == "off":
             return (), ""
         found = await asyncio.to_thread(self.commands.find_relevant, text)
-        sent = self._sent() if found else frozenset()
+        sent = self._marks_in_request() if found else frozenset()
         told = {name: record for name, record in found.items() if command_mark(name) not in sent}
         items = tuple(
             RecalledNote(
@@ -468,16 +484,18 @@ class TurnRecall(msgspec.Struct, eq=False):
         )
         return items, commands_block(told, self.finder.mark) if told else ""
 
-    def _sent(self) -> frozenset[str]:
+    def _marks_in_request(self) -> frozenset[str]:
+        """The marks of the notes that are in the request already."""
         parts = chain.from_iterable(message.parts_of(Context) for message in self.memory.context())
         return recalled_marks([part.text for part in parts], self.finder.mark)
 
 
 def _items_of(parts: Sequence[Recalled]) -> tuple[RecalledNote, ...]:
+    """The items of several finds."""
     return tuple(chain.from_iterable(part.items for part in parts))
 
 
-def _begin(work: Callable[..., _T], *arguments: object) -> asyncio.Task[_T]:
+def _start_in_thread(work: Callable[..., _T], *arguments: object) -> asyncio.Task[_T]:
     """Start work in a thread; a failure is logged."""
 
     def log_failure(task: asyncio.Task[_T]) -> None:

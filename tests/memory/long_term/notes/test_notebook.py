@@ -185,7 +185,7 @@ def test_note_confirmed_by_the_user_gets_user_source_and_new_anchors(stores, tmp
     notebook.confirm("mem_00000001", "person")
 
     found = notebook.find("mem_00000001").note
-    assert (found.source, found.confidence, Anchors(tmp_path).changed(found.anchors)) == (
+    assert (found.source, found.confidence, Anchors(tmp_path).changed_paths(found.anchors)) == (
         "user",
         0.9,
         (),

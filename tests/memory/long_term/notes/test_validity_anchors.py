@@ -21,12 +21,12 @@ def test_changed_or_deleted_file_is_reported(tmp_path):
         (tmp_path / name).write_text("hello\n")
     anchors = Anchors(tmp_path)
     held = anchors.of(["file:a.py", "file:b.py", "file:c.py"])
-    assert anchors.changed(held) == ()
+    assert anchors.changed_paths(held) == ()
 
     (tmp_path / "a.py").write_text("hello, world\n")
     (tmp_path / "b.py").unlink()
 
-    assert anchors.changed(held) == ("a.py", "b.py")
+    assert anchors.changed_paths(held) == ("a.py", "b.py")
 
 
 def test_restored_file_is_not_stale(tmp_path):
@@ -34,7 +34,7 @@ def test_restored_file_is_not_stale(tmp_path):
     (tmp_path / "a.py").write_text("other\n")
     (tmp_path / "a.py").write_text("hello\n")
 
-    assert anchors.changed([Anchor("a.py", HELLO)]) == ()
+    assert anchors.changed_paths([Anchor("a.py", HELLO)]) == ()
 
 
 def test_note_naming_many_files_gets_no_anchors(tmp_path):
@@ -55,4 +55,4 @@ def test_only_plain_files_below_the_root_are_read(tmp_path, path):
     os.mkfifo(root / "pipe")
 
     assert Anchors(root).of([f"file:{path}"]) == ()
-    assert Anchors(root).changed([Anchor(path, HELLO)]) == (path,)
+    assert Anchors(root).changed_paths([Anchor(path, HELLO)]) == (path,)

@@ -13,7 +13,7 @@ from ouro.events import NoteKept, NotesRecalled, PermissionAsked, Permit
 from ouro.llm import ScriptedModel, call
 from ouro.memory.long_term.notes.note import DEAD_ENDS, parse_note
 from ouro.memory.long_term.recall.attempts import DeadEnd, EditStep, Failure
-from ouro.memory.long_term.recall.dead_ends import _printed
+from ouro.memory.long_term.recall.dead_ends import _telling_output_line
 from ouro.messages import Context
 from ouro.session import OpenRequest
 
@@ -386,7 +386,7 @@ def test_the_error_is_kept_of_a_traceback_and_not_its_place(output, kept):
     change = FileChange("api.py", "a", "b")
     failure = Failure("python api.py", 1, "python api.py", output)
     dead_end = DeadEnd(1, (EditStep(1, "c1", change),), (), (failure,))
-    assert _printed(dead_end) == kept
+    assert _telling_output_line(dead_end) == kept
 
 
 PRINTED = "It printed: “api.py: too slow”"

@@ -70,7 +70,7 @@ async def test_nothing_is_opened_without_notes(repository, home):
     session, _ = await opened(repository)
     assert await recalled(session, QUESTION) == {}
     finder = session.memory._recall.finder
-    assert ("recall" in vars(finder), finder._followed, session.status().memories) == (
+    assert ("recall" in vars(finder), finder._indexed, session.status().memories) == (
         False,
         None,
         0,
@@ -150,7 +150,7 @@ async def test_slow_recall_is_skipped(repository, user_folder, monkeypatch):
     async def slow(*_):
         await held.wait()
 
-    monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.TurnRecall._local", slow)
+    monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.TurnRecall._recall_locally", slow)
     assert await recalled(session, QUESTION) == {}
     assert "fourteen" not in last_message_text(model)
     await session.close()
