@@ -159,6 +159,7 @@ class AsyncAgent:
         images: Sequence[Picture],
         last_stream: weakref.ref[AsyncGenerator[Event, None]] | None,
     ) -> AsyncGenerator[Event, None]:
+        """Wait for the turn before, then yield the events of this one and answer its questions."""
         session = self.session
         pictures = [await asyncio.to_thread(image_of, image) for image in images]
         if not (prompt.strip() or pictures):
@@ -352,6 +353,7 @@ class AsyncAgent:
         await self.close()
 
     async def _permit(self, question: PermissionAsked) -> Permit:
+        """The decision of `on_permission`; no without it. Raises UsageError for another value."""
         on_permission = self._options.get("on_permission")
         if on_permission is None:
             return Permit("no", REFUSED)
@@ -365,6 +367,7 @@ class AsyncAgent:
         return decided
 
     async def _reply(self, question: QuestionAsked) -> Reply:
+        """The answers of `on_question`; none without it. Raises UsageError for another value."""
         on_question = self._options.get("on_question")
         answers = (await call_back(on_question, question) if on_question else None) or ()
         given = (answers,) if isinstance(answers, str) else answers
@@ -384,6 +387,7 @@ class AsyncAgent:
                     session.answer(event.question_id, await self._reply(event))
 
     def _show_background(self, event: Event) -> None:
+        """Call `on_background`; its errors are logged only."""
         on_background = self._options.get("on_background")
         try:
             if on_background is not None:

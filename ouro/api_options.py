@@ -104,6 +104,7 @@ def session_options_of(cwd: Path, options: AgentOptions) -> Options:
 
 
 def _check_lists(options: AgentOptions, tools: Sequence[object]) -> None:
+    """Raises UsageError for a tool that is not one, and for a text where a list is expected."""
     for tool in tools:
         if not isinstance(tool, FunctionTool):
             raise UsageError(f"{tool!r} is not a tool.", "Decorate the function with @tool.")

@@ -259,7 +259,7 @@ def _build_session(basis: SessionBasis, start: StartMode) -> tuple[Session, Sequ
         rewind=_build_rewind(shared, plan, seen, context),
         window=window,
         budget=shared.budget,
-        resumed=_build_resumed(shared, window, plan),
+        resumed=_build_resume(shared, window, plan),
     )
     return session, (*shared.extensions.problems, *problems)
 
@@ -317,6 +317,7 @@ def _build_permissions(
 
 
 def _build_file_undo(basis: SessionBasis, permissions: safety.Permissions) -> FileUndo | None:
+    """The undo of files; None if checkpoints are off, or the session is not saved."""
     settings, transcript = basis.settings.checkpoints, basis.transcript
     if not settings.enabled or basis.options.ephemeral:
         return None
@@ -393,6 +394,7 @@ def _demand_free_names(tools: Sequence[AnyTool], taken: Collection[str]) -> None
 
 
 def _more_environment(shared: AgentServices) -> dict[str, str]:
+    """What the system prompt says about the environment beside the folder and the system."""
     basis = shared.basis
     folders = (*basis.options.add_dirs, *shared.permissions.workspace.added)
     return {
@@ -407,7 +409,8 @@ def _build_compactor(shared: AgentServices, tools: ToolRunner, context: SentCont
     basis, models, memory, hooks = shared.basis, shared.models, shared.memory, shared.hooks
     block = memory.manager.prompt.load_block() if memory.manager else ""
 
-    def on_compacted() -> None:
+    def forget_sent() -> None:
+        """Forget what the context held: it was replaced by a summary."""
         context.clear()
         memory.compacted()
         hooks.run_after_compaction()
@@ -420,7 +423,7 @@ def _build_compactor(shared: AgentServices, tools: ToolRunner, context: SentCont
         tools,
         basis.settings.compaction,
         context.for_summary,
-        on_compacted,
+        forget_sent,
         hooks.before_compaction,
     )
 
@@ -494,6 +497,7 @@ def _build_turn(
 def _build_plan_approval(
     shared: AgentServices, plan: TodoPlan, environment: Environment, tools: ToolRunner
 ) -> PlanApproval:
+    """The approval of plans, with the folder in which they are saved."""
     basis, options = shared.basis, shared.basis.options
     keeps_drafts = options.interactive or options.editor.buffers is not None
     folder = PlanFolder(basis.root, keeps_drafts=keeps_drafts)
@@ -518,6 +522,7 @@ def _build_titles(basis: SessionBasis, models: ModelSource) -> Titles:
 def _build_rewind(
     shared: AgentServices, plan: TodoPlan, seen: FilesSeen, context: SentContext
 ) -> Rewind:
+    """The rewind of a session, with everything that can be undone in it."""
     transcript, tasks, memory = shared.basis.transcript, shared.basis.tasks, shared.memory
 
     def on_change() -> None:
@@ -534,7 +539,8 @@ def _build_rewind(
     return Rewind(transcript, lambda: tasks.running, on_change, undoers, settled, observer)
 
 
-def _build_resumed(shared: AgentServices, window: ContextWindow, plan: TodoPlan) -> Resumed | None:
+def _build_resume(shared: AgentServices, window: ContextWindow, plan: TodoPlan) -> Resumed | None:
+    """What a resumed session asks and shows at its start; None for a new one."""
     basis = shared.basis
     if basis.resumed is None:
         return None
@@ -575,6 +581,9 @@ def _start(basis: SessionBasis, session: Session, start: StartMode) -> None:
 
 
 async def _warm(basis: SessionBasis, session: Session) -> None:
+    """Prepare what the first turn needs, and clean up what a killed ouro left. Runs in the
+    background.
+    """
     if isinstance(model := session.model_source.current()[0], Warmable):
         await model.warm()
     # It reads every process: not while the request is made.

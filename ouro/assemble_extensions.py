@@ -123,6 +123,7 @@ def turn_watcher(
 
 
 def _lacks_telemetry() -> bool:
+    """Whether a package of OpenTelemetry is missing."""
     from importlib.util import find_spec
 
     names = ("opentelemetry", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
@@ -205,6 +206,7 @@ def _trusts(basis: SessionBasis, path: Path) -> bool:
 def _find_files(
     basis: SessionBasis, kind: extensions.FileKind, problems: list[str]
 ) -> list[extensions.ExtensionFile]:
+    """The extension files of a kind; none with `--safe`. Adds to `problems`."""
     if basis.options.safe:
         return []
     files, found = extensions.find_files(kind, basis.root, basis.inputs.trusted)
@@ -229,6 +231,7 @@ def _commands_of(
     skills: extensions.Skills,
     servers: mcp.McpServers,
 ) -> extensions.CommandRegistry:
+    """The commands of files, skills and MCP servers. A server is connected when it is called."""
     found = [extensions.command_of(file) for file in files]
     sources = [lambda: found, skills.commands, lambda: prompt_commands(servers)]
 
@@ -362,6 +365,7 @@ async def _ask_for_hook(
 
 
 def _find_styles(basis: SessionBasis, problems: list[str]) -> extensions.OutputStyles:
+    """The output styles of the session. Adds to `problems`."""
     save = partial(write_setting, "style")
     files = _find_files(basis, "output-styles", problems)
     styles = extensions.OutputStyles(files, basis.settings.style, save)
@@ -373,6 +377,7 @@ def _find_styles(basis: SessionBasis, problems: list[str]) -> extensions.OutputS
 def _status_script(
     basis: SessionBasis, environment: Mapping[str, str]
 ) -> extensions.StatusScript | None:
+    """The user's script of the status line; None without one, and with `--safe`."""
     command = basis.settings.tui.status_command
     if not command or basis.options.safe:
         return None
@@ -382,6 +387,7 @@ def _status_script(
 def _system_prompt(
     basis: SessionBasis, instructions: ProjectInstructions, skills: extensions.Skills
 ) -> str:
+    """The system prompt: instructions, skills, and what the options add."""
     users = () if basis.options.safe else instructions.of_user()
     prompt = system_prompt(instructions.of_project(), users)
     more = basis.options.more_instructions
@@ -446,6 +452,7 @@ def web_tools(basis: SessionBasis, models: ModelSource, problems: list[str]) -> 
 
 
 def _search_without_key(basis: SessionBasis, models: ModelSource, name: str) -> AnyTool:
+    """A web search that needs no key of its own: DuckDuckGo, or that of the model's provider."""
     from ouro.llm import make_provider_search
     from ouro.tools.model_search import DdgsSearch, ModelSearch
 
@@ -580,6 +587,8 @@ def prompt_commands(servers: mcp.McpServers) -> list[extensions.CustomCommand]:
 
 
 def _prompt_command(server: mcp.McpServer, prompt: mcp.ServerPrompt) -> extensions.CustomCommand:
+    """A prompt of an MCP server as a custom command."""
+
     async def text(typed: str) -> extensions.CommandPrompt:
         outcome = await server.prompt(prompt.name, mcp.parse_prompt_arguments(prompt, typed))
         return extensions.CommandPrompt((clean(outcome.text),), is_own=False)

@@ -89,6 +89,7 @@ def _build_manager(
     models: ModelSource,
     marks: long_term.TurnMarks,
 ) -> long_term.LongTermMemoryManager:
+    """The manager of long-term memory, with the text that it adds to prompts."""
     transcript, settings = basis.transcript, basis.settings.memory
 
     def cached_price(tokens: int) -> float | None:
@@ -121,6 +122,7 @@ def _build_recall(
     lookup: memory_index.Lookup,
     changed_files: long_term.ChangedFiles,
 ) -> long_term.TurnRecall:
+    """The recall before each message. Commands and dead ends need memory of the repository."""
     transcript, settings = basis.transcript, basis.settings.memory
     finder = long_term.NoteFinder(
         lookup,
@@ -155,6 +157,7 @@ def _build_dead_ends(
     repo: long_term.ScopeMemory,
     looks: long_term.CommandLooks,
 ) -> long_term.DeadEnds:
+    """The notes about what did not work, and a model that may be asked for the reason."""
     # As capture: a model may be asked about a turn that has ended.
     may_ask = basis.options.interactive and basis.settings.memory.capture
     ask = ask_in_background(models, basis.transcript, "classify", "dead ends")
@@ -182,6 +185,7 @@ def _build_other_projects(
 
 
 def _build_hypotheses(basis: SessionBasis, models: ModelSource) -> long_term.HypothesisModel | None:
+    """The model that writes search texts; None if no model has the role `retrieve`."""
     if not models.is_given("retrieve"):
         return None
     catalog = basis.inputs.catalog
@@ -200,6 +204,7 @@ def _build_capture_observer(
     manager: long_term.LongTermMemoryManager,
     lookup: memory_index.Lookup,
 ) -> long_term.CaptureObserver:
+    """The observer that captures memory after turns."""
     settings = basis.settings.memory
     ask = ask_in_background(models, basis.transcript, "classify", "capture")
     return long_term.CaptureObserver(
@@ -221,6 +226,7 @@ def _build_capture(
     ask: AskModel,
     more_instructions: str = "",
 ) -> long_term.Capture:
+    """The capture of notes: where they are saved, and the question to the model."""
     settings = basis.settings.memory
     notes = long_term.SessionNotes(
         basis.opened_scopes, lookup, basis.root, basis.cwd, settings.half_life_days
@@ -250,6 +256,7 @@ def _build_maintenance(
     *,
     is_automatic: bool,
 ) -> long_term.MemoryMaintenance:
+    """The maintenance of memory and summaries. Its workers are built when they are needed."""
     transcript, sessions = basis.transcript, basis.settings.sessions
 
     def make_summaries() -> long_term.Summaries:
@@ -287,6 +294,7 @@ def _build_note_workers(
     lookup: memory_index.Lookup,
     busy: asyncio.Lock,
 ) -> tuple[long_term.NoteConsolidator, long_term.Crystallizer]:
+    """The workers that merge notes, and that read old sessions."""
     transcript = basis.transcript
     ask = ask_in_background(models, transcript, "classify", "crystallization", busy)
     capture = _build_capture(

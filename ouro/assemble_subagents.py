@@ -167,10 +167,10 @@ def _make_child(
         texts = (await environment.whole(), await shared.memory.for_subagent(task))
         return "\n\n".join(filter(None, texts))
 
-    async def ended(is_continued: bool) -> str:
+    async def end_turn(is_continued: bool) -> str:
         return await shared.hooks.find_reason_to_continue(is_continued, child_id)
 
-    return ChildAgent(agent, context, ended, close)
+    return ChildAgent(agent, context, end_turn, close)
 
 
 async def _about_paths(instructions: ProjectInstructions, paths: Sequence[str]) -> Sequence[str]:
@@ -199,6 +199,7 @@ def _build_tools(
     confinement: Confinement,
     permissions: Permissions,
 ) -> list[AnyTool]:
+    """The tools of a subagent that works in `cwd`."""
     basis, found, keeps_back = shared.basis, shared.extensions, permissions.keeps_back
     seen = build_files_seen(shared, permissions.workspace)
     shell = build_shell(basis, cwd, jobs, confinement)
@@ -212,6 +213,9 @@ def _build_tools(
 
 
 def _choose_models(spec: AgentSpec, shared: AgentServices) -> Callable[[], Sequence[Model]]:
+    """The models of a subagent: those of the session, cheap ones, or the named one. Raises
+    NoModelError.
+    """
     models = shared.models
     if not spec.model:
         return models.current

@@ -137,6 +137,7 @@ def build_workspace(basis: SessionBasis, cwd: Path, confinement: Confinement) ->
 
 
 def build_files_seen(shared: AgentServices, workspace: Workspace) -> FilesSeen:
+    """The files that an agent has read, which guards its changes."""
     basis = shared.basis
     return FilesSeen(
         workspace,

@@ -173,6 +173,9 @@ def acp(_context: ShellContext, **flags: Any) -> int:
 
 
 def _run(args: SimpleNamespace) -> int:
+    """Run ouro with these flags, in a worktree or in the background if they say so; returns the
+    exit code.
+    """
     if args.background_host:
         from ouro.frontends.background.process import read_start
 
@@ -193,11 +196,11 @@ def _run(args: SimpleNamespace) -> int:
         raise
     is_asked = args.prompt is None and sys.stdin.isatty() and sys.stdout.isatty()
     said = leave_worktree(own, _ask_on_terminal if is_asked else None)
-    print(_wrapped(said), file=sys.stdout if is_asked else sys.stderr)
+    print(_wrap_text(said), file=sys.stdout if is_asked else sys.stderr)
     return code
 
 
-def _wrapped(text: str) -> str:
+def _wrap_text(text: str) -> str:
     """The text with lines that fit the terminal; unchanged where there is none."""
     import shutil
     import textwrap
@@ -213,7 +216,7 @@ def _wrapped(text: str) -> str:
 
 def _ask_on_terminal(question: str) -> str:
     try:
-        return input(_wrapped(question))
+        return input(_wrap_text(question))
     except (EOFError, KeyboardInterrupt):
         return ""
 
@@ -323,6 +326,7 @@ def _host_flags(folder: Path, message: str, resume: str) -> tuple[str, Mapping[s
 
 
 def _start(args: SimpleNamespace) -> int:
+    """Run the front end that fits the flags and the terminal; returns the exit code."""
     from ouro.errors import UsageError
 
     if args.background_host:
@@ -457,6 +461,7 @@ def _opener(args: SimpleNamespace, *, interactive: bool = False) -> OpenSession:
 
 
 def _options(args: SimpleNamespace, *, interactive: bool) -> Options:
+    """The options of a session from the flags."""
     from ouro.session_options import Options
 
     return Options(
@@ -519,6 +524,7 @@ def _absolute(folders: Sequence[str]) -> tuple[Path, ...]:
 
 
 def _request(args: SimpleNamespace) -> OpenRequest:
+    """Which session to open, from the flags."""
     from ouro.session.opening import OpenRequest
 
     resume = "latest" if args.latest else args.resume

@@ -232,6 +232,7 @@ def _non_empty(text: str) -> str:
 
 
 def _parser(with_message: bool = True) -> argparse.ArgumentParser:
+    """The parser of the flags; without a message for completion and usage errors."""
     import argparse
 
     commands = "\n".join(f"  ouro {name:<12} {text}" for name, text in GROUPS.items())
@@ -259,6 +260,7 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
 
 
 def _add_session_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say which session it is, and where and how it works."""
     parser.add_argument(
         "-m", "--model", type=_non_empty, help="the model to use, by name or a part of it"
     )
@@ -316,6 +318,7 @@ def _add_session_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_safety_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags about trust, the sandbox, and what is saved."""
     trust = parser.add_mutually_exclusive_group()
     trust.add_argument(
         "--trust", action="store_true", help="trust this folder's instructions and settings"
@@ -338,6 +341,7 @@ def _add_safety_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_headless_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `-p`."""
     headless = parser.add_argument_group("headless")
     headless.add_argument(
         "-p",

@@ -153,6 +153,7 @@ async def config(context: ActionContext, key: str = "") -> Answer | None:
 
 
 async def _config(context: ActionContext, *, as_list: bool, key: str = "") -> Answer | None:
+    """Show all settings, or let the user choose and change one. None if they cancel."""
     root, is_trusted, notices = _trust_of(context.cwd)
     session = context.session
     sources = (
@@ -185,6 +186,7 @@ async def _config(context: ActionContext, *, as_list: bool, key: str = "") -> An
 
 
 def _text(value: Any) -> str:
+    """A value on one line, as in YAML; `-` if it is empty."""
     if isinstance(value, bool):
         return str(value).lower()  # in the notation of YAML
     if isinstance(value, Mapping):
@@ -231,11 +233,11 @@ async def doctor(context: ActionContext, bundle: str | None = None) -> Answer:
     from ouro.commands.doctor_bundle import write_bundle
 
     return await asyncio.to_thread(
-        write_bundle, context.cwd, bundle, checked.value, _changed(context.cwd)
+        write_bundle, context.cwd, bundle, checked.value, _changed_settings(context.cwd)
     )
 
 
-def _changed(folder: Path) -> dict[str, tuple[str, str]]:
+def _changed_settings(folder: Path) -> dict[str, tuple[str, str]]:
     """The settings that are not the default, with their value and source."""
     root, is_trusted, _ = _trust_of(folder)
     given = explain_settings(settings_by_place(root if is_trusted else None))
@@ -244,6 +246,7 @@ def _changed(folder: Path) -> dict[str, tuple[str, str]]:
 
 
 async def _check_all(context: ActionContext) -> Answer:
+    """Run all checks. The exit code is 1 if one is bad."""
     rows: list[str] = []
     value: list[dict[str, str]] = []
     # Before other checks make them private.
@@ -295,6 +298,7 @@ def _ouro(_folder: Path) -> Iterator[Finding]:
 
 
 def _terminal(_folder: Path) -> Iterator[Finding]:
+    """Whether the terminal can show the full screen and every character."""
     term, size = os.environ.get("TERM", ""), shutil.get_terminal_size()
     if term in {"", "dumb"}:
         what = f"TERM is {term or 'not set'}: the full screen is not possible."
@@ -308,6 +312,7 @@ def _terminal(_folder: Path) -> Iterator[Finding]:
 
 
 def _sandbox(folder: Path) -> Iterator[Finding]:
+    """Which sandbox is in use, and what it leaves open."""
     from ouro.safety import choose_sandbox
 
     settings = load_settings().sandbox
@@ -373,6 +378,7 @@ def _ripgrep(_folder: Path) -> Iterator[Finding]:
 
 
 def _folders(_folder: Path) -> Iterator[Finding]:
+    """Whether only the user can read ouro's folders."""
     home = get_home()
     if not home.exists():
         yield "good", f"{tilde(home)} is made when something is saved"
@@ -407,6 +413,7 @@ def _settings(folder: Path) -> Iterator[Finding]:
 
 
 def _models(folder: Path) -> Iterator[Finding]:
+    """Whether the default model can be used, and which local servers answer."""
     catalog = Catalog.from_files()
     for notice in catalog.notices:
         yield "note", notice
@@ -421,6 +428,7 @@ def _models(folder: Path) -> Iterator[Finding]:
 
 
 def _vectors(folder: Path) -> Iterator[Finding]:
+    """Whether memory can be searched by meaning."""
     from ouro.memory.index import has_numpy, make_embedder
 
     named = _settings_of(folder).memory.embedding_model
@@ -452,6 +460,7 @@ def _trust(folder: Path) -> Iterator[Finding]:
 
 
 def _extensions(folder: Path) -> Iterator[Finding]:
+    """How many extensions there are, and what is wrong with them."""
     from ouro.agent.project_instructions import ProjectInstructions
     from ouro.assemble_extensions import find_hooks
     from ouro.extensions import Checks, plugin_tables
@@ -557,6 +566,7 @@ def _foreign_servers(root: Path, known: Container[str]) -> Iterator[Finding]:
 
 
 def _sessions(_folder: Path) -> Iterator[Finding]:
+    """Whether sessions can be saved, and how much room they take."""
     folder = get_sessions_dir()
     store = YamlFileMemoryStore(folder)
     if obstacle := store.obstacle():

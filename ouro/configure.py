@@ -58,7 +58,9 @@ async def choose_setting(
     """
     helps = setting_helps()
     choices = [
-        Choice(key, f"{key}: {_shown(setting.value)}", f"{setting.source}. {helps.get(key, '')}")
+        Choice(
+            key, f"{key}: {_value_text(setting.value)}", f"{setting.source}. {helps.get(key, '')}"
+        )
         for key, setting in given.items()
     ]
     title = "Settings · typing searches, Enter changes"
@@ -69,9 +71,9 @@ async def choose_setting(
     if not key:
         return ""
     values = _values_of(key)
-    default = one_line(str(_shown(default_of(key)))) or "unset"
+    default = one_line(str(_value_text(default_of(key)))) or "unset"
     title = f"{key} (default: {default}). {helps.get(key, '')}"
-    present = _shown(given[key].value)
+    present = _value_text(given[key].value)
     if not values:
         ask = getattr(front_end, "ask", None)
         if ask is None:
@@ -101,13 +103,13 @@ def _values_of(key: str) -> list[str]:
     return [str(value) for value in get_args(kind)] if get_origin(kind) is Literal else []
 
 
-def _shown(value: Any) -> str:
-    """A value as `config set` takes it."""
+def _value_text(value: Any) -> str:
+    """A value as `config set` takes it; empty if it has no such form."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
         return ", ".join(value)
-    return "" if value is None else str(value) if isinstance(value, str | int | float) else ""
+    return str(value) if isinstance(value, str | int | float) else ""
 
 
 def _project_root(context: ActionContext) -> Path:

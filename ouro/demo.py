@@ -242,6 +242,7 @@ def _remove(top: Path) -> None:
 
 
 def _opener(project: Path, message: str, *, watched: bool = True) -> Opener:
+    """What opens the session of the demo: with the recorded model that belongs to the message."""
     python = "python3" if shutil.which("python3") else shlex.quote(sys.executable)
     test_command = f"{python} -m unittest"
     pace = PACE if watched else 0
@@ -255,6 +256,7 @@ def _opener(project: Path, message: str, *, watched: bool = True) -> Opener:
 
 
 def _headless(project: Path, *, as_json: bool) -> int:
+    """Run the demo without a screen; returns the exit code."""
     sys.stderr.write("ouro: a demo with a recorded model: nothing leaves this machine.\n")
     code = _play_headless(project, FIRST_MESSAGE, as_json=as_json)
     if code == 0 and not as_json and _remembers(project):
@@ -264,6 +266,7 @@ def _headless(project: Path, *, as_json: bool) -> int:
 
 
 def _play_headless(project: Path, message: str, *, as_json: bool) -> int:
+    """Run one session of the demo, in which every question is answered with yes."""
     from ouro.frontends.headless.headless import HeadlessOptions, Streams, run_headless
 
     def agree(asked: PermissionAsked) -> Permit:
@@ -323,6 +326,8 @@ def recorded_model(test_command: str, pace: float, *, watched: bool) -> Scripted
         )
 
     def unless_refused(answer: ScriptedReply) -> Callable[[Sequence[Message]], ScriptedReply]:
+        """The answer, or an end of the demo if the user has refused a call."""
+
         def at_this_point(messages: Sequence[Message]) -> ScriptedReply:
             is_refused = any(message.text == REFUSED for message in messages)
             return reply(NOTHING_MORE) if is_refused else answer

@@ -67,7 +67,7 @@ class Diff(msgspec.Struct, frozen=True, tag_field="kind", tag="diff"):
                 else NO_FILE
             )
             is_moved = change.moved_to or NO_FILE in (before, after)
-            found += [*_unified(change, before, after)] or (
+            found += [*_unified_lines(change, before, after)] or (
                 [f"--- {before}", f"+++ {after}"] if is_moved else []
             )
         return found
@@ -135,7 +135,7 @@ def _line_changes(before: str, after: str) -> tuple[LineChange, ...]:
     return tuple(line_changes(before.splitlines(keepends=True), after.splitlines(keepends=True)))
 
 
-def _unified(change: FileChange, source: str, target: str) -> Iterator[str]:
+def _unified_lines(change: FileChange, source: str, target: str) -> Iterator[str]:
     """The lines of a unified diff of one file, with these names; none if nothing changed."""
     old, new = change.texts()
     names = [f"--- {source}", f"+++ {target}"]

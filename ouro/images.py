@@ -84,6 +84,7 @@ def read_image(path: Path, name: str) -> Image:
 
 
 def _encode(image: Any, *, photo: bool) -> tuple[str, bytes]:
+    """The media type and bytes: PNG for drawings, JPEG for photos and for what is too large as PNG."""
     if not photo:
         buffer = io.BytesIO()
         image.save(buffer, "PNG", optimize=True)

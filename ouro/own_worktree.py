@@ -165,13 +165,16 @@ def leave_worktree(own: OwnWorktree, ask: Ask | None) -> str:
 
 
 def _settle(own: OwnWorktree, changes: WorktreeChanges, ask: Ask | None) -> str:
+    """Ask what becomes of a worktree with changes, and do it; returns what was done. Without `ask`
+    it stays.
+    """
     repository = Git(own.tree.repository, _GIT_TIMEOUT)
     target = repository.ask("branch", "--show-current").strip()
     kept = (
         f"It stays in {tilde(own.tree.folder)}; `ouro --worktree {own.name}` continues there, and"
         f" `git merge {own.tree.branch}` merges what is committed."
     )
-    said = _described(own, changes)
+    said = _describe_changes(own, changes)
     if ask is None:
         return f"{said} {kept}"
     answer = ask(f"\n{said}\n{_QUESTION.format(target=target or 'HEAD')}").strip().lower()[:1]
@@ -185,7 +188,8 @@ def _settle(own: OwnWorktree, changes: WorktreeChanges, ask: Ask | None) -> str:
     return kept
 
 
-def _described(own: OwnWorktree, changes: WorktreeChanges) -> str:
+def _describe_changes(own: OwnWorktree, changes: WorktreeChanges) -> str:
+    """How many files and commits the worktree has changed."""
     parts = [f"{plural(len(changes.files), 'file')} changed"]
     if changes.commits:
         parts.append(plural(changes.commits, "commit"))

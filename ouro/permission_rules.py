@@ -89,6 +89,7 @@ async def list_rules(context: ActionContext) -> Answer:
 
 
 async def _add(kind: Kind, context: ActionContext, rule: str) -> Answer:
+    """Save a rule for this folder. Raises an error if it names no tool."""
     demand_tools(map(str, parse_rules(rule)))  # a rule for `Bash` would have no effect
     async with context.open_session() as session:
         session.permissions.remember(rule, kind)
@@ -169,6 +170,7 @@ def _judge_choices(judge: Judge | None) -> list[Choice]:
 
 
 def _revoke_verdict(judge: Judge, number: str) -> Answer:
+    """Revoke a verdict of the judge, or all of them without a number. Raises UsageError."""
     if not number:
         judge.revoke()
         return Answer("judge", [line("The judge decides nothing more in this session.")])
@@ -179,6 +181,7 @@ def _revoke_verdict(judge: Judge, number: str) -> Answer:
 
 
 def _view_of_judge(judge: Judge) -> View:
+    """The state of the judge and its last verdicts."""
     rows = [
         (
             f"#{item.number}",

@@ -278,6 +278,7 @@ def check_setting(path: str, text: str) -> None:
 
 
 def _as_yaml(node: Node, text: str) -> str:
+    """A value as it is written into the settings file."""
     from ouro.utils.yaml_edit import as_scalar  # a start changes no settings
 
     if isinstance(node, Scalar):
@@ -307,6 +308,7 @@ def _rewrite(file: Path, path: str, line: str, wanted: Mapping[str, Any]) -> Non
 
 
 def _merge(path: str, old: SourcedValue, new: SourcedValue) -> SourcedValue:
+    """A value from two places: lists are added, servers are kept, else the later one holds."""
     source = new.source if old.source == "default" else f"{old.source}, {new.source}"
     if path in ADD_UP:
         return SourcedValue(tuple(dict.fromkeys((*old.value, *new.value))), source)
@@ -326,6 +328,7 @@ def _narrows(path: str, old: SourcedValue, new: SourcedValue) -> bool:
 
 
 def _from_project(root: Path) -> dict[str, SourcedValue]:
+    """The settings of a trusted project. Raises ConfigError if it sets what only the user may."""
     path = root / ".ouro" / "config.yaml"
     if path.resolve() == get_config_path().resolve() or not path.exists():
         return {}  # in the user's own folder both are the same file
@@ -353,6 +356,7 @@ def _from_file(path: Path) -> dict[str, SourcedValue]:
 def _read_leaves(
     table: YamlTable, name: str, prefix: str = ""
 ) -> Iterator[tuple[str, SourcedValue]]:
+    """Each setting in a table with its place. Raises ConfigError for an unknown or invalid one."""
     for key, node in table.entries.items():
         path, where = f"{prefix}{key}", f"{name}:{table.key_lines[key]}"
         example = next((known for known in _names() if known.startswith(f"{path}.")), "")
@@ -382,6 +386,7 @@ def theme_names() -> tuple[str, ...]:
 
 
 def _check_theme(value: Any, where: str) -> None:
+    """Raises ConfigError if there is no such theme."""
     if value in THEME_NAMES or value in theme_names():
         return
     shown = f"`{value}`" if value else "empty"
@@ -391,6 +396,7 @@ def _check_theme(value: Any, where: str) -> None:
 
 
 def _check_value(path: str, value: Any, where: str) -> Any:
+    """The value, unchanged. Raises ConfigError if its type is right and its meaning is not."""
     if path == "tui.theme":
         _check_theme(value, where)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -407,6 +413,7 @@ def _check_value(path: str, value: Any, where: str) -> Any:
 
 
 def _check_number(path: str, value: float, where: str) -> None:
+    """Raises ConfigError for a number out of range."""
     may_be_zero = path in MAY_BE_ZERO
     if not (0 < value < math.inf or (value == 0 and may_be_zero)):
         wanted = "0 or more" if may_be_zero else "more than 0"
@@ -419,6 +426,7 @@ def _check_number(path: str, value: float, where: str) -> None:
 
 
 def _check_hook(hook: Any, where: str) -> None:
+    """Raises ConfigError for a hook that could never run."""
     # It would fail at each call, and a failed hook refuses nothing.
     if hook.timeout_seconds <= 0:
         raise ConfigError(f"{where}: `timeout_seconds` of a hook must be more than 0.")
@@ -430,6 +438,7 @@ def _check_hook(hook: Any, where: str) -> None:
 
 
 def _from_environment() -> dict[str, SourcedValue]:
+    """The settings in environment variables. Raises ConfigError."""
     found = {}
     for variable, path in _variables().items():
         if text := os.environ.get(variable, "").strip():
@@ -485,6 +494,7 @@ def _names() -> tuple[str, ...]:
 
 
 def _leaf_values(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Each setting below a section, with its dotted name."""
     for name, value in vars(section).items():
         yield from (
             _leaf_values(value, f"{prefix}{name}.")

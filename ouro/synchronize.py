@@ -110,6 +110,9 @@ async def _repo_remote(context: ActionContext) -> str:
 
 
 async def _in_shell(context: ActionContext, remote: str, repo_remote: str, *, asks: bool) -> Answer:
+    """Synchronize without a session, then ask about received settings. The exit code is 1 if a part
+    failed.
+    """
     assert context.session is None
 
     async def sync_memory(scope: Scope, address: str, _progress: Progress) -> SyncReport:
@@ -269,6 +272,9 @@ async def _ask_about_settings(context: ActionContext, done: SyncedAll, *, asks: 
 async def _ask_about_setting(
     context: ActionContext, remote: SettingsRemote, name: str, value: str, own: str | None
 ) -> View:
+    """Ask whether a received setting is used, save it, and record the answer. An invalid one is not
+    asked about.
+    """
     if problem := _problem_of(name, value):
         log.warning("sync: a received setting is not used: %s", problem)
         await asyncio.to_thread(remote.answer, name, value, own, used=False)
