@@ -74,7 +74,7 @@ def notice_of(event: Event) -> tuple[str, Level] | None:
 
 def _recalled_line(event: events.NotesRecalled) -> tuple[str, Level] | None:
     """The note of another project, or how many notes were found; None if there is nothing to show."""
-    if may_be_sent(event):
+    if is_of_other_project(event):
         [*_, item] = event.items
         origin = f"{item.scope[:1].upper()}{clean(item.scope[1:])}"
         # A stored receipt has no texts: nothing of it can be sent any more.
@@ -84,14 +84,14 @@ def _recalled_line(event: events.NotesRecalled) -> tuple[str, Level] | None:
     return (plural(loaded, "memory", "memories"), "info") if loaded else None
 
 
-def may_be_sent(event: events.NotesRecalled) -> bool:
+def is_of_other_project(event: events.NotesRecalled) -> bool:
     """Whether it is what another project knows: the user may send it."""
     return event.way == "other project"
 
 
 def receipt_command(event: events.NotesRecalled) -> str:
     """The command that belongs to the line of a receipt."""
-    return "/memory send" if may_be_sent(event) else "/memory receipt"
+    return "/memory send" if is_of_other_project(event) else "/memory receipt"
 
 
 def _ending_line(event: events.TurnFinished) -> str:

@@ -51,7 +51,7 @@ class FileIndex:
             segments = self._by_depth.setdefault(depth, [])
             if segments and len(segments[-1].text) + len(joined) < SEGMENT:
                 joined = segments.pop().text[1:] + joined
-            segments += map(_Segment, _cut(joined))
+            segments += map(_Segment, _split_into_segments(joined))
 
     def names(self) -> Iterator[str]:
         """All names, outer ones first."""
@@ -74,7 +74,7 @@ class FileIndex:
             ),
             chain(self._find(f"/{letters}"), self._find(f"\n{letters}")),
             self._find(letters),
-            self._scattered(letters),
+            self._find_scattered(letters),
         ):
             found |= dict.fromkeys(islice(matches, MAX_CANDIDATES))
             if len(found) >= limit * 4:
@@ -98,7 +98,7 @@ class FileIndex:
                     yield segment.name(at + 1, end)
                 at = segment.lowered.find(text, end)
 
-    def _scattered(self, letters: str) -> Iterator[str]:
+    def _find_scattered(self, letters: str) -> Iterator[str]:
         """The names with these letters, with others in between."""
         pattern = re.compile(
             re.escape(letters[0])
@@ -126,7 +126,7 @@ class _Segment:
         return self.text[self.text.rfind("\n", 0, place) + 1 : end]
 
 
-def _cut(joined: str) -> Iterator[str]:
+def _split_into_segments(joined: str) -> Iterator[str]:
     """Names between line ends, in pieces of about the size of a segment."""
     start = 0
     while len(joined) - start > SEGMENT:

@@ -262,12 +262,12 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
     # Questions
 
     @on(QuestionPanel.Answered)
-    def _answered(self, message: QuestionPanel.Answered) -> None:
+    def _take_answer(self, message: QuestionPanel.Answered) -> None:
         row = self.table.row
         if row is not None and self._shown_question == (row.id, message.question_id):
-            self.run_worker(self._send(row, message))
+            self.run_worker(self._send_answer(row, message))
 
-    async def _send(self, row: AgentRow, message: QuestionPanel.Answered) -> None:
+    async def _send_answer(self, row: AgentRow, message: QuestionPanel.Answered) -> None:
         """Send an answer to the session, and read the list again."""
         try:
             connection = await self._watch.connection(row.record)

@@ -218,13 +218,13 @@ class OuroApp(App[int], inherit_bindings=False):
         self._collector.turn_ended()
 
     @on(ResumePanel.Chosen)
-    def _resume_chosen(self, message: ResumePanel.Chosen) -> None:
+    def _use_resume_choice(self, message: ResumePanel.Chosen) -> None:
         resumed = self.front_end.session.resumed
         if resumed is not None and message.part != "full":
             self.run_worker(self.front_end.run(resumed.take(message.part)))
 
     @on(StartPanel.Chosen)
-    def _session_chosen(self, message: StartPanel.Chosen) -> None:
+    def _open_chosen_session(self, message: StartPanel.Chosen) -> None:
         self.run_worker(self.front_end.open(OpenRequest(message.session_id)))
 
     def copy(self, text: str) -> str:
@@ -233,7 +233,7 @@ class OuroApp(App[int], inherit_bindings=False):
         return clipboard.copy_with_program(text) or clipboard.SENT_TO_TERMINAL
 
     @on(events.TextSelected)
-    def _copy_selected(self) -> None:
+    def _copy_selection(self) -> None:
         if selected := self.screen.get_selected_text():
             how = self.copy(selected)
             words = f"copied {how}" if how.startswith("with") else how

@@ -164,13 +164,13 @@ class ScreenFrontEnd:
             self._app.push_screen(HelpSheet(self.keymap, markdown, page))
             return
         answer = _block_of(markdown)
-        self._conversation.transcript.add(answer, start=self._show_typed() or answer)
+        self._conversation.transcript.add(answer, start=self._show_typed_command() or answer)
 
     def say(self, text: str, level: Level = "info") -> None:
-        self._show_typed()
+        self._show_typed_command()
         self._conversation.transcript.add(NoticeBlock(text, level))
 
-    def _show_typed(self) -> TranscriptBlock | None:
+    def _show_typed_command(self) -> TranscriptBlock | None:
         typed, self.typed = self.typed, ""
         if not typed:
             return None
@@ -220,7 +220,7 @@ class ScreenFrontEnd:
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
         if self._turns.running:
             self.say("Runs when the turn has ended.")
-        self._show_typed()
+        self._show_typed_command()
         await self._turns.run(events)
 
     async def browse(self, page: Page) -> bool:
@@ -417,9 +417,11 @@ class ScreenFrontEnd:
         await self.changes.make_waiting(session)
         self._turns.attach(session, turn)
         if session.resumed is not None:
-            self._resume_card = asyncio.create_task(self._show_resumed(session, session.resumed))
+            self._resume_card = asyncio.create_task(
+                self._show_resume_card(session, session.resumed)
+            )
 
-    async def _show_resumed(self, session: Session, resumed: Resumed) -> None:
+    async def _show_resume_card(self, session: Session, resumed: Resumed) -> None:
         """Show the resume card, as a panel or as one line, unless a turn is already running."""
         try:
             card = await resumed.card()

@@ -300,7 +300,7 @@ class Keymap:
     def keys(self, name: str) -> tuple[str, ...]:
         return self._keys[name]
 
-    def shown(self, name: str) -> str:
+    def key_text(self, name: str) -> str:
         """The first key of an action, written `Ctrl+G`; empty if it has none."""
         return format_key(self._keys[name][0]) if self._keys[name] else ""
 

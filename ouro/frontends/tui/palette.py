@@ -36,12 +36,12 @@ async def palette_choices(session: Session, keymap: Keymap) -> list[Choice]:
     listing = asyncio.gather(
         _sessions(session), _models(session), asyncio.to_thread(_files, session)
     )
-    fixed = await asyncio.to_thread(_fixed, session, keymap)
+    fixed = await asyncio.to_thread(_built_in_choices, session, keymap)
     sessions, models, files = await listing
     return [*fixed, *models, *sessions, *files]
 
 
-def _fixed(session: Session, keymap: Keymap) -> list[Choice]:
+def _built_in_choices(session: Session, keymap: Keymap) -> list[Choice]:
     """Commands, keys, settings and pages. Blocks."""
     found = [
         Choice(f"command:{choice.value}", choice.label, choice.detail)
@@ -61,7 +61,7 @@ def _keys(keymap: Keymap) -> Iterator[Choice]:
         is_offered = action.place == "app" and not action.run
         if not (is_offered or action.name in _PROMPT_KEYS) or not keymap.keys(action.name):
             continue
-        yield Choice(f"key:{action.name}", action.help, f"key · {keymap.shown(action.name)}")
+        yield Choice(f"key:{action.name}", action.help, f"key · {keymap.key_text(action.name)}")
 
 
 async def _sessions(session: Session) -> list[Choice]:

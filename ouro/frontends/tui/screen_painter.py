@@ -110,7 +110,7 @@ class ScreenPainter:
         """The bytes that bring an update of Textual to a terminal of that width and height; None
         for an update of an unknown kind.
         """
-        placed = _placed(update)
+        placed = _pieces_of(update)
         if placed is None:
             return None
         width, height = size
@@ -280,16 +280,16 @@ def _content(row: ScreenRow) -> str:
     return "".join(filter(None, row.texts[:-1]))
 
 
-def _placed(update: CompositorUpdate) -> Iterator[tuple[int, int, Strip]] | None:
+def _pieces_of(update: CompositorUpdate) -> Iterator[tuple[int, int, Strip]] | None:
     """The row, the column and the content of each piece of an update."""
     if isinstance(update, LayoutUpdate):
-        return _placed_lines(update)
+        return _pieces_of_lines(update)
     if isinstance(update, ChopsUpdate):
-        return _placed_chops(update)
+        return _pieces_of_chops(update)
     return None
 
 
-def _placed_lines(update: LayoutUpdate) -> Iterator[tuple[int, int, Strip]]:
+def _pieces_of_lines(update: LayoutUpdate) -> Iterator[tuple[int, int, Strip]]:
     for y, line in enumerate(update.strips, update.region.y):
         x = update.region.x
         for strip in line:
@@ -297,8 +297,8 @@ def _placed_lines(update: LayoutUpdate) -> Iterator[tuple[int, int, Strip]]:
             x += strip.cell_length
 
 
-def _placed_chops(update: ChopsUpdate) -> Iterator[tuple[int, int, Strip]]:
-    """As `_placed`, for an update of parts of rows."""
+def _pieces_of_chops(update: ChopsUpdate) -> Iterator[tuple[int, int, Strip]]:
+    """As `_pieces_of`, for an update of parts of rows."""
     for y, begin, end in update.spans:
         for chop_end, (x, strip) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
             if strip is None or x > end or chop_end <= begin:
@@ -315,13 +315,13 @@ def _looks(colors: ColorSystem | None) -> Callable[[Style | None], CellLook]:
     def look_of(style: Style | None) -> CellLook:
         if style is None or colors is None:
             return _PLAIN
-        return _interned(*_parts(style._make_ansi_codes(colors)), style._link or "")
+        return _unique_look(*_parts(style._make_ansi_codes(colors)), style._link or "")
 
     return look_of
 
 
 @lru_cache(4096)
-def _interned(attributes: str, color: str, background: str, link: str) -> CellLook:
+def _unique_look(attributes: str, color: str, background: str, link: str) -> CellLook:
     """One object for each look, because looks are compared by identity."""
     look = CellLook(attributes, color, background, link)
     return _PLAIN if look == _PLAIN else look

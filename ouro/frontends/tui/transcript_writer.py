@@ -11,7 +11,7 @@ from ouro.events import Event
 from ouro.frontends.event_lines import (
     compaction_receipt,
     describe_compaction,
-    may_be_sent,
+    is_of_other_project,
     notice_of,
 )
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
@@ -245,7 +245,7 @@ class TranscriptWriter:
 
 def _hint_of(event: events.NotesRecalled, view: TranscriptView) -> str:
     """The key for a receipt, after its line."""
-    if may_be_sent(event):
+    if is_of_other_project(event):
         return f" · {view.send_key or '/memory send'} sends it"
     return f" · {view.receipt_key}" if view.receipt_key else ""
 

@@ -145,7 +145,7 @@ class BlockList:
         removed = set(filter(self._has, blocks))
         if not removed:
             return
-        last = self._cut(min(block.place for block in removed))
+        last = self._take_from(min(block.place for block in removed))
         for block in removed:
             self._drawn.pop(block, None)
         self.moving -= removed
@@ -155,7 +155,7 @@ class BlockList:
                 block.invalidate()
                 self.add(block)
 
-    def _cut(self, place: int) -> list[TranscriptBlock]:
+    def _take_from(self, place: int) -> list[TranscriptBlock]:
         """Take the blocks from `place` on out of the column, and return them."""
         last = self.blocks[place:]
         self.total = self.top(last[0])
@@ -166,7 +166,7 @@ class BlockList:
     def _has(self, block: TranscriptBlock) -> bool:
         return block.place < len(self.blocks) and self.blocks[block.place] is block
 
-    def draw_changed(self) -> int | None:
+    def draw_changes(self) -> int | None:
         """Draw the changed blocks that were drawn before; returns the number of the first changed
         line.
         """

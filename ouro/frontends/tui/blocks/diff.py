@@ -17,7 +17,7 @@ from ouro.frontends.tui.blocks.file_diff import FileDiff, Pair, file_diffs, find
 from ouro.frontends.tui.blocks.lines import (
     Run,
     StyledLine,
-    count_folded,
+    count_fold_lines,
     crop,
     fold,
     indent,
@@ -307,13 +307,15 @@ def _mark(
 class _OneColumn(_Hunk):
     def __init__(self, pairs: Sequence[Pair], language: str, width: int, palette: Palette) -> None:
         super().__init__(pairs, language, width, palette)
-        self._rows = [row for _, run in groupby(pairs, _is_same) for row in _stacked(list(run))]
+        self._rows = [
+            row for _, run in groupby(pairs, _is_same) for row in _rows_of_one_column(list(run))
+        ]
         self.row_count = len(self._rows)
 
     def height(self, row: int) -> int:
         sign, pair = self._rows[row]
         text = pair.old if sign == "-" else pair.new
-        return count_folded(text or "", self._room(self._width))
+        return count_fold_lines(text or "", self._room(self._width))
 
     def source(self, row: int) -> tuple[str, int]:
         sign, pair = self._rows[row]
@@ -340,7 +342,7 @@ def _is_same(pair: Pair) -> bool:
     return pair.is_same
 
 
-def _stacked(pairs: Sequence[Pair]) -> Iterator[tuple[str, Pair]]:
+def _rows_of_one_column(pairs: Sequence[Pair]) -> Iterator[tuple[str, Pair]]:
     """Pairs that are all the same, or all changed, as rows of one column: the old lines first."""
     if pairs[0].is_same:
         yield from ((" ", pair) for pair in pairs)
@@ -358,7 +360,9 @@ class _TwoColumns(_Hunk):
 
     def height(self, row: int) -> int:
         pair, room = self._pairs[row], self._room(self._half)
-        return max(count_folded(text, room) for text in (pair.old, pair.new) if text is not None)
+        return max(
+            count_fold_lines(text, room) for text in (pair.old, pair.new) if text is not None
+        )
 
     def source(self, row: int) -> tuple[str, int]:
         pair = self._pairs[row]

@@ -116,7 +116,7 @@ def _hunk(reader: Iterator[str], at: int, olds: int, new_at: int, news: int) -> 
     """
     # An empty range has the number of the line before it.
     at, new_at = at + (not olds), new_at + (not news)
-    signed = list(_read_signed(reader, olds, news))
+    signed = list(_read_hunk_lines(reader, olds, news))
     pairs: list[Pair] = []
     for is_same, run in groupby(signed, key=lambda line: line[0] == " "):
         lines = list(run)
@@ -127,7 +127,7 @@ def _hunk(reader: Iterator[str], at: int, olds: int, new_at: int, news: int) -> 
     return pairs
 
 
-def _read_signed(reader: Iterator[str], olds: int, news: int) -> Iterator[tuple[str, str]]:
+def _read_hunk_lines(reader: Iterator[str], olds: int, news: int) -> Iterator[tuple[str, str]]:
     """The sign and the text of each line of a hunk that has so many old and new lines."""
     while olds > 0 or news > 0:
         row = next(reader, "")

@@ -135,7 +135,7 @@ def fold(runs: Sequence[Run], width: int) -> list[StyledLine]:
     return wrap(runs, width, keeps_spaces=True)
 
 
-def count_folded(text: str, width: int) -> int:
+def count_fold_lines(text: str, width: int) -> int:
     """The number of lines of `fold`, without building them."""
     width = max(1, width)
     cells = len(text) if text.isascii() else cell_len(text)
@@ -148,14 +148,14 @@ def indent(
     """Prefix the first line and the others; without `decoration` (list markers), copying keeps the
     prefix.
     """
-    indented = []
+    with_margin = []
     for number, line in enumerate(lines):
         text, style = rest if number else first
         gutter = line.gutter + len(text) if decoration or line.gutter or line.joint != "\n" else 0
-        indented.append(
+        with_margin.append(
             StyledLine([Segment(text, style), *line.segments], gutter, line.joint, line.filling)
         )
-    return indented
+    return with_margin
 
 
 def pad(lines: Iterable[StyledLine], width: int, style: Style) -> list[StyledLine]:

@@ -214,21 +214,21 @@ class _Inline:
 
     def runs(self, tokens: Sequence[Token]) -> list[Run]:
         for token in tokens:
-            self._take(token)
+            self._add_token(token)
         return self._runs
 
-    def _take(self, token: Token) -> None:
+    def _add_token(self, token: Token) -> None:
         """Add a token to the runs, or change the style of those that follow."""
         palette, style = self._palette, self._styles[-1]
         match token.type:
             case "text" | "text_special" | "html_inline":
-                self._put(token.content)
+                self._add_run(token.content)
             case "softbreak":
-                self._put(" ")
+                self._add_run(" ")
             case "hardbreak":
-                self._put("\n")
+                self._add_run("\n")
             case "code_inline":
-                self._put(
+                self._add_run(
                     token.content,
                     style + Style(color=palette.code.color, bgcolor=palette.code.bgcolor),
                 )
@@ -248,8 +248,8 @@ class _Inline:
             case "link_close":
                 self._end_link()
             case "image":
-                self._put(f"[image: {token.content or 'image'}]", style + Style(italic=True))
-                self._put(f" ({clean(str(token.attrs.get('src', '')))})", palette.muted)
+                self._add_run(f"[image: {token.content or 'image'}]", style + Style(italic=True))
+                self._add_run(f" ({clean(str(token.attrs.get('src', '')))})", palette.muted)
             case _ if token.nesting < 0:
                 self._styles.pop()
 
@@ -259,11 +259,11 @@ class _Inline:
         target, start = self._links.pop()
         shown = "".join(text for text, _ in self._runs[start:])
         if not shown:
-            self._put(target, style)
+            self._add_run(target, style)
         elif _needs_address(shown, target):
-            self._put(f" ({target})", self._palette.muted)
+            self._add_run(f" ({target})", self._palette.muted)
 
-    def _put(self, text: str, style: Style | None = None) -> None:
+    def _add_run(self, text: str, style: Style | None = None) -> None:
         if text := text if text == "\n" else clean(text):
             self._runs.append((text, style or self._styles[-1]))
 
@@ -396,14 +396,14 @@ class MarkdownPieces:
         """
         end = text.rfind("\n", self._seen) + 1
         if end and not _is_open_fence(text[self._start :]):
-            self._finish([*self._cut(text[self._start : end])][:-1])
+            self._finish([*self._pieces_of(text[self._start : end])][:-1])
             self._seen = end
         rest = text[self._start :]
         if _is_open_fence(rest):  # also where the fence has only now become the first piece
             return [MarkdownPiece(rest, "fence", bool(self.finished), is_open=True)]
         # A dash is mostly the first of a list: with it, the paragraph above would be a heading for
         # a moment.
-        pieces = [*self._cut(_LAST_DASH.sub("", rest))]
+        pieces = [*self._pieces_of(_LAST_DASH.sub("", rest))]
         final = max((place for place, piece in enumerate(pieces) if piece.continues), default=0)
         self._finish(pieces[:final])
         return pieces[final:]
@@ -412,7 +412,7 @@ class MarkdownPieces:
         self.finished += pieces
         self._start += sum(len(piece.source) for piece in pieces)
 
-    def _cut(self, text: str) -> Iterator[MarkdownPiece]:
+    def _pieces_of(self, text: str) -> Iterator[MarkdownPiece]:
         """The pieces of the open text; together they are the text."""
         starts = _starts(parser(only_blocks=True).parse(text))
         if not starts:

@@ -78,7 +78,7 @@ class PagedLines(Sequence[StyledLine]):
         for page in self._pages:
             yield from _draw_page(page, self._margin, is_colored=False)
 
-    def indented(self, margin: Run) -> PagedLines:
+    def with_margin(self, margin: Run) -> PagedLines:
         return PagedLines(self._pages, margin)
 
     def below(self, lines: Sequence[StyledLine]) -> PagedLines:
@@ -127,7 +127,7 @@ def put_below(above: Sequence[StyledLine], lines: Sequence[StyledLine]) -> Seque
 def put_right_of(margin: Run, lines: Sequence[StyledLine]) -> Sequence[StyledLine]:
     """The lines behind a margin, without drawing pages."""
     if isinstance(lines, PagedLines):
-        return lines.indented(margin)
+        return lines.with_margin(margin)
     return indent(lines, margin, margin)
 
 

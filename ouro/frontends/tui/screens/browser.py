@@ -230,16 +230,16 @@ class Browser(Sheet[OpenRequest | None]):
         self._show_frame()
 
     @on(Input.Changed, "#browser-search")
-    def _search_changed(self, event: Input.Changed) -> None:
+    def _search_again(self, event: Input.Changed) -> None:
         self.key_line.show_keys()
         self._search_for(event.value)
 
     @on(RowList.Picked)
-    async def _picked(self) -> None:
+    async def _open_row(self) -> None:
         await self._open()
 
     @on(RowList.Marked)
-    def _mark_moved(self) -> None:
+    def _show_page_of_mark(self) -> None:
         self._show_page_later()
 
     def _show_page_later(self) -> None:
@@ -311,5 +311,5 @@ class Browser(Sheet[OpenRequest | None]):
         """The key of an action while the list has the focus; a letter if there is one."""
         keys = self._keymap.keys(action)
         return next(
-            (key for key in keys if len(key) == 1 or key == "space"), self._keymap.shown(action)
+            (key for key in keys if len(key) == 1 or key == "space"), self._keymap.key_text(action)
         )

@@ -130,7 +130,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         """Whether the terminal reports if it has the focus."""
         self.prompt_history = PromptHistory(get_history_path())
         self.header = Header(settings)
-        outputs, receipt, send = map(keymap.shown, ("outputs", "receipt", "send_offered"))
+        outputs, receipt, send = map(keymap.key_text, ("outputs", "receipt", "send_offered"))
         self.transcript = TranscriptView(
             id="transcript", outputs_key=outputs, receipt_key=receipt, send_key=send
         )
@@ -138,7 +138,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.writer = TranscriptWriter(self.transcript)
         self.todos = TodoPanel()
         self.resume = ResumePanel()
-        self.start = StartPanel(keymap.shown("import_memory"))
+        self.start = StartPanel(keymap.key_text("import_memory"))
         self._files = ProjectFiles(
             lambda: self.session.find_files() if self.session else [],
             self._suggest,
@@ -148,7 +148,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.prompt = PromptArea(
             keymap, self.prompt_history, self.completion, self.turns.withdraw, self.start.move
         )
-        self._terminal_key = keymap.shown("terminal")
+        self._terminal_key = keymap.key_text("terminal")
         self.questions = QuestionStack(keymap, lambda: self.prompt.typed_at)
         self.box = PromptBox(self.prompt)
         self.attachments = AttachmentBar(self._find_attachments)
@@ -305,11 +305,11 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.show(events.Notice(LEFT_BRANCH, "warning"))
 
     @on(TranscriptView.QueueClicked)
-    def _queue_clicked(self) -> None:
+    def _open_queue(self) -> None:
         self.turns.say(Draft("/queue"))
 
     @on(TranscriptView.TopReached)
-    def _top_reached(self) -> None:
+    def _load_earlier(self) -> None:
         self.run_worker(self.show_earlier())
 
     async def show_earlier(self) -> bool:

@@ -247,7 +247,7 @@ class HelpSheet(Sheet[None]):
         self._field = SearchField(placeholder="words to search for")
         self._field.display = False
         self._words = ""
-        pages = [keymap.shown(name) for name in ("page_up", "page_down")]
+        pages = [keymap.key_text(name) for name in ("page_up", "page_down")]
         moves = " ".join(["↑↓", *filter(None, pages)])
         keys = ((moves, ""), ("/", "searches"), ("Esc", "closes"))
         frame = make_frame(title, self._field, self._text, keys=keys, more="")

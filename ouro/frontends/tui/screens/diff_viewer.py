@@ -186,7 +186,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
     def _key(self, action: str) -> str:
         """The first key of an action; a letter as one types it."""
         keys = self._keymap.keys(action)
-        return keys[0] if keys and len(keys[0]) == 1 else self._keymap.shown(action)
+        return keys[0] if keys and len(keys[0]) == 1 else self._keymap.key_text(action)
 
     def _show_message(self, text: str, kind: str = "") -> None:
         """Show a text in the last line until the next key: a question (`-asks`), an error
@@ -197,18 +197,18 @@ class DiffViewer(CommentSheet[DiffPlace]):
     # Keys and mouse
 
     @on(DiffLines.Marked)
-    def _mark_moved(self) -> None:
+    def _follow_mark(self) -> None:
         place = self._lines.marked
         if place is not None and self._list.place != place.file:
             self._list.action_move(place.file - self._list.place)
         self._show_frame()
 
     @on(DiffLines.Picked)
-    def _line_picked(self) -> None:
+    def _comment_on_line(self) -> None:
         self._begin_comment()
 
     @on(RowList.Picked)
-    def _file_picked(self) -> None:
+    def _go_to_listed_file(self) -> None:
         self._go_to_file(self._list.place)
 
     async def _take_key(self, event: events.Key) -> bool:
@@ -279,9 +279,9 @@ class DiffViewer(CommentSheet[DiffPlace]):
             Choice(str(number), parsed.file.path, parsed.file.counts)
             for number, parsed in enumerate(self._files)
         ]
-        self._choose("Which file?", choices, self._file_chosen)
+        self._choose("Which file?", choices, self._use_file)
 
-    async def _file_chosen(self, value: str) -> None:
+    async def _use_file(self, value: str) -> None:
         self._go_to_file(int(value))
 
     async def _choose_source(self) -> None:

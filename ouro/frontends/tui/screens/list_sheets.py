@@ -88,7 +88,7 @@ class ListSheet(Sheet[R]):
         self._preview.update(self._preview_of(self._marked))
 
     @on(PickList.Marked)
-    def _mark_moved(self) -> None:
+    def _follow_mark(self) -> None:
         self._show_marked()
 
     async def _take_key(self, event: events.Key) -> bool:
@@ -141,7 +141,7 @@ class ContextSheet(ListSheet[None]):
 
     def __init__(self, window: ContextWindow, keymap: Keymap) -> None:
         actions = {**keymap.of("context"), "q": "close", "enter": "close"}
-        drop, pin = keymap.shown("drop_item"), keymap.shown("pin_item")
+        drop, pin = keymap.key_text("drop_item"), keymap.key_text("pin_item")
         keys = (("↑↓", ""), (drop, "drops or restores"), (pin, "pins"), ("Esc", "closes"))
         super().__init__(
             "Context", actions, keys=keys, id="context", nothing="Nothing was sent yet."
@@ -191,7 +191,7 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         self._asked: Worker[None] | None = None
         self._search = SearchField()
         self._boxes = ScopeBoxes({"conversation", "files"} if with_files else {"conversation"})
-        fork = [(key, "forks")] if (key := keymap.shown("fork_there")) else []
+        fork = [(key, "forks")] if (key := keymap.key_text("fork_there")) else []
         keys = (("↑↓ Enter", "rewinds"), *fork, ("Tab Space", "tick"), ("Esc", "closes"))
         actions = {**keymap.of("sheet"), "enter": "choose"}
         super().__init__("Rewind to a message", actions, keys=keys, more="F1", id="rewind")
@@ -260,21 +260,21 @@ class RewindSheet(ListSheet[RewindChoice | None]):
     def _show_marked(self) -> None:
         super()._show_marked()
         marked = self._marked
-        self._boxes.offer(self._offered({}) if isinstance(marked, Point) else {})
+        self._boxes.offer(self._scopes_to_offer({}) if isinstance(marked, Point) else {})
         self._asked = self._ask_scopes(marked) if marked else None
 
     @work(exclusive=True)
     async def _ask_scopes(self, row: Point | Branch) -> None:
         """Offer the boxes of what a rewind to this message or branch would undo."""
         if isinstance(row, Point):
-            self._boxes.offer(self._offered(await self._past.can_rewind(row.number)))
+            self._boxes.offer(self._scopes_to_offer(await self._past.can_rewind(row.number)))
         else:  # the messages of a branch are restored in any case
             offered = await self._past.can_redo(row.number)
             self._boxes.offer(
                 {scope: what for scope, what in offered.items() if scope != "conversation"}
             )
 
-    def _offered(self, found: Mapping[RewindScope, str]) -> dict[RewindScope, str]:
+    def _scopes_to_offer(self, found: Mapping[RewindScope, str]) -> dict[RewindScope, str]:
         """The same boxes for each message; one without changes says so, where there is room."""
         if self.app.size.width < COLUMNS_FROM_WIDTH:
             return {"conversation": "", **found}

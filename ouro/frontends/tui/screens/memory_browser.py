@@ -340,7 +340,7 @@ class MemoryBrowser(Browser):
                 ("Enter", "opens"),
                 *tabs,
                 ("Tab", "list"),
-                *self._filters(self._keymap.shown),
+                *self._filters(self._keymap.key_text),
                 ("Esc", "closes"),
             ]
         aim = self._marked_link()

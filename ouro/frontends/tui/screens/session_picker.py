@@ -292,7 +292,7 @@ class SessionPicker(Browser):
         if confirms and await self._attempt(self._session_catalog.store.delete_session(info.id)):
             self._deleted.append(info)
             await self._reload()
-            key = self._keymap.shown("restore_session")
+            key = self._keymap.key_text("restore_session")
             self._show_message(f"In the trash. {key} restores it. “{title_of(info)}”")
         return True
 
@@ -413,12 +413,12 @@ class SessionPicker(Browser):
     def _keys(self) -> Keys:
         """The keys of the last line; in the list as single letters."""
         in_list = self._list.has_focus
-        name = self._letter if in_list else self._keymap.shown
+        name = self._letter if in_list else self._keymap.key_text
         shows_all = self._is_loaded and self._matches.scope == ALL
         return [
             ("Enter", "resumes"),
             ("" if self.has_class("-beside") else name("look_inside"), "preview"),
-            (self._keymap.shown("change_scope"), "this project" if shows_all else "all"),
+            (self._keymap.key_text("change_scope"), "this project" if shows_all else "all"),
             (name("fork_session"), "fork"),
             (name("rename_session"), "rename"),
             (name("tag_session"), "tag"),

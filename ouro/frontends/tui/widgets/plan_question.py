@@ -34,7 +34,7 @@ class PlanQuestion(QuestionPanel):
         self._choices = asked.question.choices
         last = self._choices[-1]
         lines = [*self._choices[:-1], _EDIT, _COMMENT, f"{last}: say what to change"]
-        comment = keymap.shown("comment")
+        comment = keymap.key_text("comment")
         super().__init__(
             asked.question_id,
             keymap,

@@ -110,8 +110,8 @@ class QuestionPanel(Vertical, can_focus=True):
         self._editing = {
             key: act for key, act in keymap.of("edit").items() if key not in self._actions
         }
-        self._page_down = keymap.shown("page_down")
-        self._page_keys = f"{keymap.shown('page_up')} {self._page_down}"
+        self._page_down = keymap.key_text("page_down")
+        self._page_keys = f"{keymap.key_text('page_up')} {self._page_down}"
         self._amount = ""
         self._listens_from = float("inf")
         self._is_writing = False
@@ -342,7 +342,10 @@ class PermissionPanel(QuestionPanel):
     def __init__(self, asked: PermissionAsked, keymap: Keymap) -> None:
         details = {"always": f"rule {escape_invisible(asked.rule)}"}
         lines = [
-            (f"{PERMIT_LABELS[name]} ({keymap.shown(_KEYS[name]).lower()})", details.get(name, ""))
+            (
+                f"{PERMIT_LABELS[name]} ({keymap.key_text(_KEYS[name]).lower()})",
+                details.get(name, ""),
+            )
             for name in asked.choices
         ]
         amount, body = _body(asked.display)
@@ -363,7 +366,7 @@ class PermissionPanel(QuestionPanel):
             ),
             options=ChoiceList(lines),
             hint="comment for the agent",
-            keys=f"↑↓ Enter · {keymap.shown('comment')} adds a comment · Esc interrupts",
+            keys=f"↑↓ Enter · {keymap.key_text('comment')} adds a comment · Esc interrupts",
         )
         self._amount = amount
         self._asked = asked

@@ -150,7 +150,7 @@ class StartPanel(Widget):
         """The facts, the last sessions and the tip; none if there is no room."""
         if not self.is_open or not self.has_room:
             return []
-        offered = [("import", _offered(self._offer, self._import_key))] if self._offer else []
+        offered = [("import", _offer_text(self._offer, self._import_key))] if self._offer else []
         facts = [*self._facts, *offered, ("tip", self._tip)]
         rows = [
             Content.assemble((f"{name:<{_NAME_WIDTH}}", "$muted"), words) for name, words in facts
@@ -187,7 +187,7 @@ def facts_of(session: Session) -> list[tuple[str, str]]:
     ]
 
 
-def _offered(offer: AgentMemory, key: str) -> str:
+def _offer_text(offer: AgentMemory, key: str) -> str:
     agents = join_names(offer.agents)
     return (
         f"{key} reads {plural(offer.entries, 'entry', 'entries')} of {agents}, once and with undo"

@@ -142,7 +142,7 @@ class StatusLine(Widget):
         """The line of the user's command, and what it cannot know or must not hide."""
         items = [item for item in self._items if item in BESIDE_SCRIPT and texts[item]]
         beside = [Content.styled(texts[item], _style(item, texts[item])) for item in items]
-        return Content(_BETWEEN).join([*beside, _colored(self.script)])
+        return Content(_BETWEEN).join([*beside, _ansi_content(self.script)])
 
     def _fit(self, texts: dict[str, str], width: int) -> Content:
         """The items, without the least important ones until they fit."""
@@ -157,7 +157,7 @@ class StatusLine(Widget):
         return line
 
 
-def _colored(line: str) -> Content:
+def _ansi_content(line: str) -> Content:
     """A line with codes of colours."""
     if "\x1b" not in line:
         return Content(line)

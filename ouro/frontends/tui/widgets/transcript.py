@@ -118,7 +118,7 @@ class TranscriptView(LineScroll):
             self._frame_timer.stop()
             self._frame_timer = None
         started = perf_counter()
-        self._arrange(self._blocks.draw_changed())
+        self._arrange(self._blocks.draw_changes())
         self._frame_cost = perf_counter() - started
         # Only while something moves: an idle program must not wake up.
         if self._move_timer is None and self._blocks.moving:

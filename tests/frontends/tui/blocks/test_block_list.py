@@ -73,7 +73,7 @@ def test_a_removed_block_is_not_drawn():
     gone = blocks.blocks[-1]
     gone.invalidate()
     blocks.remove([gone])
-    blocks.draw_changed()
+    blocks.draw_changes()
     assert not gone.last_lines
 
 
@@ -84,7 +84,7 @@ def test_lines_that_were_asked_for_and_not_painted_are_in_the_next_frame():
     blocks.add(answer)
     blocks.settle_end(10)
     answer.append(" two")
-    blocks.draw_changed()
+    blocks.draw_changes()
     answer.append(" three")
     assert blocks.line(0).text.strip() == "one two three"
-    assert blocks.draw_changed() == 0
+    assert blocks.draw_changes() == 0

@@ -12,7 +12,7 @@ from ouro.frontends.tui.blocks.lines import (
     _split,
     clean_output,
     code_runs,
-    count_folded,
+    count_fold_lines,
     crop,
     fold,
     indent,
@@ -219,18 +219,18 @@ def test_a_frame_draws_only_what_has_changed_since_the_last_one():
     first, second, third = (Rows(2, 2) for _ in range(3))
     for block in (first, second, third):
         blocks.add(block)
-    assert blocks.draw_changed() == 0
-    assert blocks.draw_changed() is None
+    assert blocks.draw_changes() == 0
+    assert blocks.draw_changes() is None
     blocks.settle_end(6)
     for block in (third, second, second):
         block.invalidate()
     assert blocks._changed == [third, second]  # each once, and without looking at `first`
-    assert blocks.draw_changed() == blocks.top(second)
+    assert blocks.draw_changes() == blocks.top(second)
     blocks.remove([third])
     for block in (second, third):
         block.invalidate()
     assert blocks._changed == [second]
-    assert blocks.draw_changed() == blocks.top(second)
+    assert blocks.draw_changes() == blocks.top(second)
 
 
 def test_the_moving_blocks_are_known_without_a_search():
@@ -238,11 +238,11 @@ def test_the_moving_blocks_are_known_without_a_search():
     card, thinking = ToolCard("ls"), ThinkingBlock()
     for block in (card, thinking, AnswerBlock("done")):
         blocks.add(block)
-    blocks.draw_changed()
+    blocks.draw_changes()
     assert blocks.moving == {card}
     thinking.append("hm")
     card.stop()
-    blocks.draw_changed()
+    blocks.draw_changes()
     assert blocks.moving == {thinking}
     blocks.remove([thinking])
     assert blocks.moving == set()
@@ -293,7 +293,7 @@ def test_narrow_code_breaks_where_other_code_breaks(text, width):
 @given(TEXTS, st.integers(1, 20))
 def test_folded_lines_are_counted_without_building_them(text, width):
     row = text.replace("\n", "")
-    assert count_folded(row, width) == len(fold([(row, PLAIN)], width))
+    assert count_fold_lines(row, width) == len(fold([(row, PLAIN)], width))
 
 
 @pytest.mark.parametrize(
