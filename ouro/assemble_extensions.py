@@ -88,7 +88,7 @@ def is_trusted(
         return True
     if answer == "no":
         return False
-    untrusted = store.untrusted(root, files)
+    untrusted = store.find_untrusted(root, files)
     raise TrustNeeded(root, untrusted, extensions.describe_files(root, untrusted))
 
 

@@ -452,7 +452,7 @@ def _trust(folder: Path) -> Iterator[Finding]:
     store = TrustStore(get_trust_path())
     if store.notice:
         yield "bad", store.notice, f"Repair or remove {tilde(get_trust_path())}."
-    if untrusted := store.untrusted(root, acting_files(root, folder)):
+    if untrusted := store.find_untrusted(root, acting_files(root, folder)):
         names = ", ".join(str(path.relative_to(root)) for path in untrusted)
         yield "note", f"{tilde(root)} is not trusted: {names} is not obeyed.", "`ouro` asks for it."
     else:

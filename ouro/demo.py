@@ -325,7 +325,7 @@ def recorded_model(test_command: str, pace: float, *, watched: bool) -> Scripted
             reply(REFUSED) if results and results[-1].failed else reply("The tests again:", tests)
         )
 
-    def unless_refused(answer: ScriptedReply) -> Callable[[Sequence[Message]], ScriptedReply]:
+    def end_if_refused(answer: ScriptedReply) -> Callable[[Sequence[Message]], ScriptedReply]:
         """The answer, or an end of the demo if the user has refused a call."""
 
         def at_this_point(messages: Sequence[Message]) -> ScriptedReply:
@@ -343,8 +343,8 @@ def recorded_model(test_command: str, pace: float, *, watched: bool) -> Scripted
         reply("Now I run the tests, to see which of them fail.", tests),
         reply(FAULT, FIX, thinking="450 + 1200 = 1650, and 450 + 2 * 1200 = 2850: no count."),
         after_the_fix,
-        unless_refused(reply("All pass. I write down what you said about prices.", KEEP)),
-        unless_refused(reply(f"{END}\n\n{AND_NOW}" if watched else END)),
+        end_if_refused(reply("All pass. I write down what you said about prices.", KEEP)),
+        end_if_refused(reply(f"{END}\n\n{AND_NOW}" if watched else END)),
     )
     return ScriptedModel(chain(script, repeat(lambda _: reply(NOTHING_MORE))), spec=SPEC, pace=pace)
 

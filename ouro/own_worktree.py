@@ -133,7 +133,7 @@ def _share_trust(cwd: Path, root: Path, own: OwnWorktree) -> None:
     store = TrustStore(get_trust_path())
     there = acting_files(own.tree.folder, own.cwd)
     here = _by_name(root, acting_files(root, cwd))
-    if not there or store.untrusted(root, tuple(here.values())):
+    if not there or store.find_untrusted(root, tuple(here.values())):
         return
     folder = own.tree.folder.resolve()
     if all(_is_same(path, here.get(str(path.relative_to(folder)))) for path in there):

@@ -32,7 +32,7 @@ async def plans(context: SessionContext, words: str) -> Answer | None:
         return Answer([], [line(text)])
     found.sort(key=lambda plan: plan.state == "done")
     if not context.front_end.has_user:
-        return _listed(found, folder)
+        return _list_answer(found, folder)
     choices = [
         Choice(str(number), plan.title, f"{plan.progress}, {plan.path.stem[:10]}")
         for number, plan in enumerate(found)
@@ -43,7 +43,7 @@ async def plans(context: SessionContext, words: str) -> Answer | None:
     return None
 
 
-def _listed(found: Sequence[PlanFile], folder: PlanFolder) -> Answer:
+def _list_answer(found: Sequence[PlanFile], folder: PlanFolder) -> Answer:
     """The plans as a list; the text of one that is alone."""
     value = [
         {"title": plan.title, "file": folder.relative_name(plan.path), "state": plan.progress}

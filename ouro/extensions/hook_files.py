@@ -169,6 +169,7 @@ def load_hooks(
 
 
 def _hook_of_settings(settings: HookSettings, place: str, *, is_project: bool) -> Hook:
+    """A hook of the settings as a hook to run; `place` is the file that has it."""
     return Hook(
         settings.event,
         settings.command,

@@ -130,6 +130,7 @@ def are_for_project(specs: Sequence[LanguageServerSpec], root: Path) -> bool:
 def _enabled_servers(
     settings: Mapping[str, LanguageServerSettings],
 ) -> Iterator[LanguageServerSpec]:
+    """The servers of the settings that are on, then the known ones that they do not name."""
     known = {spec.name: spec for spec in KNOWN}
     for name, entry in settings.items():
         if entry.enabled:

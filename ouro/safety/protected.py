@@ -229,13 +229,13 @@ def reserved_area(path: Path) -> Path | None:
     return _find_area(path, _areas())
 
 
-def reserved() -> tuple[Path, ...]:
+def reserved_areas() -> tuple[Path, ...]:
     """Areas where opening a file always needs a question, even for reading."""
     return tuple(_areas().values())
 
 
 def existing_reserved_areas() -> list[Path]:
-    """The reserved areas that exist, without those of the system, in the order of `reserved`. Blocks.
+    """The reserved areas that exist, without those of the system, in the order of `reserved_areas`. Blocks.
 
     Called before each command: to look at the folders above costs 0.02 ms (0.1 ms if they have
     changed), to look for each of 200 areas 0.6 ms.

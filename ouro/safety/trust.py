@@ -51,9 +51,9 @@ class TrustStore:
         """Whether the user trusted exactly this folder with the present contents of `files`; True
         without files.
         """
-        return not self.untrusted(root, files)
+        return not self.find_untrusted(root, files)
 
-    def untrusted(self, root: Path, files: Sequence[Path]) -> tuple[Path, ...]:
+    def find_untrusted(self, root: Path, files: Sequence[Path]) -> tuple[Path, ...]:
         """The `files` that the user has not trusted, or that have changed since."""
         known, root = self._entry(root).files, root.resolve()
         return tuple(path for path in files if known.get(_name(root, path)) != _content_hash(path))

@@ -262,7 +262,9 @@ class Workspace:
     def closed_below(self, folder: Path) -> list[Path]:
         """Places below `folder` that a search of it must leave out: keys, system files."""
         inner = (
-            area for area in protected.reserved() if _is_below(area, folder) and area != folder
+            area
+            for area in protected.reserved_areas()
+            if _is_below(area, folder) and area != folder
         )
         return [
             area

@@ -70,6 +70,9 @@ def replace_fields(value: T, **changes: Any) -> T:
 
 
 def _init(self: Any, *args: Any, **values: Any) -> None:
+    """The constructor of each section: values by position and name, then the defaults. Raises
+    TypeError for an unknown name.
+    """
     fields = section_fields(self)
     if len(args) > len(fields):
         raise TypeError(f"{type(self).__name__} has {len(fields)} fields, not {len(args)}")

@@ -85,7 +85,7 @@ def test_changed_or_new_file_needs_trust_again(folder, store, change):
     files = acting_files(folder)
     assert (
         store.is_trusted(folder, files),
-        store.untrusted(folder, files),
+        store.find_untrusted(folder, files),
         store.was_trusted(folder),
     ) == (
         False,
@@ -103,7 +103,7 @@ def test_removed_file_keeps_the_trust(folder, store):
 def test_subfolder_needs_trust_only_for_its_new_files(folder, store):
     store.trust(folder, acting_files(folder))
     inner = acting_files(folder, folder / "pkg")
-    assert store.untrusted(folder, inner) == (folder / "pkg" / "CLAUDE.md",)
+    assert store.find_untrusted(folder, inner) == (folder / "pkg" / "CLAUDE.md",)
     store.trust(folder, inner)
     assert store.is_trusted(folder, inner)
     assert store.is_trusted(folder, acting_files(folder))
@@ -187,7 +187,7 @@ def test_e4_changed_extension_files_and_imports_need_trust_again(folder, store, 
     path.write_text("one\n")
     store.trust(folder, acting_files(folder))
     path.write_text("two\n")
-    assert store.untrusted(folder, acting_files(folder)) == (path,)
+    assert store.find_untrusted(folder, acting_files(folder)) == (path,)
 
 
 def test_claude_settings_act_only_if_they_have_hooks(folder):

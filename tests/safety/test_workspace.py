@@ -276,7 +276,9 @@ def test_existing_places_of_keys_are_found_in_the_order_of_all_places(tmp_path, 
         path.touch()
     (tmp_path / "elsewhere").mkdir()
     (home / ".aws").symlink_to(tmp_path / "elsewhere")
-    everything = [place for place in protected.reserved() if str(place) not in protected.SYSTEM]
+    everything = [
+        place for place in protected.reserved_areas() if str(place) not in protected.SYSTEM
+    ]
     found = protected.existing_reserved_areas()
     assert found == [place for place in everything if place.exists()]
     assert {home / ".ssh", home / ".npmrc", home / ".aws", tmp_path / "own/sessions"} <= {*found}
