@@ -65,19 +65,31 @@ class AttachmentBar(Widget):
         return Content("\n").join(self._rows(self.size.width))
 
     def _rows(self, width: int) -> list[Content]:
-        """The chips, as many in a row as fit; the last row counts those that do not."""
+        """The chips, as many in a row as fit; the last row counts those that do not. What is not
+        sent comes first if it would not be seen.
+        """
+        rows, hidden = self._fill(self.chips, width)
+        if any(item.problem for item in hidden):
+            rows, _ = self._fill(sorted(self.chips, key=lambda item: not item.problem), width)
+        return rows
+
+    def _fill(
+        self, chips: Sequence[Attachment], width: int
+    ) -> tuple[list[Content], Sequence[Attachment]]:
+        """The rows, and the chips that have no room in them."""
         rows = [Content()]
-        for number, item in enumerate(self.chips):
+        for number, item in enumerate(chips):
             chip = _chip(item).truncate(max(1, width), ellipsis=True)
             if rows[-1] and rows[-1].cell_length + len(_GAP) + chip.cell_length > width:
                 if len(rows) == self._most:
-                    more = Content.styled(f"{_GAP}+{len(self.chips) - number} more", "$muted")
+                    hidden = chips[number:]
+                    more = Content.styled(f"{_GAP}+{len(hidden)} more", "$muted")
                     room = max(1, width - more.cell_length)
                     rows[-1] = Content.assemble(rows[-1].truncate(room, ellipsis=True), more)
-                    break
+                    return rows, hidden
                 rows.append(Content())
             rows[-1] = Content.assemble(rows[-1], _GAP if rows[-1] else "", chip)
-        return rows
+        return rows, ()
 
 
 def _chip(item: Attachment) -> Content:

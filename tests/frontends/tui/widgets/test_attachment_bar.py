@@ -37,6 +37,15 @@ async def test_a_low_terminal_has_one_line_of_chips_that_counts_the_others():
         await until(pilot, lambda: "+3 more" in screen_text(pilot.app))
 
 
+async def test_what_is_refused_comes_first_if_it_has_no_room():
+    items = [Attachment(f"file_{n}.py", "10 KB") for n in range(5)]
+    session = session_with(*items, Attachment(".env", problem="may hold keys"))
+    async with screen_of(session).run_test(size=(40, 10)) as pilot:
+        await opened(pilot)
+        pilot.app.conversation.prompt.fill("@file_0.py @file_1.py @.env")
+        await until(pilot, lambda: "✗ .env: may hold keys  +2 more" in screen_text(pilot.app))
+
+
 async def test_many_attachments_are_counted():
     session = session_with(*(Attachment(f"file_{n}.py", "10 KB") for n in range(50)))
     async with screen_of(session).run_test(size=(60, 20)) as pilot:
