@@ -51,14 +51,11 @@ from ouro.memory.backend import MemoryStore, RewindScope
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.session import OpenRequest, Session
-from ouro.session.agent_turn import AgentTurn, CommandRunner
+from ouro.session.agent_turn import AgentTurn
+from ouro.session.background_work import BackgroundWork
 from ouro.session.budget import Budget, limit_turns
-from ouro.session.context_window import (
-    ContextWindow,
-    SentContext,
-    find_plan,
-    load_plan,
-)
+from ouro.session.command_runner import CommandRunner
+from ouro.session.context_window import ContextWindow, SentContext, find_plan, load_plan
 from ouro.session.file_undo import FileUndo
 from ouro.session.goal import GoalCaps, GoalPursuit
 from ouro.session.named_texts import make_attachments
@@ -70,7 +67,7 @@ from ouro.session.resumed_mode import StartMode, offer_auto, start_mode
 from ouro.session.rewind import Rewind, Undoer
 from ouro.session.session_hooks import SessionHooks, ToolEvents
 from ouro.session.session_labels import SessionLabels
-from ouro.session.session_tasks import BackgroundWork, SessionTasks, Steering
+from ouro.session.session_tasks import SessionTasks, Steering
 from ouro.session.standing_work import StandingWork
 from ouro.session.titles import Titles
 from ouro.session.wake import Wake
@@ -85,7 +82,8 @@ from ouro.session_options import (
 from ouro.settings import MODES_BY_WIDTH
 from ouro.settings_sources import build_settings, explain_settings, settings_by_place, stricter_mode
 from ouro.tools.builtin import builtin_tools
-from ouro.tools.files_seen import FilesSeen, describe_late_errors
+from ouro.tools.code_checks import describe_late_errors
+from ouro.tools.files_seen import FilesSeen
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.shell_process import clean_up_orphans

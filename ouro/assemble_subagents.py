@@ -15,13 +15,7 @@ from ouro.agent.project_instructions import ProjectInstructions
 from ouro.agent.subagents import ChildAgent, Subagents, SubagentServices
 from ouro.agent.system_prompt import prompt_message, system_prompt
 from ouro.agent.tool_runner import AskUser, ToolRunner
-from ouro.assemble_extensions import (
-    instructions_in,
-    lsp_tools,
-    mcp_tools,
-    skill_tools,
-    web_tools,
-)
+from ouro.assemble_extensions import instructions_in, lsp_tools, mcp_tools, skill_tools, web_tools
 from ouro.assemble_tools import (
     AgentServices,
     build_confinement,
@@ -40,7 +34,7 @@ from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.safety import Confinement, Permissions
 from ouro.session.session_hooks import ToolEvents
 from ouro.tools.builtin import builtin_tools
-from ouro.tools.files_seen import describe_late_errors
+from ouro.tools.code_checks import describe_late_errors
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.subagent import AgentSpec, SubagentArgs
 from ouro.tools.todo import TodoPlan

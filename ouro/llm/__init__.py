@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         Warmable,
         constrain,
     )
-    from ouro.llm.model_call import CUT_SHORT, PATIENT_ATTEMPTS, ModelCall, ReplyBuilder
+    from ouro.llm.model_call import PATIENT_ATTEMPTS, ModelCall
     from ouro.llm.model_check import (
         CHECK_SECONDS,
         MAX_CHECK_REQUESTS,
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         find_known_spec,
         list_models_at,
     )
+    from ouro.llm.reply_builder import CUT_SHORT, ReplyBuilder
     from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call, calls
     from ouro.llm.server_facts import Fact, FactStore, ServerFacts, describe_fact
     from ouro.llm.small_steps import is_step

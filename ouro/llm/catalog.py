@@ -329,7 +329,7 @@ class Catalog:
         name = self.resolve(name)
         (wire, endpoint), spec = self.route(name), self.spec(name)
         if wire == "openai":
-            from ouro.llm.openai import EmbeddingWire
+            from ouro.llm.openai_embeddings import EmbeddingWire
 
             return EmbeddingWire(spec, endpoint)
         if wire == "litellm":

@@ -14,7 +14,8 @@ from ouro.errors import ContextTooLong, ModelError, ModelUnavailable, StreamCut
 from ouro.llm.adaptive_model import AdaptiveModel, ModelRequest
 from ouro.llm.anthropic import MARKED_MESSAGES, mark_for_cache, signed_thinking
 from ouro.llm.model import Chunk, Effort, Embedded, Endpoint, ModelSpec, ThinkingChunk, ToolSpec
-from ouro.llm.openai import OpenAIChunks, OpenAIFormat, format_tools, parse_vectors
+from ouro.llm.openai import OpenAIChunks, OpenAIFormat, format_tools
+from ouro.llm.openai_embeddings import parse_vectors
 from ouro.llm.portable import join_all_surrogates
 from ouro.llm.provider_errors import error_from_status, redact
 from ouro.llm.providers import provider_of

@@ -19,7 +19,7 @@ import msgspec
 from ouro.errors import OuroError, ToolError
 from ouro.events import Level
 from ouro.lsp.configuration import LanguageServerSpec, are_for_project
-from ouro.tools.files_seen import TextChange
+from ouro.tools.code_checks import TextChange
 from ouro.utils.log import log
 from ouro.utils.runtime import send_signal
 from ouro.utils.text import clean, one_line

@@ -16,15 +16,8 @@ from ouro.errors import ToolError
 from ouro.lsp.servers import LanguageServers
 from ouro.safety import Access, Effect
 from ouro.tools.apply_patch import restore_file
-from ouro.tools.files_seen import (
-    ChangeTool,
-    FileBefore,
-    FilesSeen,
-    FileTool,
-    display_of,
-    encode,
-    file_change,
-)
+from ouro.tools.file_tool import ChangeTool, FileTool, display_of, file_change
+from ouro.tools.files_seen import FileBefore, FilesSeen, encode
 from ouro.tools.tool import AnyTool, ToolContext, ToolResult
 from ouro.utils.text import clean, one_line, plural
 from ouro.utils.text_files import TextFile

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         has_tags,
     )
     from ouro.session.attachments import Attachment
+    from ouro.session.background_work import BackgroundTask
     from ouro.session.context_window import ContextItem, Outlook, WindowReport
     from ouro.session.file_undo import UNDONE
     from ouro.session.opening import (
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from ouro.session.rewind import Branch, Point, Rewind, Rewound
     from ouro.session.session import Session, Status
     from ouro.session.session_diff import SessionDiff, ShownDiff
-    from ouro.session.session_tasks import BackgroundTask
     from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue
     from ouro.session.wake import WAKE_QUESTION
 

@@ -25,6 +25,7 @@ from ouro.messages import Image, Usage
 from ouro.safety import Mode, Permissions
 from ouro.session.agent_turn import AgentTurn
 from ouro.session.attachments import Attachment
+from ouro.session.background_work import BackgroundWork
 from ouro.session.budget import Budget
 from ouro.session.context_window import ContextWindow
 from ouro.session.plan_approval import PlanApproval
@@ -32,7 +33,6 @@ from ouro.session.resume import Resumed
 from ouro.session.rewind import Rewind
 from ouro.session.scrollback import Scrollback
 from ouro.session.session_labels import SessionLabels
-from ouro.session.session_tasks import BackgroundWork
 from ouro.session.turn_queue import Draft
 from ouro.session.wake import Wake
 from ouro.settings import SettingsSources

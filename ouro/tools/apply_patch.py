@@ -15,15 +15,8 @@ from msgspec.structs import replace
 from ouro.display import Diff, Display, FileChange
 from ouro.errors import ToolError
 from ouro.safety import Access
-from ouro.tools.files_seen import (
-    ChangeTool,
-    FileBefore,
-    FilesSeen,
-    display_of,
-    encode,
-    file_change,
-    require_writable,
-)
+from ouro.tools.file_tool import ChangeTool, display_of, file_change
+from ouro.tools.files_seen import FileBefore, FilesSeen, encode, require_writable
 from ouro.tools.similar_names import find_existing
 from ouro.tools.text_match import (
     TOLERANCES,

@@ -10,7 +10,8 @@ import msgspec
 from ouro.display import Display
 from ouro.errors import ToolError
 from ouro.safety import Access
-from ouro.tools.files_seen import ChangeTool, display_of, encode, file_change
+from ouro.tools.file_tool import ChangeTool, display_of, file_change
+from ouro.tools.files_seen import encode
 from ouro.tools.text_match import find_match
 from ouro.utils.text import plural
 from ouro.utils.text_files import TextFile

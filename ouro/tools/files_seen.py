@@ -1,29 +1,22 @@
-"""FilesSeen: the files that the model has read, and whether they changed since; finds, locks and
-writes text files.
-"""
+"""FilesSeen: the files that the model has read, and whether they changed since; writes changes."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
-from msgspec.structs import replace
 
-from ouro.display import Diff, Display, FileChange
 from ouro.errors import ToolError
-from ouro.safety import Access, Effect, FilePlace, Workspace
+from ouro.safety import Access, FilePlace, Workspace
+from ouro.tools.code_checks import CodeChecks, TextChange
 from ouro.tools.shell_process import is_any_running
-from ouro.tools.tool import A, AnyTool, Tool, ToolContext, ToolResult
-from ouro.utils.text import line_changes, one_line, plural
 from ouro.utils.text_files import (
     ChangedMeanwhileError,
     NotTextError,
@@ -35,12 +28,6 @@ from ouro.utils.text_files import (
 
 MAX_BYTES = 50_000_000
 """Larger files are not changed by the tools: several copies of the text are in memory."""
-MAX_ERRORS = 10
-"""New errors in one result."""
-_MAX_SHOWN_ERROR = 100
-"""Characters of the error that the user sees in the card of the change."""
-_WHOLE_IN_DISPLAY = 64_000
-_CONTEXT_LINES = 20
 
 
 class BinaryFileError(ToolError):
@@ -74,34 +61,6 @@ class FileBefore(msgspec.Struct, frozen=True):
     def with_text(self, text: str) -> TextFile:
         """The file with another text, in its encoding and with its line endings."""
         return TextFile(text) if self.file is None else self.file.with_text(text)
-
-
-class TextChange(NamedTuple):
-    """A file before and after a change of the agent; None: it does not exist."""
-
-    path: Path
-    before: str | None
-    after: str | None
-
-
-class CodeChecks(Protocol):
-    """Finds errors in code, such as the language servers of a project."""
-
-    def note_read(self, path: Path, text: str) -> None:
-        """The model has read a file. Called from threads."""
-        ...
-
-    async def new_errors(self, changes: Sequence[TextChange]) -> Sequence[str]:
-        """The errors that are new since these changes, one line each."""
-        ...
-
-    async def late_errors(self, seconds: float) -> Sequence[str]:
-        """The errors that came too late for the result of their change, one line each.
-
-        Args:
-            seconds: how long to wait for checks that still run.
-        """
-        ...
 
 
 class EditorBuffers(Protocol):
@@ -367,122 +326,6 @@ def require_writable(found: FileBefore) -> None:
             " not changed: a generator or a version control system may own it. Ask the user"
             " before you run chmod."
         )
-
-
-class FileTool(Tool[A]):
-    """A tool that reads or changes files of the workspace."""
-
-    def __init__(self, seen: FilesSeen) -> None:
-        self._seen = seen
-        self._workspace = seen.workspace
-
-    def resolve(self, args: A) -> tuple[AnyTool, Any]:
-        """The arguments with the path of the file that is meant, if its name only looks like it."""
-        if not (path := getattr(args, "path", "")):
-            return self, args
-        from ouro.tools.similar_names import find_existing  # imported late: for the first file
-
-        found = find_existing(self._workspace, path, self._is_meant)
-        return self, args if found == path else replace(args, path=found)
-
-    def _is_meant(self, _path: Path) -> bool:
-        """Whether a file whose name only looks like the given one is meant."""
-        return True
-
-    def _name_of(self, path: str) -> str:
-        """The name of a file for the user."""
-        return self._workspace.shown(self._workspace.resolve(path))
-
-
-class ChangeTool(FileTool[A]):
-    """A tool that changes files. A preview computes the same changes as a call, but does not write
-    them.
-    """
-
-    effect = Effect.WRITE
-
-    async def preview(self, args: A) -> Display:
-        return await asyncio.to_thread(self._change, args, "show", [])
-
-    async def run(self, args: A, ctx: ToolContext) -> ToolResult:
-        notes: list[str] = []
-        display = await asyncio.to_thread(self._change, args, "write", notes)
-        lines = [self._report(args, display), *notes]
-        paths = [self._workspace.resolve(path) for path in self.targets(args)]
-        if errors := await self._seen.new_errors(paths):
-            lines.append(format_errors(errors))
-            new = plural(len(errors), "new error")
-            first = one_line(errors[0], _MAX_SHOWN_ERROR)
-            display = Display(f"{display.summary} · {new}: {first}", display.body)
-        return ToolResult("\n".join(lines), display)
-
-    @abstractmethod
-    def _change(self, args: A, access: Access, notes: list[str]) -> Display:
-        """Compute the changes, and write them if `access` is `write`; `notes` are for the model."""
-
-    @abstractmethod
-    def _report(self, args: A, display: Display) -> str:
-        """The text for the model about what was done."""
-
-
-def format_errors(lines: Sequence[str]) -> str:
-    """New errors as text for the model: at most ten."""
-    more = len(lines) - MAX_ERRORS
-    rest = [f"… and {plural(more, 'more new error')}"] if more > 0 else []
-    return "\n".join(["New errors since your changes:", *lines[:MAX_ERRORS], *rest])
-
-
-async def describe_late_errors(checks: CodeChecks, seconds: float) -> str:
-    """Errors that came after the result of their change, as text for the model; empty if there are
-    none.
-    """
-    errors = await checks.late_errors(seconds)
-    return format_errors(errors) if errors else ""
-
-
-def file_change(
-    shown: str, before: str | None, after: str | None, moved_to: str = ""
-) -> FileChange:
-    """A change as a diff; for a long file only the lines around it, because it is saved with the
-    session.
-    """
-    if before is None or after is None or max(len(before), len(after)) <= _WHOLE_IN_DISPLAY:
-        return FileChange(shown, before, after, moved_to)
-    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    changes = line_changes(old, new) or [(0, 0, 0, 0)]
-    first = max(0, changes[0][0] - _CONTEXT_LINES)
-    left_out = max(0, len(old) - changes[-1][1] - _CONTEXT_LINES)
-    window = ["".join(lines[first : len(lines) - left_out]) for lines in (old, new)]
-    return FileChange(shown, window[0], window[1], moved_to, first_line=first + 1)
-
-
-def display_of(changes: Sequence[FileChange]) -> Display:
-    """The changes of a call, with a summary: `+3 −1`, `new file, 12 lines`, `3 files, +10 −2`."""
-    added = removed = 0
-    for change in changes:
-        old, new = change.texts()
-        for start, end, new_start, new_end in change.line_changes():
-            same = int(_differs_in_newline(old[start:end], new[new_start:new_end]))
-            added += new_end - new_start - same
-            removed += end - start - same
-    summary = f"+{added} −{removed}"
-    if len(changes) > 1:
-        summary = f"{len(changes)} files, {summary}"
-    elif changes and changes[0].before is None:
-        summary = f"new file, {plural(added, 'line')}"
-    elif changes and changes[0].after is None:
-        summary = f"deleted, {plural(removed, 'line')}"
-    return Display(summary, Diff(tuple(changes)))
-
-
-def _differs_in_newline(old: Sequence[str], new: Sequence[str]) -> bool:
-    """Whether the last line of a file is in both, but once without its newline."""
-    return _ends_as_line_of(old, new) or _ends_as_line_of(new, old)
-
-
-def _ends_as_line_of(lines: Sequence[str], others: Sequence[str]) -> bool:
-    """Whether the last line has no newline, and is in the others with one."""
-    return bool(lines) and not lines[-1].endswith("\n") and f"{lines[-1]}\n" in others
 
 
 def encode(shown: str, file: TextFile, before: TextFile | None = None) -> bytes:

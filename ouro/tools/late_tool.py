@@ -70,7 +70,7 @@ class _SavedSpecs(msgspec.Struct):
 
 
 _MODULES = (
-    "apply_patch", "ask_user", "edit", "files_seen", "glob", "grep", "memory_search",
+    "apply_patch", "ask_user", "code_checks", "edit", "file_tool", "files_seen", "glob", "grep", "memory_search",
     "notebook", "notebook_edit", "read", "tool", "web_fetch",
 )  # fmt: skip
 

@@ -10,7 +10,8 @@ import msgspec
 from ouro.display import Display, FileChange
 from ouro.errors import ToolError
 from ouro.safety import Access
-from ouro.tools.files_seen import ChangeTool, FileBefore, display_of, encode, file_change
+from ouro.tools.file_tool import ChangeTool, display_of, file_change
+from ouro.tools.files_seen import FileBefore, encode
 from ouro.tools.notebook import Cell, CellKind, CellNotebook, NotebookError, cells_as_text
 from ouro.utils.text import plural
 from ouro.utils.text_files import Span, TextFile

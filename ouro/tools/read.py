@@ -18,7 +18,8 @@ from ouro.errors import ToolError
 from ouro.images import MAX_FILE_BYTES, image_type, make_image
 from ouro.messages import Image
 from ouro.safety import Effect
-from ouro.tools.files_seen import MAX_BYTES, BinaryFileError, FileTool
+from ouro.tools.file_tool import FileTool
+from ouro.tools.files_seen import MAX_BYTES, BinaryFileError
 from ouro.tools.notebook import CellNotebook, NotebookError
 from ouro.tools.tool import ToolContext, ToolResult
 from ouro.utils.project_files import list_project_files

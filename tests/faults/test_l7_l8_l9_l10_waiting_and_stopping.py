@@ -12,7 +12,7 @@ from fakes.wires import first_text
 from ouro.errors import ModelError, ModelUnavailable, RequestRefused, TransientModelError
 from ouro.llm import ModelSpec, Timeouts
 from ouro.llm.model import Endpoint
-from ouro.llm.openai import EmbeddingWire
+from ouro.llm.openai_embeddings import EmbeddingWire
 from ouro.messages import user
 
 

@@ -18,7 +18,7 @@ from ouro.llm import (
     model,
 )
 from ouro.llm.litellm_model import LiteLLMEmbeddings
-from ouro.llm.openai import EmbeddingWire
+from ouro.llm.openai_embeddings import EmbeddingWire
 
 KEY = "sk-secret-0123456789"
 PRICED = ModelSpec("openai/small", prices=Prices(2.0, 0.0))

@@ -15,7 +15,8 @@ from ouro.errors import ToolError
 from ouro.frontends.tui.blocks.file_diff import file_diffs
 from ouro.safety import Workspace
 from ouro.tools.edit import Edit, Replacement, apply_edits
-from ouro.tools.files_seen import FilesSeen, display_of, file_change
+from ouro.tools.file_tool import display_of, file_change
+from ouro.tools.files_seen import FilesSeen
 from ouro.tools.text_match import find_lines, find_match
 from ouro.tools.tool import parse_arguments
 from ouro.utils.text_files import decode

@@ -17,7 +17,7 @@ from ouro.frontends.tui.blocks.tool_card import DisplayBlock, ToolCard, body_lin
 from ouro.memory.serialization import deserialize_message, serialize_message
 from ouro.messages import Message, ToolReply
 from ouro.session.session_diff import read_changes
-from ouro.tools.files_seen import display_of, file_change
+from ouro.tools.file_tool import display_of, file_change
 from ouro.utils.git import Git
 from ouro.utils.text import line_changes
 

@@ -8,14 +8,9 @@ from fakes.screens import asked, opened, screen_of, screen_text, until
 from textual.screen import Screen
 
 from ouro.display import Diff, Display, FileChange, Question
-from ouro.events import (
-    PermissionAsked,
-    Permit,
-    QuestionAsked,
-    ToolStarted,
-)
+from ouro.events import PermissionAsked, Permit, QuestionAsked, ToolStarted
 from ouro.frontends.tui.blocks.diff import PAGE_ROWS, _Hunk
-from ouro.tools.files_seen import display_of, file_change
+from ouro.tools.file_tool import display_of, file_change
 
 
 async def test_a_long_question_leaves_room_for_the_prompt_and_can_be_scrolled():

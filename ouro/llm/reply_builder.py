@@ -1,0 +1,188 @@
+"""ReplyBuilder: one answer of a model, built from its chunks."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from ouro.errors import AnswerUnfinished, EmptyAnswer, ModelError, RequestRefused
+from ouro.llm.model import (
+    MAX_CHARACTERS,
+    TOO_LARGE,
+    CallChunk,
+    Chunk,
+    EndChunk,
+    Reason,
+    RevisedText,
+    RevisedThinking,
+    TextChunk,
+    ThinkingChunk,
+    UsageChunk,
+)
+from ouro.llm.portable import join_surrogates, parse_object
+from ouro.messages import Incomplete, Message, Part, Text, Thinking, ToolCall, Usage
+from ouro.utils.late_pattern import late_pattern
+
+MAX_CALLS = 200
+_USABLE_ID = late_pattern(r"\S{1,4000}")
+_INCOMPLETE: Mapping[Reason | None, Incomplete] = {"length": "length", "filtered": "filtered"}
+CUT_SHORT = "(no text: the answer reached max_output)"
+
+
+class _Block(msgspec.Struct):
+    kind: Literal["text", "thinking", "call"]
+    pieces: list[str] = msgspec.field(default_factory=list)
+    signature: str = ""
+    redacted: bool = False
+    closed: bool = False
+    id: str = ""
+    name: str = ""
+
+    @property
+    def text(self) -> str:
+        return join_surrogates("".join(self.pieces))
+
+
+def _new_id() -> str:
+    return f"call_{uuid.uuid4().hex[:24]}"
+
+
+class ReplyBuilder:
+    def __init__(
+        self, model: str = "", taken: Iterable[str] = (), new_id: Callable[[], str] = _new_id
+    ) -> None:
+        """`taken` are the ids of calls that are already in the transcript."""
+        self._model = model
+        self._taken = frozenset(taken)
+        self._new_id = new_id
+        self._blocks: list[_Block] = []
+        self._calls: dict[int, _Block] = {}
+        self._call_count = 0
+        self._size = 0
+        self._usage: Usage | None = None
+        self.reason: Reason | None = None
+        """Why the provider ended the answer; None until then."""
+
+    def add(self, chunk: Chunk) -> None:
+        """Add the next chunk. Raises ModelError if the answer is too large."""
+        match chunk:
+            case TextChunk(text) if text:
+                self._append(self._open_block("text"), text)
+            case ThinkingChunk(text, signature, redacted):
+                if redacted:
+                    self._blocks.append(
+                        _Block("thinking", signature=signature, redacted=True, closed=True)
+                    )
+                elif text or signature:
+                    block = self._open_block("thinking")
+                    self._append(block, text)
+                    block.signature, block.closed = signature, bool(signature)
+            case CallChunk():
+                self._add_call(chunk)
+            case RevisedText(text):
+                self._open_block("text").pieces[:] = [text]
+            case RevisedThinking():
+                self._drop_thinking()
+            case UsageChunk(usage):
+                self._usage = usage
+            case EndChunk(reason):
+                self.reason = reason
+
+    def message(self, cut: bool = False) -> Message:
+        """The message so far; with `cut`, without the tool calls."""
+        parts: list[Part] = []
+        taken = set(self._taken)
+        for block in self._blocks:
+            if block.kind == "call" and not cut:
+                parts.append(self._make_call(block, taken))
+            elif block.kind == "thinking" and (block.signature or block.text):
+                parts.append(Thinking(block.text, block.signature, block.redacted))
+            elif block.kind == "text" and block.text.strip():
+                parts.append(Text(block.text))
+        return Message(
+            "assistant",
+            tuple(parts),
+            self._usage,
+            self._model,
+            cut,
+            _INCOMPLETE.get(self.reason, ""),
+        )
+
+    def finish(self) -> Message:
+        """The whole answer.
+
+        Raises:
+            AnswerUnfinished: the provider did not send the end.
+            EmptyAnswer: there is no text and no tool call.
+            RequestRefused: there is no text, and a retry will not change it.
+        """
+        if self.reason is None:
+            raise AnswerUnfinished("The provider closed the stream before the answer was complete.")
+        if self._calls or any(
+            block.kind == "text" and block.text.strip() for block in self._blocks
+        ):
+            return self.message()
+        if self.reason == "length":
+            hint = (
+                "Choose less effort (`/effort`), or set a larger `max_output` for it in"
+                " models.yaml."
+            )
+            raise RequestRefused("The model reached max_output before producing any text.", hint)
+        if self.reason == "filtered":
+            hint = "Rephrase the message, or use another model."
+            raise RequestRefused("The provider's filter stopped the answer.", hint)
+        raise EmptyAnswer("The model returned no text and no tool call.")
+
+    def _open_block(self, kind: Literal["text", "thinking"]) -> _Block:
+        """The block that is being written, or a new one."""
+        if not self._blocks or self._blocks[-1].kind != kind or self._blocks[-1].closed:
+            self._blocks.append(_Block(kind))
+        return self._blocks[-1]
+
+    def _drop_thinking(self) -> None:
+        """Remove the last block if it is thinking without a signature."""
+        if self._blocks and self._blocks[-1].kind == "thinking" and not self._blocks[-1].closed:
+            self._blocks.pop()
+
+    def _append(self, block: _Block, text: str) -> None:
+        """Add text to a block. Raises ModelError: the answer is too large."""
+        block.pieces.append(text)
+        self._size += len(text)
+        if self._size > MAX_CHARACTERS:
+            raise ModelError(TOO_LARGE)
+
+    def _add_call(self, chunk: CallChunk) -> None:
+        """Add a piece of a call, to a new block if it begins one. Raises ModelError: too many
+        calls.
+        """
+        block = self._calls.get(chunk.index)
+        if block is None or (chunk.id and chunk.name and block.id and chunk.id != block.id):
+            # Some servers send every parallel call with the same index; only the ids differ.
+            block = self._calls[chunk.index] = _Block("call")
+            self._blocks.append(block)
+            self._call_count += 1
+            if self._call_count > MAX_CALLS:
+                raise ModelError(
+                    f"The answer was stopped: it asks for more than {MAX_CALLS} tool calls at once."
+                )
+        block.id = block.id or chunk.id
+        block.name = block.name or chunk.name
+        self._append(block, chunk.arguments)
+
+    def _make_call(self, block: _Block, taken: set[str]) -> ToolCall:
+        """The tool call of a block, with an id that no other call has. Arguments that are no JSON
+        object are kept as `malformed`.
+        """
+        call_id = join_surrogates(block.id)
+        while call_id in taken or not _USABLE_ID.fullmatch(call_id):
+            call_id = self._new_id()
+        taken.add(call_id)
+        text = block.text
+        if not text.strip() and self.reason == "length" and block is self._blocks[-1]:
+            return ToolCall(call_id, join_surrogates(block.name), {}, CUT_SHORT)
+        arguments = parse_object(text)
+        malformed = text if arguments is None else ""
+        return ToolCall(call_id, join_surrogates(block.name), arguments or {}, malformed)

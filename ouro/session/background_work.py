@@ -1,0 +1,193 @@
+"""BackgroundWork: the shell lines of the user, background jobs and subagents of a session."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from functools import partial
+
+import msgspec
+
+from ouro.agent.loop import Prompt
+from ouro.agent.subagents import Subagents
+from ouro.display import CommandOutput, Display, Question
+from ouro.errors import SaveFailed, ToolError
+from ouro.events import (
+    Emit,
+    Event,
+    Notice,
+    QuestionAsked,
+    Reply,
+    ToolFinished,
+    ToolProgress,
+    ToolRunning,
+    ToolStarted,
+)
+from ouro.memory.manager import MemoryManager
+from ouro.messages import SHELL_NOTE, ToolCall, user
+from ouro.safety import Permissions
+from ouro.session.session_tasks import SessionTasks, Steering
+from ouro.session.standing_work import StandingWork
+from ouro.tools.shell import Shell
+from ouro.tools.shell_jobs import Job, ShellJobs, exit_status
+from ouro.tools.tool import ToolResult
+
+_MAX_INTERRUPTED = 20_000
+"""Characters at the end of the output of an interrupted line that stay shown."""
+
+
+class BackgroundTask(msgspec.Struct, frozen=True):
+    """A background job, a subagent (it may have ended), the goal, or a repeated message."""
+
+    id: str
+    title: str
+    """The command, or the task in a few words."""
+    state: str
+    is_running: bool
+    outlives_turn: bool
+    output: str
+    """The end of its output, or what the subagent does now."""
+
+
+RunLine = Callable[[str, Callable[[str], None]], Awaitable[ToolResult]]
+"""Runs a shell line to its end, and reports what it prints."""
+
+
+class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
+    """The background of a session: the user's own shell lines, background jobs and subagents."""
+
+    shell: Shell
+    jobs: ShellJobs
+    subagents: Subagents
+    permissions: Permissions
+    tasks: SessionTasks
+    steering: Steering
+    transcript: MemoryManager
+    standing: StandingWork
+
+    def list(self) -> tuple[BackgroundTask, ...]:
+        """The goal, the repeated messages, and the other work in the background."""
+        return (*self._list_standing(), *self.work())
+
+    def work(self) -> tuple[BackgroundTask, ...]:
+        """The subagents since the session was opened, then the background jobs."""
+        tasks = []
+        for agent in self.subagents.list_progress():
+            state = f"{agent.state}{agent.activity and f': {agent.activity}'} ({agent.figures})"
+            tasks.append(
+                BackgroundTask(
+                    agent.id, agent.task, state, not agent.is_over, agent.background, agent.activity
+                )
+            )
+        for job in self.jobs.list():
+            state = f"{exit_status(job.process.exit_code)}, {job.process.seconds:.0f} s"
+            tasks.append(BackgroundTask(job.id, job.command, state, job.running, True, job.tail))
+        return tuple(tasks)
+
+    def _list_standing(self) -> Iterator[BackgroundTask]:
+        """The goal and the repeated messages as background tasks."""
+        pursuit = self.standing.goal
+        if goal := pursuit.goal:
+            is_active = pursuit.is_active
+            yield BackgroundTask("goal", goal.title, pursuit.state, is_active, True, goal.found)
+        for message in self.standing.repeated.list():
+            yield BackgroundTask(message.id, message.text, message.state, True, True, message.text)
+
+    def last_terminal(self) -> Job | None:
+        """The newest program that runs in a terminal; None if there is none."""
+        running = [job for job in self.jobs.list() if job.pty is not None and job.running]
+        return running[-1] if running else None
+
+    async def kill(self, task_id: str) -> None:
+        """End a background job, a subagent, the goal or a repeated message. Raises ToolError if it
+        is not running.
+        """
+        if self.standing.end(task_id):
+            return
+        is_job = any(job.id == task_id for job in self.jobs.list())
+        await (self.jobs.find(task_id).end() if is_job else self.subagents.kill(task_id))
+
+    def move_running(self) -> int:
+        """Move the running commands to the background; returns how many."""
+        return self.shell.move_to_background()
+
+    def kill_lines(self) -> None:
+        """Kill every running shell line at once, except background jobs."""
+        self.shell.kill_all()
+
+    def run_line(
+        self, line: str, share: bool, *, in_terminal: bool = False
+    ) -> AsyncGenerator[Event, None]:
+        """The events of the user's own shell line.
+
+        Args:
+            share: its output is sent to the model.
+            in_terminal: it gets a terminal, into which the user can type.
+        """
+        in_pty = partial(self.shell.run_line_in_terminal, is_shared=share)
+        run = in_pty if in_terminal else self.shell.run_line
+        return self.tasks.run_alongside(lambda emit: self._run_users_line(line, share, run, emit))
+
+    async def close(self) -> None:
+        """End the subagents and the background jobs."""
+        await self.subagents.close()
+        await self.jobs.close()
+
+    async def _run_users_line(self, line: str, share: bool, run: RunLine, emit: Emit) -> None:
+        """Run a shell line of the user; a dangerous one only after a question. If `share`, its
+        output is sent to the model.
+        """
+        call = ToolCall(f"own_{uuid.uuid4().hex[:12]}", "shell", {"command": line})
+        began = time.monotonic()
+        if not await self._is_confirmed(line, call.id, emit):
+            emit(Notice("The line was not run."))
+            return
+        emit(ToolStarted(call, line))
+        emit(ToolRunning(call.id))
+
+        printed = ""
+
+        def report(text: str) -> None:
+            nonlocal printed
+            printed = (printed + text)[-_MAX_INTERRUPTED:]
+            emit(ToolProgress(call.id, text))
+
+        def finish(display: Display, failed: bool) -> None:
+            emit(ToolFinished(call.id, call.name, display, failed, time.monotonic() - began))
+
+        try:
+            result = await run(line, report)
+        except ToolError as error:
+            result = ToolResult(str(error), Display(str(error)), failed=True)
+        except asyncio.CancelledError:
+            finish(Display("interrupted", CommandOutput(line, printed)), True)
+            raise
+        finish(result.display, result.failed)
+        if share:
+            await self._share_output(f"{SHELL_NOTE}{line}\n{result.text}", emit)
+
+    async def _is_confirmed(self, line: str, question_id: str, emit: Emit) -> bool:
+        """Whether a line may run: the user is asked about one that may not be undone."""
+        reason = await asyncio.to_thread(self.permissions.find_danger, line)
+        if not reason:
+            return True
+        question = Question(
+            f"This line may not be undone: {reason}. Run it?", ("run", "do not run")
+        )
+        asked = QuestionAsked(question_id, question, of_turn=False)
+        answer = await self.tasks.ask_user(asked, emit)
+        return isinstance(answer, Reply) and answer.answers[:1] == ("run",)
+
+    async def _share_output(self, text: str, emit: Emit) -> None:
+        """Send the output of a line to the model: with the running turn at its next tool call, else
+        with the next message.
+        """
+        if self.tasks.running:
+            self.steering.outputs.append(Prompt(text))
+            return
+        try:
+            await self.transcript.add(user(text))
+        except SaveFailed as error:
+            emit(Notice(str(error), "error"))

@@ -1,0 +1,124 @@
+"""FileTool and ChangeTool: the common part of the tools that read and change files."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from ouro.display import Diff, Display, FileChange
+from ouro.safety import Access, Effect
+from ouro.tools.code_checks import format_errors
+from ouro.tools.files_seen import FilesSeen
+from ouro.tools.tool import A, AnyTool, Tool, ToolContext, ToolResult
+from ouro.utils.text import line_changes, one_line, plural
+
+_MAX_SHOWN_ERROR = 100
+"""Characters of the error that the user sees in the card of the change."""
+_WHOLE_IN_DISPLAY = 64_000
+_CONTEXT_LINES = 20
+
+
+class FileTool(Tool[A]):
+    """A tool that reads or changes files of the workspace."""
+
+    def __init__(self, seen: FilesSeen) -> None:
+        self._seen = seen
+        self._workspace = seen.workspace
+
+    def resolve(self, args: A) -> tuple[AnyTool, Any]:
+        """The arguments with the path of the file that is meant, if its name only looks like it."""
+        if not (path := getattr(args, "path", "")):
+            return self, args
+        from ouro.tools.similar_names import find_existing  # imported late: for the first file
+
+        found = find_existing(self._workspace, path, self._is_meant)
+        return self, args if found == path else replace(args, path=found)
+
+    def _is_meant(self, _path: Path) -> bool:
+        """Whether a file whose name only looks like the given one is meant."""
+        return True
+
+    def _name_of(self, path: str) -> str:
+        """The name of a file for the user."""
+        return self._workspace.shown(self._workspace.resolve(path))
+
+
+class ChangeTool(FileTool[A]):
+    """A tool that changes files. A preview computes the same changes as a call, but does not write
+    them.
+    """
+
+    effect = Effect.WRITE
+
+    async def preview(self, args: A) -> Display:
+        return await asyncio.to_thread(self._change, args, "show", [])
+
+    async def run(self, args: A, ctx: ToolContext) -> ToolResult:
+        notes: list[str] = []
+        display = await asyncio.to_thread(self._change, args, "write", notes)
+        lines = [self._report(args, display), *notes]
+        paths = [self._workspace.resolve(path) for path in self.targets(args)]
+        if errors := await self._seen.new_errors(paths):
+            lines.append(format_errors(errors))
+            new = plural(len(errors), "new error")
+            first = one_line(errors[0], _MAX_SHOWN_ERROR)
+            display = Display(f"{display.summary} · {new}: {first}", display.body)
+        return ToolResult("\n".join(lines), display)
+
+    @abstractmethod
+    def _change(self, args: A, access: Access, notes: list[str]) -> Display:
+        """Compute the changes, and write them if `access` is `write`; `notes` are for the model."""
+
+    @abstractmethod
+    def _report(self, args: A, display: Display) -> str:
+        """The text for the model about what was done."""
+
+
+def file_change(
+    shown: str, before: str | None, after: str | None, moved_to: str = ""
+) -> FileChange:
+    """A change as a diff; for a long file only the lines around it, because it is saved with the
+    session.
+    """
+    if before is None or after is None or max(len(before), len(after)) <= _WHOLE_IN_DISPLAY:
+        return FileChange(shown, before, after, moved_to)
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    changes = line_changes(old, new) or [(0, 0, 0, 0)]
+    first = max(0, changes[0][0] - _CONTEXT_LINES)
+    left_out = max(0, len(old) - changes[-1][1] - _CONTEXT_LINES)
+    window = ["".join(lines[first : len(lines) - left_out]) for lines in (old, new)]
+    return FileChange(shown, window[0], window[1], moved_to, first_line=first + 1)
+
+
+def display_of(changes: Sequence[FileChange]) -> Display:
+    """The changes of a call, with a summary: `+3 −1`, `new file, 12 lines`, `3 files, +10 −2`."""
+    added = removed = 0
+    for change in changes:
+        old, new = change.texts()
+        for start, end, new_start, new_end in change.line_changes():
+            same = int(_differs_in_newline(old[start:end], new[new_start:new_end]))
+            added += new_end - new_start - same
+            removed += end - start - same
+    summary = f"+{added} −{removed}"
+    if len(changes) > 1:
+        summary = f"{len(changes)} files, {summary}"
+    elif changes and changes[0].before is None:
+        summary = f"new file, {plural(added, 'line')}"
+    elif changes and changes[0].after is None:
+        summary = f"deleted, {plural(removed, 'line')}"
+    return Display(summary, Diff(tuple(changes)))
+
+
+def _differs_in_newline(old: Sequence[str], new: Sequence[str]) -> bool:
+    """Whether the last line of a file is in both, but once without its newline."""
+    return _ends_as_line_of(old, new) or _ends_as_line_of(new, old)
+
+
+def _ends_as_line_of(lines: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether the last line has no newline, and is in the others with one."""
+    return bool(lines) and not lines[-1].endswith("\n") and f"{lines[-1]}\n" in others
