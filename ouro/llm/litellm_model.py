@@ -137,11 +137,9 @@ class LiteLLMEmbeddings:
 def _litellm_name(name: str) -> str:
     """The name of a model in litellm, where its provider may have another prefix."""
     provider = provider_of(name)
-    return (
-        f"{provider.litellm_prefix}/{name.partition('/')[2]}"
-        if provider and provider.litellm_prefix
-        else name
-    )
+    if provider is None or not provider.litellm_prefix:
+        return name
+    return f"{provider.litellm_prefix}/{name.partition('/')[2]}"
 
 
 def _call_arguments(model: str, endpoint: Endpoint) -> JsonObject:

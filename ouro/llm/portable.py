@@ -133,9 +133,9 @@ def join_all_surrogates(value: Any) -> Any:
         return join_surrogates(value)
     if isinstance(value, Mapping):
         return {join_all_surrogates(key): join_all_surrogates(item) for key, item in value.items()}
-    return (
-        [join_all_surrogates(item) for item in value] if isinstance(value, list | tuple) else value
-    )
+    if isinstance(value, list | tuple):
+        return [join_all_surrogates(item) for item in value]
+    return value
 
 
 class SurrogateJoiner:

@@ -85,13 +85,8 @@ def speaks_responses(url: str) -> bool:
 
 def is_litellm_provider(name: str) -> bool:
     """Whether the pinned litellm has a provider of this name; looked up without importing it."""
-    return (
-        name
-        in Path(__file__)
-        .with_name("litellm_providers.txt")
-        .read_text(encoding="utf-8")
-        .splitlines()
-    )
+    file = Path(__file__).with_name("litellm_providers.txt")
+    return name in file.read_text(encoding="utf-8").splitlines()
 
 
 class ServerModels(msgspec.Struct, frozen=True):
@@ -121,14 +116,8 @@ def is_address(url: str) -> bool:
 
 def base_url(provider: Provider, environ: Mapping[str, str]) -> str:
     """The URL of a provider: its default, or the value of its environment variable."""
-    moved = next(
-        (
-            environ[name].strip()
-            for name in provider.base_variables
-            if environ.get(name, "").strip()
-        ),
-        "",
-    )
+    values = (environ.get(name, "").strip() for name in provider.base_variables)
+    moved = next(filter(None, values), "")
     if not moved:
         return provider.base_url
     return _local_url(moved, provider) if provider.local else moved.rstrip("/")
@@ -354,20 +343,13 @@ def find_model(word: str, groups: Iterable[Sequence[str]]) -> str | None:
     """
     wanted = word.strip().lower()
     part = re.compile(rf"(?<![a-z0-9]){re.escape(wanted)}(?![a-z/])")
-    ways: tuple[Callable[[str], object], ...] = (
+    comparisons: tuple[Callable[[str], object], ...] = (
         lambda name: wanted == name,
-        lambda name: (
-            wanted
-            in {
-                (tail := _without_provider(name)),
-                tail.partition(":")[0],
-                tail.rpartition("/")[2],
-            }
-        ),
+        lambda name: wanted in _short_names(name),
         lambda name: part.search(_without_provider(name)),
     )
     groups = [list(group) for group in groups]
-    for fits in ways:
+    for fits in comparisons:
         for group in groups:
             matches = [name for name in group if fits(name.lower())]
             if len({name.partition("/")[0] for name in matches}) > 1:
@@ -398,6 +380,12 @@ def find_nearest(word: str, names: Sequence[str]) -> list[str]:
             by_form.setdefault(part, name)
     near = difflib.get_close_matches(word.lower(), by_form, n=6, cutoff=0.6)
     return list(dict.fromkeys(by_form[form] for form in near))[:3]
+
+
+def _short_names(name: str) -> set[str]:
+    """The name without its provider, and also without its tag (`:30b`) or its vendor."""
+    tail = _without_provider(name)
+    return {tail, tail.partition(":")[0], tail.rpartition("/")[2]}
 
 
 def _without_provider(name: str) -> str:

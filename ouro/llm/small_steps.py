@@ -177,12 +177,12 @@ class _Turn(msgspec.Struct, frozen=True):
     @property
     def failure(self) -> tuple[ToolCall, ToolReply] | None:
         """The last command, if it ran and failed."""
-        commands = [pair for pair in self.done if pair[0].name == "shell"]
-        return (
-            commands[-1]
-            if commands and commands[-1][1].failed and _FAILED.search(commands[-1][1].text)
-            else None
-        )
+        commands = [(call, reply) for call, reply in self.done if call.name == "shell"]
+        if not commands:
+            return None
+        call, reply = commands[-1]
+        has_failed = reply.failed and _FAILED.search(reply.text)
+        return (call, reply) if has_failed else None
 
     @property
     def read(self) -> set[str]:

@@ -381,11 +381,9 @@ def _group_and_size(part: Part, role: str) -> tuple[str, int]:
 
 def format_plan(todos: Sequence[Todo]) -> str:
     """The plan as text for the model; empty without todos."""
-    return (
-        "\n".join([_PLAN, *(f"- {_BOXES[todo.state]} {todo.text}" for todo in todos)])
-        if todos
-        else ""
-    )
+    if not todos:
+        return ""
+    return "\n".join([_PLAN, *(f"- {_BOXES[todo.state]} {todo.text}" for todo in todos)])
 
 
 def find_plan(memory: MemoryManager) -> tuple[Todo, ...]:

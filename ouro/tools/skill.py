@@ -51,8 +51,6 @@ class SkillTool(Tool[SkillArgs]):
 
     async def run(self, args: SkillArgs, ctx: ToolContext) -> ToolResult:
         found = await self._use(args, ctx)
-        return (
-            ToolResult(found, Display(plural(found.count("\n") + 1, "line")))
-            if isinstance(found, str)
-            else found
-        )
+        if isinstance(found, ToolResult):
+            return found
+        return ToolResult(found, Display(plural(found.count("\n") + 1, "line")))

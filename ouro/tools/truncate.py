@@ -171,11 +171,9 @@ class OutputCapture:
 
     def _mask_bytes(self, data: bytes) -> bytes:
         """The data without secrets."""
-        return (
-            self._mask(data.decode("utf-8", "replace")).encode("utf-8", "replace")
-            if self._mask
-            else data
-        )
+        if self._mask is None:
+            return data
+        return self._mask(data.decode("utf-8", "replace")).encode("utf-8", "replace")
 
 
 def readable(data: bytes) -> str:
