@@ -29,15 +29,17 @@ MEMORY = "<long_term_memory_management>"
 """The beginning of long-term memory in the system prompt."""
 
 
-def system_prompt(project: Sequence[str], user: Sequence[str] = (), own: str = "") -> str:
+def system_prompt(project: Sequence[str], user: Sequence[str] = (), of_subagent: str = "") -> str:
     """The system prompt: the same bytes for the same project, so that providers can cache it.
-    `own`: of a subagent.
 
     What changes daily or with each turn (date, branch, mode) is sent with the user's messages
     instead.
+
+    Args:
+        of_subagent: the beginning for a subagent, instead of ouro's own text.
     """
-    own = own or Path(__file__).with_suffix(".md").read_text(encoding="utf-8").strip()
-    pieces = [own]
+    beginning = of_subagent or Path(__file__).with_suffix(".md").read_text("utf-8").strip()
+    pieces = [beginning]
     for title, texts in ((USER, user), (PROJECT, project)):
         if texts:
             pieces += (title, *texts)

@@ -64,7 +64,7 @@ class AdaptiveModel(ABC):
         facts: ServerFacts | None = None,
     ) -> None:
         self.facts = facts or ServerFacts()
-        self._own_spec = spec
+        self._configured_spec = spec
         self.spec = self.facts.spec(spec)
         self._version = self.facts.version
         self._accepted = PerMessage(self._accepted_form)
@@ -126,7 +126,7 @@ class AdaptiveModel(ABC):
         """Use what this model, or a copy of it, has learned."""
         if self._version != self.facts.version:
             self._version = self.facts.version
-            self.spec = self.facts.spec(self._own_spec)
+            self.spec = self.facts.spec(self._configured_spec)
             self._rebuild_format()
 
     def _adapt(

@@ -147,15 +147,15 @@ class Catalog:
             provider_of(name) and name.partition("/")[2] not in {"", "*"}
         ):
             return name
-        own = [self._names_in_file(), self._known_models_with_key()]
-        if found := find_model(name, own):
+        configured = [self._names_in_file(), self._known_models_with_key()]
+        if found := find_model(name, configured):
             return found
         others = [[*self._local_models()], KNOWN_NAMES]
         if found := find_model(name, others):
             return found
         if "/" in name and is_litellm_provider(name.partition("/")[0]):
             return name
-        every = list(chain(*own, *others))
+        every = list(chain(*configured, *others))
         near = find_nearest(name, every)
         meant = f" Did you mean {' or '.join(f'`{model}`' for model in near)}?" if near else ""
         raise NoModelError(f"No model `{name}`.{meant} See models.yaml, or `ouro models` for all.")

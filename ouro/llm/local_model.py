@@ -58,7 +58,7 @@ class LocalModel:
         facts: ServerFacts,
         fixed: Collection[str] = (),
     ) -> None:
-        self._own_spec = spec
+        self._configured_spec = spec
         self._endpoint = endpoint
         self._chat = chat
         self._effort = effort
@@ -76,7 +76,7 @@ class LocalModel:
 
     @property
     def spec(self) -> ModelSpec:
-        return self._facts.spec(self._own_spec)
+        return self._facts.spec(self._configured_spec)
 
     @property
     def _model(self) -> OpenAIModel | Wire:
@@ -117,14 +117,14 @@ class LocalModel:
         """Ask the server for window and abilities, and use Ollama's own API if it is Ollama. A
         server that does not answer is asked again later.
         """
-        provider, _, model = self._own_spec.name.partition("/")
+        provider, _, model = self._configured_spec.name.partition("/")
         with suppress(TimeoutError, ModelError):
             async with asyncio.timeout(ASK_TIMEOUT):
                 self._served = await ask_server(self._chat.wire.fetch_json, provider, model)
                 self._is_answered = True
         if self._served is None:
             return
-        self._facts.report(self._served.changes(self._own_spec, self._fixed))
+        self._facts.report(self._served.changes(self._configured_spec, self._fixed))
         if self._served.server == "ollama":
             self._ollama = self._make_ollama()
 
@@ -132,8 +132,8 @@ class LocalModel:
         """The wire to Ollama's own API, over the connections that are open."""
         from ouro.llm.ollama import OllamaWire  # only for Ollama
 
-        own = replace(self._endpoint, base_url=self._endpoint.root)
-        wire = OllamaWire(self._own_spec, own, effort=self._effort, facts=self._facts)
+        root = replace(self._endpoint, base_url=self._endpoint.root)
+        wire = OllamaWire(self._configured_spec, root, effort=self._effort, facts=self._facts)
         wire.share_connections(self._chat.wire)
         return wire
 
@@ -151,6 +151,6 @@ class LocalModel:
             size=size,
             window=window,
             address=self._endpoint.address,
-            name=self._own_spec.name,
+            name=self._configured_spec.name,
             advice=LARGER[self._served.server],
         )

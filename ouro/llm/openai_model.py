@@ -48,7 +48,7 @@ class OpenAIModel:
         """`wires`: those that may be used, the likely one first; one: it is used whatever was
         learned.
         """
-        self._own_spec = spec
+        self._configured_spec = spec
         self._endpoint = endpoint
         self._effort = effort
         self._cache_key = cache_key
@@ -64,7 +64,7 @@ class OpenAIModel:
 
     @property
     def spec(self) -> ModelSpec:
-        return self._facts.spec(self._own_spec)
+        return self._facts.spec(self._configured_spec)
 
     async def warm(self) -> None:
         await self.wire.warm()
@@ -115,14 +115,16 @@ class OpenAIModel:
         return wire
 
     def _make_chat(self) -> OpenAIWire:
-        return OpenAIWire(self._own_spec, self._endpoint, effort=self._effort, facts=self._facts)
+        return OpenAIWire(
+            self._configured_spec, self._endpoint, effort=self._effort, facts=self._facts
+        )
 
     def _make_responses(self) -> Wire:
         """The wire to Responses, with the cache key of the project."""
         from ouro.llm.responses import ResponsesWire  # most servers do not need it
 
         return ResponsesWire(
-            self._own_spec,
+            self._configured_spec,
             self._endpoint,
             effort=self._effort,
             cache_key=self._cache_key,

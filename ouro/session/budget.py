@@ -116,9 +116,11 @@ class Budget(msgspec.Struct, eq=False):
 
     def _spending(self, periods: Sequence[UsagePeriod]) -> tuple[SpendingLimit, ...]:
         """All limits that are set, with what was spent of them."""
-        most, spent = self.limits.max_cost, self.memory.usage.cost or 0.0
-        own = () if most is None else (SpendingLimit("session", "limits.max_cost", most, spent),)
-        return (*own, *spending_limits(periods, self.limits))
+        of_periods = spending_limits(periods, self.limits)
+        maximum, spent = self.limits.max_cost, self.memory.usage.cost or 0.0
+        if maximum is None:
+            return of_periods
+        return (SpendingLimit("session", "limits.max_cost", maximum, spent), *of_periods)
 
 
 class VectorBudget(msgspec.Struct, frozen=True):

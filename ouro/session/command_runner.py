@@ -99,11 +99,12 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
 
         Changes that the user makes meanwhile stay.
         """
-        model, mode, own_model = self.models.current()[0].spec.name, self.permissions.mode, ""
+        model, mode = self.models.current()[0].spec.name, self.permissions.mode
+        model_of_command = ""
         if prompt.model:
             try:
                 self.models.change(prompt.model, self.models.effort)
-                own_model = self.models.current()[0].spec.name
+                model_of_command = self.models.current()[0].spec.name
             except NoModelError as error:
                 emit(
                     Notice(
@@ -122,14 +123,14 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
                     "warning",
                 )
             )
-        own_mode = self.permissions.mode
+        mode_of_command = self.permissions.mode
         try:
             with self.permissions.widen(prompt.allow):
                 yield
         finally:
-            if own_model and self.models.current()[0].spec.name == own_model:
+            if model_of_command and self.models.current()[0].spec.name == model_of_command:
                 self.models.change(model, self.models.effort)
-            if self.permissions.mode == own_mode:
+            if self.permissions.mode == mode_of_command:
                 self.permissions.mode = mode
 
     def _insert_call(self, insert: Insert) -> ToolCall:

@@ -193,8 +193,8 @@ class CellNotebook:
         lead, between, tail = self._blanks_of_list()
         pieces = ["["]
         for at, (cell, text) in enumerate(rows):
-            own = cell.before if cell is not None and cell is not self.cells[0] else between
-            pieces += [own if at else lead, text]
+            separator = cell.before if cell is not None and cell is not self.cells[0] else between
+            pieces += [separator if at else lead, text]
         return "".join([self.text[: self.start], *pieces, tail, "]", self.text[self.end :]])
 
     def _blanks_of_list(self) -> tuple[str, str, str]:

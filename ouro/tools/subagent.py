@@ -93,9 +93,9 @@ class Subagent(Tool[SubagentArgs]):
         self._specs = specs
 
     def spec(self) -> ToolSpec:
-        own = super().spec()
+        plain = super().spec()
         kinds = "\n".join(f"- {spec.name}: {spec.description}" for spec in self._specs)
-        return ToolSpec(own.name, f"{own.description}\n\nKinds:\n{kinds}", own.parameters)
+        return ToolSpec(plain.name, f"{plain.description}\n\nKinds:\n{kinds}", plain.parameters)
 
     def title(self, args: SubagentArgs) -> str:
         return f"{args.resume or args.agent}: {args.task}"

@@ -34,26 +34,26 @@ def reindent_between(wanted: Sequence[str], found: Sequence[str]) -> Reindent | 
     def reindent(line: str) -> str:
         if not line.strip():
             return ""
-        own = _indent(line)
-        return _indent_for(own, known, units) + line[len(own) :]
+        indent = _indent(line)
+        return _indent_for(indent, known, units) + line[len(indent) :]
 
     return reindent
 
 
-def _indent_for(own: str, known: dict[str, str], units: tuple[str, str]) -> str:
+def _indent_for(indent: str, known: dict[str, str], units: tuple[str, str]) -> str:
     """The indentation in the file for one of the model; an unknown one follows from the nearest
     known one.
     """
-    if own in known or not known:
-        return known.get(own, own)
+    if indent in known or not known:
+        return known.get(indent, indent)
     nearest = min(
-        known, key=lambda line: (abs(_width(line) - _width(own)), not own.startswith(line))
+        known, key=lambda line: (abs(_width(line) - _width(indent)), not indent.startswith(line))
     )
-    if own.startswith(nearest):
-        return known[nearest] + _convert_indent(own[len(nearest) :], units)
-    if nearest.startswith(own):
-        return known[nearest].removesuffix(_convert_indent(nearest[len(own) :], units))
-    return own
+    if indent.startswith(nearest):
+        return known[nearest] + _convert_indent(indent[len(nearest) :], units)
+    if nearest.startswith(indent):
+        return known[nearest].removesuffix(_convert_indent(nearest[len(indent) :], units))
+    return indent
 
 
 def _convert_indent(indent: str, units: tuple[str, str]) -> str:
@@ -390,10 +390,10 @@ def _with_file_characters(line: str, pairs: Sequence[tuple[str, str]]) -> str:
     )
     if score < _MIN_NEAR:
         return line
-    old, own, new = (_CHARACTERS.findall(text.strip()) for text in (mine, its, line))
+    old, in_file, new = (_CHARACTERS.findall(text.strip()) for text in (mine, its, line))
     kept = list(new)
     for block in SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks():
-        kept[block.b : block.b + block.size] = own[block.a : block.a + block.size]
+        kept[block.b : block.b + block.size] = in_file[block.a : block.a + block.size]
     start = line[: len(line) - len(line.lstrip())]
     return f"{start}{''.join(kept)}{line[len(line.rstrip()) :]}"
 
