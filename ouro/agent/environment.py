@@ -59,12 +59,12 @@ class Environment:
 
     async def changes(self) -> str:
         """What has changed since the last call, for the model; empty if nothing has."""
-        text, self._sent = await self._describe(self._sent)
+        text, self._sent = await self._describe_state(self._sent)
         return text
 
     async def whole(self) -> str:
         """The complete present state, for the model; `changes` is not affected."""
-        return (await self._describe({}))[0]
+        return (await self._describe_state({}))[0]
 
     def missing_files(self, text: str) -> list[str]:
         """The files that a message names with `@` and that do not exist. `@app.get` and
@@ -115,7 +115,7 @@ class Environment:
         """Let `changes` return everything again: the model's context no longer holds it."""
         self._sent = {}
 
-    async def _describe(self, sent: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
+    async def _describe_state(self, sent: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
         """The text for the model about what differs from what was sent, and the complete present
         state.
         """
@@ -150,7 +150,7 @@ def _folder_text(folder: Path) -> str:
     return f"{text} (\\xff stands for a byte that is not UTF-8; in the shell write $'\\xff')"
 
 
-def _refusal(reason: str) -> str:
+def _refusal_reason(reason: str) -> str:
     """Why git refuses a repository, for the model; empty if it only took too long."""
     if "dubious ownership" in reason:
         return (
@@ -173,5 +173,5 @@ async def _git_state(cwd: Path, branch: str) -> str:
     try:
         status = await asyncio.to_thread(Git(cwd, GIT_TIMEOUT).read, "status", "--short")
     except GitError as error:
-        return f"{named}{_refusal(str(error))}"
+        return f"{named}{_refusal_reason(str(error))}"
     return f"{named}\nGit status: {plural(status.count(chr(10)), 'changed file')}"

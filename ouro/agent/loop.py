@@ -171,7 +171,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         that the transcript is valid for providers.
         """
         try:
-            incomplete = await self._turn(prompt, emit)
+            incomplete = await self._run_turn(prompt, emit)
         except LimitReached as limit:
             return TurnFinished("limit", str(limit))
         except StoppedByUser as stopped:
@@ -229,7 +229,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         elif SUMMARIZE in answers:
             await self.compactor.make_room(emit, coming)
 
-    async def _turn(self, prompt: Prompt, emit: Emit) -> str:
+    async def _run_turn(self, prompt: Prompt, emit: Emit) -> str:
         """Run the turn to its last answer; returns why that answer is incomplete, empty if it is
         complete.
         """
@@ -240,7 +240,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             if warning := await self.before_call(calls_made):
                 emit(Notice(warning, "warning"))
             await self.compactor.make_room(emit)
-            await self._ask(emit)
+            await self._ask_model(emit)
             calls_made += 1
             answer = self.memory.transcript.entries[-1].message
             calls = answer.tool_calls
@@ -266,7 +266,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         """Tell the model of errors that came late; returns whether there are any."""
         errors = await self.late_errors(seconds)
         if errors:
-            await self._save(Message("user", (Context(errors),)), emit)
+            await self._save_message(Message("user", (Context(errors),)), emit)
         return bool(errors)
 
     async def _asks_to_continue(self, answer: Message, calls_made: int, emit: Emit) -> bool:
@@ -308,13 +308,13 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     async def _add_prompt(self, prompt: Prompt, emit: Emit, *, steered: bool = False) -> None:
         """Save a user message and show it; a prompt of context alone is saved and not shown."""
         if not prompt.text and not prompt.images:  # this is context from ouro, not a message
-            await self._save(Message("user", (Context(prompt.context),)), emit)
+            await self._save_message(Message("user", (Context(prompt.context),)), emit)
             return
         message = user(prompt.text, prompt.images, prompt.context)
-        await self._save(message, emit, steered=steered)
+        await self._save_message(message, emit, steered=steered)
         emit(Prompted(prompt.text, prompt.images))
 
-    async def _ask(self, emit: Emit) -> None:
+    async def _ask_model(self, emit: Emit) -> None:
         """Call the model; again with a smaller request if the provider says that the window is
         full.
         """
@@ -357,7 +357,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         except (asyncio.CancelledError, ModelError):
             await self._save_partial(call, emit)
             raise
-        await self._save(reply, emit)
+        await self._save_message(reply, emit)
         emit(Replied(reply))
         window = next(model.spec.window for model in models if model.spec.name == reply.model)
         emit(UsageUpdated(self.memory.usage, self.memory.tokens, window))
@@ -382,7 +382,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         paths = batch.touched_paths()
         texts = (warning, *await self.about_paths(paths), await self.late_errors(0))
         if context := tuple(Context(text) for text in texts if text):
-            await self._save(Message("user", context), emit)
+            await self._save_message(Message("user", context), emit)
 
     async def _check_progress(self, progress: Progress, calls_made: int, emit: Emit) -> None:
         """Ask the user about a turn that fails again and again or brings nothing new.
@@ -421,7 +421,9 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         return f"{calls} in a row brought nothing new (limits.max_idle_calls)."
 
     def _make_batch(self, calls: Sequence[ToolCall], emit: Emit) -> ToolBatch:
-        return ToolBatch(self.tools, calls, emit, lambda reply: self._save(tool(reply), emit))
+        return ToolBatch(
+            self.tools, calls, emit, lambda reply: self._save_message(tool(reply), emit)
+        )
 
     async def _answer_open_calls(self, emit: Emit) -> None:
         """Save a result for each call that has none: the turn may have ended before its tools ran."""
@@ -436,15 +438,15 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
                 break
             saved |= {reply.call_id for reply in entry.message.parts_of(ToolReply)}
         if missing := [reply for reply in batch.results() if reply.call_id not in saved]:
-            await self._save(tool(*missing), emit)
+            await self._save_message(tool(*missing), emit)
 
     async def _save_partial(self, call: ModelCall, emit: Emit) -> None:
         """Save what was streamed of an answer, if it has any text."""
         partial = call.partial()
         if any(isinstance(part, Text) and part.text.strip() for part in partial.parts):
-            await self._save(partial, emit)
+            await self._save_message(partial, emit)
 
-    async def _save(self, message: Message, emit: Emit, *, steered: bool = False) -> None:
+    async def _save_message(self, message: Message, emit: Emit, *, steered: bool = False) -> None:
         """Write a message to disk. If that fails it stays in memory, and the user sees an error."""
         try:
             await self.memory.add(message, steered=steered)

@@ -101,7 +101,7 @@ class ProjectInstructions:
             Path.home() / ".claude" / "CLAUDE.md",
             Path.home() / ".codex" / "AGENTS.md",
         )
-        first = [path for path in candidates if _read(path)][:1]
+        first = [path for path in candidates if _read_text(path)][:1]
         found = self._with_imports(first, Path.home(), is_users=True)
         return tuple(
             self._within_limit(
@@ -220,7 +220,7 @@ class ProjectInstructions:
         """Yield each file as text for the model, and record it as sent; an empty file is skipped."""
         for item in files:
             self._report_long_file(item.path)
-            if text := _read(item.path):
+            if text := _read_text(item.path):
                 if by := item.imported_by:
                     yield self._send(
                         item.path, text, f"imported by {tilde(by)}", f' imported-by="{by}"'
@@ -262,7 +262,7 @@ class ProjectInstructions:
 
 def _read_rule(path: Path, *, is_users: bool) -> _Rule:
     """A rule file: its front matter says for which files it is."""
-    meta, text = split_front_matter(clean(_read(path)))
+    meta, text = split_front_matter(clean(_read_text(path)))
     patterns = tuple(words_in(meta.get("globs") or meta.get("paths") or ""))
     # Cursor sends such a rule only if the user names it.
     is_off = not patterns and str(meta.get("alwaysApply", "")).lower() == "false"
@@ -290,12 +290,12 @@ def _first_of_each_folder(files: Iterable[Path]) -> Iterator[Path]:
     """The first file of each folder: AGENTS.md comes before other names for the same instructions."""
     taken: set[Path] = set()
     for path in files:
-        if path.parent not in taken and _read(path):
+        if path.parent not in taken and _read_text(path):
             taken.add(path.parent)
             yield path
 
 
-def _read(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """A small text file; empty if it cannot be read."""
     text = read_start(path, 4 * MAX_INSTRUCTIONS + 4).replace("\r\n", "\n")
     if len(text) > MAX_INSTRUCTIONS:

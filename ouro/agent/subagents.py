@@ -240,7 +240,7 @@ class Subagents:
             )
         async with self._opening:
             child = await self._open_child(args, ctx)
-        work = child.work = asyncio.create_task(self._work(child), name=child.id)
+        work = child.work = asyncio.create_task(self._run_child(child), name=child.id)
         if args.background:
             work.add_done_callback(lambda _: self._on_background_end(child))
             text = (
@@ -319,7 +319,7 @@ class Subagents:
         ]
         return f"{name}-{max((int(number) for number in numbers if number.isdecimal()), default=0) + 1}"
 
-    async def _work(self, child: _Child) -> None:
+    async def _run_child(self, child: _Child) -> None:
         """Run the agent. In every case `child` then has the outcome, and everything that it opened
         is closed.
         """
@@ -361,7 +361,7 @@ class Subagents:
             return await self._services.check_budget(calls_made)
 
         async def ask_user(question: PermissionAsked | QuestionAsked, _emit: Emit) -> UserAnswer:
-            return await self._ask(child, question)
+            return await self._ask_user_for(child, question)
 
         make, folder = self._services.make, self._folder_of(child)
         return await asyncio.to_thread(
@@ -404,7 +404,9 @@ class Subagents:
             case _:
                 pass
 
-    async def _ask(self, child: _Child, question: PermissionAsked | QuestionAsked) -> UserAnswer:
+    async def _ask_user_for(
+        self, child: _Child, question: PermissionAsked | QuestionAsked
+    ) -> UserAnswer:
         """Ask the user for a subagent; its time limit stops meanwhile."""
         question = replace(
             question,

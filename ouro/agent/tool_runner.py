@@ -298,7 +298,7 @@ class ToolBatch:
                 self._emit(ToolRunning(call.id))
                 # The user's time to answer does not count as the tool's time.
                 self._began[call.id] = time.monotonic()
-                result = await tool.run(args, self._context(call, permitted.limits))
+                result = await tool.run(args, self._make_context(call, permitted.limits))
             added = [hooked.context]
             if hooks := self._runner.hooks:
                 added.append(await hooks.after(call, tool.effect, tool.targets(args), result))
@@ -358,9 +358,9 @@ class ToolBatch:
         async with self._asking:
             if self._stopped:
                 raise StopError(STOPPED)
-            return await self._ask(call, tool, args, hooked, verdict)
+            return await self._ask_until_decided(call, tool, args, hooked, verdict)
 
-    async def _ask(
+    async def _ask_until_decided(
         self,
         call: ToolCall,
         tool: AnyTool,
@@ -466,7 +466,7 @@ class ToolBatch:
                 self._emit(Notice(f"`{ask.rule}` holds for this session only: {error}", "warning"))
         return permit.comment
 
-    def _context(self, call: ToolCall, limits: Limits) -> ToolContext:
+    def _make_context(self, call: ToolCall, limits: Limits) -> ToolContext:
         """What the tool may use while it runs: it can ask the user and report output."""
 
         async def ask(question: Question) -> tuple[str, ...]:

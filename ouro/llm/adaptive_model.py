@@ -85,7 +85,7 @@ class AdaptiveModel(ABC):
             sent = self._accepted(messages) if self.facts.withholds else messages
             begun, request = False, self.prepare(sent, tools)
             try:
-                async with aclosing(self._answer(request)) as chunks:
+                async with aclosing(self._stream_answer(request)) as chunks:
                     async for chunk in chunks:
                         if not begun:
                             begun = True
@@ -98,7 +98,7 @@ class AdaptiveModel(ABC):
                 if begun:
                     raise
                 is_last = attempt > MAX_ADAPTATIONS
-                if notice := self._adapt(error, request.body, sent, is_last=is_last):
+                if notice := self._adapt_to_error(error, request.body, sent, is_last=is_last):
                     notices.append(notice)
 
     def prepare(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> ModelRequest:
@@ -111,7 +111,7 @@ class AdaptiveModel(ABC):
         """The request in the form that this protocol prefers."""
 
     @abstractmethod
-    def _answer(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
+    def _stream_answer(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """The chunks of the answer to a request. Raises ModelError."""
 
     def _rebuild_format(self) -> None:
@@ -129,7 +129,7 @@ class AdaptiveModel(ABC):
             self.spec = self.facts.spec(self._configured_spec)
             self._rebuild_format()
 
-    def _adapt(
+    def _adapt_to_error(
         self,
         error: ModelError,
         body: Mapping[str, Any],

@@ -117,7 +117,7 @@ class AnthropicChunks(ChunkReader):
             case "signature_delta":
                 yield ThinkingChunk(self._thinking.end(), string(block.get("signature")))
             case _:
-                yield from self._words(block.get("thinking"), block.get("text"))
+                yield from self._text_chunks(block.get("thinking"), block.get("text"))
 
     def _update_usage(self, usage: object) -> Iterator[Chunk]:
         """Update the usage: the second report adds to the first, or corrects it."""
@@ -176,7 +176,7 @@ class AnthropicWire(Wire):
         learned = self.facts.get("thinking_style")
         return tuple(styles[styles.index(learned) :] if learned in styles else styles)
 
-    def _reader(self) -> AnthropicChunks:
+    def _make_reader(self) -> AnthropicChunks:
         return AnthropicChunks(self.spec)
 
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:

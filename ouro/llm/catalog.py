@@ -123,7 +123,7 @@ class Catalog:
     def _make_choice(self, name: str) -> ModelChoice:
         """A model for a list, with the reason if it cannot be used."""
         reason, lacks_key = self.unusable(name), bool(self._missing_key(name))
-        return ModelChoice(name, not reason, reason, self._origin(name), lacks_key)
+        return ModelChoice(name, not reason, reason, self._origin_of(name), lacks_key)
 
     def servers(self) -> Mapping[Provider, ServerModels]:
         """The local model servers that answer; asked once."""
@@ -172,7 +172,7 @@ class Catalog:
         Raises as `resolve`.
         """
         name = self.resolve(name)
-        entry = self._entry(name)
+        entry = self._entry_of(name)
         spec = entry.apply_to(
             find_known_spec(name) or self._listed_spec(name) or self._guess_spec(name)
         )
@@ -183,7 +183,7 @@ class Catalog:
     def _is_own_server(self, name: str) -> bool:
         """Whether a model is on a server of the user: its cost is the user's own business."""
         provider = provider_of(name)
-        return bool(self._entry(name).api_base) or bool(provider and provider.local)
+        return bool(self._entry_of(name).api_base) or bool(provider and provider.local)
 
     def _listed_spec(self, name: str) -> ModelSpec | None:
         """The entry of litellm's table; none for a server of the user, whose models only share the
@@ -207,7 +207,7 @@ class Catalog:
     def fallbacks(self, name: str) -> list[str]:
         """The usable models to ask if this one does not answer, in order. Raises as `resolve`."""
         name = self.resolve(name)
-        fallbacks = self._entry(name).fallbacks or self._file.fallbacks
+        fallbacks = self._entry_of(name).fallbacks or self._file.fallbacks
         named = [self._resolve_in_file(fallback, "fallbacks") for fallback in fallbacks]
         return [
             fallback
@@ -220,9 +220,9 @@ class Catalog:
         provider = provider_of(name)
         if missing := self._missing_key(name):
             return missing
-        if (url := self._url(name)) and not is_address(url):
+        if (url := self._url_of(name)) and not is_address(url):
             return f"`{url}` is not an address of a server"
-        if self._wire(name) == "litellm" and not _is_installed("litellm"):
+        if self._wire_of(name) == "litellm" and not _is_installed("litellm"):
             return "needs the package litellm, which is not installed"
         if provider and provider.local and self._is_known_to_be_missing(name):
             return f"{provider.title} does not offer it"
@@ -248,7 +248,7 @@ class Catalog:
             raise NoModelError(
                 f"{name} cannot be used: {reason}.", hint if reason.endswith("not set") else ""
             )
-        provider, wire, url = provider_of(name), self._wire(name), self._url(name)
+        provider, wire, url = provider_of(name), self._wire_of(name), self._url_of(name)
         if wire == "litellm" and provider and not provider.local and url == provider.base_url:
             url = ""  # litellm knows the URL
         key, source = self._find_key(name)
@@ -278,7 +278,7 @@ class Catalog:
         """The wire that the user has fixed, or both of OpenAI's with the likely one first."""
         from ouro.llm.openai_model import OpenAIModel, WireChoice
 
-        entry, facts = self._entry(spec.name), self._server_facts(spec.name)
+        entry, facts = self._entry_of(spec.name), self._server_facts(spec.name)
         wires: tuple[WireChoice, ...] = ("chat", "responses")
         if speaks_responses(endpoint.base_url):
             wires = ("responses", "chat")
@@ -302,7 +302,7 @@ class Catalog:
 
     def server_of(self, name: str) -> str:
         """The key of a model (full name) in the store of facts."""
-        return server_key(self._url(name), name.partition("/")[2] or name)
+        return server_key(self._url_of(name), name.partition("/")[2] or name)
 
     def find_learned_facts(self, name: str) -> Mapping[str, Fact]:
         """What refusals have taught about a model (full name) at its endpoint."""
@@ -318,7 +318,7 @@ class Catalog:
         servers.
         """
         provider = provider_of(name)
-        is_own = bool(self._entry(name).api_base)
+        is_own = bool(self._entry_of(name).api_base)
         given = dict(provider.facts) if provider and not is_own else {}
         return ServerFacts(given, self._facts, self.server_of(name))
 
@@ -344,21 +344,24 @@ class Catalog:
         variables = {entry.api_key_env for entry in entries}
         for provider in PROVIDERS.values():
             variables.update(provider.key_variables)
-        given = [*(entry.api_key for entry in entries), *map(self._variable, sorted(variables))]
+        given = [
+            *(entry.api_key for entry in entries),
+            *map(self._read_variable, sorted(variables)),
+        ]
         return tuple(dict.fromkeys(filter(None, [*given, *self._fetched_keys.values()])))
 
     def _names_in_file(self) -> list[str]:
         """The models in the file, in its order; without patterns such as `anthropic/*`."""
         return [name for name in self._file.models if not name.endswith("/*")]
 
-    def _entry(self, name: str) -> ModelEntry:
+    def _entry_of(self, name: str) -> ModelEntry:
         """The entry of a model in the file, merged over the entry of its provider (`anthropic/*`)."""
         common = self._file.models.get(f"{name.partition('/')[0]}/*", ModelEntry())
         return self._file.models.get(name, ModelEntry()).merge_over(common)
 
-    def _wire(self, name: str) -> WireName:
+    def _wire_of(self, name: str) -> WireName:
         """The wire of a model: that of models.yaml, of its provider, or litellm."""
-        entry, provider = self._entry(name), provider_of(name)
+        entry, provider = self._entry_of(name), provider_of(name)
         if entry.via == "litellm":
             return "litellm"
         if provider is None:
@@ -366,10 +369,12 @@ class Catalog:
             return "openai" if entry.api_base and not is_litellms else "litellm"
         return provider.wire
 
-    def _url(self, name: str) -> str:
+    def _url_of(self, name: str) -> str:
         """The URL of a model, from models.yaml or its provider; empty if only litellm knows it."""
         provider = provider_of(name)
-        return self._entry(name).api_base or (base_url(provider, self._environ) if provider else "")
+        return self._entry_of(name).api_base or (
+            base_url(provider, self._environ) if provider else ""
+        )
 
     def _providers_with_key(self) -> list[Provider]:
         return [provider for provider in HOSTED if not self._missing_key(f"{provider.name}/*")]
@@ -389,7 +394,7 @@ class Catalog:
             models |= server.models
         return models
 
-    def _origin(self, name: str) -> str:
+    def _origin_of(self, name: str) -> str:
         """The source of a model for lists: `models.yaml`, the variable with its key, or its server."""
         if name in self._file.models:
             return "models.yaml"
@@ -410,7 +415,7 @@ class Catalog:
         Raises:
             NoModelError: the command that prints the key failed.
         """
-        entry = self._entry(name)
+        entry = self._entry_of(name)
         if entry.api_key:
             return entry.api_key, "`api_key` in models.yaml"
         if command := entry.api_key_command:
@@ -425,7 +430,7 @@ class Catalog:
             self._fetched_keys[account] = self._fetched_keys.get(account) or read_key(account)
             return self._fetched_keys[account], f"the keyring (`{account}`)"
         for variable in self._key_variables(name):
-            if key := self._variable(variable):
+            if key := self._read_variable(variable):
                 return key, variable
         return "", ""
 
@@ -436,7 +441,7 @@ class Catalog:
         variables = self._key_variables(name)
         return (
             f"{variables[0]} is not set"
-            if variables and not any(map(self._variable, variables))
+            if variables and not any(map(self._read_variable, variables))
             else ""
         )
 
@@ -446,14 +451,14 @@ class Catalog:
         An entry with its own `api_base` never gets the provider's key, because it belongs to
         another server.
         """
-        entry, provider = self._entry(name), provider_of(name)
+        entry, provider = self._entry_of(name), provider_of(name)
         if entry.api_key or entry.api_key_command or entry.api_key_keyring:
             return ()
         if entry.api_key_env:
             return (entry.api_key_env,)
         return provider.key_variables if provider and not entry.api_base else ()
 
-    def _variable(self, name: str) -> str:
+    def _read_variable(self, name: str) -> str:
         return self._environ.get(name, "").strip()
 
 

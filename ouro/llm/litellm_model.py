@@ -59,7 +59,7 @@ class LiteLLMModel(AdaptiveModel):
         returns_thinking = self.facts.get("thinking_back")
         self._format = OpenAIFormat(self.spec, returns_thinking=returns_thinking, longest_id=0)
 
-    async def _answer(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
+    async def _stream_answer(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """The chunks of an answer, which the process of litellm streams."""
         reader = _LiteLLMChunks(self.spec)
         arguments = {**_call_arguments(self._model, self._endpoint), **request.body}

@@ -130,14 +130,18 @@ class ModelCheck:
         """Check that it answers, streams, and reports its usage; returns False if it does not
         answer at all.
         """
-        reply = await self._ask("answer", [user("Write the numbers from one to twenty as words.")])
+        reply = await self._ask_for(
+            "answer", [user("Write the numbers from one to twenty as words.")]
+        )
         if reply is None:
             return False
-        self._add("answer", bool(reply.text.strip()), shorten(reply.text))
+        self._add_check("answer", bool(reply.text.strip()), shorten(reply.text))
         pieces = f"{self._pieces} pieces"
-        self._add("streaming", self._pieces > 1, pieces if self._pieces > 1 else "in one piece")
+        self._add_check(
+            "streaming", self._pieces > 1, pieces if self._pieces > 1 else "in one piece"
+        )
         counted = reply.usage is not None
-        self._add("usage", counted, "" if counted else "the server reports no tokens")
+        self._add_check("usage", counted, "" if counted else "the server reports no tokens")
         return True
 
     async def _check_call(self) -> list[Message]:
@@ -146,12 +150,12 @@ class ModelCheck:
             self.checks.append(AbilityCheck("call", "off", "`tools: false`"))
             return []
         question = user("Use look_up for the red drawer.")
-        reply = await self._ask("call", [question])
+        reply = await self._ask_for("call", [question])
         if reply is None:
             return []
         calls = reply.tool_calls
         is_right = bool(calls) and "red" in str(calls[0].arguments).lower()
-        self._add("call", is_right, describe_calls(reply))
+        self._add_check("call", is_right, describe_calls(reply))
         return [question, reply] if calls else []
 
     async def _check_result(self, called: Sequence[Message]) -> None:
@@ -160,22 +164,22 @@ class ModelCheck:
         if not called:
             return
         results = [ToolReply(call.id, call.name, NUMBER) for call in called[-1].tool_calls]
-        reply = await self._ask(name, [*called, tool(*results), user("Which number is it?")])
+        reply = await self._ask_for(name, [*called, tool(*results), user("Which number is it?")])
         if reply is None:
             return
         if not self._model.spec.thinking:
             name = "call with a result"
         elif not self._thought:
             self.checks.append(AbilityCheck("thinking", "off", "no thinking was sent"))
-        self._add(name, NUMBER in reply.text, shorten(reply.text))
+        self._add_check(name, NUMBER in reply.text, shorten(reply.text))
 
     async def _check_parallel_calls(self) -> None:
         """Check that it makes two calls in one answer."""
         if not self._model.spec.tools:
             return
         question = "Use look_up for the red and for the blue drawer, both calls at once."
-        if reply := await self._ask("parallel calls", [user(question)]):
-            self._add("parallel calls", len(reply.tool_calls) > 1, describe_calls(reply))
+        if reply := await self._ask_for("parallel calls", [user(question)]):
+            self._add_check("parallel calls", len(reply.tool_calls) > 1, describe_calls(reply))
 
     async def _check_picture(self) -> None:
         """Check that it sees the color of a picture, if it is known to see any."""
@@ -183,13 +187,13 @@ class ModelCheck:
             self.checks.append(AbilityCheck("picture", "off", "`images` is not set for it"))
             return
         question = user("Which color is this? One word.", [Image("image/png", red_picture(), "")])
-        if reply := await self._ask("picture", [question]):
-            self._add("picture", "red" in reply.text.lower(), shorten(reply.text))
+        if reply := await self._ask_for("picture", [question]):
+            self._add_check("picture", "red" in reply.text.lower(), shorten(reply.text))
 
     async def _check_cache(self) -> None:
         """Check that a prompt which was sent before is read from the cache."""
         if not self.usage.cached and self.requests < MAX_CHECK_REQUESTS:
-            await self._ask("cache", [user("Write the numbers from one to twenty as words.")])
+            await self._ask_for("cache", [user("Write the numbers from one to twenty as words.")])
         used = self.usage
         detail = f"{used.cached:,} of {used.input:,} tokens were read from it"
         state: State = "works" if used.cached else "off"
@@ -197,10 +201,10 @@ class ModelCheck:
             AbilityCheck("cache", state, detail if used.cached else "no hit was reported")
         )
 
-    def _add(self, name: str, works: bool, detail: str) -> None:
+    def _add_check(self, name: str, works: bool, detail: str) -> None:
         self.checks.append(AbilityCheck(name, "works" if works else "fails", detail))
 
-    async def _ask(self, name: str, messages: Sequence[Message]) -> Message | None:
+    async def _ask_for(self, name: str, messages: Sequence[Message]) -> Message | None:
         """The answer; None after a failure, which is recorded."""
         self._pieces, self._is_loading = 0, False
         self.requests += 1
@@ -212,10 +216,10 @@ class ModelCheck:
                 while reply is None:
                     reply = await self._ask_once(asked, tools)
         except TimeoutError:
-            self._add(name, False, self._describe_timeout())
+            self._add_check(name, False, self._describe_timeout())
             return None
         except ModelError as error:
-            self._add(name, False, str(error).replace("\n", " "))
+            self._add_check(name, False, str(error).replace("\n", " "))
             return None
         self._thought |= bool(reply.parts_of(Thinking))
         self.usage += reply.usage or Usage()

@@ -102,7 +102,7 @@ class OllamaChunks(ChunkReader):
 
     def read(self, event: Json) -> Iterator[Chunk]:
         message = dictionary(event.get("message"))
-        yield from self._words(thinking_in(message), message.get("content"))
+        yield from self._text_chunks(thinking_in(message), message.get("content"))
         for call in dictionaries(message.get("tool_calls")):
             yield self._read_call(call)
         if event.get("done"):
@@ -147,10 +147,10 @@ class OllamaWire(Wire):
         made._schema = schema
         return made
 
-    def _decoder(self) -> JsonLineDecoder:
+    def _make_decoder(self) -> JsonLineDecoder:
         return JsonLineDecoder()
 
-    def _reader(self) -> OllamaChunks:
+    def _make_reader(self) -> OllamaChunks:
         return OllamaChunks(self.spec)
 
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:

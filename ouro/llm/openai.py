@@ -209,7 +209,7 @@ class OpenAIChunks(ChunkReader):
 
     def _read_delta(self, delta: dict[str, Any]) -> Iterator[Chunk]:
         """The chunks of a piece of the answer."""
-        yield from self._words(
+        yield from self._text_chunks(
             thinking_in(delta), *_content_texts(delta.get("content")), delta.get("refusal")
         )
         for call in dictionaries(delta.get("tool_calls")):
@@ -290,7 +290,7 @@ class OpenAIWire(Wire):
         made._schema, made._is_exact = schema, True
         return made
 
-    def _reader(self) -> OpenAIChunks:
+    def _make_reader(self) -> OpenAIChunks:
         return OpenAIChunks(self.spec)
 
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:

@@ -131,19 +131,22 @@ def _row_as_spec(name: str, row: dict[str, Any]) -> ModelSpec:
 
 def _row_prices(row: dict[str, Any]) -> Prices | None:
     """The prices of a row; None if it has none."""
-    read, written = _price(row, "input_cost_per_token"), _price(row, "output_cost_per_token")
+    read, written = (
+        _price_per_million(row, "input_cost_per_token"),
+        _price_per_million(row, "output_cost_per_token"),
+    )
     if read is None or written is None:
         return None
     return Prices(
         read,
         written,
-        _price(row, "cache_read_input_token_cost"),
+        _price_per_million(row, "cache_read_input_token_cost"),
         # A price of 0 means there that nothing is charged beside the input.
-        _price(row, "cache_creation_input_token_cost") or None,
+        _price_per_million(row, "cache_creation_input_token_cost") or None,
     )
 
 
-def _price(row: dict[str, Any], key: str) -> float | None:
+def _price_per_million(row: dict[str, Any], key: str) -> float | None:
     """US dollars for a million tokens."""
     price = amount(row.get(key))
     return None if price is None else round(price * MILLION, 6)

@@ -241,12 +241,12 @@ class ResponsesChunks(ChunkReader):
                 yield from self._complete_item(place, dictionary(event.get("item")))
             case "output_text.delta" | "refusal.delta":
                 item.begun = True
-                yield from self._words(None, event.get("delta"))
+                yield from self._text_chunks(None, event.get("delta"))
             case "reasoning_summary_part.added" if item.begun:
-                yield from self._words("\n\n")
+                yield from self._text_chunks("\n\n")
             case "reasoning_summary_text.delta" | "reasoning_text.delta" | "reasoning.delta":
                 item.begun = True
-                yield from self._words(event.get("delta"))
+                yield from self._text_chunks(event.get("delta"))
             case "function_call_arguments.delta":
                 item.begun = True
                 yield CallChunk(place, arguments=text_or_json(event.get("delta")))
@@ -278,7 +278,7 @@ class ResponsesChunks(ChunkReader):
                 sealed = seal_item({"type": "message", "phase": phase}, self._endpoint.address)
                 yield ThinkingChunk("", sealed)
             elif self._items.get(place - 1, streamed).kind == "message" and place:
-                yield from self._words(None, "\n\n")
+                yield from self._text_chunks(None, "\n\n")
 
     def _complete_item(self, place: int, item: Item) -> Iterator[Chunk]:
         """The rest of an item: all of it if no piece was streamed."""
@@ -290,12 +290,12 @@ class ResponsesChunks(ChunkReader):
         match streamed.kind:
             case "reasoning":
                 text = "" if streamed.begun else _reasoning_text(item)
-                yield from self._words(text)
+                yield from self._text_chunks(text)
                 sealed = seal_item(item, self._endpoint.address)
                 yield ThinkingChunk(self._thinking.end(), sealed)
             case "message" if not streamed.begun:
                 parts = dictionaries(item.get("content"))
-                yield from self._words(
+                yield from self._text_chunks(
                     None, *(part.get("text") or part.get("refusal") for part in parts)
                 )
             case "function_call" if not streamed.begun:
@@ -374,7 +374,7 @@ class ResponsesWire(Wire):
         made._schema = schema
         return made
 
-    def _reader(self) -> ResponsesChunks:
+    def _make_reader(self) -> ResponsesChunks:
         return ResponsesChunks(self.spec, self._endpoint)
 
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:

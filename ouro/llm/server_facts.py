@@ -214,28 +214,30 @@ class FactStore:
     def read(self, server: str) -> Mapping[str, Fact]:
         """The facts about a server that are valid and at most 30 days old."""
         return {
-            key: fact for key, fact in self._all().get(server, {}).items() if _is_valid(key, fact)
+            key: fact
+            for key, fact in self._read_all().get(server, {}).items()
+            if _is_valid(key, fact)
         }
 
     def find(self, model: str) -> dict[str, Mapping[str, Fact]]:
         """The facts about a model on each server where something was learned."""
-        servers = [server for server in self._all() if server.partition(" ")[2] == model]
+        servers = [server for server in self._read_all() if server.partition(" ")[2] == model]
         return {server: facts for server in servers if (facts := self.read(server))}
 
     def save(self, server: str, facts: Mapping[str, Fact]) -> None:
-        self._change(server, facts)
+        self._update_file(server, facts)
 
     def forget(self, server: str) -> None:
-        self._change(server, None)
+        self._update_file(server, None)
 
-    def _change(self, server: str, facts: Mapping[str, Fact] | None) -> None:
+    def _update_file(self, server: str, facts: Mapping[str, Fact] | None) -> None:
         """Add facts, or remove those of a server. A failure is only logged: they can be learned
         again.
         """
         try:
             ensure_private_dir(self._path.parent)
             with lock_file(self._path.with_suffix(".lock"), LOCK_TIMEOUT):
-                everything = {key: dict(value) for key, value in self._all().items()}
+                everything = {key: dict(value) for key, value in self._read_all().items()}
                 if facts is None:
                     everything.pop(server, None)
                 else:
@@ -244,7 +246,7 @@ class FactStore:
         except OSError as error:
             log.warning("%s cannot be written: %s", self._path, error)
 
-    def _all(self) -> dict[str, dict[str, Fact]]:
+    def _read_all(self) -> dict[str, dict[str, Fact]]:
         return read_state(self._path, dict[str, dict[str, Fact]])
 
 

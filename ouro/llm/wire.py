@@ -135,7 +135,7 @@ class ChunkReader(ABC):
             return "tools" if is_whole or self.is_done else None
         return "stop" if self._has_text or self.is_done else None
 
-    def _words(self, thinking: object, *texts: object) -> Iterator[Chunk]:
+    def _text_chunks(self, thinking: object, *texts: object) -> Iterator[Chunk]:
         """The chunks of new thinking and new texts; tags of thinking in a text are split off."""
         if isinstance(thinking, str) and (piece := self._thinking.feed(thinking)):
             yield ThinkingChunk(piece)
@@ -232,9 +232,9 @@ class Wire(AdaptiveModel):
         """Use the client of another wire to the same endpoint."""
         self._clients, self._making = other._clients, other._making
 
-    async def _answer(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
+    async def _stream_answer(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """The chunks of the answer to a request."""
-        reader = self._reader()
+        reader = self._make_reader()
         events = self._post(*request, reader)
         async with aclosing(read_chunks(events, reader, self._endpoint.timeouts.content)) as chunks:
             async for chunk in chunks:
@@ -273,12 +273,12 @@ class Wire(AdaptiveModel):
         except (msgspec.MsgspecError, RecursionError):
             return None
 
-    def _decoder(self) -> EventDecoder:
+    def _make_decoder(self) -> EventDecoder:
         """A new decoder of the stream."""
         return EventDecoder()
 
     @abstractmethod
-    def _reader(self) -> ChunkReader:
+    def _make_reader(self) -> ChunkReader:
         """A new reader of one answer."""
 
     async def _post(
@@ -334,7 +334,7 @@ class Wire(AdaptiveModel):
                         response.status_code, head, response.headers, self._endpoint
                     )
                 await self._check_kind(response)
-                decoder, size = self._decoder(), 0
+                decoder, size = self._make_decoder(), 0
                 async with aclosing(self._read_pieces(response)) as pieces:
                     async for data in pieces:
                         size += len(data)

@@ -110,7 +110,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         notices = notices_about(attached, self.environment.missing_files(text))
         if problem := self.environment.folder_problem():
             notices.append(Notice(problem, "warning"))
-        on_event = self._observer(notices, emit, is_shown=bool(added))
+        on_event = self._make_observer(notices, emit, is_shown=bool(added))
         await self.agent.admit(prompt, on_event)
         return await self._run_prompt(prompt, on_event)
 
@@ -127,7 +127,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         try:
             context = [await self.environment.changes(), *self.wake.take(), text]
             prompt = Prompt("", context="\n\n".join(filter(None, context)))
-            finished = await self._run_prompt(prompt, self._observer([], emit, is_shown=False))
+            finished = await self._run_prompt(prompt, self._make_observer([], emit, is_shown=False))
         except OuroError as error:
             finished = TurnFinished(_OUTCOME_OF_ERROR.get(type(error), "failed"), str(error))
         finally:
@@ -154,7 +154,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
             self.memory.turn_ended()
             self.tasks.start("index", self.memory.update_index())
 
-    def _observer(self, notices: list[Notice], emit: Emit, *, is_shown: bool) -> Emit:
+    def _make_observer(self, notices: list[Notice], emit: Emit, *, is_shown: bool) -> Emit:
         """What receives the events of the agent: it passes them on, with what follows from them.
 
         Args:

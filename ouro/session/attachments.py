@@ -119,7 +119,7 @@ class Attachments:
         for mention in mentions:
             if mention.kind != "file":
                 read[mention] = await self._attach_memory(mention)
-        joined = self._join([read[mention] for mention in mentions], files)
+        joined = self._join_attachments([read[mention] for mention in mentions], files)
         return replace(joined, text="\n\n".join(filter(None, (joined.text, resources))))
 
     async def complete(self, prompt: Prompt, emit: Emit) -> Prompt:
@@ -191,7 +191,7 @@ class Attachments:
 
     def _preview_file(self, mention: Mention, ignored: frozenset[str]) -> Attachment:
         """What would be attached of a file, by its size and its first bytes."""
-        if problem := self._admit(mention, ignored):
+        if problem := self._admit_file(mention, ignored):
             return Attachment(mention.shown, problem=problem)
         path = self._path(mention)
         try:
@@ -206,7 +206,7 @@ class Attachments:
         lines = plural(mention.last - mention.first + 1, "line") if mention.first else ""
         return Attachment(mention.shown, lines or byte_size(size))
 
-    def _admit(self, mention: Mention, ignored: frozenset[str]) -> str:
+    def _admit_file(self, mention: Mention, ignored: frozenset[str]) -> str:
         """Let a file be read, also outside the workspace: the user named it. Returns why it may not
         be, else an empty text.
         """
@@ -250,7 +250,7 @@ class Attachments:
 
     def _attach_file(self, mention: Mention, ignored: frozenset[str]) -> ReadMention:
         """Read a file, or list a folder; the file counts as read by the model."""
-        if problem := self._admit(mention, ignored):
+        if problem := self._admit_file(mention, ignored):
             return ReadMention(Attachment(mention.shown, problem=problem))
         try:
             if self._path(mention).is_dir():
@@ -291,7 +291,7 @@ class Attachments:
             return ReadMention(Attachment(mention.shown, problem=_short_reason(error)))
         return ReadMention(Attachment(mention.shown, f"{len(text):,} characters"), text)
 
-    def _join(self, found: Sequence[ReadMention], files: Sequence[Mention]) -> Attached:
+    def _join_attachments(self, found: Sequence[ReadMention], files: Sequence[Mention]) -> Attached:
         """All that was read as one text for the model, with the instructions for its files; what
         exceeds the maximum is not sent.
         """

@@ -64,7 +64,7 @@ class Budget(msgspec.Struct, eq=False):
         found = await _load_periods(self.session_catalog, self.memory.session_id)
         by_purpose = sorted(self.memory.transcript.side_calls.items())
         side_calls = tuple((purpose, calls, used) for purpose, (calls, used) in by_purpose)
-        return SpendingReport(found, self._spending(found), side_calls)
+        return SpendingReport(found, self._limits_with_spending(found), side_calls)
 
     async def check(self, calls_made: int) -> str:
         """Check the limits before a model call in a turn that has made `calls_made`. Raises
@@ -77,9 +77,12 @@ class Budget(msgspec.Struct, eq=False):
         found: tuple[UsagePeriod, ...] = ()
         if _has_period_limit(self.limits):  # without limits the list is not needed
             found = await _load_periods(self.session_catalog, self.memory.session_id)
-        self._checked, self._spent_at_check = self._spending(found), self.memory.usage.cost or 0.0
+        self._checked, self._spent_at_check = (
+            self._limits_with_spending(found),
+            self.memory.usage.cost or 0.0,
+        )
         self.check_background_call()
-        return " ".join(self._warnings(found))
+        return " ".join(self._new_warnings(found))
 
     def check_background_call(self) -> None:
         """Raises LimitReached for a background call, from what `check` found and what this session
@@ -88,7 +91,7 @@ class Budget(msgspec.Struct, eq=False):
         since = (self.memory.usage.cost or 0.0) - self._spent_at_check
         _raise_if_spent(replace(limit, spent=limit.spent + since) for limit in self._checked)
 
-    def _warnings(self, periods: Sequence[UsagePeriod]) -> Iterator[str]:
+    def _new_warnings(self, periods: Sequence[UsagePeriod]) -> Iterator[str]:
         """Warnings that were not given yet: limits that are near, models whose cost is unknown."""
         for limit in self._checked:
             if limit.spent >= WARN_AT * limit.limit and limit.setting not in self._warned:
@@ -114,7 +117,7 @@ class Budget(msgspec.Struct, eq=False):
             names.append(model.name)
         return list(dict.fromkeys(names))
 
-    def _spending(self, periods: Sequence[UsagePeriod]) -> tuple[SpendingLimit, ...]:
+    def _limits_with_spending(self, periods: Sequence[UsagePeriod]) -> tuple[SpendingLimit, ...]:
         """All limits that are set, with what was spent of them."""
         of_periods = spending_limits(periods, self.limits)
         maximum, spent = self.limits.max_cost, self.memory.usage.cost or 0.0

@@ -68,14 +68,14 @@ class FileUndo(msgspec.Struct, eq=False):
 
     def begin_turn(self) -> None:
         """End the turn before, and count changes for the turn that begins."""
-        self._begin(self.transcript.next_number)
+        self._begin_part(self.transcript.next_number)
 
     def begin_part(self) -> None:
         """Begin a part of the turn at a message that steers it: it can be undone separately."""
         number = self.transcript.transcript.last_number
         if number > self._number:
-            self._end(self._number)
-            self._begin(number)
+            self._end_part(self._number)
+            self._begin_part(number)
 
     def begin_checkpoint(self) -> None:
         """Start the checkpoint of the files as they are now: a command may follow."""
@@ -131,17 +131,17 @@ class FileUndo(msgspec.Struct, eq=False):
         for path in paths:
             self.checkpoints.keep_written(number, path)
 
-    def _begin(self, number: int) -> None:
+    def _begin_part(self, number: int) -> None:
         """Change to the part of the turn that begins with a message; the part before ends."""
-        self._end(self._number)
+        self._end_part(self._number)
         self._number = number
         self._before = None
 
     def end_turn(self) -> None:
         """Keep what the turn changed, in the background."""
-        self._end(self._number)
+        self._end_part(self._number)
 
-    def _end(self, number: int) -> None:
+    def _end_part(self, number: int) -> None:
         """Start the checkpoint after a part of the turn, if files may have changed in it."""
         opened = self.late.opened
         if opened is not None and opened.may_have_changed(number) and not self._is_off:
@@ -214,12 +214,12 @@ class FileUndo(msgspec.Struct, eq=False):
 
     async def find(self, number: int) -> Undoable | None:
         """What turns did since a message of the current branch."""
-        turns = await self._turns(lambda turn: turn.number >= number and not turn.undone)
+        turns = await self._find_turns(lambda turn: turn.number >= number and not turn.undone)
         return await self._as_undoable(turns, UNDONE)
 
     async def find_undone(self, numbers: Collection[int]) -> Undoable | None:
         """What was undone of the turns that began with these messages."""
-        turns = await self._turns(lambda turn: bool(turn.undone), numbers)
+        turns = await self._find_turns(lambda turn: bool(turn.undone), numbers)
         return await self._as_undoable(turns, REDONE)
 
     async def _as_undoable(self, turns: list[TurnFiles], verb: str) -> Undoable | None:
@@ -263,7 +263,7 @@ class FileUndo(msgspec.Struct, eq=False):
             return _restored_lines(
                 await asyncio.to_thread(undo.undo_hunk, turns, path, hunk), UNDONE
             )
-        turns = await self._turns(lambda turn: turn.number >= number and not turn.undone)
+        turns = await self._find_turns(lambda turn: turn.number >= number and not turn.undone)
         restored = await asyncio.to_thread(undo.undo, turns, path)
         await self._load_unsure()
         found = [await asyncio.to_thread(self.checkpoints.turn_changes, turn) for turn in turns]
@@ -279,7 +279,7 @@ class FileUndo(msgspec.Struct, eq=False):
 
     async def turns_with_changes(self) -> Sequence[int]:
         """The messages of this branch whose turns changed files, oldest first."""
-        return [turn.number for turn in await self._turns(lambda turn: bool(turn.new))]
+        return [turn.number for turn in await self._find_turns(lambda turn: bool(turn.new))]
 
     async def shown_diff(self, number: int, *, only: bool = False) -> str:
         """What changed since before message `number`, also by others, as git writes it; or `only`
@@ -288,7 +288,7 @@ class FileUndo(msgspec.Struct, eq=False):
         undo = safety.Undo(self.checkpoints)
         if not only:
             return await asyncio.to_thread(undo.shown_diff, await self._turns_since(number))
-        turns = await self._turns(lambda turn: turn.number == number and bool(turn.new))
+        turns = await self._find_turns(lambda turn: turn.number == number and bool(turn.new))
         if not turns:
             raise UsageError("That turn changed no files.")
         return await asyncio.to_thread(undo.turn_diff, turns[0])
@@ -304,7 +304,7 @@ class FileUndo(msgspec.Struct, eq=False):
             for change in changes:
                 if change.path == path:
                     return now != change.new
-        turns = await self._turns(lambda turn: bool(turn.new))
+        turns = await self._find_turns(lambda turn: bool(turn.new))
         for turn in reversed(turns):
             found = await asyncio.to_thread(self.checkpoints.turn_changes, turn)
             if path in found.files:
@@ -356,14 +356,14 @@ class FileUndo(msgspec.Struct, eq=False):
 
     async def _turns_since(self, number: int) -> list[TurnFiles]:
         """The turns with checkpoints since a message. Raises UsageError: there are none."""
-        turns = await self._turns(
+        turns = await self._find_turns(
             lambda turn: turn.number >= number and bool(turn.before or turn.new)
         )
         if not turns:
             raise UsageError("There is no checkpoint since that message: no turn changed files.")
         return turns
 
-    async def _turns(
+    async def _find_turns(
         self, wanted: Callable[[TurnFiles], bool], numbers: Collection[int] | None = None
     ) -> list[TurnFiles]:
         """The wanted turns of these messages, or of the current branch; oldest first."""
@@ -385,7 +385,7 @@ class FileUndo(msgspec.Struct, eq=False):
         try:
             changes = await asyncio.to_thread(lambda: self.checkpoints.take(number, moment))
             if moment == "after":
-                await asyncio.to_thread(self._clean)
+                await asyncio.to_thread(self._clean_old_checkpoints)
         except (OSError, OuroError) as error:
             self._turn_off(error)
             return False
@@ -402,7 +402,7 @@ class FileUndo(msgspec.Struct, eq=False):
         self._is_off = True
         self._warn(f"Changes of files cannot be undone in this session: {plain_error(error)}")
 
-    def _clean(self) -> None:
+    def _clean_old_checkpoints(self) -> None:
         """Delete old checkpoints, once a day."""
         base = self.late.folder.parent
         stamp = base / "cleaned"

@@ -217,14 +217,14 @@ class GoalPursuit:
                 return finished
             if finished.outcome == "answered":
                 goal.idle_turns = 0 if used_tool else goal.idle_turns + 1
-                return await self._check(goal, finished, emit)
+                return await self._check_goal(goal, finished, emit)
         except asyncio.CancelledError:
             self._pause(emit)
             raise
         self._pause(emit)
         return finished
 
-    async def _check(self, goal: Goal, finished: TurnFinished, emit: Emit) -> TurnFinished:
+    async def _check_goal(self, goal: Goal, finished: TurnFinished, emit: Emit) -> TurnFinished:
         """Check the goal after a turn: it ends, is paused, or the next turn follows. Returns how
         the turn ended, with the reason of a pause.
         """
@@ -239,7 +239,7 @@ class GoalPursuit:
             return finished
         if verdict.holds:
             self.goal = None
-            cost = self._cost(goal)
+            cost = self._cost_so_far(goal)
             paid = f" and {dollars(cost)}" if cost else ""
             turns = plural(goal.turns, "turn")
             emit(Notice(f"The goal is reached after {turns}{paid}: {verdict.reason}"))
@@ -319,18 +319,18 @@ class GoalPursuit:
     def _find_reached_cap(self, goal: Goal) -> str:
         """The cap of cost or time that is reached, for the user; empty if none is."""
         cost = goal.caps.cost
-        if cost is not None and self._cost(goal) >= cost:
+        if cost is not None and self._cost_so_far(goal) >= cost:
             return dollars(cost)
         return f"{goal.caps.minutes:g} min" if goal.minutes >= goal.caps.minutes else ""
 
     def _describe_spending(self, goal: Goal) -> str:
         """`4/60 min $0.12/$5.00`; without the cost if nothing is known to have been paid."""
         time_spent = f"{int(goal.minutes)}/{goal.caps.minutes:g} min"
-        cost = self._cost(goal)
+        cost = self._cost_so_far(goal)
         cap = "" if goal.caps.cost is None else f"/{dollars(goal.caps.cost)}"
         return f"{time_spent} {dollars(cost)}{cap}" if cost else time_spent
 
-    def _cost(self, goal: Goal) -> float:
+    def _cost_so_far(self, goal: Goal) -> float:
         """What was paid since the goal began, in US dollars."""
         return (self._transcript.usage.cost or 0.0) - goal.cost_before
 

@@ -148,7 +148,7 @@ class PlanApproval:
         if not body:
             return None
         self._body = body
-        shown = await asyncio.to_thread(self._save, body, emit)
+        shown = await asyncio.to_thread(self._save_draft, body, emit)
         self._asked += 1
         question = Question(
             f"Carry out this plan?{f' It is in {shown}.' if shown else ''}",
@@ -163,10 +163,10 @@ class PlanApproval:
             comment = expand_comments(self.text, "\n".join(answers))
             return Prompt(comment, context=await self._environment.changes())
         self._change_mode(_MODES[answers[0]])
-        approval = await asyncio.to_thread(self._approve, body, emit)
+        approval = await asyncio.to_thread(self._approve_plan, body, emit)
         return Prompt(CARRY_OUT, context=f"{await self._environment.changes()}\n\n{approval}")
 
-    def _save(self, body: str, emit: Emit) -> str:
+    def _save_draft(self, body: str, emit: Emit) -> str:
         """Write the plan, over the draft of this session if there is one; returns the shown path,
         empty if it is not saved. Blocks.
         """
@@ -176,25 +176,25 @@ class PlanApproval:
             if self.file is not None and self.file.state == "draft":
                 self.file = self.folder.revise(self.file, body)
             else:
-                self.file = self._add(self.folder, body)
+                self.file = self._add_draft(self.folder, body)
         except OSError as error:
             self.file = None
             emit(Notice(f"The plan could not be saved: {error}.", "warning"))
             return ""
         return self.folder.relative_name(self.file.path)
 
-    def _add(self, folder: PlanFolder, body: str) -> PlanFile:
+    def _add_draft(self, folder: PlanFolder, body: str) -> PlanFile:
         """Write the plan as a new draft; a plan without a title is named by the user's message."""
         messages = reversed(self._transcript.messages())
         asked_for = next((message.text for message in messages if message.role == "user"), "")
         return folder.add(self._transcript.session_id, body, one_line(asked_for))
 
-    def _approve(self, body: str, emit: Emit) -> str:
+    def _approve_plan(self, body: str, emit: Emit) -> str:
         """Mark the plan as approved; returns what the model has to know. Blocks."""
         if self.folder is None:
             return _APPROVED if self._body == body else f"{_EDITED}\n\n{self._body}"
         try:
-            written = self.file or self._add(self.folder, body)
+            written = self.file or self._add_draft(self.folder, body)
             present = self.folder.read(written.path) or written
             self.file = replace(present, state="approved")
             self.folder.write(self.file)

@@ -146,7 +146,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         first, end = 0, len(begun)
         while first < end:  # what follows an earlier message includes what follows a later one
             middle = (first + end) // 2
-            undoable = await self._undoable(scopes, begun[middle].number)
+            undoable = await self._find_undoable(scopes, begun[middle].number)
             if undoable:
                 what = ", ".join(change.what for change in undoable.values())
                 found, first = (begun[middle], what), middle + 1
@@ -183,7 +183,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         """What can be undone together with the messages from `number` on, by scope, in a few words."""
         return {
             scope: found.what
-            for scope, found in (await self._undoable(self.undoers, number)).items()
+            for scope, found in (await self._find_undoable(self.undoers, number)).items()
         }
 
     async def can_redo(self, end: int | None = None) -> Mapping[RewindScope, str]:
@@ -202,7 +202,8 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
                 plural(len(restored), "message") if restored else f"back from message {behind}"
             )
         return offered | {
-            scope: found.what for scope, found in (await self._redoable(end, self.undoers)).items()
+            scope: found.what
+            for scope, found in (await self._find_redoable(end, self.undoers)).items()
         }
 
     async def rewind(
@@ -216,7 +217,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         """
         self._require_idle()
         entry = self._find_user_message(number)
-        undoable = await self._undoable(scopes, number)
+        undoable = await self._find_undoable(scopes, number)
         done, turn = self._messages_since(number), self.memory.transcript.turns
         if "conversation" in scopes:
             await self._continue_at(await self._number_before(entry), undoable)
@@ -314,7 +315,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             raise UsageError(
                 f"There is no branch that ends with message {number}.", commands=["rewind"]
             )
-        redoable = await self._redoable(number, scopes)
+        redoable = await self._find_redoable(number, scopes)
         await self._continue_at(number, redoable)
         return await _undo_each(redoable, "done again")
 
@@ -335,7 +336,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         """
         self._require_idle()
         end = self._redo_end()
-        redoable = await self._redoable(end, scopes)
+        redoable = await self._find_redoable(end, scopes)
         returns = end is not None and "conversation" in scopes
         if not (returns or redoable):
             raise UsageError("There is nothing to redo.", commands=["rewind"])
@@ -351,7 +352,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         undone = self.memory.transcript.undone
         return undone[-1] if undone else None
 
-    async def _redoable(
+    async def _find_redoable(
         self, end: int | None, scopes: Collection[RewindScope]
     ) -> dict[RewindScope, Undoable]:
         """What was undone of the turns on the current branch, and of the turns that a visit of
@@ -364,7 +365,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         numbers = {entry.number for entry in (*transcript.entries, *restored)}
         return await self._find_changes(scopes, lambda undoer: undoer.find_undone(numbers))
 
-    async def _undoable(
+    async def _find_undoable(
         self, scopes: Collection[RewindScope], number: int
     ) -> dict[RewindScope, Undoable]:
         """What the turns since a message changed, by scope."""

@@ -65,7 +65,7 @@ class SessionHooks(msgspec.Struct, eq=False):
         `is_continued`: a hook has made it continue before.
         """
         event: HookEvent = "subagent-end" if agent else "turn-end"
-        data = {"stop_hook_active": is_continued, **_about(agent)}
+        data = {"stop_hook_active": is_continued, **_agent_data(agent)}
         outcome = await self.run(event, data, (kind_of(agent),) if agent else ())
         return outcome.reason if outcome.verdict == "deny" else ""
 
@@ -135,7 +135,7 @@ class SessionHooks(msgspec.Struct, eq=False):
             self.tasks.start("hooks", in_background())
 
 
-def _about(agent: str) -> dict[str, str]:
+def _agent_data(agent: str) -> dict[str, str]:
     """The data about a subagent; for the agent itself an empty name."""
     return {"agent": agent, **({"agent_id": agent, "agent_type": kind_of(agent)} if agent else {})}
 
@@ -177,5 +177,5 @@ class ToolEvents(msgspec.Struct, frozen=True):
             return HookOutcome()
         data = tool_data(call.name, effect, call.arguments, targets, self.cwd)
         names = (call.name, *names_elsewhere(call.name))
-        about = {**data, "tool_use_id": call.id, **more, **_about(self.agent)}
+        about = {**data, "tool_use_id": call.id, **more, **_agent_data(self.agent)}
         return await self.session_hooks.run(event, about, names)

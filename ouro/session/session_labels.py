@@ -53,16 +53,16 @@ class SessionLabels:
         self._changed |= self._files_in(self._read_messages)
         self._read_messages = len(messages)
         files = self._changed_before + len(self._changed)
-        self._set(replace(self._labels, branch=git_branch(self._cwd), files=files))
+        self._record_labels(replace(self._labels, branch=git_branch(self._cwd), files=files))
 
     def tag(self, added: Sequence[str], removed: Sequence[str] = ()) -> None:
         rest = [tag for tag in self.tags if tag not in removed]
-        self._set(replace(self._labels, tags=tuple(dict.fromkeys([*rest, *added]))))
+        self._record_labels(replace(self._labels, tags=tuple(dict.fromkeys([*rest, *added]))))
 
     def pin(self, *, pinned: bool) -> None:
-        self._set(replace(self._labels, pinned=pinned))
+        self._record_labels(replace(self._labels, pinned=pinned))
 
-    def _set(self, labels: LabelRecord) -> None:
+    def _record_labels(self, labels: LabelRecord) -> None:
         """Record other labels; nothing if they are the same."""
         if labels != self._labels:
             self._labels = replace(labels, at=self._transcript.now())

@@ -103,7 +103,7 @@ class Telemetry:
         """Send what an event says about the turn."""
         now = time.time_ns()
         if not self._is_open and not isinstance(event, events.TurnFinished):
-            self._begin(now)
+            self._begin_turn(now)
         match event:
             case events.Prompted(text):
                 self._since = now
@@ -122,14 +122,14 @@ class Telemetry:
             case events.Compacted():
                 self._since = now
             case events.TurnFinished(outcome):
-                self._end(outcome, now)
+                self._end_turn(outcome, now)
             case _:
                 pass
 
     def close(self) -> None:
         self._export.close()
 
-    def _begin(self, now: int) -> None:
+    def _begin_turn(self, now: int) -> None:
         """Send the begin of a turn."""
         self._is_open, self._since = True, now
         self._tools.clear()
@@ -137,7 +137,7 @@ class Telemetry:
         given["gen_ai.conversation.id"] = self._session_id()
         self._send("begin", now, given, name="invoke_agent ouro")
 
-    def _end(self, outcome: str, now: int) -> None:
+    def _end_turn(self, outcome: str, now: int) -> None:
         """Send the end of the turn, if one has begun."""
         if not self._is_open:
             return

@@ -42,20 +42,28 @@ def builtin_tools(
         return LateTool(name, effect, load, schemas)
 
     tools: tuple[AnyTool, ...] = (
-        late("read", Effect.READ, lambda: _read(seen)),
-        late("write", Effect.WRITE, lambda: _write(seen)),
-        late("edit", Effect.WRITE, lambda: _edit(seen)),
-        late("apply_patch", Effect.WRITE, lambda: _apply_patch(seen)),
-        late("glob", Effect.READ, lambda: _glob(seen)),
-        late("grep", Effect.READ, lambda: _grep(seen, keeps_back)),
-        late("web_fetch", Effect.NET, _web_fetch),
+        late("read", Effect.READ, lambda: _make_read(seen)),
+        late("write", Effect.WRITE, lambda: _make_write(seen)),
+        late("edit", Effect.WRITE, lambda: _make_edit(seen)),
+        late("apply_patch", Effect.WRITE, lambda: _make_apply_patch(seen)),
+        late("glob", Effect.READ, lambda: _make_glob(seen)),
+        late("grep", Effect.READ, lambda: _make_grep(seen, keeps_back)),
+        late("web_fetch", Effect.NET, _make_web_fetch),
         shell,
         ShellOutput(jobs),
         ShellKill(jobs),
         TodoWrite(plan),
-        late("ask_user", Effect.NONE, _ask_user),
-        *([late("memory_search", Effect.READ, lambda: _memory_search(search))] if search else ()),
-        *([late("notebook_edit", Effect.WRITE, lambda: _notebook_edit(seen))] if has_book else ()),
+        late("ask_user", Effect.NONE, _make_ask_user),
+        *(
+            [late("memory_search", Effect.READ, lambda: _make_memory_search(search))]
+            if search
+            else ()
+        ),
+        *(
+            [late("notebook_edit", Effect.WRITE, lambda: _make_notebook_edit(seen))]
+            if has_book
+            else ()
+        ),
     )
     for tool in tools:
         tool.spec()
@@ -63,61 +71,61 @@ def builtin_tools(
     return tools
 
 
-def _read(seen: FilesSeen) -> AnyTool:
+def _make_read(seen: FilesSeen) -> AnyTool:
     from ouro.tools.read import Read
 
     return Read(seen)
 
 
-def _write(seen: FilesSeen) -> AnyTool:
+def _make_write(seen: FilesSeen) -> AnyTool:
     from ouro.tools.edit import Write
 
     return Write(seen)
 
 
-def _edit(seen: FilesSeen) -> AnyTool:
+def _make_edit(seen: FilesSeen) -> AnyTool:
     from ouro.tools.edit import Edit
 
     return Edit(seen)
 
 
-def _apply_patch(seen: FilesSeen) -> AnyTool:
+def _make_apply_patch(seen: FilesSeen) -> AnyTool:
     from ouro.tools.apply_patch import ApplyPatch
 
     return ApplyPatch(seen)
 
 
-def _glob(seen: FilesSeen) -> AnyTool:
+def _make_glob(seen: FilesSeen) -> AnyTool:
     from ouro.tools.glob import Glob
 
     return Glob(seen.workspace)
 
 
-def _grep(seen: FilesSeen, keeps_back: Callable[[Path], bool]) -> AnyTool:
+def _make_grep(seen: FilesSeen, keeps_back: Callable[[Path], bool]) -> AnyTool:
     from ouro.tools.grep import Grep
 
     return Grep(seen.workspace, keeps_back)
 
 
-def _web_fetch() -> AnyTool:
+def _make_web_fetch() -> AnyTool:
     from ouro.tools.web_fetch import WebFetch
 
     return WebFetch()
 
 
-def _ask_user() -> AnyTool:
+def _make_ask_user() -> AnyTool:
     from ouro.tools.ask_user import AskUser
 
     return AskUser()
 
 
-def _memory_search(search: SearchMemory) -> AnyTool:
+def _make_memory_search(search: SearchMemory) -> AnyTool:
     from ouro.tools.memory_search import MemorySearch
 
     return MemorySearch(search)
 
 
-def _notebook_edit(seen: FilesSeen) -> AnyTool:
+def _make_notebook_edit(seen: FilesSeen) -> AnyTool:
     from ouro.tools.notebook_edit import NotebookEdit
 
     return NotebookEdit(seen)

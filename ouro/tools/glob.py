@@ -71,10 +71,12 @@ def find_names(pattern: str, texts: Iterable[str]) -> Iterator[str]:
     ends = tuple(parts[-1] for parts in words)
     part = max(words[0][0], words[0][-1], key=len) if len(words) == 1 else ""
     for text in texts:
-        yield from filter(fits, [name for name in _candidates(part, text) if name.endswith(ends)])
+        yield from filter(
+            fits, [name for name in _list_candidates(part, text) if name.endswith(ends)]
+        )
 
 
-def _candidates(part: str, text: str) -> Iterable[str]:
+def _list_candidates(part: str, text: str) -> Iterable[str]:
     """The names of a text that contain `part`; also others if many names do."""
     is_rare = part and text.count(part) < text.count("\0") / 8
     return _search_names_with(part, text) if is_rare else text.split("\0")
@@ -141,18 +143,18 @@ def _form_matcher(steps: list[re.Pattern[str] | None]) -> Callable[[str], bool]:
     """A matcher of paths, which looks at the name first: few of many thousand files have it."""
     last = steps[-1]
     if last is None:
-        return lambda path: _matches(steps, path.split("/"))
+        return lambda path: _matches_path(steps, path.split("/"))
     if steps == _EVERY_NAME:
         return lambda _path: True
     has_name = last.match
     if len(steps) == 2 and steps[0] is None:
         return lambda path: has_name(path[path.rfind("/") + 1 :]) is not None
     return lambda path: (
-        has_name(path[path.rfind("/") + 1 :]) is not None and _matches(steps, path.split("/"))
+        has_name(path[path.rfind("/") + 1 :]) is not None and _matches_path(steps, path.split("/"))
     )
 
 
-def _matches(steps: list[re.Pattern[str] | None], parts: list[str]) -> bool:
+def _matches_path(steps: list[re.Pattern[str] | None], parts: list[str]) -> bool:
     """Whether a path matches. All states are followed at the same time: the time grows with the
     product of both lengths, not with the choices.
     """

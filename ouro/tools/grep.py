@@ -145,7 +145,7 @@ class GrepSearch:
         self._program = program
         self._is_file = self._path.is_file()
         self.folder = self._path.parent if self._is_file else self._path
-        patterns = _patterns(args)
+        patterns = _path_patterns(args)
         self._tests = [name_pattern(pattern) for pattern in patterns]
         self._names = next(filter(None, map(plain_name, patterns)), "")
         """A glob that matches the name of every file to search; empty: none is known."""
@@ -219,7 +219,7 @@ class GrepSearch:
             self._kept_back.add(name)
         return name not in self._kept_back
 
-    def _command(self, options: Iterable[str]) -> list[str]:
+    def _make_command(self, options: Iterable[str]) -> list[str]:
         """The search program with its options and the pattern."""
         args = self._args
         context = args.context if args.mode == "content" else 0
@@ -241,7 +241,7 @@ class GrepSearch:
         """Run ripgrep once, and yield the files with matches as it finds them. Raises ToolError for
         a bad pattern, and _TooMany after `max_bytes`.
         """
-        command = self._command(options)
+        command = self._make_command(options)
         with ExitStack() as stack:
             errors = stack.enter_context(tempfile.TemporaryFile())
             if self._is_file:
@@ -513,7 +513,7 @@ class Grep(Tool[GrepArgs]):
         return replace(result, text="\n".join(filter(None, (result.text, search.notes()))))
 
 
-def _patterns(args: GrepArgs) -> list[str]:
+def _path_patterns(args: GrepArgs) -> list[str]:
     """The globs that the path of a file must match, all of them."""
     patterns: list[str] = []
     if kind := args.type.lower().removeprefix("."):
@@ -533,7 +533,7 @@ def _file_list_result(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult
         lines = [f"{hit.path}: {count}" for hit, count in zip(taken, counts, strict=True)]
     else:
         lines = [hit.path for hit in taken]
-    return _result(lines, sum(counts), len(taken), args, more=more)
+    return _make_result(lines, sum(counts), len(taken), args, more=more)
 
 
 def _content_result(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:
@@ -554,7 +554,7 @@ def _content_result(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:
         found, files = found + shown.matches, files + 1
         if more := shown.is_cut:
             break
-    return _result(lines, found, files, args, more=more)
+    return _make_result(lines, found, files, args, more=more)
 
 
 class _ShownLines(NamedTuple):
@@ -584,7 +584,9 @@ def _show_lines(hit: FileMatches, most: int, room: int) -> _ShownLines:
     return _ShownLines(shown, found, is_cut=False)
 
 
-def _result(lines: list[str], found: int, files: int, args: GrepArgs, *, more: bool) -> ToolResult:
+def _make_result(
+    lines: list[str], found: int, files: int, args: GrepArgs, *, more: bool
+) -> ToolResult:
     """The result of a search; `more` says that there are matches that are not shown."""
     if not files:
         advice = " Check path, glob and type." if args.glob or args.type or args.path != "." else ""

@@ -88,14 +88,14 @@ class CellNotebook:
     def __init__(self, text: str) -> None:
         self.text = text
         self.data = _parse_notebook(text)
-        self._top = _members(text, _skip_blanks(text, 0))
+        self._top = _list_members(text, _skip_blanks(text, 0))
         self.start, self.end = self._top["cells"][1:]
 
     @cached_property
     def cells(self) -> list[Cell]:
         return [
             Cell(before, self.text[start:end], data)
-            for before, start, end, data in _elements(self.text, self.start)
+            for before, start, end, data in _list_elements(self.text, self.start)
         ]
 
     @cached_property
@@ -104,11 +104,11 @@ class CellNotebook:
         first = next(iter(self._top.values()))
         unit = _line_indent(self.text, first.key_at)
         colon = self.text[self.text.index(":", _key_end(self.text, first.key_at)) : first.start]
-        comma = "," if unit is not None else self._comma()
+        comma = "," if unit is not None else self._find_comma()
         ascii_only = self.text.isascii() and r"\u" in self.text
         return Style(unit, comma, colon, ascii_only)
 
-    def _comma(self) -> str:
+    def _find_comma(self) -> str:
         """What is between two members in a file without indentation."""
         first, *others = self._top.values()
         return self.text[first.end : others[0].key_at] if others else ", "
@@ -125,8 +125,8 @@ class CellNotebook:
 
     def replace_source(self, cell: Cell, source: str, *, keep_outputs: bool) -> str:
         """The text of a cell with another source: only these values change."""
-        places = _members(cell.text, 0)
-        values: dict[str, object] = {"source": self._source(source, cell.data.get("source"))}
+        places = _list_members(cell.text, 0)
+        values: dict[str, object] = {"source": self._as_source(source, cell.data.get("source"))}
         if cell.kind == "code" and not keep_outputs:
             values.update(outputs=[], execution_count=None)
         text = cell.text
@@ -144,7 +144,11 @@ class CellNotebook:
         Raises:
             ToolError: the cell holds what the other kind cannot.
         """
-        data = {**cell.data, "cell_type": kind, "source": self._source(source, cell.data["source"])}
+        data = {
+            **cell.data,
+            "cell_type": kind,
+            "source": self._as_source(source, cell.data["source"]),
+        }
         if kind == "code":
             if data.get("attachments"):
                 raise ToolError("It has attachments, which a code cell cannot hold.")
@@ -159,7 +163,7 @@ class CellNotebook:
     def new_cell(self, kind: CellKind, source: str) -> str:
         """The text of a new cell."""
         data: dict[str, Any] = {"cell_type": kind, "metadata": {}}
-        data["source"] = self._source(source, [])
+        data["source"] = self._as_source(source, [])
         if kind == "code":
             data |= {"execution_count": None, "outputs": []}
         if self.has_ids:
@@ -173,7 +177,7 @@ class CellNotebook:
             pass
         return name
 
-    def _source(self, source: str, like: object) -> list[str] | str:
+    def _as_source(self, source: str, like: object) -> list[str] | str:
         """A source as this cell writes it: a list of lines, or one text."""
         return source if isinstance(like, str) else re.findall(r"[^\n]*\n|[^\n]+", source)
 
@@ -281,7 +285,7 @@ def _read_key(text: str, place: Member) -> str:
     return str(_DECODER.raw_decode(text, place.key_at)[0])
 
 
-def _members(text: str, at: int) -> dict[str, Member]:
+def _list_members(text: str, at: int) -> dict[str, Member]:
     """The members of the object that begins at `at`; its JSON is known to be right."""
     found: dict[str, Member] = {}
     at = _skip_blanks(text, at + 1)
@@ -296,7 +300,7 @@ def _members(text: str, at: int) -> dict[str, Member]:
     return found
 
 
-def _elements(text: str, at: int) -> Iterator[tuple[str, int, int, Any]]:
+def _list_elements(text: str, at: int) -> Iterator[tuple[str, int, int, Any]]:
     """The elements of the list that begins at `at`: the text before each, and its place and value."""
     before, at = at + 1, _skip_blanks(text, at + 1)
     while text[at] != "]":

@@ -424,17 +424,17 @@ def _type_of(value: Any) -> str:
 def example_call(tool: AnyTool) -> str:
     """A call of a tool as JSON, with its required arguments: what an error shows the model."""
     schema = tool.spec().parameters
-    return msgspec.json.encode(_example(schema)).decode()
+    return msgspec.json.encode(_example_value(schema)).decode()
 
 
-def _example(schema: Any) -> Any:
+def _example_value(schema: Any) -> Any:
     """A value of a schema, with the required fields."""
     schema = dictionary(schema)
     kind = next(iter(kinds_of(schema)), "string")
     if kind == "object":
         fields = dictionary(schema.get("properties"))
-        return {name: _example(fields.get(name)) for name in schema.get("required", ())}
+        return {name: _example_value(fields.get(name)) for name in schema.get("required", ())}
     if kind == "array":
-        return [_example(schema.get("items"))]
+        return [_example_value(schema.get("items"))]
     simple: Mapping[str, Any] = {"integer": 1, "number": 1, "boolean": True}
     return next(iter(schema.get("enum", ())), simple.get(kind, "…"))

@@ -165,7 +165,7 @@ class Shell(Tool[ShellArgs]):
             args.command,
             cwd,
             self._environment,
-            self._wrap(ctx.limits, ctx.call_id, cwd),
+            self._make_wrap(ctx.limits, ctx.call_id, cwd),
             partial(self._move_out, ctx),
             args.watch,
             in_container=self.confinement.in_container,
@@ -208,7 +208,7 @@ class Shell(Tool[ShellArgs]):
             args.command,
             cwd,
             self._environment,
-            self._wrap(ctx.limits, ctx.call_id, cwd, pty=True),
+            self._make_wrap(ctx.limits, ctx.call_id, cwd, pty=True),
             partial(self._move_out, ctx),
             is_confined=ctx.limits != "off",
             in_container=self.confinement.in_container,
@@ -392,7 +392,7 @@ class Shell(Tool[ShellArgs]):
     ) -> RunningCommand:
         """Start a line: in a terminal of the editor if it opens one for a tool call, else here."""
         in_container = self.confinement.in_container and bool(call_id)
-        wrap = self._wrap(limits, call_id, cwd)
+        wrap = self._make_wrap(limits, call_id, cwd)
         argv, tag = await limit_command(line, cwd, wrap, in_container=in_container)
         capture, environment = self._jobs.new_capture(), self._environment
         if self._terminals and call_id:
@@ -403,7 +403,7 @@ class Shell(Tool[ShellArgs]):
                 return TerminalCommand(self._terminals, terminal_id, tag, capture, inside)
         return await start_shell(argv, tag, cwd, environment, capture, front.take)
 
-    def _wrap(self, limits: Limits, call_id: str, cwd: Path, *, pty: bool = False) -> Wrap:
+    def _make_wrap(self, limits: Limits, call_id: str, cwd: Path, *, pty: bool = False) -> Wrap:
         """What confines a command of this call. For the user's own line nothing is recorded."""
         if not call_id:  # the user's own line
             return lambda argv: self.confinement.wrap(argv, limits)

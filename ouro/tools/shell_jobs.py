@@ -64,7 +64,7 @@ class Job:
         self._watch_lines = watch
         self._is_end_known = False
         """Whether the model or the user knows that it has ended."""
-        self.watcher = asyncio.create_task(self._watch(), name=job_id)
+        self.watcher = asyncio.create_task(self._wait_for_end(), name=job_id)
 
     @property
     def running(self) -> bool:
@@ -122,7 +122,7 @@ class Job:
                     self._changed.clear()
                     await self._changed.wait()
 
-    async def _watch(self) -> None:
+    async def _wait_for_end(self) -> None:
         """Wait for the end of its shell, then end the remaining processes."""
         try:
             await self.process.wait(None)

@@ -66,7 +66,7 @@ def _find_name(folder: Path, wanted: str) -> str:
     likeness = _appearance(spelled)
     similar = sorted(name for name in names if _appearance(name) == likeness)
     if len(similar) > 1:
-        listed = "; ".join(map(_description, similar[:_MAX_SHOWN]))
+        listed = "; ".join(map(_describe_name, similar[:_MAX_SHOWN]))
         raise ToolError(
             f"`{path_text(wanted)}` is not in {path_text(folder)}, and {len(similar)} names look"
             f" like it: {listed}. Write one of them as it is here."
@@ -91,7 +91,7 @@ def _appearance(name: str) -> str:
     return _UNREADABLE.sub("\ufffd", visible.translate(PUNCTUATION))
 
 
-def _description(name: str) -> str:
+def _describe_name(name: str) -> str:
     """A name with each character that cannot be told from another one, and what it is."""
     odd = [char for char in dict.fromkeys(name) if _is_odd(char)]
     written = "".join(f"\\u{ord(char):04x}" if _is_odd(char) else char for char in name)

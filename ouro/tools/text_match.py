@@ -301,8 +301,8 @@ def _score_places(
     """Places that are similar to `wanted`, with their similarity in percent, best first."""
     from rapidfuzz import fuzz, process
 
-    goal = "\n".join(_squeeze(wanted))
-    lines = _squeeze(have)
+    goal = "\n".join(_squeeze_spaces(wanted))
+    lines = _squeeze_spaces(have)
     size = len(wanted)
     starts: Sequence[int] = range(max(1, len(lines) - size + 1))
     if len(starts) > (most := max(1, _MAX_TO_COMPARE // len(goal or " ") ** 2)):
@@ -336,7 +336,7 @@ def _is_each_line_similar(wanted: Sequence[str], found: Sequence[str]) -> bool:
     )
 
 
-def _squeeze(lines: Sequence[str]) -> list[str]:
+def _squeeze_spaces(lines: Sequence[str]) -> list[str]:
     """The lines without indentation, and with single spaces."""
     return [" ".join(line.split()) for line in lines]
 
