@@ -22,7 +22,8 @@ from pathlib import Path
 from benchmarks.programs import ouro
 from benchmarks.timing import print_load, timed
 from ouro.safety import Checkpoints, Workspace
-from ouro.tools.grep import Grep, GrepArgs, find_ripgrep
+from ouro.tools.grep import Grep
+from ouro.tools.grep_search import GrepArgs, find_ripgrep
 
 COMMANDS = ("sessions list", "doctor", "memory list", "memory stats", "memory search port 4711")
 NOTE = (

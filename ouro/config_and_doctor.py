@@ -369,7 +369,7 @@ def _git(_folder: Path) -> Iterator[Finding]:
 
 
 def _ripgrep(_folder: Path) -> Iterator[Finding]:
-    from ouro.tools.grep import find_ripgrep
+    from ouro.tools.grep_search import find_ripgrep
 
     if found := find_ripgrep():
         yield "good", found

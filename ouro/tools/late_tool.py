@@ -70,8 +70,8 @@ class _SavedSpecs(msgspec.Struct):
 
 
 _MODULES = (
-    "apply_patch", "ask_user", "code_checks", "edit", "file_tool", "files_seen", "glob", "grep", "memory_search",
-    "notebook", "notebook_edit", "read", "tool", "web_fetch",
+    "apply_patch", "ask_user", "code_checks", "edit", "file_tool", "files_seen", "glob", "grep",
+    "grep_search", "memory_search", "notebook", "notebook_edit", "read", "tool", "web_fetch",
 )  # fmt: skip
 
 

@@ -80,7 +80,7 @@ async def watch_lines(pattern: str, on_match: Callable[[], None]) -> LineWatch:
     Raises:
         ToolError: it is not a regular expression, or there is no ripgrep.
     """
-    from ouro.tools.grep import find_ripgrep  # imported late: few jobs are watched
+    from ouro.tools.grep_search import find_ripgrep  # imported late: few jobs are watched
 
     if (program := find_ripgrep()) is None:
         raise ToolError("ripgrep is missing, so `watch` cannot be used. Start the job without it.")

@@ -9,7 +9,8 @@ from ouro.errors import ToolError
 from ouro.safety import Allow, Ask, Deny, Effect, Permissions, Workspace
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.glob import Glob, name_pattern
-from ouro.tools.grep import Grep, GrepArgs
+from ouro.tools.grep import Grep
+from ouro.tools.grep_search import GrepArgs
 from ouro.tools.read import Read
 from ouro.tools.tool import parse_arguments
 

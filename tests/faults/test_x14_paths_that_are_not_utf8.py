@@ -13,7 +13,8 @@ from fakes.ouro_program import OuroProgram
 from ouro.safety import Effect, Permissions, Workspace
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.glob import Glob, GlobArgs
-from ouro.tools.grep import Grep, GrepArgs
+from ouro.tools.grep import Grep
+from ouro.tools.grep_search import GrepArgs
 from ouro.tools.read import Read, ReadArgs
 from ouro.utils.path_text import path_text, text_path
 

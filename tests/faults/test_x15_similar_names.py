@@ -12,7 +12,8 @@ from ouro.tools.apply_patch import ApplyPatch, ApplyPatchArgs
 from ouro.tools.edit import Edit, EditArgs, Replacement, Write, WriteArgs
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.glob import Glob, GlobArgs
-from ouro.tools.grep import Grep, GrepArgs
+from ouro.tools.grep import Grep
+from ouro.tools.grep_search import GrepArgs
 from ouro.tools.read import Read, ReadArgs
 
 PAIRS = (

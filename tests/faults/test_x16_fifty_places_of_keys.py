@@ -16,7 +16,8 @@ from ouro.safety.sandbox import confinement as confinement_module
 from ouro.safety.sandbox.landlock import abi
 from ouro.safety.sandbox.tiers import Bubblewrap, ChosenSandbox, Landlock, _bwrap, _self_test
 from ouro.tools.glob import Glob, GlobArgs
-from ouro.tools.grep import Grep, GrepArgs
+from ouro.tools.grep import Grep
+from ouro.tools.grep_search import GrepArgs
 
 PLACES = (
     # package managers and build tools

@@ -10,7 +10,8 @@ from fakes.waiting import until
 
 from ouro.errors import ToolError
 from ouro.safety import Workspace
-from ouro.tools.grep import Grep, GrepArgs, find_ripgrep
+from ouro.tools.grep import Grep
+from ouro.tools.grep_search import GrepArgs, find_ripgrep
 from ouro.tools.tool import parse_arguments
 
 _SEARCH = """
@@ -61,11 +62,11 @@ async def test_x2_search_reports_files_that_are_too_large(tmp_path):
 
 
 async def test_x2_slow_search_is_stopped_with_a_note(tmp_path, monkeypatch):
-    monkeypatch.setattr("ouro.tools.grep._TIMEOUT", 0.5)
+    monkeypatch.setattr("ouro.tools.grep_search._TIMEOUT", 0.5)
     program = tmp_path / "rg"
     program.write_text(f'#!/bin/sh\n{shlex.quote(find_ripgrep())} "$@"\nexec sleep 60\n')
     program.chmod(0o755)
-    monkeypatch.setattr("ouro.tools.grep.find_ripgrep", lambda: str(program))
+    monkeypatch.setattr("ouro.tools.grep_search.find_ripgrep", lambda: str(program))
     (tmp_path / "a.txt").write_text("needle\n")
 
     found = await Grep(Workspace(tmp_path)).run(GrepArgs("needle", glob="*.txt"), None)

@@ -13,7 +13,8 @@ from fakes.tool_benches import call
 
 from ouro.errors import ToolError
 from ouro.safety import Permissions, Workspace
-from ouro.tools.grep import Grep, GrepArgs, GrepSearch, find_ripgrep
+from ouro.tools.grep import Grep
+from ouro.tools.grep_search import GrepArgs, GrepSearch, find_ripgrep
 from ouro.tools.tool import parse_arguments
 
 TREE: dict[str, str | bytes] = {
@@ -227,7 +228,7 @@ async def test_results_are_sorted_by_path_above_and_below_the_limit(root, grep, 
     names = [f"many{number:02}.txt" for number in range(40)]
     for name in reversed(names):
         (root / name).write_text("hello\n" * 3)
-    monkeypatch.setattr("ouro.tools.grep._MAX_UNSORTED", limit)
+    monkeypatch.setattr("ouro.tools.grep_search._MAX_UNSORTED", limit)
     assert (await run_grep(grep, "hello", glob="many*", mode="files")).split("\n") == names
 
 
@@ -247,7 +248,7 @@ async def test_a_glob_includes_no_ignored_file(grep, glob, files):
 
 
 async def test_missing_ripgrep_is_reported_to_the_model(grep, monkeypatch):
-    monkeypatch.setattr("ouro.tools.grep.find_ripgrep", lambda: None)
+    monkeypatch.setattr("ouro.tools.grep_search.find_ripgrep", lambda: None)
     with pytest.raises(ToolError, match="ripgrep is missing"):
         await run_grep(grep, "hello")
 
@@ -266,7 +267,7 @@ async def test_files_that_cannot_be_read_are_counted(monkeypatch):
                 f' {shlex.quote(find_ripgrep())} "$@"\n'
             )
             program.chmod(0o755)
-            monkeypatch.setattr("ouro.tools.grep.find_ripgrep", lambda: str(program))
+            monkeypatch.setattr("ouro.tools.grep_search.find_ripgrep", lambda: str(program))
         text = await run_grep(Grep(Workspace(folder)), "hello", type="py")
     assert text == "api.py\n1:hello\n[Left out: 1 file that cannot be read.]"
 
@@ -311,7 +312,7 @@ async def test_glob_with_a_folder_searches_only_that_folder(tmp_path):
 async def test_sizes_are_read_only_if_a_file_was_not_searched(tmp_path, monkeypatch):
     read: list[int] = []
     monkeypatch.setattr(
-        "ouro.tools.grep._find_too_large", lambda names, _folder: read.append(len(names))
+        "ouro.tools.grep_search._find_too_large", lambda names, _folder: read.append(len(names))
     )
     (tmp_path / "small.py").write_text("needle\n")
     await run_grep(Grep(Workspace(tmp_path)), "needle", glob="*.py")

@@ -1,0 +1,468 @@
+"""GrepSearch: one search for text in files, with ripgrep."""
+
+from __future__ import annotations
+
+import base64
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from io import BufferedReader
+from itertools import takewhile
+from pathlib import Path
+from typing import IO, Annotated, Any, Literal
+
+import msgspec
+
+from ouro.errors import ToolError
+from ouro.safety import Workspace
+from ouro.tools.glob import name_pattern, plain_name
+from ouro.utils.git import find_root
+from ouro.utils.text import plural
+
+MAX_BYTES = 50_000_000
+"""Maximum bytes of a file; larger files in a folder are skipped."""
+_MAX_NAMES = 5
+
+
+class FoundLine(msgspec.Struct, frozen=True):
+    """A matching line, or a context line."""
+
+    number: int
+    text: str
+    found: bool
+
+
+class FileMatches(msgspec.Struct, frozen=True):
+    """A file with matches; its path is relative to the searched folder."""
+
+    path: str
+    lines: tuple[FoundLine, ...]
+
+    @property
+    def count(self) -> int:
+        """The number of lines that match."""
+        return sum(line.found for line in self.lines)
+
+
+@contextmanager
+def _run_with_limits(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A context in which a program runs, limited in time and memory; its output is a pipe."""
+    process = subprocess.Popen(
+        [*_KILL_WITH_OURO, *_ULIMIT, *command], stdout=subprocess.PIPE, **options
+    )
+    timer = threading.Timer(_TIMEOUT, process.kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield process
+    finally:
+        timer.cancel()
+        with suppress(ProcessLookupError):
+            process.kill()
+        assert process.stdout is not None
+        process.stdout.close()
+        process.wait()
+
+
+_WHICH_FILES = (
+    # No configuration of the user or the project may change the result or run a program.
+    "--no-config",
+    "--hidden",
+    "--no-ignore-dot",
+    "--no-ignore-global",
+    "--no-ignore-exclude",
+    "--no-ignore-messages",
+)
+_OPTIONS = (*_WHICH_FILES, "--json", "--crlf", "--engine=auto", "--binary")
+_LOG_LINE = re.compile(r"(rg: )?DEBUG\|")
+_TOO_LARGE = re.compile(r": ignoring \./(.*): \d+ bytes$")
+_MAX_UNSORTED = 8_000_000
+"""Up to so many bytes of results ripgrep may search in any order, on all cores; with sorting it
+uses only one.
+"""
+_REPOSITORIES = (".git", ".hg", ".svn", ".jj")
+_PLAIN_FOLDER = re.compile(r"[\w.-]+", re.ASCII)
+_MAX_LEADING = 100
+"""Characters of the folders that a glob begins with: two rules of ripgrep for each."""
+_TIMEOUT = 60.0
+_KILL_WITH_OURO = ("setpriv", "--pdeathsig=KILL", "--") if shutil.which("setpriv") else ()
+"""Ends a search if ouro is killed."""
+_ULIMIT = (
+    "/bin/sh",
+    "-c",
+    'ulimit -v 4194304 2>/dev/null; ulimit -t "$0"; exec "$@"',
+    str(int(_TIMEOUT)),
+)
+"""Limits a search to 4 GB of address space (one search took 23 GB), and its time if it outlives
+ouro.
+"""
+
+
+def find_ripgrep() -> str | None:
+    """The path of ripgrep: that of the Python package, else that of the system."""
+    folders = os.pathsep.join(
+        [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    )
+    return shutil.which("rg", path=folders)
+
+
+class GrepSearch:
+    """One search. After `files` has ended, `notes` says what was not searched.
+
+    Args:
+        keeps_back: returns whether a file must be skipped.
+
+    Raises:
+        ToolError: there is no such file or folder, or no ripgrep; `files` raises it for a wrong regular expression.
+    """
+
+    def __init__(
+        self, args: GrepArgs, workspace: Workspace, keeps_back: Callable[[Path], bool]
+    ) -> None:
+        self._args = args
+        self._workspace = workspace
+        self._keeps_back = keeps_back
+        self._path = workspace.resolve(args.path)
+        workspace.check(self._path, "read")
+        if not self._path.exists():
+            raise ToolError(f"{workspace.shown(self._path)} does not exist.")
+        if (program := find_ripgrep()) is None:
+            raise ToolError(
+                "ripgrep is missing. Use shell, and tell the user to install ripgrep or ouro again."
+            )
+        self._program = program
+        self._is_file = self._path.is_file()
+        self.folder = self._path.parent if self._is_file else self._path
+        patterns = _path_patterns(args)
+        self._tests = [name_pattern(pattern) for pattern in patterns]
+        self._names = next(filter(None, map(plain_name, patterns)), "")
+        """A glob that matches the name of every file to search; empty: none is known."""
+        self._leading = next(filter(None, map(_leading_folders, patterns)), ())
+        """The folder of every file to search, as its parts."""
+        self._searched: int | None = None
+        """How many files ripgrep searched; None until it has ended by itself."""
+        self._large: list[str] = []
+        """Files that are too large, by their paths in the folder."""
+        self._binary = 0
+        """Binary files that match: their lines are not shown."""
+        self._unreadable = 0
+        self._kept_back: set[str] = set()
+        self._is_stopped = False
+        """Whether the search took too long, so that some files were not reached."""
+
+    def notes(self) -> str:
+        """The text for the end of a result; empty if everything was searched."""
+        names = ", ".join(self._large[:_MAX_NAMES]) + (
+            ", …" if len(self._large) > _MAX_NAMES else ""
+        )
+        size = f"{MAX_BYTES // 1_000_000} MB"
+        large = f"{plural(len(self._large), 'file')} over {size} ({names})" if self._large else ""
+        unreadable = (
+            f"{plural(self._unreadable, 'file')} that cannot be read" if self._unreadable else ""
+        )
+        binary = (
+            f"the lines of {plural(self._binary, 'binary file')} that match" if self._binary else ""
+        )
+        lines: list[str] = []
+        if left_out := "; ".join(filter(None, (large, unreadable, binary))):
+            advice = " Name one in path to search it." if large else ""
+            lines.append(f"[Left out: {left_out}.{advice}]")
+        if self._is_stopped:
+            lines.append(
+                f"[Stopped after {_TIMEOUT:.0f} s: more may match. Narrow the pattern, path or"
+                " glob.]"
+            )
+        if self._kept_back:
+            files = plural(len(self._kept_back), "file")
+            lines.append(f"[Left out: {files} that a rule of the user keeps from being read.]")
+        return "\n".join(lines)
+
+    def files(self) -> Iterator[FileMatches]:
+        """The files with matches, in the order of their paths."""
+        if self._is_file:
+            yield from self._search()
+            return
+        # The log names files that are too large. Where only files of one type are searched it would
+        # name each file of the others: 0.3 s.
+        log = [] if self._names else ["--debug"]
+        try:
+            found = list(self._search(*log, max_bytes=_MAX_UNSORTED))
+        except _TooMany:
+            self._binary = 0
+            self._find_large_files()
+            yield from self._search("--sort=path")
+            return
+        if not log:
+            self._find_large_files(self._searched)
+        # The order of `--sort=path`: folder by folder, by bytes.
+        yield from sorted(
+            found, key=lambda hit: hit.path.encode("utf-8", "surrogateescape").split(b"/")
+        )
+
+    def _is_searched(self, name: str) -> bool:
+        """Whether a file, by its path in the folder, is searched."""
+        if not all(test(name) for test in self._tests):
+            return False
+        if self._keeps_back(self.folder / name):
+            self._kept_back.add(name)
+        return name not in self._kept_back
+
+    def _make_command(self, options: Iterable[str]) -> list[str]:
+        """The search program with its options and the pattern."""
+        args = self._args
+        context = args.context if args.mode == "content" else 0
+        command = [
+            self._program,
+            *_OPTIONS,
+            *options,
+            f"--context={context}",
+            "--regexp",
+            args.pattern,
+        ]
+        if args.ignore_case:
+            command.append("--ignore-case")
+        if args.multiline:
+            command += ["--multiline", "--multiline-dotall"]
+        return command
+
+    def _search(self, *options: str, max_bytes: float = math.inf) -> Iterator[FileMatches]:
+        """Run ripgrep once, and yield the files with matches as it finds them. Raises ToolError for
+        a bad pattern, and _TooMany after `max_bytes`.
+        """
+        command = self._make_command(options)
+        with ExitStack() as stack:
+            errors = stack.enter_context(tempfile.TemporaryFile())
+            if self._is_file:
+                # Opened here and passed as stdin, so that exactly the checked file is searched.
+                file = stack.enter_context(self._workspace.open(str(self._path)))
+                process = stack.enter_context(
+                    _run_with_limits([*command, "-"], stdin=file, stderr=errors, cwd="/")
+                )
+            else:
+                folder, descriptor = stack.enter_context(self._workspace.folder(str(self._path)))
+                command += [f"--max-filesize={MAX_BYTES}", *self._file_rules(folder), "./"]
+                where = _path_of_folder(folder, descriptor)
+                process = stack.enter_context(
+                    _run_with_limits(command, stdin=subprocess.DEVNULL, stderr=errors, cwd=where)
+                )
+            assert isinstance(process.stdout, BufferedReader)
+            has_begun = bool(process.stdout.peek(1))
+            yield from self._read_hits(process.stdout, max_bytes)
+            self._is_stopped = process.wait() < 0
+            errors.seek(0)
+            lines = errors.read().decode("utf-8", "replace").splitlines()
+            messages = [line for line in lines if not _LOG_LINE.match(line)]
+            if has_begun:
+                self._read_log(lines)
+            elif message := "\n".join(messages).strip().removeprefix("rg: "):
+                raise ToolError(
+                    f"{self._args.pattern} is not a regular expression: {message[:2000]}"
+                )
+
+    def _read_log(self, lines: Sequence[str]) -> None:
+        """Record which files were too large or unreadable, by the errors and the log of ripgrep."""
+        for line in lines:
+            if not _LOG_LINE.match(line):
+                self._unreadable += line.removeprefix("rg: ").startswith("./")
+            elif (found := _TOO_LARGE.search(line)) and self._is_searched(found[1]):
+                self._large.append(found[1])
+        self._large.sort()
+
+    def _find_large_files(self, searched: int | None = None) -> None:
+        """Find the files that are too large for a search of their folder.
+
+        Args:
+            searched: how many files a search read: if there are no others, none is too large.
+        """
+        quiet = subprocess.DEVNULL
+        with self._workspace.folder(str(self._path)) as (folder, descriptor):
+            # One thread: for names alone, several cost half as much again.
+            options = ("--files", "--null", "--threads=1", *_WHICH_FILES, "--no-messages")
+            command = [self._program, *options, *self._file_rules(folder), "./"]
+            with _run_with_limits(
+                command, stdin=quiet, stderr=quiet, cwd=_path_of_folder(folder, descriptor)
+            ) as process:
+                output, _ = process.communicate()
+            names = output.split(b"\0")[:-1]
+            large = _find_too_large(names, descriptor) if len(names) != searched else []
+        self._large = sorted(filter(self._is_searched, large))
+
+    def _file_rules(self, folder: Path) -> list[str]:
+        """Which files of a folder to search."""
+        rules: list[str] = []
+        if not os.path.lexists(find_root(folder) / ".git"):
+            # In a repository, .gitignore files above it would count too.
+            rules.append("--no-require-git")
+        if self._names:  # passed as a type, because a --glob would include ignored files
+            rules += [f"--type-add=ouro:{self._names}", "--type=ouro"]
+        rules += [f"--glob=!{other}" for other in _exclude_other_folders(self._leading)]
+        rules += [f"--glob=!**/{name}/" for name in _REPOSITORIES]
+        rules += [
+            f"--glob=!/{area.relative_to(folder)}" for area in self._workspace.closed_below(folder)
+        ]
+        return rules
+
+    def _read_hits(self, output: IO[bytes], max_bytes: float) -> Iterator[FileMatches]:
+        """Yield the files with matches from the JSON of ripgrep; count binary files and searched
+        files. Raises _TooMany after `max_bytes`.
+        """
+        lines: list[FoundLine] = []
+        decoder = msgspec.json.Decoder()
+        for raw in output:
+            if (max_bytes := max_bytes - len(raw)) < 0:
+                raise _TooMany
+            event: dict[str, Any] = decoder.decode(raw)
+            data = event["data"]
+            match event["type"]:
+                case "begin":
+                    lines = []
+                case "match" | "context" as kind:
+                    found = _ripgrep_text(data["lines"]).removesuffix("\n").split("\n")
+                    for number, text in enumerate(found, data["line_number"]):
+                        lines.append(FoundLine(number, text.removesuffix("\r"), kind == "match"))
+                case "end" if any(line.found for line in lines):
+                    path = self._searched_path(data)
+                    if path is None:
+                        continue
+                    # A file with a zero byte is binary, even if lines before it matched.
+                    if data["binary_offset"] is None:
+                        yield FileMatches(path, tuple(lines))
+                    else:
+                        self._binary += 1
+                case "summary":
+                    self._searched = data["stats"]["searches"]
+
+    def _searched_path(self, data: dict[str, Any]) -> str | None:
+        """The path of the file that an event is about; None if it is not to be searched."""
+        if self._is_file:
+            return self._path.name
+        path = _ripgrep_path(data["path"]).removeprefix("./")
+        return path if self._is_searched(path) else None
+
+
+class _TooMany(Exception):
+    """Too many results to sort afterwards: a search in the order of paths finds the first ones
+    soon.
+    """
+
+
+def _leading_folders(pattern: str) -> tuple[str, ...]:
+    """The folders that a glob begins with, as in `src/lib/**/*.ts`."""
+    if "{" in pattern:
+        return ()
+    folders = pattern.removeprefix("/").split("/")[:-1]
+    found = tuple(takewhile(_PLAIN_FOLDER.fullmatch, folders))
+    return found if sum(map(len, found)) <= _MAX_LEADING else ()
+
+
+def _exclude_other_folders(folders: Sequence[str]) -> Iterator[str]:
+    """Globs of everything that is not on the way to a folder.
+
+    The folder as an argument of ripgrep would be searched even if it is ignored.
+    """
+    before = "/"
+    for name in folders:
+        for place, character in enumerate(name):
+            start = before + name[:place]
+            yield f"{start}[!{character}]*"
+            if place:
+                yield start
+        yield f"{before}{name}?*"
+        before += f"{name}/"
+
+
+def _find_too_large(names: Sequence[bytes], descriptor: int) -> list[str]:
+    """Those of the files of a folder that are too large."""
+    large: list[str] = []
+    for name in names:
+        try:
+            if os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_size > MAX_BYTES:
+                large.append(os.fsdecode(name).removeprefix("./"))
+        except OSError:
+            continue
+    return large
+
+
+def _path_of_folder(folder: Path, descriptor: int) -> str:
+    """A path of an opened folder, which on Linux stays the same if the folder is moved."""
+    return f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else str(folder)
+
+
+def _ripgrep_path(value: dict[str, str]) -> str:
+    """A path in the JSON of ripgrep, which encodes one that is not UTF-8."""
+    return value["text"] if "text" in value else os.fsdecode(base64.b64decode(value["bytes"]))
+
+
+def _ripgrep_text(value: dict[str, str]) -> str:
+    """A text in the JSON of ripgrep; bytes that are not UTF-8 are replaced."""
+    return (
+        value["text"]
+        if "text" in value
+        else base64.b64decode(value["bytes"]).decode("utf-8", "replace")
+    )
+
+
+_TYPES = {
+    "c": "*.{c,h}",
+    "cpp": "*.{cpp,cc,cxx,hpp,hh,hxx,h}",
+    "css": "*.{css,scss,sass,less}",
+    "go": "*.go",
+    "html": "*.{html,htm}",
+    "java": "*.java",
+    "js": "*.{js,jsx,mjs,cjs}",
+    "json": "*.{json,jsonl}",
+    "kotlin": "*.{kt,kts}",
+    "make": "{Makefile,makefile,GNUmakefile,*.mk}",
+    "md": "*.{md,markdown,mdx}",
+    "php": "*.php",
+    "py": "*.{py,pyi}",
+    "python": "*.{py,pyi}",
+    "ruby": "*.{rb,rake,gemspec}",
+    "rust": "*.rs",
+    "sh": "*.{sh,bash,zsh,fish}",
+    "sql": "*.sql",
+    "swift": "*.swift",
+    "toml": "*.toml",
+    "ts": "*.{ts,tsx,mts,cts}",
+    "txt": "*.txt",
+    "xml": "*.{xml,xsd,xsl,svg}",
+    "yaml": "*.{yaml,yml}",
+}
+
+
+class GrepArgs(msgspec.Struct, frozen=True):
+    pattern: Annotated[str, msgspec.Meta(min_length=1)]
+    path: Annotated[str, msgspec.Meta(description="A folder or file.")] = "."
+    mode: Annotated[
+        Literal["content", "files", "count"],
+        msgspec.Meta(description="count: the number of lines in each file."),
+    ] = "content"
+    glob: Annotated[str, msgspec.Meta(description="Such as *.py, src/**/*.{js,ts}, !*.min.js.")] = (
+        ""
+    )
+    type: Annotated[str, msgspec.Meta(description="py, js, ts, go, md, …")] = ""
+    context: Annotated[
+        int, msgspec.Meta(ge=0, le=50, description="Lines before and after each match.")
+    ] = 0
+    ignore_case: bool = False
+    multiline: Annotated[bool, msgspec.Meta(description="Matches may span lines.")] = False
+    limit: Annotated[
+        int, msgspec.Meta(ge=1, le=2000, description="Maximum of lines, or files.")
+    ] = 100
+
+
+def _path_patterns(args: GrepArgs) -> list[str]:
+    """The globs that the path of a file must match, all of them."""
+    patterns: list[str] = []
+    if kind := args.type.lower().removeprefix("."):
+        patterns.append(_TYPES.get(kind, f"*.{kind}"))
+    if args.glob:
+        patterns.append(args.glob)
+    return patterns
