@@ -8,7 +8,6 @@ from fakes.fake_session import FakeSession
 from fakes.screens import opened, screen_of, screen_text, shown, until
 
 from ouro.display import Choice
-from ouro.frontends.tui.screens import dialogs
 from ouro.frontends.tui.screens.picker import Picker
 
 
@@ -26,7 +25,7 @@ from ouro.frontends.tui.screens.picker import Picker
 async def test_a_short_list_takes_digits_and_words_and_leaves_messages_to_the_prompt(
     keys, chosen, prompt, monkeypatch
 ):
-    monkeypatch.setattr(dialogs, "STRAY_GRACE", 0.0)
+    monkeypatch.setattr("ouro.frontends.tui.screens.picker.STRAY_GRACE", 0.0)
     choices = [Choice("one", "first"), Choice("two", "second"), Choice("three", "local/the-best")]
     async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
         await opened(pilot)

@@ -8,7 +8,6 @@ from fakes.screens import opened, screen_of, screen_text, shown, type_text, unti
 
 from ouro.errors import DemoRequested, NoModelError, SessionNotFound, TrustNeeded
 from ouro.events import Notice, TextDelta
-from ouro.frontends.tui.screens import dialogs
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.session import OpenRequest
 
@@ -104,7 +103,7 @@ async def test_x7_an_enter_that_came_too_early_does_not_trust(monkeypatch):
 
 async def test_keys_typed_during_the_trust_question_stay_in_the_prompt(monkeypatch):
     session = FakeSession()
-    monkeypatch.setattr(dialogs, "STRAY_GRACE", 3600.0)
+    monkeypatch.setattr("ouro.frontends.tui.screens.picker.STRAY_GRACE", 3600.0)
 
     async def open_session(request):
         if request.trust == "unknown":
