@@ -17,9 +17,10 @@ from ouro.tools.tool import parse_arguments
 _SEARCH = """
 import sys, pathlib
 from ouro.safety import Workspace
-from ouro.tools import grep
-grep.find_ripgrep = lambda: sys.argv[2]
-list(grep.GrepSearch(grep.GrepArgs("x"), Workspace(pathlib.Path(sys.argv[1])), lambda path: False).files())
+from ouro.tools import grep_search
+grep_search.find_ripgrep = lambda: sys.argv[2]
+search = grep_search.GrepSearch(grep_search.GrepArgs("x"), Workspace(pathlib.Path(sys.argv[1])), lambda path: False)
+list(search.files())
 """
 
 
