@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import hashlib
 import sys
 import threading
@@ -26,6 +27,10 @@ _MAX_LOST = 3
 """How often a task is begun again because its worker was lost."""
 _SETTINGS = {"distributed.admin.low-level-log-length": 0}
 """Of Dask in this process. It keeps the last 1,000 messages for developers: 5 KB of each task."""
+_GARBAGE = (700, 10, 10)
+"""Thresholds of the garbage collection. A program of ouro collects seldom, because it ends soon.
+A future of Dask is a cycle: 6 KB of each task stayed, up to 10 MB.
+"""
 _CLUSTERS = {
     "slurm": ("dask_jobqueue", "SLURMCluster"),
     "kubernetes": ("dask_kubernetes.operator", "KubeCluster"),
@@ -187,6 +192,7 @@ def connect(on: str, workers: int | None) -> Iterator[Any]:
         hint = "Install it: pip install 'ouro[dask]'"
         raise ConfigError(f"`--on {on}` needs Dask.", hint) from error
     config.set(_SETTINGS)
+    gc.set_threshold(*_GARBAGE)
     cluster = None if "://" in on else _start_cluster(on, workers)
     try:
         client = Client(cluster or on, timeout=_CONNECT_TIMEOUT, set_as_default=False)
