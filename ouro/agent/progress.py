@@ -71,23 +71,28 @@ class Progress:
         self.idle, self.was_checked = 0, False
 
     def _note_call(self, call: ToolCall, result: ToolReply) -> bool:
-        """Remember a call and its output; returns whether it is progress."""
+        """Remember a call and its output; returns whether it is progress.
+
+        A failed call is none, except a command, whose output may say something new. A change, a
+        file that is read and a plan are progress if they are new; any other call if its output has
+        a new line, and only the first times.
+        """
         has_new_lines = self._note_lines(call, result)
         arguments = " ".join(json.dumps(dict(call.arguments), default=str).split())
         if result.failed and call.name != "shell":
             return False
         if call.name in _EDITS:
-            return self._note_key(call.name, arguments, is_change=True)
+            return self._is_new_key(call.name, arguments, is_change=True)
         if call.name == _READ:
             path = os.path.normpath(str(call.arguments.get("path", "")).strip())
-            return self._note_key(_READ, path) or has_new_lines
+            return self._is_new_key(_READ, path) or has_new_lines
         if call.name == _TODO:
-            return self._note_key(_TODO, _without_numbers(arguments))
+            return self._is_new_key(_TODO, _without_numbers(arguments))
         same = f"{call.name} {arguments}"
         self._times_of_call[same] += 1
         return has_new_lines and self._times_of_call[same] <= _MAX_SAME_CALL
 
-    def _note_key(self, name: str, what: str, is_change: bool = False) -> bool:
+    def _is_new_key(self, name: str, what: str, is_change: bool = False) -> bool:
         """Remember what a call was about; returns whether that is new. A change makes all calls
         count as new again.
         """

@@ -299,9 +299,9 @@ class ToolBatch:
                 # The user's time to answer does not count as the tool's time.
                 self._began[call.id] = time.monotonic()
                 result = await tool.run(args, self._make_context(call, permitted.limits))
-            added = [hooked.context]
+            hook_texts = [hooked.context]
             if hooks := self._runner.hooks:
-                added.append(await hooks.after(call, tool.effect, tool.targets(args), result))
+                hook_texts.append(await hooks.after(call, tool.effect, tool.targets(args), result))
         except OuroError as error:
             if isinstance(error, StopError | StoppedByUser):
                 self._stopped.add(call.id)
@@ -314,10 +314,9 @@ class ToolBatch:
         notes = [*hook_notes]
         if permitted.comment:
             notes.append(f"The user adds: {permitted.comment}")
-        notes += [f"A hook adds: {text}" for text in added if text]
-        text = "\n\n".join(filter(None, (result.text, *notes)))
+        notes += [f"A hook adds: {text}" for text in hook_texts if text]
         display = _with_verdict(result.display, permitted.judged)
-        return replace(result, text=readable_bytes(text), display=display)
+        return replace(result, text=_text_with_notes(result.text, notes), display=display)
 
     async def _ask_hooks(self, call: ToolCall, tool: AnyTool, args: Any) -> HookedCall:
         """Run the hooks for a call; if they changed it, it is shown again.
@@ -491,6 +490,11 @@ def _with_verdict(display: Display, judged: str) -> Display:
     if not judged:
         return display
     return replace(display, summary=f"{display.summary} · judge: {judged}".removeprefix(" · "))
+
+
+def _text_with_notes(text: str, notes: Sequence[str]) -> str:
+    """The text for the model: the result, and below it what the user and hooks add."""
+    return readable_bytes("\n\n".join(filter(None, (text, *notes))))
 
 
 def _failed_result(text: str, refused: bool = False) -> ToolResult:

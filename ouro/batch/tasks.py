@@ -11,8 +11,8 @@ from typing import Any, Literal
 import msgspec
 
 from ouro.errors import ConfigError, OuroError, UsageError
-from ouro.utils.answer_schemas import validator_of
 from ouro.utils.decoding import decode_json, from_plain
+from ouro.utils.json_schema import validator_of
 from ouro.utils.yaml import (
     EMPTY,
     Scalar,

@@ -129,25 +129,27 @@ def hide_steps(messages: Sequence[Message]) -> list[Message]:
 
     A very small model would repeat calls that it did not choose.
     """
-    shown: list[Message] = []
-    for message in messages:
-        ids = [part.id for part in message.tool_calls] + [
-            part.call_id for part in message.parts_of(ToolReply)
-        ]
-        if len(ids) == 1 and ids[0].startswith((_TO_CHANGE, _FAULT)):
-            continue
-        parts: list[Part] = []
-        for part in message.parts:
-            if isinstance(part, ToolCall) and part.id.startswith(_CHANGED):
-                parts.append(
-                    replace(part, name="change", arguments={"path": part.arguments.get("path", "")})
-                )
-            elif isinstance(part, ToolReply) and part.call_id.startswith(_CHANGED):
-                parts.append(replace(part, name="change"))
-            else:
-                parts.append(part)
-        shown.append(replace(message, parts=tuple(parts)))
-    return shown
+    return [
+        replace(message, parts=tuple(map(_as_change, message.parts)))
+        for message in messages
+        if not _is_hidden(message)
+    ]
+
+
+def _is_hidden(message: Message) -> bool:
+    """Whether a message is only a step on the way to a change: one call, or its result."""
+    ids = [call.id for call in message.tool_calls]
+    ids += [reply.call_id for reply in message.parts_of(ToolReply)]
+    return len(ids) == 1 and ids[0].startswith((_TO_CHANGE, _FAULT))
+
+
+def _as_change(part: Part) -> Part:
+    """The step that made a change as the call of `change`, and its result; other parts unchanged."""
+    if isinstance(part, ToolCall) and part.id.startswith(_CHANGED):
+        return replace(part, name="change", arguments={"path": part.arguments.get("path", "")})
+    if isinstance(part, ToolReply) and part.call_id.startswith(_CHANGED):
+        return replace(part, name="change")
+    return part
 
 
 class _Turn(msgspec.Struct, frozen=True):

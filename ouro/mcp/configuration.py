@@ -222,7 +222,7 @@ def expand_variables(
     """
     keys = [secret for secret in secrets if secret]
 
-    def value(match: re.Match[str]) -> str:
+    def value_of(match: re.Match[str]) -> str:
         name, default = match[1], match[2]
         found = environ.get(name, default)
         if name in withheld:
@@ -238,15 +238,16 @@ def expand_variables(
             )
         return found
 
-    def fill(given: Any) -> Any:
+    def fill_variables(given: Any) -> Any:
+        """A text, or the texts of a mapping or a sequence, with the values of their variables."""
         if isinstance(given, str):
-            return _VARIABLE.sub(value, given)
+            return _VARIABLE.sub(value_of, given)
         if isinstance(given, Mapping):
-            return {name: fill(text) for name, text in given.items()}
-        return tuple(map(fill, given))
+            return {name: fill_variables(text) for name, text in given.items()}
+        return tuple(map(fill_variables, given))
 
     return replace_fields(
-        server, **{field: fill(getattr(server, field)) for field in _WITH_VARIABLES}
+        server, **{field: fill_variables(getattr(server, field)) for field in _WITH_VARIABLES}
     )
 
 

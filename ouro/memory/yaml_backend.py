@@ -104,8 +104,8 @@ class YamlFileMemoryStore(MemoryStore):
             self._open[header.id] = held
             failure.pop_all()
         # Imported late: a list of sessions does not need them.
+        from ouro.memory.sessions.index_journal import note_opened
         from ouro.memory.sessions.moved_projects import note_folder
-        from ouro.memory.sessions.opened_sessions import note_opened
 
         await asyncio.to_thread(note_opened, self._root, folder.name)
         await asyncio.to_thread(note_folder, self._root, header.project)
@@ -171,7 +171,7 @@ class YamlFileMemoryStore(MemoryStore):
             raise
         if not found.session.read_only:
             # Imported late: most starts create a session.
-            from ouro.memory.sessions.opened_sessions import note_opened
+            from ouro.memory.sessions.index_journal import note_opened
 
             await asyncio.to_thread(note_opened, self._root, folder.name)
         return found.session

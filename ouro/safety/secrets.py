@@ -547,11 +547,27 @@ def _forms(value: str) -> Iterator[str]:
     """A value verbatim and encoded for URLs, JSON and base64 (also inside a longer text)."""
     yield from {value, quote(value, safe=""), quote(value), json.dumps(value)[1:-1]}
     data = value.encode("utf-8", "replace")
-    for shift in range(3):
-        encoded = base64.b64encode(b"\0" * shift + data).decode()
-        kept = encoded[(0, 2, 3)[shift] : len(encoded) - (0, 3, 2)[(shift + len(data)) % 3]]
-        if len(kept) >= MIN_SECRET_LENGTH:
-            yield from {kept, kept.replace("+", "-").replace("/", "_")}
+    for bytes_before in range(3):
+        inside = _base64_inside(data, bytes_before)
+        if len(inside) >= MIN_SECRET_LENGTH:
+            yield from {inside, inside.replace("+", "-").replace("/", "_")}
+
+
+_SHARED_AT_START = (0, 2, 3)
+_SHARED_AT_END = (0, 3, 2)
+"""By how many bytes are in the group of three before the value, and up to its end: the characters
+of base64 that also hold bits of a neighbour, or are padding.
+"""
+
+
+def _base64_inside(data: bytes, bytes_before: int) -> str:
+    """The characters of base64 that `data` always has inside a longer text, if so many bytes of its
+    first group of three come before it.
+    """
+    encoded = base64.b64encode(b"\0" * bytes_before + data).decode()
+    start = _SHARED_AT_START[bytes_before]
+    end = len(encoded) - _SHARED_AT_END[(bytes_before + len(data)) % 3]
+    return encoded[start:end]
 
 
 def _mask_match(rule: str, match: re.Match[str]) -> str:

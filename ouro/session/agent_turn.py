@@ -67,14 +67,16 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
                 images = (*images, *named)
                 for problem in problems:
                     emit(Notice(problem, "warning"))
-            hooked = await self.hooks.before_turn(text)
+            hook_text = await self.hooks.before_turn(text)
             command = await self.commands.prompt(text, emit)
             with self.commands.in_force(command, emit) if command else nullcontext():
                 if command:
                     # Before its inserts run; not a second time by the agent.
                     emit(Prompted(text, tuple(images)))
-                added = [await self.commands.context(text, command, emit)] if command else []
-                finished = await self._run_agent(text, images, added, hooked, emit)
+                command_text = await self.commands.context(text, command, emit) if command else ""
+                finished = await self._run_agent(
+                    text, images, (command_text, hook_text), emit, is_command=bool(command)
+                )
         except OuroError as error:
             finished = TurnFinished(_OUTCOME_OF_ERROR.get(type(error), "failed"), str(error))
         finally:
@@ -92,26 +94,28 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         return await self.attachments.read(text)
 
     async def _run_agent(
-        self, text: str, images: Sequence[Image], added: Sequence[str], hooked: str, emit: Emit
+        self,
+        text: str,
+        images: Sequence[Image],
+        more_context: Sequence[str],
+        emit: Emit,
+        *,
+        is_command: bool,
     ) -> TurnFinished:
         """Add to the message what it names, memory and the environment, ask about a long message,
-        and run the turn.
+        and run the turn. The message of a custom command is already shown.
         """
-        context = [
-            await self.environment.changes(),
-            await self.memory.before_turn(text),
-            *added,
-            hooked,
-        ]
-        attached = await self._attach(text, is_command=bool(added))
-        context.append(attached.text)
-        context += self.wake.take()
+        changes = await self.environment.changes()
+        recalled = await self.memory.before_turn(text)
+        attached = await self._attach(text, is_command=is_command)
+        happened = self.wake.take()
+        context = [changes, recalled, *more_context, attached.text, *happened]
         prompt = Prompt(text, tuple(images), "\n\n".join(filter(None, context)))
         notices = notices_about(attached, self.environment.missing_files(text))
         if problem := self.environment.folder_problem():
             notices.append(Notice(problem, "warning"))
-        on_event = self._make_observer(notices, emit, is_shown=bool(added))
-        await self.agent.admit(prompt, on_event)
+        on_event = self._make_observer(notices, emit, is_shown=is_command)
+        await self.agent.admit(prompt, on_event)  # it asks about a long message
         return await self._run_prompt(prompt, on_event)
 
     async def run_woken(self, emit: Emit) -> TurnFinished:

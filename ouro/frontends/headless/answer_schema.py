@@ -34,7 +34,7 @@ class AnswerSchema:
     def __init__(self, schema: Any, convert: Callable[[Any], Any] = lambda value: value) -> None:
         from referencing import Registry  # late: few answers have a schema
 
-        from ouro.utils.answer_schemas import validator_of
+        from ouro.utils.json_schema import validator_of
 
         kind = validator_of(schema)
 

@@ -246,7 +246,9 @@ def _memory_line(receipt: MemoryReceipt) -> dict[str, Any]:
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
-    """The event as a JSON object: its fields, rounded, and without data of images."""
+    """The event as a JSON object: its fields, rounded, without data of images and without what only
+    the screen uses: which turn an event is of, and where in its file a change begins.
+    """
     match event:
         case events.Prompted():  # not the bytes of images
             images = [

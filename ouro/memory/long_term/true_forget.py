@@ -46,7 +46,7 @@ from ouro.memory.long_term.git.values import LEDGER_FILES, ORIGIN, Scope
 from ouro.memory.long_term.notes.note import Note, note_text, parse_note
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.transfer import find_exported_files, split_section, write_for_agents
-from ouro.memory.sessions.opened_sessions import INDEX_NAME
+from ouro.memory.sessions.index_journal import INDEX_NAME
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
     LOCK_NAME,

@@ -17,7 +17,7 @@ import msgspec
 
 from ouro.errors import SessionError
 from ouro.memory.backend import SessionInfo
-from ouro.memory.sessions.opened_sessions import INDEX_NAME, MANY_NOTES, opened_sessions
+from ouro.memory.sessions.index_journal import INDEX_NAME, MANY_NOTES, opened_sessions
 from ouro.memory.sessions.session_file import FILE_NAME, open_private, read_file, read_range
 from ouro.memory.sessions.session_folders import folder_names, is_named_after
 from ouro.memory.sessions.session_index import (

@@ -56,7 +56,7 @@ def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
         header = _new_header(folder)
     else:
         records = records[1:]
-    readable = [_readable_bytes(record, folder, mask) for record in records]
+    readable = [_repair_record(record, folder, mask) for record in records]
     former: list[bytes] = []
     for record, content in zip(records, readable, strict=True):
         if content != record.data:
@@ -109,8 +109,11 @@ def _lines_about(moved: int, repaired: int, tail: int, saved: str) -> Iterator[s
         yield f"Corrected values in {records}. As they were, they are in {saved}."
 
 
-def _readable_bytes(record: RawRecord, folder: Path, mask: Mask) -> bytes | None:
-    """The bytes of a record in which every value can be read; None if nothing can be read."""
+def _repair_record(record: RawRecord, folder: Path, mask: Mask) -> bytes | None:
+    """The bytes of a record in which every value can be read: as they were if nothing is wrong or
+    the kind of record is unknown; None if nothing can be read. Long outputs of a mended record are
+    written into `folder`.
+    """
     try:
         read = read_record(record, folder)
     except UnknownRecordError:

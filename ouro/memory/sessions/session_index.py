@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from operator import attrgetter
 from pathlib import Path
@@ -33,7 +33,7 @@ from ouro.memory.backend import (
 )
 from ouro.memory.record_fields import BadRecordError
 from ouro.memory.serialization import header_from
-from ouro.memory.sessions.opened_sessions import INDEX_NAME, OldNotes
+from ouro.memory.sessions.index_journal import INDEX_NAME, OldNotes
 from ouro.memory.sessions.session_file import (
     END,
     FILE_NAME,
@@ -231,33 +231,43 @@ def _usage(text: bytes) -> Usage:
 def update_index(
     root: Path, *, rebuild: bool = False, progress: Progress | None = None
 ) -> list[SessionSurvey]:
-    """The current entry of each session below `root`; updates the index if it is writable, or makes
-    it again.
+    """The current entry of each session below `root`.
+
+    Writes the index if other sessions are there than before, if much had to be read for it, or for
+    `rebuild`, which trusts no entry. A small change of known sessions is read again next time.
     """
     known = {} if rebuild else _read_index(root)
     old_notes = OldNotes(root)
+    current, read_bytes = _survey_all(root, known, progress)
+    # The first page of a list is read from the start of the index: `newest_sessions`.
+    lists_others = current.keys() != known.keys() or not is_ordered(known.values())
+    saves_much = read_bytes > _WORTH_WRITING or old_notes.are_many
+    if (rebuild or lists_others or saves_much) and _write_index(root, current.values()):
+        old_notes.drop()
+    return list(current.values())
+
+
+def _survey_all(
+    root: Path, known: Mapping[str, SessionSurvey], progress: Progress | None
+) -> tuple[dict[str, SessionSurvey], int]:
+    """The current entry of each session by its name, and the bytes of the sessions that were read
+    because the known entry was old.
+    """
     current: dict[str, SessionSurvey] = {}
-    files, looked_at = session_files(root), 0
+    files, read_bytes = session_files(root), 0
     reported_at = time.monotonic()
     for number, (name, status) in enumerate(files.items()):
         entry = known.get(name)
         if entry is None or not is_current(entry, status):
             entry = survey(root / name, status, entry)
-            looked_at += entry.info.size
+            read_bytes += entry.info.size
         current[name] = entry
         if progress is not None and (now := time.monotonic()) - reported_at > _PROGRESS_EVERY:
             reported_at = now
             progress(number, len(files))
     if progress is not None:
         progress(len(files), len(files))
-    # The first page of a list is read from the start of the index: `newest_sessions`.
-    is_other = current.keys() != known.keys() or not is_ordered(known.values())
-    is_worth_writing = looked_at > _WORTH_WRITING or old_notes.are_many
-    if rebuild or is_worth_writing or is_other:
-        is_written = _write_index(root, current.values())
-        if is_written:
-            old_notes.drop()
-    return list(current.values())
+    return current, read_bytes
 
 
 def _write_index(root: Path, entries: Iterable[SessionSurvey]) -> bool:

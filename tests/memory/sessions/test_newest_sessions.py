@@ -10,7 +10,7 @@ import pytest
 from fakes.waiting import wait
 
 from ouro.memory.backend import LabelRecord, MessageRecord, SessionHeader, TitleRecord
-from ouro.memory.sessions import newest_sessions, opened_sessions, session_index
+from ouro.memory.sessions import index_journal, newest_sessions, session_index
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import user
 
@@ -144,19 +144,19 @@ def test_index_of_an_earlier_version_gives_no_first_page_and_is_put_in_order(roo
 
 @pytest.mark.parametrize("notes", [b"..\n../../etc\n.trash\n\0\n\xff\n", b"nothing here\n" * 9_000])
 def test_hostile_and_stale_notes_are_ignored(root, notes):
-    (root / opened_sessions.OPENED_NAME).write_bytes(notes)
-    (root / opened_sessions.OPENED_NAME).chmod(0o600)
+    (root / index_journal.OPENED_NAME).write_bytes(notes)
+    (root / index_journal.OPENED_NAME).chmod(0o600)
     assert first_page(root)[0] == "title 19"
     change(root, 3, TitleRecord("resumed", at(30)))
     assert first_page(root)[0] == "resumed"
-    assert (root / opened_sessions.OPENED_NAME).stat().st_size < 100_000
+    assert (root / index_journal.OPENED_NAME).stat().st_size < 100_000
 
 
 def test_without_an_index_nothing_is_noted(tmp_path):
     root = tmp_path / "sessions"
     store = YamlFileMemoryStore(root)
     wait(store.create_session(SessionHeader(session_id(1), "/p", "m", at(1))))
-    assert not (root / opened_sessions.OPENED_NAME).exists()
+    assert not (root / index_journal.OPENED_NAME).exists()
     assert first_page(root) == []
 
 
@@ -202,7 +202,7 @@ def test_page_of_a_command_has_what_the_whole_list_has(root, project):
 def test_page_of_a_command_has_a_session_that_was_resumed_many_sessions_ago(root):
     change(root, 3, TitleRecord("resumed", at(30)))
     for number in range(150):
-        opened_sessions.note_opened(root, f"2026-11-01_{number:08}")
+        index_journal.note_opened(root, f"2026-11-01_{number:08}")
     assert "resumed" not in first_page(root)
     assert command_page(root)[0] == "resumed"
 
@@ -212,10 +212,10 @@ def test_after_many_notes_the_index_is_written_again_and_they_are_dropped(root):
     wait(held.load_session(session_id(5)))
     change(root, 3, TitleRecord("resumed", at(30)))
     for number in range(900):
-        opened_sessions.note_opened(root, f"2026-11-01_{number:08}")
+        index_journal.note_opened(root, f"2026-11-01_{number:08}")
     assert command_page(root) is None
     assert whole_list(root)[0] == "resumed"
-    notes = (root / opened_sessions.OPENED_NAME).read_text()
+    notes = (root / index_journal.OPENED_NAME).read_text()
     assert notes.splitlines() == ["2026-11-01_00000005"], "it is open, so it may still change"
     assert command_page(root)[0] == "resumed"
     wait(held.save_message(session_id(5), MessageRecord(2, at(900), user("again"))))
@@ -225,8 +225,8 @@ def test_after_many_notes_the_index_is_written_again_and_they_are_dropped(root):
 
 def test_notes_that_nobody_reads_stay_small(root):
     for number in range(3_000):
-        opened_sessions.note_opened(root, f"2026-11-01_{number:08}")
-    assert (root / opened_sessions.OPENED_NAME).stat().st_size < 100_000
+        index_journal.note_opened(root, f"2026-11-01_{number:08}")
+    assert (root / index_journal.OPENED_NAME).stat().st_size < 100_000
     assert command_page(root) is None
 
 

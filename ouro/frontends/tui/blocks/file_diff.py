@@ -110,20 +110,24 @@ def file_diffs(rows: Iterable[str]) -> list[FileDiff]:
     return files
 
 
-def _hunk(reader: Iterator[str], at: int, olds: int, new_at: int, news: int) -> list[Pair]:
+def _hunk(
+    reader: Iterator[str], old_start: int, old_count: int, new_start: int, new_count: int
+) -> list[Pair]:
     """Read the lines of a hunk side by side. Its head says where it begins and how many old and new
     lines it has.
     """
     # An empty range has the number of the line before it.
-    at, new_at = at + (not olds), new_at + (not news)
-    signed = list(_read_hunk_lines(reader, olds, news))
+    old_number = old_start if old_count else old_start + 1
+    new_number = new_start if new_count else new_start + 1
+    signed = list(_read_hunk_lines(reader, old_count, new_count))
     pairs: list[Pair] = []
     for is_same, run in groupby(signed, key=lambda line: line[0] == " "):
         lines = list(run)
         old_lines = [text for sign, text in lines if is_same or sign == "-"]
         new_lines = [text for sign, text in lines if is_same or sign == "+"]
-        pairs += _pairs(old_lines, new_lines, at, new_at)
-        at, new_at = at + len(old_lines), new_at + len(new_lines)
+        pairs += _pairs(old_lines, new_lines, old_number, new_number)
+        old_number += len(old_lines)
+        new_number += len(new_lines)
     return pairs
 
 

@@ -1,4 +1,4 @@
-"""Whether a value is a JSON schema."""
+"""JSON schemas: a class that validates by one."""
 
 from __future__ import annotations
 
