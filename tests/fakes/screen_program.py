@@ -36,7 +36,7 @@ if __name__ == "__main__":
 
         def take_keys_after_the_answer():
             (FOLDER / "made").touch()
-            while FRAME.look.theme == "auto":
+            while FRAME.settings.theme == "auto":
                 threading.Event().wait(0.01)
             return take_keys()
 

@@ -54,7 +54,7 @@ class CountingModel(ScriptedModel):
         self.blocks = []
         """Blocks of memory that Python has allocated, at each request."""
         self._format = OpenAIFormat(self.spec)
-        format_one = self._format._message
+        format_one = self._format._format_message
 
         def counted(message):
             formatted = list(format_one(message))
@@ -62,7 +62,7 @@ class CountingModel(ScriptedModel):
             _counts["bytes formatted"] += len(msgspec.json.encode(formatted))
             return formatted
 
-        self._format._message = counted
+        self._format._format_message = counted
 
     def stream(self, messages, tools=()):
         self._format.messages(messages)
