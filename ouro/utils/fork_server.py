@@ -179,8 +179,6 @@ def wait_for_fork(descriptor: int) -> list[str]:
         request = _Request(*content)
         if _is_forked(channel, request, descriptors):
             return [os.fsdecode(word) for word in request.words]
-        for received in descriptors:
-            os.close(received)
 
 
 def _is_forked(channel: socket.socket, request: _Request, descriptors: Sequence[int]) -> bool:
@@ -194,6 +192,9 @@ def _is_forked(channel: socket.socket, request: _Request, descriptors: Sequence[
         os.close(waiting)
         _begin(request, descriptors, ready)
         return True
+    # Before the client knows the process: a lock among them is released when the process ends.
+    for received in descriptors:
+        os.close(received)
     os.close(ready)
     is_ready = os.read(waiting, 1)
     os.close(waiting)

@@ -278,7 +278,7 @@ def permitted(monkeypatch):
         calls.append(call)
         raise ToolError("It is permitted. This test runs nothing.")
 
-    monkeypatch.setattr(ToolBatch, "_context", stop)
+    monkeypatch.setattr(ToolBatch, "_make_context", stop)
     return calls
 
 

@@ -111,8 +111,8 @@ def _lines_about(moved: int, repaired: int, tail: int, saved: str) -> Iterator[s
 
 def _repair_record(record: RawRecord, folder: Path, mask: Mask) -> bytes | None:
     """The bytes of a record in which every value can be read: as they were if nothing is wrong or
-    the kind of record is unknown; None if nothing can be read. Long outputs of a mended record are
-    written into `folder`.
+    the kind of record is unknown; None if nothing can be read. Long outputs of a repaired record
+    are written into `folder`.
     """
     try:
         read = read_record(record, folder)

@@ -38,4 +38,6 @@ async def test_a_narrow_screen_shows_the_text_of_each_item():
             # The row is cut; its whole text is below the list.
             lambda: " shell: 900 lines" in screen_text(pilot.app),
         )
-        assert "9 note Use tabs. dropped" in " ".join(screen_text(pilot.app).split())
+        await until(
+            pilot, lambda: "9 note Use tabs. dropped" in " ".join(screen_text(pilot.app).split())
+        )
