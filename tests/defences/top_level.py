@@ -10,7 +10,7 @@ DEFENCES = (
     Defence("S27", "ouro/settings_sources.py", "if name in SHARED_SETTINGS and found", "if found",
             "test_s27_received_settings.py"),
     Defence("E14", "ouro/assemble_extensions.py", "is_used = settings.enabled and basis.inputs.trusted",
-            "is_used = settings.enabled", "test_e14_language_servers.py -k not_trusted_is_not_started"),
+            "is_used = settings.enabled", "test_e14_language_servers.py -k reads_no_project"),
     Defence("E14", "ouro/assemble_extensions.py", """        root,
         environment,
         lambda text, level: tasks.emit(Notice(text, level)),
