@@ -12,6 +12,7 @@ _MENTION = late_pattern(r'(?<![\w@/.])@("[^"\n\0]+"[^\s\0]*|[^\s\0"]+)')
 _RANGE = late_pattern(r"(?::(\d+)(?:-(\d+))?|#L(\d+)(?:-L?(\d+))?)$")
 _QUOTED = late_pattern(r'"([^"]+)"(.*)')
 _SENTENCE_ENDS = ".,;:!?)]}>'`"
+_KINDS = ("note", "session")
 
 
 class Mention(msgspec.Struct, frozen=True):
@@ -27,7 +28,7 @@ class Mention(msgspec.Struct, frozen=True):
         start, colon, rest = self.name.partition(":")
         if not colon:
             return "file"
-        return start if start in ("note", "session") and rest else "resource"
+        return start if start in _KINDS and rest else "resource"
 
     @property
     def shown(self) -> str:
@@ -69,6 +70,9 @@ def _split_line_range(name: str, after: str) -> Mention:
     found = _RANGE.search(name + after)
     if found is None:
         return Mention(name)
+    path = (name + after)[: found.start()]
+    if path in _KINDS:  # an id of digits only
+        return Mention(name)
     first = int(found[1] or found[3])
     last = int(found[2] or found[4] or first)
-    return Mention((name + after)[: found.start()], first, max(first, last))
+    return Mention(path, first, max(first, last))

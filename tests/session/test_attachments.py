@@ -137,6 +137,16 @@ async def test_preview_says_that_a_note_or_a_session_is_unknown_or_how_long_it_i
     assert note_gone.problem == "memory is off"
 
 
+def test_an_id_of_digits_is_no_line_of_a_file():
+    """One session in forty has such an id, as far as it is typed."""
+    found = find_mentions("@session:01108701, @note:123 and @api.py:3", lambda _name: False)
+    assert [(each.kind, each.name, each.first) for each in found] == [
+        ("session", "session:01108701", 0),
+        ("note", "note:123", 0),
+        ("file", "api.py", 3),
+    ]
+
+
 async def test_a_session_is_attached_by_its_id(repository):
     model = ScriptedModel(["The parser is slow because of the lexer.", *["Done."] * 4])
     options = Options(repository, ready_model=model, memory=False)
