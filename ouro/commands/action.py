@@ -34,7 +34,7 @@ class Argument(msgspec.Struct, frozen=True):
 
     @property
     def destination(self) -> str:
-        """The name of its value."""
+        """The name under which `argparse` returns its value."""
         name: str = self.options.get("dest") or self.names[-1].lstrip("-").replace("-", "_")
         return name
 
@@ -68,33 +68,33 @@ def port(text: str) -> int:
 def percent(text: str) -> float:
     """A number from 0 to 100, as `type` of an argument; `%` may follow it."""
     try:
-        found = float(text.removesuffix("%"))
+        number = float(text.removesuffix("%"))
     except ValueError:
-        found = -1.0
-    if not 0 <= found <= 100:
+        number = -1.0
+    if not 0 <= number <= 100:
         raise ArgumentTypeError(f"`{text}` is not a number from 0 to 100")
-    return found
+    return number
 
 
 def amount(text: str) -> float:
     """US dollars, as `type` of an argument."""
     try:
-        found = float(text.removeprefix("$"))
+        dollars = float(text.removeprefix("$"))
     except ValueError:
-        found = 0.0
-    if not 0 < found < 1e9:
+        dollars = 0.0
+    if not 0 < dollars < 1e9:
         raise ArgumentTypeError(f"`{text}` is not an amount of dollars")
-    return found
+    return dollars
 
 
 def arg(*names: str, **options: Any) -> Argument:
-    """An argument, with the parameters of `ArgumentParser.add_argument`."""
+    """Declare an argument, with the parameters of `ArgumentParser.add_argument`."""
     return Argument(names, options)
 
 
 def text(name: str, **options: Any) -> Argument:
-    """A text: the rest of a slash command without quoting; on the command line its words, joined.
-    Empty by default.
+    """Declare a text argument: the rest of a slash command without quoting; on the command line its
+    words, joined. It is empty by default.
     """
     options = {"nargs": "*", "default": "", "action": _JoinWords, **options}
     return Argument((name,), options, is_text=True)
@@ -103,17 +103,19 @@ def text(name: str, **options: Any) -> Argument:
 YES = arg("-y", "--yes", action="store_true", help="do not ask")
 FORCE = arg("--force", action="store_true", help="overwrite an existing file")
 SESSION_HELP = "an id, its start, `latest`, or words of its title or messages"
-"""What names a session."""
+"""The help text of an argument that names a session."""
 
 
 def parse_in_any_order(parser: ArgumentParser, words: Sequence[str]) -> dict[str, Any]:
-    """The values of arguments, with flags before, between and after the others."""
+    """The values of the arguments by name. Flags may stand before, between and after the others."""
     if "--" in words:  # what follows is no flag; argparse 3.11 loses that if it takes any order
         return vars(parser.parse_args(words))
     return vars(parser.parse_intermixed_args(words))
 
 
 class _JoinWords(ArgparseAction):
+    """Joins the words of a text argument with spaces; its default is a string already."""
+
     def __call__(
         self, _parser: object, namespace: object, values: Any, _option: str | None = None
     ) -> None:
@@ -180,6 +182,8 @@ ActionContext: TypeAlias = "SessionContext | ShellContext"
 
 
 class Answer(msgspec.Struct, frozen=True):
+    """The result of an action."""
+
     value: Any
     """What `--json` prints."""
     view: View
@@ -195,7 +199,7 @@ class MemoryAccess(msgspec.Struct, frozen=True):
     timeline: Timeline
     """Their history."""
     half_life_days: float
-    """The half-life of the settings."""
+    """The setting `memory.half_life_days`."""
     began_with: Mapping[str, str] = {}
     """Scope -> the version at the start of the session; empty outside of a session."""
 
@@ -210,7 +214,9 @@ async def confirm(
 
 
 def undo_hint(context: ActionContext, *commits: str) -> View:
-    """How to undo each commit. In a session, the event of the change shows this."""
+    """A line with the command that undoes each commit. It is empty in a session, where the event of
+    the change shows the command.
+    """
     if context.session is not None:
         return []
     return [
@@ -218,15 +224,15 @@ def undo_hint(context: ActionContext, *commits: str) -> View:
     ]
 
 
-def places_in(numbers: str, count: int) -> list[int]:
-    """The indexes in a list of `count` for `2 5-9` or `1,3`, from 0. Raises UsageError: a number is
-    not in the list.
+def parse_indexes(numbers: str, count: int) -> list[int]:
+    """The indexes, from 0, that `2 5-9` or `1,3` names in a list of `count` items; each once, in
+    the order of the words. Raises UsageError if a number is not in the list.
     """
-    places: dict[int, None] = {}
+    indexes: dict[int, None] = {}  # a dict, because it keeps the order
     for word in numbers.replace(",", " ").split():
         first, _, last = word.partition("-")
-        numbers_in = [int(number) for number in (first, last or first) if number.isdecimal()]
-        if len(numbers_in) != 2 or not 1 <= numbers_in[0] <= numbers_in[1] <= count:
+        bounds = [int(number) for number in (first, last or first) if number.isdecimal()]
+        if len(bounds) != 2 or not 1 <= bounds[0] <= bounds[1] <= count:
             raise UsageError(f"`{word[:40]}` is not a number from 1 to {count}.")
-        places.update(dict.fromkeys(range(numbers_in[0] - 1, numbers_in[1])))
-    return list(places)
+        indexes.update(dict.fromkeys(range(bounds[0] - 1, bounds[1])))
+    return list(indexes)

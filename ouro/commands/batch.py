@@ -22,7 +22,7 @@ from ouro.batch.report import reason, report_page, summary_rows
 from ouro.batch.state import REFUSED, BatchState, TaskResult
 from ouro.batch.tasks import Batch, Task, for_repositories, read_batch
 from ouro.commands.action import Answer
-from ouro.commands.batch_inbox import find_waiting
+from ouro.commands.batch_inbox import collect_waiting_changes
 from ouro.commands.render import CommandText, Quote, Title, View, line, print_document, table
 from ouro.errors import OuroError, UsageError
 from ouro.utils.files import write_document
@@ -32,7 +32,7 @@ from ouro.utils.text import dollars, plural
 if TYPE_CHECKING:
     from ouro.commands.subcommands import ShellContext
 
-_SHOWN = 8
+_MAX_ENDED_ROWS = 8
 """Tasks that ended, in the table of a run."""
 
 
@@ -51,28 +51,29 @@ async def run(
     dry_run: bool,
     yes: bool,
 ) -> Answer:
+    """Run tasks of a file, or one prompt in each of many repositories; `dry_run` only lists them."""
     if env and not on:
         raise UsageError("`--env` is for the workers of `--on`.", "Tasks here have your variables.")
     batch, folder = _read_tasks(tasks, prompt, repos, state, mirror)
     if dry_run:
         return _plan_answer(batch, folder)
-    found = BatchState(folder)
-    found.begin(batch)
+    batch_state = BatchState(folder)
+    batch_state.begin(batch)
     if again:
-        forget_failed(found)
+        forget_failed(batch_state)
     if yes:
-        _forget_refused(found)
+        _forget_refused(batch_state)
     else:
-        refuse_secrets(context, found)
-    await run_tasks(context, found, workers, max_cost, on, _names_of_variables(env))
-    answer = _summary(found, list(found.results()))
-    return await asyncio.to_thread(_with_waiting, context, found, answer)
+        refuse_secrets(context, batch_state)
+    await run_tasks(context, batch_state, workers, max_cost, on, _parse_variable_names(env))
+    answer = _summary(batch_state, list(batch_state.results()))
+    return await asyncio.to_thread(_add_waiting_changes, context, batch_state, answer)
 
 
-def _with_waiting(context: ShellContext, state: BatchState, answer: Answer) -> Answer:
-    """The answer, with a line about what the sessions would remember."""
+def _add_waiting_changes(context: ShellContext, state: BatchState, answer: Answer) -> Answer:
+    """Add a line to the answer about what the sessions would remember. Blocks."""
     try:
-        count = len(find_waiting(context.folder, state))
+        count = len(collect_waiting_changes(context.folder, state))
     except OuroError as error:
         context.say(f"What the sessions would remember waits: {error.message}", "warning")
         return answer
@@ -90,10 +91,12 @@ async def run_tasks(
     on: str = "",
     variables: Sequence[str] = (),
 ) -> None:
-    """Run what has no result yet, with a live table on a terminal.
+    """Run the tasks that have no result yet, with a live table on a terminal.
 
     Args:
-        on: a scheduler of Dask, or a kind of cluster; empty: processes of this machine.
+        on: a scheduler of Dask, or a kind of cluster. If it is empty, tasks run in processes of
+            this machine.
+        variables: names of variables that the workers of Dask must have.
     """
     if not on:
         with closing(make_server()) as server:
@@ -132,26 +135,28 @@ async def _run_by(
 
 
 async def report(_context: ShellContext, state: str, html: str, force: bool) -> Answer:
-    found = BatchState(Path(state))
+    """Show the results; if `html` names a file, write them there as a page, too."""
+    batch_state = BatchState(Path(state))
     if html:
-        write_document(Path(html), report_page(found), force=force)
-    return _summary(found, list(found.results()))
+        write_document(Path(html), report_page(batch_state), force=force)
+    return _summary(batch_state, list(batch_state.results()))
 
 
 async def show(_context: ShellContext, state: str, task: str) -> Answer:
-    found = BatchState(Path(state))
-    asked = found.task(task)
-    result = found.result(task)
+    """Show the answer, the checks and the diff of one task. Raises UsageError if it has no result."""
+    batch_state = BatchState(Path(state))
+    asked_task = batch_state.task(task)
+    result = batch_state.result(task)
     if result is None:
         raise UsageError(f"`{task}` has no result yet.", "Continue with: ouro batch run")
-    view: View = [Title(task), *table(_facts(asked, result))]
+    view: View = [Title(task), *table(_facts(asked_task, result))]
     if result.answer.text:
         view.append(Quote(result.answer.text))
     for check in result.checks:
         view.append(line(f"{check.command}: exit code {check.exit_code}"))
         if check.exit_code:
             view.append(Quote(check.output))
-    patch = found.patch(task)
+    patch = batch_state.patch(task)
     if patch:
         view.append(Quote(patch, "diff"))
     return Answer({**msgspec.to_builtins(result), "patch": patch}, view)
@@ -177,17 +182,21 @@ async def open_pull_requests(
 async def predictions(
     _context: ShellContext, state: str, name: str, output: str, force: bool
 ) -> Answer | None:
-    found = BatchState(Path(state))
-    lines = (f"{dump_json(item)}\n" for item in swe_bench.predictions(found, name))
+    """Write predictions for SWE-bench to a file; or print them, and return None."""
+    batch_state = BatchState(Path(state))
+    lines = (f"{dump_json(item)}\n" for item in swe_bench.predictions(batch_state, name))
     if not output:
         print_document(lines)
         return None
-    written = list(lines)
-    write_document(Path(output), written, force=force)
-    lacking = len(found.batch().tasks) - len(written)
-    rest = f", {plural(lacking, 'task')} without one" if lacking else ""
-    value = {"file": output, "predictions": len(written), "without": lacking}
-    return Answer(value, [line(f"Wrote {plural(len(written), 'prediction')} to {output}{rest}.")])
+    prediction_lines = list(lines)
+    write_document(Path(output), prediction_lines, force=force)
+    missing = len(batch_state.batch().tasks) - len(prediction_lines)
+    missing_note = f", {plural(missing, 'task')} without one" if missing else ""
+    value = {"file": output, "predictions": len(prediction_lines), "without": missing}
+    return Answer(
+        value,
+        [line(f"Wrote {plural(len(prediction_lines), 'prediction')} to {output}{missing_note}.")],
+    )
 
 
 async def _decide(
@@ -195,18 +204,25 @@ async def _decide(
     state: str,
     names: Sequence[str],
     is_all: bool,
-    do: Callable[[BatchState, TaskResult], TaskResult],
+    decide: Callable[[BatchState, TaskResult], TaskResult],
     *,
     only_done: bool,
 ) -> Answer:
-    """Do something with the branches of some results; one that fails is named, the others are done."""
-    found = BatchState(Path(state))
+    """Call `decide` for each named result, or for all whose branch waits. One that fails is reported,
+    and the others are done.
+
+    Args:
+        only_done: with `is_all`, leave out tasks that did not succeed.
+    """
+    batch_state = BatchState(Path(state))
     if bool(names) == is_all:
         raise UsageError("Name tasks, or pass --all.", f"See `ouro batch report {state}`.")
     changed, failed = [], 0
-    for result in _all_open(found, only_done) if is_all else _results_of(found, names):
+    for result in (
+        _undecided_results(batch_state, only_done) if is_all else _results_of(batch_state, names)
+    ):
         try:
-            changed.append(await asyncio.to_thread(do, found, result))
+            changed.append(await asyncio.to_thread(decide, batch_state, result))
         except BranchError as error:
             failed += 1
             context.say(error.text("ouro "), "error")
@@ -215,8 +231,10 @@ async def _decide(
     return Answer(values, table(rows) or [line("Nothing to do.")], 1 if failed else 0)
 
 
-def _names_of_variables(words: Sequence[str]) -> tuple[str, ...]:
-    """Raises UsageError: a word is not a name, for example because it has a value."""
+def _parse_variable_names(words: Sequence[str]) -> tuple[str, ...]:
+    """The names of variables that `--env` lists. Raises UsageError for a word that is not a name, for
+    example because a value follows it.
+    """
     for word in words:
         if not re.fullmatch(r"[A-Za-z_]\w*", word):
             name = word.partition("=")[0]
@@ -232,14 +250,16 @@ def _results_of(state: BatchState, names: Sequence[str]) -> list[TaskResult]:
     return [result for result in state.results() if result.id in names]
 
 
-def _all_open(state: BatchState, only_done: bool) -> list[TaskResult]:
+def _undecided_results(state: BatchState, only_done: bool) -> list[TaskResult]:
     """The results with a branch that the user has not decided about."""
-    found = [result for result in state.results() if result.branch and not result.state]
-    return [result for result in found if result.is_done or not only_done]
+    undecided = [result for result in state.results() if result.branch and not result.state]
+    return [result for result in undecided if result.is_done or not only_done]
 
 
 def _read_tasks(tasks: str, prompt: str, repos: str, state: str, mirror: str) -> tuple[Batch, Path]:
-    """The tasks of a file, or one prompt for each repository; and the folder of their state."""
+    """The tasks of a file, or the prompt as a task of each repository; and the folder for their state.
+    Raises UsageError unless exactly one of the two is named.
+    """
     if bool(tasks) == bool(prompt and repos):
         raise UsageError(
             "Name a file of tasks, or one prompt and a file of repositories.",
@@ -253,7 +273,7 @@ def _read_tasks(tasks: str, prompt: str, repos: str, state: str, mirror: str) ->
 
 
 def _plan_answer(batch: Batch, folder: Path) -> Answer:
-    """The tasks that would run, for `--dry-run`."""
+    """The answer of `--dry-run`: the tasks that would run."""
     rows = [
         (task.id, task.repo, task.revision, task.prompt.strip().splitlines()[0])
         for task in batch.tasks
@@ -267,7 +287,9 @@ def _plan_answer(batch: Batch, folder: Path) -> Answer:
 
 
 def refuse_secrets(context: ShellContext, state: BatchState) -> None:
-    """Give tasks that hold a secret a result that says so: it would be sent and saved."""
+    """Save the outcome `refused` for each task that holds a secret, so that it is not run: a session
+    would send the secret and save it.
+    """
     for task in state.batch().tasks:
         texts = {"prompt": task.prompt, "repo": task.repo, "checks": "\n".join(task.checks)}
         for name, text in texts.items():
@@ -279,14 +301,16 @@ def refuse_secrets(context: ShellContext, state: BatchState) -> None:
 
 
 def _forget_refused(state: BatchState) -> None:
-    """Let tasks run that were refused for a secret: they have no session."""
+    """Forget the results of tasks that were refused for a secret (these have no session), so that
+    they run.
+    """
     for result in state.results():
         if result.outcome == REFUSED and not result.session_id:
             state.forget(result.id)
 
 
 def forget_failed(state: BatchState) -> None:
-    """Let tasks run again that did not succeed."""
+    """Forget the results of tasks that did not succeed, so that they run again."""
     for result in state.results():
         if not result.is_done:
             state.forget(result.id)
@@ -296,13 +320,16 @@ def _summary(state: BatchState, results: Sequence[TaskResult]) -> Answer:
     """The results as a table, with their cost. The exit code is 1 if a task is not done."""
     batch = state.batch()
     done = sum(result.is_done for result in results)
-    known = [result.cost for result in results if result.cost is not None]
-    total = sum(known)
+    costs = [result.cost for result in results if result.cost is not None]
+    total = sum(costs)
     missing = len(batch.tasks) - len(results)
-    spent = f", {dollars(total)}" if known else ""
-    words = f"{done} of {plural(len(batch.tasks), 'task')} done{spent}"
-    more = f", {missing} not run" if missing else ""
-    view: View = [*table(summary_rows(results)), line(f"{words}{more}. State: {state.folder}")]
+    cost_note = f", {dollars(total)}" if costs else ""
+    done_note = f"{done} of {plural(len(batch.tasks), 'task')} done{cost_note}"
+    missing_note = f", {missing} not run" if missing else ""
+    view: View = [
+        *table(summary_rows(results)),
+        line(f"{done_note}{missing_note}. State: {state.folder}"),
+    ]
     value = {
         "name": batch.name,
         "state": str(state.folder),
@@ -314,7 +341,7 @@ def _summary(state: BatchState, results: Sequence[TaskResult]) -> Answer:
 
 
 def _facts(task: Task, result: TaskResult) -> list[tuple[str, str]]:
-    """What `ouro batch show` says about a task; facts without a value are left out."""
+    """The rows of `ouro batch show` about a task; those without a value are left out."""
     pairs = [
         ("repository", f"{result.repo} at {task.revision}"),
         ("outcome", f"{result.outcome}: {reason(result)}"),
@@ -327,7 +354,7 @@ def _facts(task: Task, result: TaskResult) -> list[tuple[str, str]]:
 
 
 class _LineProgress:
-    """A line for each task that ends: for the log of a CI."""
+    """Prints a line for each task that ends: for the log of a CI."""
 
     def __init__(self, context: ShellContext) -> None:
         self._context = context
@@ -339,7 +366,7 @@ class _LineProgress:
         return
 
     def started(self, task: Task) -> None:
-        """Nothing: a log shows what ended."""
+        """Do nothing: a log shows only the tasks that ended."""
 
     def ended(self, result: TaskResult) -> None:
         text = f"{result.id}: {result.outcome}, {dollars(result.cost) or 'cost unknown'}"
@@ -348,7 +375,7 @@ class _LineProgress:
 
 
 class _TableProgress:
-    """The running tasks and what ended, drawn again in place."""
+    """Shows the running tasks and the last ones that ended, as a table that is drawn again in place."""
 
     def __init__(self, tasks: int) -> None:
         from rich.console import Console
@@ -356,7 +383,7 @@ class _TableProgress:
 
         self._tasks = tasks
         self._running: dict[str, float] = {}
-        self._last: deque[TaskResult] = deque(maxlen=_SHOWN)
+        self._last: deque[TaskResult] = deque(maxlen=_MAX_ENDED_ROWS)
         self._count = 0
         self._spent = 0.0
         self._live = Live(
@@ -382,7 +409,7 @@ class _TableProgress:
         """The table of the last results and the running tasks, for rich."""
         from rich.table import Table
 
-        drawn = Table(
+        progress_table = Table(
             "task",
             "state",
             "time",
@@ -392,10 +419,10 @@ class _TableProgress:
         )
         for result in tuple(self._last):
             colour = "green" if result.is_done else "red"
-            drawn.add_row(
+            progress_table.add_row(
                 result.id, f"[{colour}]{result.outcome}[/{colour}]", f"{result.seconds:.0f} s"
             )
         now = time.monotonic()
-        for name, began in list(self._running.items()):
-            drawn.add_row(name, "running", f"{now - began:.0f} s")
-        return drawn
+        for task_id, start in list(self._running.items()):
+            progress_table.add_row(task_id, "running", f"{now - start:.0f} s")
+        return progress_table

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ouro.batch.pending_memory import SharedChange, WaitingChange, merge_changes, propose_again
 from ouro.batch.state import BatchState
 from ouro.batch.tasks import Task
-from ouro.commands.action import Answer, places_in
+from ouro.commands.action import Answer, parse_indexes
 from ouro.commands.current_folder import warn
 from ouro.commands.render import CommandText, View, line, table
 from ouro.errors import OuroError, UsageError
@@ -21,36 +21,47 @@ if TYPE_CHECKING:
     from ouro.memory.long_term import MemoryEditor, Proposal
 
 _MAX_TEXT = 100
-_SHOWN = 3
-"""Names of tasks in a row; more are counted."""
+_MAX_TASK_NAMES = 3
+"""Names of tasks in a row; of the others only the number is shown."""
 
 
 async def inbox(context: ShellContext, state: str, words: Sequence[str]) -> Answer:
-    found = BatchState(Path(state))
-    waiting = find_waiting(context.folder, found)
+    """List the waiting changes with their numbers; or decide: `words` are a verb and numbers."""
+    batch_state = BatchState(Path(state))
+    waiting_changes = collect_waiting_changes(context.folder, batch_state)
     if not words:
-        return Answer([_change_data(change) for change in waiting], _list_view(waiting, state))
+        return Answer(
+            [_change_data(change) for change in waiting_changes], _list_view(waiting_changes, state)
+        )
     verb, numbers = words[0], " ".join(words[1:])
     if verb not in ("accept", "reject") or not numbers:
         raise UsageError(
             "Name what to decide: `accept 1,3`, `reject 2-5`, `accept all`.",
             commands=[f"batch inbox {state}"],
         )
-    indexes = range(len(waiting)) if numbers == "all" else places_in(numbers, len(waiting))
-    chosen = [waiting[index] for index in indexes]
+    indexes = (
+        range(len(waiting_changes))
+        if numbers == "all"
+        else parse_indexes(numbers, len(waiting_changes))
+    )
+    chosen = [waiting_changes[index] for index in indexes]
     view: View = []
     failed = 0
     for change in chosen:
-        done, problems = _decide(context.folder, found, change, accepts=verb == "accept")
-        view += _decision_view(change, verb, done)
+        memory_count, problems = _decide(
+            context.folder, batch_state, change, accepts=verb == "accept"
+        )
+        view += _decision_view(change, verb, memory_count)
         view += [line(problem, level="warning") for problem in problems]
         failed += len(problems)
     values = [_change_data(change) for change in chosen]
     return Answer(values, view or [line("There is nothing to decide.")], 1 if failed else 0)
 
 
-def find_waiting(folder: Folder, state: BatchState) -> list[SharedChange]:
-    """What waits of this batch; what came from other machines is put into the memories first."""
+def collect_waiting_changes(folder: Folder, state: BatchState) -> list[SharedChange]:
+    """Put changes that came from other machines into the memories here. Returns all changes of the
+    batch that wait for a decision; those with the same text are one.
+    """
     tasks = [task for task in state.batch().tasks if task.memory == "read"]
     if not tasks:
         return []
@@ -59,21 +70,23 @@ def find_waiting(folder: Folder, state: BatchState) -> list[SharedChange]:
 
 
 def _deliver(folder: Folder, state: BatchState, tasks: Sequence[Task]) -> None:
-    """Put what workers and clones sent into the memories here: that of the user, and those of
-    repositories that are folders. The rest stays in the state.
+    """Propose the changes of workers and clones in the memories here: the user's, and those of
+    repositories that are folders. What no memory takes stays in the state.
     """
     for task in tasks:
-        kept = state.learned(task.id)
-        of_user = [change for change in kept if change.scope == "user"]
-        of_repo = [change for change in kept if change.scope == "repo"]
-        left = _propose(folder, of_user)
-        left += of_repo if task.is_remote else _propose(folder.at(Path(task.repo)), of_repo)
-        if len(left) < len(kept):
-            state.save_learned(task.id, left)
+        changes = state.learned(task.id)
+        user_changes = [change for change in changes if change.scope == "user"]
+        repo_changes = [change for change in changes if change.scope == "repo"]
+        undelivered = _propose(folder, user_changes)
+        undelivered += (
+            repo_changes if task.is_remote else _propose(folder.at(Path(task.repo)), repo_changes)
+        )
+        if len(undelivered) < len(changes):
+            state.save_learned(task.id, undelivered)
 
 
 def _propose(folder: Folder, changes: Sequence[Proposal]) -> list[Proposal]:
-    """Let changes wait in the memory of a folder; returns those that it does not take."""
+    """Propose changes in the memory of a folder; returns those that it does not take."""
     if not changes:
         return []
     with folder.memory() as (editor, _stores):
@@ -83,13 +96,15 @@ def _propose(folder: Folder, changes: Sequence[Proposal]) -> list[Proposal]:
 def _waiting_changes(
     folder: Folder, state: BatchState, tasks: Sequence[Task]
 ) -> Iterator[WaitingChange]:
-    """The changes of the tasks' sessions: of the user's memory, of each repository, of the state."""
-    found = filter(None, (state.result(task.id) for task in tasks))
-    by_session = {result.session_id: result.id for result in found if result.session_id}
+    """The changes of the tasks' sessions: in the user's memory, in that of each repository, and those
+    that only the state of the batch keeps.
+    """
+    results = filter(None, (state.result(task.id) for task in tasks))
+    by_session = {result.session_id: result.id for result in results if result.session_id}
     yield from _changes_in_memory(folder, by_session, "user", None)
-    # A repository that is not obeyed has no memory.
-    obeyed = [task for task in tasks if task.trust and not task.is_remote]
-    repositories = dict.fromkeys(Path(task.repo) for task in obeyed)
+    # A repository that is not trusted has no memory.
+    trusted_tasks = [task for task in tasks if task.trust and not task.is_remote]
+    repositories = dict.fromkeys(Path(task.repo) for task in trusted_tasks)
     for repository in filter(Path.is_dir, repositories):
         try:
             yield from _changes_in_memory(folder.at(repository), by_session, "repo", repository)
@@ -103,13 +118,17 @@ def _waiting_changes(
 def _changes_in_memory(
     folder: Folder, by_session: dict[str, str], scope: str, repository: Path | None
 ) -> list[WaitingChange]:
-    """The changes of the batch's sessions that wait in a memory of a folder. `repository` is None
-    for the user's.
+    """The waiting changes of one scope in the memory of a folder, if a session of the batch proposed
+    them.
+
+    Args:
+        by_session: the task of each session.
+        repository: None for the user's memory.
     """
     with folder.memory() as (editor, _stores):
         changes: list[Proposal] = []
-        for found in editor.scopes:
-            changes += found.proposals() if found.store.scope == scope else ()
+        for memory in editor.scopes:
+            changes += memory.proposals() if memory.store.scope == scope else ()
         return [
             WaitingChange(by_session[change.session], change, repository)
             for change in changes
@@ -120,8 +139,10 @@ def _changes_in_memory(
 def _decide(
     folder: Folder, state: BatchState, shared: SharedChange, *, accepts: bool
 ) -> tuple[int, list[str]]:
-    """Accept the change once in each memory, or reject it everywhere; returns the number of
-    memories, and what could not be done.
+    """Accept the change once in each memory, or reject it everywhere.
+
+    Returns:
+        The number of memories in which it was decided, and a line for each problem.
     """
     problems: list[str] = []
     by_repository: dict[Path | None, list[WaitingChange]] = {}
@@ -129,10 +150,10 @@ def _decide(
         if not change.is_kept_here:
             by_repository.setdefault(change.place, []).append(change)
         elif accepts:
-            problems.append(_has_no_memory(state, change))
+            problems.append(_no_memory_problem(state, change))
         else:
             _drop(state, change)
-    done = 0
+    memory_count = 0
     for repository, changes in by_repository.items():
         try:
             with (folder.at(repository) if repository else folder).memory() as (editor, _stores):
@@ -140,25 +161,26 @@ def _decide(
         except (OuroError, OSError) as error:
             problems.append(f"{repository or 'your memory'}: {error}")
         else:
-            done += 1
-    return done, problems
+            memory_count += 1
+    return memory_count, problems
 
 
 def _decide_in_memory(
     editor: MemoryEditor, changes: Sequence[WaitingChange], *, accepts: bool
 ) -> None:
-    """Decide about the first of equal changes in a memory. The others are rejected: it is needed
-    once.
+    """Decide about the first of equal changes in a memory, and reject the others: a memory needs the
+    text once.
     """
-    first, *same = [change.proposal.id for change in changes]
+    first_id, *equal_ids = [change.proposal.id for change in changes]
     decide: Callable[[str], Any] = editor.accept if accepts else editor.reject
-    decide(first)
-    for proposal in dict.fromkeys(same):
-        if proposal != first:
+    decide(first_id)
+    for proposal in dict.fromkeys(equal_ids):
+        if proposal != first_id:
             editor.reject(proposal)
 
 
-def _has_no_memory(state: BatchState, change: WaitingChange) -> str:
+def _no_memory_problem(state: BatchState, change: WaitingChange) -> str:
+    """The problem line for an accepted change that no memory of this machine can take."""
     repository = state.task(change.task).repo
     return (
         f"{change.task}: {repository} has no memory on this machine. In a clone of it:"
@@ -168,12 +190,12 @@ def _has_no_memory(state: BatchState, change: WaitingChange) -> str:
 
 def _drop(state: BatchState, change: WaitingChange) -> None:
     """Remove a change from the state, where it waits because no memory took it."""
-    kept = state.learned(change.task)
-    state.save_learned(change.task, [item for item in kept if item.id != change.proposal.id])
+    changes = state.learned(change.task)
+    state.save_learned(change.task, [other for other in changes if other.id != change.proposal.id])
 
 
 def _change_data(change: SharedChange) -> dict[str, Any]:
-    """A change for `--json`."""
+    """The change as `--json` prints it."""
     return {
         "scope": change.scope,
         "text": "\n".join(change.rows),
@@ -183,7 +205,7 @@ def _change_data(change: SharedChange) -> dict[str, Any]:
 
 
 def _decision_view(change: SharedChange, verb: str, count: int) -> View:
-    """What was decided, and in how many repositories; empty if it was done nowhere."""
+    """A line about what was decided, and in how many repositories; empty if it was done nowhere."""
     if not count:
         return []
     word = "Remembered" if verb == "accept" else "Rejected"
@@ -191,13 +213,13 @@ def _decision_view(change: SharedChange, verb: str, count: int) -> View:
     return [line(f"{word}: {_text(change)}{where}")]
 
 
-def _list_view(waiting: Sequence[SharedChange], state: str) -> View:
+def _list_view(changes: Sequence[SharedChange], state: str) -> View:
     """The changes with their numbers, and the commands that decide."""
-    if not waiting:
+    if not changes:
         return [line("The inbox is empty.")]
     rows = [
         (str(number), change.scope, _text(change), _tasks(change))
-        for number, change in enumerate(waiting, 1)
+        for number, change in enumerate(changes, 1)
     ]
     accept = CommandText(f"batch inbox {state} accept 1")
     reject = CommandText(f"batch inbox {state} reject all")
@@ -209,4 +231,4 @@ def _text(change: SharedChange) -> str:
 
 
 def _tasks(change: SharedChange) -> str:
-    return join_names(change.tasks, _SHOWN)
+    return join_names(change.tasks, _MAX_TASK_NAMES)

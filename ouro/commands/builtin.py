@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ouro.session import Session
 
 
-_BACK = text("back", metavar="messages back")
+_MESSAGES_BACK = text("back", metavar="messages back")
 _USAGE = Action(
     "usage",
     "usage.usage",
@@ -152,7 +152,7 @@ SESSION_COMMANDS: tuple[Action, ...] = (
         "rewind",
         "rewind.rewind",
         "Rewind to before an earlier message, to edit and send it again",
-        (_BACK,),
+        (_MESSAGES_BACK,),
         ("rewind 2",),
         aliases=("back",),
         between_turns=True,
@@ -554,7 +554,7 @@ def find_command(word: str) -> Action | None:
 
 
 def actions_of(command: Action) -> dict[str, Action]:
-    """Word -> action of a slash command: `show` for `/memory show`."""
+    """The actions of a slash command, by their word: `show` for `/memory show`."""
     prefix = f"{command.name} "
     return {
         name.removeprefix(prefix): action
@@ -575,14 +575,14 @@ def listed_commands(session: Session | None) -> Sequence[Action | CustomCommand]
     return (*COMMANDS, *custom_commands(session))
 
 
-def matching_commands(session: Session | None, wanted: str) -> list[Choice]:
-    """The command of that name or alias, then those that begin so, then names that contain its
-    letters in order.
+def matching_commands(session: Session | None, typed: str) -> list[Choice]:
+    """Choices of commands for a typed name: first the one of that name or alias, then those that
+    begin with it, then those that contain its letters in order.
     """
-    scattered = re.compile(".*".join(map(re.escape, wanted)), re.IGNORECASE)
+    letters_in_order = re.compile(".*".join(map(re.escape, typed)), re.IGNORECASE)
 
     def rank(name: str) -> tuple[bool, bool]:
-        return name.lower() != wanted.lower(), not name.lower().startswith(wanted.lower())
+        return name.lower() != typed.lower(), not name.lower().startswith(typed.lower())
 
     named = [(min(command.names, key=rank), command) for command in listed_commands(session)]
     return [
@@ -592,7 +592,7 @@ def matching_commands(session: Session | None, wanted: str) -> list[Choice]:
             command.help,
         )
         for name, command in sorted(named, key=lambda fit: rank(fit[0]))
-        if scattered.search(name)
+        if letters_in_order.search(name)
     ]
 
 

@@ -29,26 +29,30 @@ from ouro.utils.text import clean, dollars, one_line, plural
 
 
 async def clear(context: SessionContext) -> None:
-    front_end, before = context.front_end, context.session
-    was = before.status()
+    """Open a new session with the mode and model of this one; offer its plan, if it is not done."""
+    front_end, previous = context.front_end, context.session
+    old_status = previous.status()
     await front_end.open(OpenRequest())
     session = front_end.session
-    if session is before:  # the front end has shown the reason
+    if session is previous:  # the front end has shown the reason
         return
-    front_end.say(f"A new session. The one before: /resume {before.id[:8]}")
-    now = session.status()
-    if was.mode != now.mode:
-        session.set_mode(was.mode)
-    if (was.model, was.effort) != (now.model, now.effort):
-        await session.set_model(was.model, was.effort if was.can_think else None)
+    front_end.say(f"A new session. The one before: /resume {previous.id[:8]}")
+    new_status = session.status()
+    if old_status.mode != new_status.mode:
+        session.set_mode(old_status.mode)
+    if (old_status.model, old_status.effort) != (new_status.model, new_status.effort):
+        await session.set_model(
+            old_status.model, old_status.effort if old_status.can_think else None
+        )
     front_end.redraw()
-    if before.plan.file is not None and before.plan.file.state != "done":
+    if previous.plan.file is not None and previous.plan.file.state != "done":
         from ouro.commands.plans import offer_plan
 
-        await offer_plan(front_end, before.plan.file)
+        await offer_plan(front_end, previous.plan.file)
 
 
 async def resume(context: SessionContext, session: str) -> None:
+    """Open the named session; without a name, the one that the user picks."""
     request = (
         OpenRequest(session) if session else await context.front_end.pick_session(context.catalog)
     )
@@ -57,6 +61,7 @@ async def resume(context: SessionContext, session: str) -> None:
 
 
 async def rename(context: SessionContext, title: str) -> Answer:
+    """Set the title of the session; without one, a model finds it."""
     title = " ".join(clean(title).split())
     if title:
         context.session.rename(title)
@@ -67,7 +72,9 @@ async def rename(context: SessionContext, title: str) -> Answer:
 
 
 async def tag(context: SessionContext, words: str) -> Answer:
-    """Tag the session, with `-x` no longer; `pin` and `unpin` put it first in lists."""
+    """Add tags to the session, and remove those written as `-x`; `pin` puts it first in lists, and
+    `unpin` ends that.
+    """
     from ouro.session.session_labels import read_tags
 
     labels = context.session.labels
@@ -93,6 +100,7 @@ async def detach(context: SessionContext) -> None:
 
 
 async def exit_(context: SessionContext) -> None:
+    """Leave ouro. The user is asked first if a task runs that leaving would end."""
     running = [
         task for task in context.session.background.list() if task.is_running and task.outlives_turn
     ]
@@ -109,15 +117,20 @@ async def exit_(context: SessionContext) -> None:
 
 
 async def export(context: SessionContext, file: str) -> Answer:
+    """Write the session to a file.
+
+    Args:
+        file: the path, or only its ending, such as `html`; `--force` in it overwrites.
+    """
     from ouro.commands.export import document, format_of
     from ouro.utils.files import write_document
 
     session, words = context.session, file.split()
     force = "--force" in words
-    named = " ".join(word for word in words if word != "--force")
-    if (ending := named.removeprefix(".")) in ("", "md", "markdown", "html", "json"):
-        named = f"ouro-{session.id[:8]}.{ending or 'md'}"
-    path = session.cwd / Path(named).expanduser()
+    name = " ".join(word for word in words if word != "--force")
+    if (suffix := name.removeprefix(".")) in ("", "md", "markdown", "html", "json"):
+        name = f"ouro-{session.id[:8]}.{suffix or 'md'}"
+    path = session.cwd / Path(name).expanduser()
 
     whole = await session.transcript.whole()
     await asyncio.to_thread(
@@ -132,6 +145,7 @@ async def todos(context: SessionContext) -> Answer:
 
 
 async def tasks(context: SessionContext, what: str) -> Answer:
+    """List the background tasks, end the one of `kill ID`, or move the running command to them."""
     session = context.session
     action, _, task = what.partition(" ")
     if action == "kill" and (task := task.strip()):
@@ -155,6 +169,7 @@ async def tasks(context: SessionContext, what: str) -> Answer:
 
 
 async def agents(context: SessionContext, name: str) -> Answer:
+    """List the kinds of subagents and those of the session; with a name, show its transcript."""
     subagents = context.session.background.subagents
     if name:
         info = await subagents.transcript_of(name)
@@ -163,26 +178,28 @@ async def agents(context: SessionContext, name: str) -> Answer:
         return Answer(info, [line(f"{info.title}. The agent can ask it more: tell it what.")])
     kinds = []
     for spec in subagents.specs.values():
-        place = f", {code(tilde(Path(spec.path)))}" if spec.path else ""
-        kinds.append((spec.name, f"{escape(spec.description)} — {spec.source}{place}"))
-    own = []
+        file_note = f", {code(tilde(Path(spec.path)))}" if spec.path else ""
+        kinds.append((spec.name, f"{escape(spec.description)} — {spec.source}{file_note}"))
+    subagent_rows = []
     for info in (await subagents.list_transcripts()).values():
-        own_name, _, task = info.title.partition(": ")
+        subagent_name, _, task = info.title.partition(": ")
         cost = "" if info.cost is None else f", {dollars(info.cost)}"
-        own.append((own_name, f"{escape(task)} — {plural(info.messages, 'message')}{cost}"))
-    shown = (
-        f"\n\n**Subagents of this session**\n\n{facts(*own)}\n\n{code('/agents ID')} shows one."
-        if own
+        subagent_rows.append(
+            (subagent_name, f"{escape(task)} — {plural(info.messages, 'message')}{cost}")
+        )
+    subagent_section = (
+        f"\n\n**Subagents of this session**\n\n{facts(*subagent_rows)}\n\n{code('/agents ID')} shows one."
+        if subagent_rows
         else ""
     )
     return Answer(
-        {"kinds": kinds, "subagents": own},
-        [Markdown(f"**Kinds of subagents**\n\n{facts(*kinds)}{shown}")],
+        {"kinds": kinds, "subagents": subagent_rows},
+        [Markdown(f"**Kinds of subagents**\n\n{facts(*kinds)}{subagent_section}")],
     )
 
 
 def _transcript(whole: WholeSession) -> Iterator[str]:
-    """Each user message and answer as Markdown, with the tool calls of a message as its own block."""
+    """Yields each user message and answer as Markdown, and the tool calls of a message as one block."""
     messages = [record.message for record in whole.records() if isinstance(record, MessageRecord)]
     replies: dict[str, ToolReply] = {}
     for message in messages:
@@ -196,9 +213,9 @@ def _transcript(whole: WholeSession) -> Iterator[str]:
 
 
 def _call_line(call: ToolCall, reply: ToolReply | None) -> str:
-    """A call with its first text and its result."""
-    about = next((value for value in call.arguments.values() if isinstance(value, str)), "")
+    """A line about a tool call: whether it succeeded, its first text argument, and its result."""
+    subject = next((value for value in call.arguments.values() if isinstance(value, str)), "")
     summary = reply.display.summary if reply and reply.display else ""
     sign = "✗" if reply is None or reply.failed else "✓"
-    shown = code(one_line(f"{call.name} {about}", 100))
-    return f"- {sign} {shown} {escape(one_line(summary, 80))}".rstrip()
+    title = code(one_line(f"{call.name} {subject}", 100))
+    return f"- {sign} {title} {escape(one_line(summary, 80))}".rstrip()

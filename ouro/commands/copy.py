@@ -14,8 +14,8 @@ from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import one_line, plural
 
 MAX_OFFERED = 100
-"""Messages that a list offers, the newest."""
-_FENCED = late_pattern(
+"""How many messages the list offers: the newest."""
+_FENCED_BLOCK = late_pattern(
     r"(?ms)^[ ]{0,3}(?P<fence>```+|~~~+)[ \t]*(?P<language>[^\s`]*)[^\n`]*\n(?P<code>.*?)"
     r"^[ ]{0,3}(?P=fence)[ \t]*$"
 )
@@ -28,8 +28,8 @@ class CodeBlock(msgspec.Struct, frozen=True):
 
 def code_blocks(markdown: str) -> list[CodeBlock]:
     """The fenced code blocks, without their fences."""
-    found = _FENCED.finditer(markdown)
-    return [CodeBlock(block["language"], block["code"].removesuffix("\n")) for block in found]
+    matches = _FENCED_BLOCK.finditer(markdown)
+    return [CodeBlock(match["language"], match["code"].removesuffix("\n")) for match in matches]
 
 
 async def copy(context: SessionContext, what: str) -> Answer | None:
@@ -81,7 +81,7 @@ async def _choose_block(
         return _copy(context, name, text)
     whole = [] if only_code else [Choice("whole", name, f"{len(text):,} characters")]
     choices = [
-        Choice(str(number), one_line(block.code, 80) or "(empty)", _describe(block))
+        Choice(str(number), one_line(block.code, 80) or "(empty)", _describe_block(block))
         for number, block in enumerate(blocks)
     ]
     chosen = await context.choose("Copy what?", [*whole, *choices])
@@ -92,23 +92,23 @@ async def _choose_block(
     return _copy(context, "The code block", blocks[int(chosen)].code)
 
 
-def _describe(block: CodeBlock) -> str:
+def _describe_block(block: CodeBlock) -> str:
     lines = plural(block.code.count("\n") + 1, "line")
     return f"{block.language}, {lines}" if block.language else lines
 
 
 def _copy(context: SessionContext, name: str, text: str) -> Answer:
-    how = context.front_end.copy(text)
-    done = f"{'copied ' if how.startswith('with') else ''}{how}"
-    return Answer(text, [line(f"{name} ({len(text):,} characters): {done}.")])
+    how = context.front_end.copy(text)  # such as `with wl-copy`, or a clause of its own
+    outcome = f"{'copied ' if how.startswith('with') else ''}{how}"
+    return Answer(text, [line(f"{name} ({len(text):,} characters): {outcome}.")])
 
 
 def _messages(context: SessionContext) -> list[tuple[str, str]]:
-    """Who and what of the shown messages with text, oldest first."""
-    found = list[tuple[str, str]]()
+    """The author (`you` or `ouro`) and the text of each shown message that has text, oldest first."""
+    messages = list[tuple[str, str]]()
     for event in context.session.scrollback.shown_events():
         if isinstance(event, Replied) and event.message.text.strip():
-            found.append(("ouro", event.message.text))
+            messages.append(("ouro", event.message.text))
         elif isinstance(event, Prompted) and event.text.strip():
-            found.append(("you", event.text))
-    return found
+            messages.append(("you", event.text))
+    return messages

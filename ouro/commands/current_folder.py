@@ -31,12 +31,14 @@ if TYPE_CHECKING:
 
 
 _VECTOR_SECONDS = 2.0
-"""Seconds for vectors after a change of memory; a session makes more in the background (10,000 take
-minutes).
+"""How long a command makes vectors after a change of memory. 10,000 take minutes; a session makes
+the others in the background.
 """
 
 
 class FolderSettings(NamedTuple):
+    """The settings of a folder, and whether the user trusts its repository."""
+
     root: Path
     """The root of its repository."""
     is_trusted: bool
@@ -51,39 +53,39 @@ class Folder:
     Args:
         load: reads the settings of a folder; it is called when they are first needed. Raises
             ConfigError.
-        place: None: the current folder.
+        folder: the folder; None is the current one.
     """
 
     def __init__(
-        self, load: Callable[[Path | None], FolderSettings], place: Path | None = None
+        self, load: Callable[[Path | None], FolderSettings], folder: Path | None = None
     ) -> None:
         self._load = load
-        self._place = place
+        self._folder = folder
         self._untrusted: set[Path] = set()
         """Untrusted projects that were already reported."""
 
     @cached_property
-    def _here(self) -> FolderSettings:
-        return self._load(self._place)
+    def _folder_settings(self) -> FolderSettings:
+        return self._load(self._folder)
 
-    def at(self, place: Path) -> Folder:
-        """The same of another folder."""
-        return Folder(self._load, place)
+    def at(self, folder: Path) -> Folder:
+        """The objects of another folder, opened in the same way."""
+        return Folder(self._load, folder)
 
     @property
     def settings(self) -> Settings:
-        return self._here.settings
+        return self._folder_settings.settings
 
     @contextmanager
     def memory(self) -> Iterator[tuple[MemoryEditor, Sequence[GitMemoryStore]]]:
-        """The scopes in use, and the stores of all scopes that the settings allow; vectors are made
-        afterwards.
+        """Open an editor of the scopes in use, and the stores of all scopes that the settings allow.
+        If a memory changed in the block, the index is updated afterwards.
 
         Raises:
             UsageError: memory is off.
             MemoryUnusable: a newer ouro has written it.
         """
-        root, is_trusted, settings, _ = self._here
+        root, is_trusted, settings, _ = self._folder_settings
         if not settings.memory.enabled:
             raise UsageError("Memory is off.", "Reason: `memory.enabled` in the settings.")
         stores = long_term.memory_stores(
@@ -116,7 +118,7 @@ class Folder:
         from ouro.mcp import Host, McpServers, find_servers
         from ouro.safety import Confinement
 
-        root, is_trusted, settings, from_project = self._here
+        root, is_trusted, settings, from_project = self._folder_settings
         problems: list[str] = []
         plugins = plugin_tables("mcpServers", problems)
         trusted_root = root if is_trusted else None
@@ -134,46 +136,50 @@ class Folder:
             return confinement.wrap(argv, "workspace")
 
         host = Host(
-            Path.cwd(),
-            environment,
-            keys,
-            lambda _text, _level: None,
-            _refuse,
+            cwd=Path.cwd(),
+            environment=environment,
+            secrets=keys,
+            notify=lambda _text, _level: None,
+            on_question=_decline_question,
             has_user=False,
             confine=confine,
         )
         return McpServers(registry, host), confinement
 
     def index(self) -> closing[Index]:
-        """The index on disk, not updated."""
+        """Open the index on disk, without updating it."""
         return closing(memory_index.Index(get_index_path()))
 
     def sources(self, index: Index) -> Sources:
-        """Sessions, the user's memory, and that of each trusted repository: of this folder, and
-        those of sessions.
+        """What the index is made from: the sessions, the user's memory, and the memory of each
+        trusted repository, of this folder and of the folders of sessions.
         """
         projects = [text_path(project) for project in index.session_projects()]
         roots = [find_root(folder) for folder in (Path.cwd(), *projects) if folder.is_dir()]
-        known = map(text_path, memory_index.Graph(index).projects())
+        indexed_roots = map(text_path, memory_index.Graph(index).projects())
         core = (*memory_index.CORE_FILES, *self.settings.memory.core)
         folders = []
-        for place in {long_term.repo_folder(root) for root in (*roots, *known)}:
-            project = memory_index.project_of(place)
+        for memory_folder in {long_term.repo_folder(root) for root in (*roots, *indexed_roots)}:
+            project = memory_index.project_of(memory_folder)
             # A missing folder is removed from the index.
-            if not place.is_dir() or long_term.is_memory_trusted(text_path(project), Path.cwd()):
-                folders.append(memory_index.MemoryFolder("repo", project, place, core))
+            if not memory_folder.is_dir() or long_term.is_memory_trusted(
+                text_path(project), Path.cwd()
+            ):
+                folders.append(memory_index.MemoryFolder("repo", project, memory_folder, core))
             else:
                 self._warn_of_untrusted(text_path(project))
-        own = memory_index.MemoryFolder("user", "", get_memory_dir(), core)
+        user_memory = memory_index.MemoryFolder("user", "", get_memory_dir(), core)
         return memory_index.Sources(
-            get_sessions_dir(), (own, *sorted(folders, key=lambda folder: folder.project))
+            get_sessions_dir(), (user_memory, *sorted(folders, key=lambda folder: folder.project))
         )
 
     @contextmanager
     def search(
         self, progress: Progress | None = None, *, words_only: bool = False
     ) -> Iterator[Search]:
-        """A search over the current files; with vectors if an embedding model is configured."""
+        """Update the index and open a search over it; with vectors if an embedding model is
+        configured, unless `words_only`.
+        """
         with self.index() as index:
             index.update(self.sources(index), progress)
             embedder = None if words_only else self._embedder()
@@ -190,7 +196,9 @@ class Folder:
         seconds: float = math.inf,
         most: float = math.inf,
     ) -> None:
-        """Make missing vectors, as `Vectors.fill_all`, if an embedding model is configured."""
+        """Make missing vectors if an embedding model is configured, for at most `seconds`, and at
+        most `most` of them.
+        """
         embedder = self._embedder()
         if embedder is None:
             return
@@ -211,14 +219,15 @@ class Folder:
 
     @cached_property
     def mask(self) -> SecretMask:
-        """The keys of models.yaml are read only when something is written."""
+        """Masks secrets in texts. It is made late, because it reads the keys of models.yaml."""
         return SecretMask([*Catalog.from_files().key_values(), *secret_values(os.environ)])
 
     def _secret_in(self, text: str) -> str:
+        """The kind of secret in a text for memory; empty if there is none."""
         return self.mask.kind_in_memory(text)
 
     def _embedder(self) -> Embedder | None:
-        """The embedding model that the settings name; None: only words are used."""
+        """The embedding model that the settings name, or None if a search uses only words."""
         from ouro.memory.sessions.session_catalog import SessionCatalog
         from ouro.session.budget import VectorBudget
 
@@ -229,9 +238,13 @@ class Folder:
         )
 
 
-async def _refuse(_server: str, _kind: str, _about: dict[str, Any]) -> dict[str, Any]:
+async def _decline_question(
+    _server: str, _kind: str, _parameters: dict[str, Any]
+) -> dict[str, Any]:
+    """Answer the question of an MCP server: no user can be asked."""
     return {"action": "decline", "refused": "Questions cannot be asked on the command line."}
 
 
 def warn(text: str) -> None:
+    """Print a warning to standard error."""
     sys.stderr.write(f"ouro: {clean(text)}\n")

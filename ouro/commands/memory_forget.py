@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ouro.commands import action
-from ouro.commands.action import ActionContext, Answer, places_in
+from ouro.commands.action import ActionContext, Answer, parse_indexes
 from ouro.commands.memory_notes import entry_rows
 from ouro.commands.render import CodeSpan, CommandText, Title, View, line, table
 from ouro.display import Choice
@@ -70,7 +70,7 @@ async def _choose_entries(
 ) -> Sequence[long_term.MemoryEntry]:
     """The entries of --pick, otherwise the user's choice."""
     if pick:
-        return [found[place] for place in places_in(pick, len(found))]
+        return [found[place] for place in parse_indexes(pick, len(found))]
     context.show([Title("To forget"), *table(entry_rows(found), is_numbered=True)])
     if not context.can_ask:
         context.show([line("Choose with --pick 1,3, or --yes for all.")])

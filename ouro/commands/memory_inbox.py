@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from ouro.commands.action import ActionContext, Answer, MemoryAccess, places_in
+from ouro.commands.action import ActionContext, Answer, MemoryAccess, parse_indexes
 from ouro.commands.render import CommandText, View, line, table
 from ouro.errors import OuroError, UsageError
 from ouro.extensions import Checks
@@ -59,7 +59,7 @@ async def inbox(context: ActionContext, words: Sequence[str]) -> Answer:
             "Name what to decide: `accept 1,3`, `reject 2-5`, `accept all`.",
             commands=["memory inbox"],
         )
-    places = range(len(items)) if numbers == "all" else places_in(numbers, len(items))
+    places = range(len(items)) if numbers == "all" else parse_indexes(numbers, len(items))
     decide = _accept if verb == "accept" else _reject
     view: View = []
     for item in [items[place] for place in places]:

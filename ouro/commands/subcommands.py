@@ -22,7 +22,7 @@ from ouro.commands.action import (
     Answer,
     MemoryAccess,
     parse_in_any_order,
-    places_in,
+    parse_indexes,
 )
 from ouro.commands.builtin import ACTIONS
 from ouro.commands.render import View, as_json, as_text, columns, print_document
@@ -393,7 +393,7 @@ class ShellContext:
             if answer == "all":
                 return [choice.value for choice in choices]
             try:
-                return [choices[place].value for place in places_in(answer, len(choices))]
+                return [choices[place].value for place in parse_indexes(answer, len(choices))]
             except UsageError as error:
                 self.say(str(error))
         return ()

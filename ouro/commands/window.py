@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ouro.commands.action import Answer, places_in
+from ouro.commands.action import Answer, parse_indexes
 from ouro.commands.front_end import review_draft
 from ouro.commands.render import Markdown, Quote, block, escape, line
 from ouro.display import Choice
@@ -86,7 +86,7 @@ async def show_context(context: SessionContext, what: str) -> Answer | None:
     window = context.session.window
     items = largest_items(window)
     if what:
-        places = places_in(numbers, len(items))
+        places = parse_indexes(numbers, len(items))
         if verb not in ("drop", "restore", "pin") or not places:
             raise UsageError(
                 "Usage: /context [drop|restore|pin N]", commands=["context", "context drop 1 3-5"]
