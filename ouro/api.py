@@ -213,7 +213,7 @@ class AsyncAgent:
             async with aclosing(self.send(text, images)) as events:
                 async for event in events:
                     result.add(event)
-            misfit = result.check(wanted)
+            misfit = result.check(wanted) if wanted else None
             if misfit is None:
                 break
             text, images = correction_request(misfit), ()

@@ -11,6 +11,7 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -59,12 +60,9 @@ from ouro.session.context_window import ContextWindow, SentContext, find_plan, l
 from ouro.session.file_undo import FileUndo
 from ouro.session.goal import GoalCaps, GoalPursuit
 from ouro.session.named_texts import make_attachments
-from ouro.session.opening import find_session_to_resume
 from ouro.session.plan_approval import PlanApproval
 from ouro.session.plan_file import PlanFolder
-from ouro.session.resume import Resumed
 from ouro.session.resumed_mode import StartMode, offer_auto, start_mode
-from ouro.session.rewind import Rewind, Undoer
 from ouro.session.session_hooks import SessionHooks, ToolEvents
 from ouro.session.session_labels import SessionLabels
 from ouro.session.session_tasks import SessionTasks, Steering
@@ -102,6 +100,10 @@ from ouro.utils.runtime import (
     get_trust_path,
     limit_arenas,
 )
+
+if TYPE_CHECKING:
+    from ouro.session.resume import Resumed
+    from ouro.session.rewind import Rewind, Undoer
 
 Opener = Callable[[OpenRequest], Awaitable[Session]]
 
@@ -189,6 +191,8 @@ async def _open_basis(
     inputs: SessionInputs, request: OpenRequest, store: MemoryStore | None
 ) -> SessionBasis:
     """Open the folders of memory, then the transcript: it begins with their versions."""
+    from ouro.session.opening import find_session_to_resume
+
     options = inputs.options
     mask = safety.SecretMask([*inputs.catalog.key_values(), *safety.secret_values(os.environ)])
     mask_log(mask.mask)
@@ -521,6 +525,8 @@ def _build_rewind(
     shared: AgentServices, plan: TodoPlan, seen: FilesSeen, context: SentContext
 ) -> Rewind:
     """The rewind of a session, with everything that can be undone in it."""
+    from ouro.session.rewind import Rewind
+
     transcript, tasks, memory = shared.basis.transcript, shared.basis.tasks, shared.memory
 
     def on_change() -> None:
@@ -542,6 +548,8 @@ def _build_resume(shared: AgentServices, window: ContextWindow, plan: TodoPlan) 
     basis = shared.basis
     if basis.resumed is None:
         return None
+    from ouro.session.resume import Resumed
+
     return Resumed(
         basis.resumed,
         basis.cwd,

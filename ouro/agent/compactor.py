@@ -7,12 +7,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
-from ouro.agent.compaction_probe import report_lost, write_questions
-from ouro.agent.summariser import Summariser, longest_summary
 from ouro.agent.tool_runner import ToolRunner
 from ouro.errors import ContextTooLong, ModelError, SaveFailed
 from ouro.events import Compacted, Emit, Event, Notice, UsageUpdated
@@ -35,6 +34,9 @@ from ouro.memory.side_calls import ask_and_record
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate, estimate_messages
 from ouro.messages import Context, Message, ToolReply, Usage
 from ouro.settings import CompactionSettings
+
+if TYPE_CHECKING:
+    from ouro.agent.summariser import Summariser
 
 TOO_LONG = "Start a new session (`/clear`), or use a model with a larger window (`/model`)."
 MIN_GAIN = 0.9
@@ -107,6 +109,8 @@ class Compactor(msgspec.Struct, eq=False):
 
     def tokens_after(self, plan: CompactionPlan) -> int:
         """About how many tokens the request would have, with a summary of medium length."""
+        from ouro.agent.summariser import longest_summary
+
         sent = self.memory.context()
         summary = "x" * int(longest_summary(self.window) * CHARACTERS_A_TOKEN / 2)
         return scale_tokens(
@@ -172,6 +176,8 @@ class Compactor(msgspec.Struct, eq=False):
             review: receives the summary before it is used.
             probe: ask the model afterwards about what was cut, and report what was lost.
         """
+        from ouro.agent.compaction_probe import report_lost, write_questions
+
         await self.memory.pager.finish_loading()
         plan = self.plan()
         if plan is None:
@@ -220,6 +226,8 @@ class Compactor(msgspec.Struct, eq=False):
 
         Nothing changes before the record is saved.
         """
+        from ouro.agent.summariser import Summariser
+
         focus = "\n".join(filter(None, (focus, await self.before_summary(trigger))))
         models = self.summarisers()
         summariser = Summariser(

@@ -17,7 +17,6 @@ from ouro.errors import (
     WireRefused,
 )
 from ouro.llm.model import Chunk, Effort, Endpoint, ModelSpec, NoticeChunk, ToolSpec
-from ouro.llm.overflow import NEAR_THE_WINDOW, is_too_long
 from ouro.llm.request_shape import hide_pictures, request_size, shape_request, visible_pictures
 from ouro.llm.server_facts import ServerFacts, notice_about
 from ouro.messages import Message, PerMessage
@@ -144,6 +143,8 @@ class AdaptiveModel(ABC):
             ToolsRefused: the tools have to be described in the prompt.
             WireRefused: the model has to be reached by another wire.
         """
+        from ouro.llm.overflow import is_too_long
+
         if error.answer is None or isinstance(error, AuthenticationFailed | RateLimited) or is_last:
             self.facts.drop()
             raise error
@@ -186,6 +187,7 @@ class AdaptiveModel(ABC):
             share: of the context window that the request fills.
         """
         from ouro.llm import refusals
+        from ouro.llm.overflow import is_too_long
 
         calls_refused = CALLS_REFUSED.format(self._endpoint.address)
         if refusals.refuses_signature(refused) and not self.facts.refuses_signatures:
@@ -234,6 +236,7 @@ class AdaptiveModel(ABC):
         """Send no picture that the server would refuse each time; returns whether one is hidden
         now.
         """
+        from ouro.llm.overflow import NEAR_THE_WINDOW, is_too_long
         from ouro.llm.refusals import refuses_one_picture
 
         status = refused.answer.status

@@ -12,7 +12,6 @@ import msgspec
 
 from ouro.errors import ModelUnavailable, StreamCut
 from ouro.llm.model import Endpoint
-from ouro.llm.provider_errors import error_from_stream, redact
 
 if TYPE_CHECKING:
     import httpx
@@ -109,9 +108,13 @@ def parse_event(event: ServerEvent, endpoint: Endpoint) -> dict[str, Any]:
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict):
+        from ouro.llm.provider_errors import redact
+
         shown = redact(event.data[:1_000], endpoint.api_key)[:80]
         raise StreamCut(f"The answer cannot be read: an event is not a JSON object: {shown}")
     if event.event == "error" or data.get("type") == "error" or data.get("error"):
+        from ouro.llm.provider_errors import error_from_stream
+
         raise error_from_stream(data.get("error") or data, endpoint)
     return data
 

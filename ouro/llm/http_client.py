@@ -19,7 +19,6 @@ from ouro.errors import (
 )
 from ouro.llm.http1 import FailureKind, HttpClient, HttpFailure, is_plain
 from ouro.llm.model import Endpoint
-from ouro.llm.provider_errors import causes_of, describe_connection_error
 
 Failure = Literal[FailureKind, "address", "proxy", "request"]
 """What failed, in the words of both clients."""
@@ -69,6 +68,8 @@ def _failures_of_httpx() -> Sequence[tuple[type[Exception], Failure]]:
 
 def _model_error(failure: Failure, error: Exception, endpoint: Endpoint) -> ModelError:
     """The error for the user about what failed."""
+    from ouro.llm.provider_errors import describe_connection_error
+
     host, timeouts = endpoint.address or endpoint.base_url, endpoint.timeouts
     match failure:
         case "connect timeout":
@@ -102,6 +103,8 @@ def _model_error(failure: Failure, error: Exception, endpoint: Endpoint) -> Mode
 
 def _unreachable_error(error: Exception, host: str, endpoint: Endpoint) -> ModelError:
     """The error about a server to which there is no connection, with what may be wrong."""
+    from ouro.llm.provider_errors import causes_of, describe_connection_error
+
     message = f"{host} cannot be reached: {describe_connection_error(error)}."
     if any(_is_tls_error(cause) for cause in causes_of(error)):
         return RequestRefused(message, "Use http:// for a server without TLS; see SSL_CERT_FILE.")

@@ -36,7 +36,6 @@ from ouro.llm.model import (
     UsageChunk,
 )
 from ouro.llm.portable import SurrogateJoiner, encode_json, parse_object
-from ouro.llm.provider_errors import error_from_status, error_from_stream
 from ouro.llm.server_facts import ServerFacts
 from ouro.llm.think_tags import ThinkTags
 from ouro.messages import Usage
@@ -329,6 +328,8 @@ class Wire(AdaptiveModel):
                 "POST", url, content=encode_json(body), headers=headers
             ) as response:
                 if not response.is_success:
+                    from ouro.llm.provider_errors import error_from_status
+
                     head = await self._read_error_body(response)
                     raise error_from_status(
                         response.status_code, head, response.headers, self._endpoint
@@ -375,6 +376,8 @@ class Wire(AdaptiveModel):
             return
         body = await self._read_error_body(response)
         if kind == "application/json" and '"error"' in body:
+            from ouro.llm.provider_errors import error_from_stream
+
             with suppress(msgspec.DecodeError, KeyError, TypeError):
                 raise error_from_stream(msgspec.json.decode(body)["error"], self._endpoint)
         hint = f"Is {self._endpoint.base_url} the address of a model server?"

@@ -12,18 +12,20 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from ouro.errors import OuroError, ToolError
 from ouro.events import Level
-from ouro.lsp.configuration import LanguageServerSpec, are_for_project
 from ouro.tools.code_checks import TextChange
 from ouro.utils.log import log
 from ouro.utils.runtime import send_signal
 from ouro.utils.text import clean, one_line
-from ouro.utils.worker import JsonObject, WorkerProcess, WorkerStopped
+
+if TYPE_CHECKING:
+    from ouro.lsp.configuration import LanguageServerSpec
+    from ouro.utils.worker import JsonObject, WorkerProcess
 
 WORKER = ("-m", "ouro.lsp.worker")
 CHECK_SECONDS = 1.5
@@ -165,6 +167,8 @@ class LanguageServer:
 
     def _on_failure(self, error: OuroError) -> None:
         """Note why the server has ended; report it when it is not started again."""
+        from ouro.utils.worker import WorkerStopped
+
         last = f". The last line of its log: {self.log[-1]}" if self.log else ""
         self.state = "failed"
         self.problem = one_line(f"{str(error).rstrip('.')}{last}", 400)
@@ -222,6 +226,8 @@ class LanguageServers:
 
     def are_for_project(self) -> bool:
         """Whether there are servers, and files for them. Blocks."""
+        from ouro.lsp.configuration import are_for_project
+
         return bool(self.servers) and are_for_project(
             [server.spec for server in self.servers], self.root
         )
@@ -232,6 +238,8 @@ class LanguageServers:
         Raises:
             ToolError: there is no server.
         """
+        from ouro.lsp.configuration import are_for_project
+
         order = sorted(self.servers, key=lambda server: server.state not in ("ready", "starting"))
         for server in order:
             if are_for_project([server.spec], self.root):
@@ -414,6 +422,8 @@ class _Worker:
 
     async def events(self, name: str, request: JsonObject) -> AsyncGenerator[JsonObject, None]:
         """The events that the worker sends for a request. Raises OuroError."""
+        from ouro.utils.worker import WorkerProcess
+
         if self._process is None or not self._process.alive:
             self._process = WorkerProcess(WORKER)
         async with aclosing(self._process.ask(name, request)) as lines:

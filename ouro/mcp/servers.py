@@ -10,27 +10,23 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import AsyncExitStack, aclosing, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from ouro.errors import OuroError, ToolError
 from ouro.events import Level
-from ouro.mcp.configuration import Registry, approval_key, expand_variables, server_environment
-from ouro.mcp.definition import (
-    ServerListing,
-    ToolDefinition,
-    find_changed_tools,
-    load_approved,
-    save_approved,
-)
 from ouro.messages import Image
 from ouro.settings import McpServerSettings
 from ouro.utils.decoding import from_plain
 from ouro.utils.log import log
 from ouro.utils.runtime import send_signal
 from ouro.utils.text import clean, one_line, plural
-from ouro.utils.worker import JsonObject, WorkerProcess, WorkerStopped
+
+if TYPE_CHECKING:
+    from ouro.mcp.configuration import Registry
+    from ouro.mcp.definition import ServerListing, ToolDefinition
+    from ouro.utils.worker import JsonObject, WorkerProcess
 
 WORKER = ("-m", "ouro.mcp.worker")
 MAX_LOG = 200
@@ -89,6 +85,8 @@ class _Worker:
 
     @property
     def process(self) -> WorkerProcess:
+        from ouro.utils.worker import WorkerProcess
+
         if self._process is None or not self._process.alive:
             self._process = WorkerProcess(WORKER)
         return self._process
@@ -107,6 +105,8 @@ class _Worker:
 
     async def end_if_hung(self) -> None:
         """End a worker that does not answer: one server may have made it hang."""
+        from ouro.utils.worker import WorkerStopped
+
         process = self.process
         try:
             async with aclosing(process.ask("ping", {}, first=PING_SECONDS)) as lines:
@@ -136,6 +136,9 @@ class McpServer:
         """`off`: the servers and tools that are switched off: `github`, `github.delete_repo`;
         `is_project`: whether a file of the project defines it.
         """
+        from ouro.mcp.configuration import approval_key
+        from ouro.mcp.definition import ServerListing, load_approved
+
         self._is_project = is_project
         self.name = name
         self.settings = settings
@@ -183,12 +186,16 @@ class McpServer:
 
     def unapproved_tools(self) -> tuple[ToolDefinition, ...]:
         """Tools that the server has added or changed since they were approved."""
+        from ouro.mcp.definition import find_changed_tools
+
         return find_changed_tools(self.approved or {}, self.tools)
 
     def approve(self, tools: Sequence[ToolDefinition]) -> None:
         """Approve these definitions. Raises OSError if they could not be saved: they hold for this
         session.
         """
+        from ouro.mcp.definition import save_approved
+
         self.approved = {**(self.approved or {}), **{tool.name: tool for tool in tools}}
         save_approved(self._key, tools)
 
@@ -278,6 +285,8 @@ class McpServer:
         """Open the server, and take its events until it ends. Only some servers start at the same
         time.
         """
+        from ouro.mcp.definition import ServerListing
+
         try:
             async with AsyncExitStack() as slot:
                 await slot.enter_async_context(self._worker.slots)
@@ -299,6 +308,8 @@ class McpServer:
 
     def _open_request(self) -> JsonObject:
         """What the worker needs to open the server, with variables filled in. Blocks."""
+        from ouro.mcp.configuration import expand_variables, server_environment
+
         host = self._host
         withheld = os.environ.keys() - host.environment.keys() if self._is_project else ()
         settings = expand_variables(self.settings, os.environ, host.secrets, withheld)
@@ -372,6 +383,8 @@ class McpServer:
 
     def _on_failure(self, error: OuroError) -> None:
         """Note and report why the server has ended or did not start."""
+        from ouro.utils.worker import WorkerStopped
+
         was_ready = self.state == "ready"
         self.state = "login" if isinstance(error, LoginRequired) else "failed"
         self.problem = one_line(f"{error}", 400) if was_ready else self._describe(error)

@@ -14,22 +14,23 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from ouro.display import Display, Plain, Question
 from ouro.errors import OuroError, ToolError
 from ouro.llm import ToolSpec
-from ouro.mcp.definition import ToolDefinition, describe_change
 from ouro.mcp.servers import McpResult, McpServer, McpServers
 from ouro.memory.tokens import estimate
 from ouro.messages import Image
 from ouro.safety import Effect
 from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
-from ouro.tools.truncate import MAX_SHOWN, OutputCapture, shorten
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import clean, cut, escape_invisible, one_line, plural
+
+if TYPE_CHECKING:
+    from ouro.mcp.definition import ToolDefinition
 
 MAX_PREVIEW = 4_000
 MAX_NAMES = 40
@@ -116,6 +117,8 @@ class Outputs(msgspec.Struct, frozen=True):
     mask: Callable[[str], str]
 
     async def result(self, result: McpResult) -> ToolResult:
+        from ouro.tools.truncate import MAX_SHOWN, OutputCapture
+
         text = clean(result.text)
         if len(text) > MAX_SHOWN:
             capture = OutputCapture(self.folder, self.mask)
@@ -167,6 +170,8 @@ class McpCall(Tool[McpCallArgs]):
         return (args.tool,)
 
     def resolve(self, args: McpCallArgs) -> tuple[AnyTool, Any]:
+        from ouro.mcp.definition import ToolDefinition
+
         name, _, tool = args.tool.partition(".")
         server = self._servers.servers.get(name)
         if server is None or not tool:
@@ -277,6 +282,8 @@ class ToolSearch(Tool[ToolSearchArgs]):
         self, server: McpServer, tool: ToolDefinition, ctx: ToolContext
     ) -> str:
         """Describe the tool for the model; ask the user first if its definition is not approved."""
+        from ouro.tools.truncate import MAX_SHOWN
+
         if tool in server.unapproved_tools() and not await ask_approval(server, tool, ctx):
             return (
                 f"{server.name}.{one_line(tool.name, 80)}: not approved by the user; do not use it."
@@ -337,6 +344,8 @@ async def ask_approval(server: McpServer, tool: ToolDefinition, ctx: ToolContext
     """Ask the user about a definition that the server has added or changed (E1); approve it if they
     agree.
     """
+    from ouro.mcp.definition import describe_change
+
     before = (server.approved or {}).get(tool.name)
     question = Question(
         f"The MCP server {server.name} has {'changed' if before else 'added'}"
@@ -416,6 +425,10 @@ async def read_named_resources(servers: McpServers, text: str) -> str:
         for name, uri in _NAMED.findall(text)
         if name in servers.servers
     )
+    if not named:
+        return ""
+    from ouro.tools.truncate import shorten
+
     texts = []
     for name, uri in list(named)[:MAX_ATTACHED]:
         try:

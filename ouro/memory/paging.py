@@ -9,7 +9,6 @@ import msgspec
 
 from ouro.errors import SessionError
 from ouro.memory.backend import LoadedSession, MemoryStore, MessageRecord, Reach
-from ouro.memory.sessions.session_reader import MIN_SHOWN
 from ouro.memory.transcript import ShownItem, Transcript
 from ouro.utils.log import log
 
@@ -113,6 +112,8 @@ class TranscriptPager(msgspec.Struct, eq=False):
         """Remove messages from memory that are neither sent nor near the end. `show_more` reads
         them again.
         """
+        from ouro.memory.sessions.session_reader import MIN_SHOWN
+
         if self.is_loading:
             return
         transcript = self.transcript()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -33,7 +34,6 @@ from ouro.memory.backend import (
     timestamp,
 )
 from ouro.memory.serialization import BYTES_BACK, OUTPUTS, Keep, Mask, header_data, record_data
-from ouro.memory.sessions import session_index
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
     OpenFile,
@@ -54,15 +54,11 @@ from ouro.memory.sessions.session_folders import (
     session_not_found,
     write_output,
 )
-from ouro.memory.sessions.session_reader import (
-    ParsedSession,
-    demand_known_format,
-    read_all_records,
-    read_page,
-    read_session,
-)
 from ouro.memory.sessions.usage import SpendingFile
 from ouro.utils.runtime import ensure_private_dir, get_sessions_dir
+
+if TYPE_CHECKING:
+    from ouro.memory.sessions.session_reader import ParsedSession
 
 _HINTS = {
     errno.ENOSPC: "Free some disk space. ouro tries again with the next message.",
@@ -117,6 +113,8 @@ class YamlFileMemoryStore(MemoryStore):
     async def fork_session(
         self, source_id: str, number: int | None, header: SessionHeader, title: str = ""
     ) -> None:
+        from ouro.memory.sessions.session_reader import demand_known_format
+
         source = await self._find_folder(source_id)
         with _raising_session_errors(source):
             await asyncio.to_thread(demand_known_format, source)
@@ -143,6 +141,8 @@ class YamlFileMemoryStore(MemoryStore):
     async def load_session(
         self, session_id: str, *, read_only: bool = False, reach: Reach = "whole"
     ) -> LoadedSession:
+        from ouro.memory.sessions.session_reader import read_session
+
         folder = await self._find_folder(session_id)
         if read_only:
             with _raising_session_errors(folder):
@@ -177,6 +177,8 @@ class YamlFileMemoryStore(MemoryStore):
         return found.session
 
     async def read_whole(self, session_id: str) -> WholeSession:
+        from ouro.memory.sessions.session_reader import read_all_records
+
         folder = await self._find_folder(session_id)
         with _raising_session_errors(folder):
             header = await asyncio.to_thread(read_header, folder)
@@ -185,6 +187,8 @@ class YamlFileMemoryStore(MemoryStore):
     async def load_before(
         self, session_id: str, offset: int, count: int
     ) -> tuple[tuple[Record, ...], int]:
+        from ouro.memory.sessions.session_reader import read_page
+
         folder = await self._find_folder(session_id)
         with _raising_session_errors(folder):
             return await read_page(folder, offset, count)
@@ -196,6 +200,8 @@ class YamlFileMemoryStore(MemoryStore):
     async def list_sessions(
         self, project: str | None = None, progress: Progress | None = None
     ) -> list[SessionInfo]:
+        from ouro.memory.sessions import session_index
+
         found = await asyncio.to_thread(session_index.list_infos, self._root, progress)
         return [info for info in found if project is None or info.project == project]
 
@@ -217,6 +223,8 @@ class YamlFileMemoryStore(MemoryStore):
         return await super().first_sessions(is_wanted, count) if found is None else found
 
     async def get_session_stats(self, session_id: str) -> SessionInfo:
+        from ouro.memory.sessions import session_index
+
         folder = await self._find_folder(session_id)
         info = await asyncio.to_thread(session_index.find_info, self._root, folder.name)
         if info is None:
@@ -231,6 +239,8 @@ class YamlFileMemoryStore(MemoryStore):
             await asyncio.to_thread(self._folders.move, folder, self._folders.trash)
 
     async def list_deleted(self) -> list[SessionInfo]:
+        from ouro.memory.sessions import session_index
+
         return await asyncio.to_thread(session_index.list_infos, self._folders.trash)
 
     async def restore_session(self, session_id: str) -> None:
@@ -285,6 +295,8 @@ class YamlFileMemoryStore(MemoryStore):
 
     async def rebuild_index(self, progress: Progress | None = None) -> int:
         """Rebuild the index of sessions from their files. Returns their number."""
+        from ouro.memory.sessions import session_index
+
         await asyncio.to_thread(self._folders.sweep)
         return len(
             await asyncio.to_thread(
@@ -397,6 +409,8 @@ async def _read_to_write(folder: Path, reach: Reach) -> ParsedSession:
     """Read a session to write to it: an incomplete last record is removed, messages without a
     number get one.
     """
+    from ouro.memory.sessions.session_reader import read_session
+
     found = await read_session(folder, reach)
     if found.session.read_only:
         return found

@@ -20,7 +20,6 @@ from ouro.tools.files_seen import BinaryFileError, FilesSeen
 from ouro.utils.git import Git, GitError
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import byte_size, clean, plural
-from ouro.utils.text_files import NotTextError, decode
 
 MAX_CHARACTERS = 600_000
 """Of all attachments of a message together; the read tool limits each file."""
@@ -326,6 +325,8 @@ def notices_about(attached: Attached, missing: Sequence[str] = ()) -> list[Notic
 
 def _is_binary(start: bytes) -> bool:
     """Whether these first bytes are not text. A character may be cut at their end."""
+    from ouro.utils.text_files import NotTextError, decode
+
     for cut in range(4):
         try:
             decode(start[: len(start) - cut])

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -27,11 +27,13 @@ from ouro.memory.tokens import estimate_messages
 from ouro.messages import Context, Message, Usage
 from ouro.safety import Permissions
 from ouro.session.context_window import ContextWindow
-from ouro.session.opening import Part
 from ouro.tools.todo import TodoPlan
 from ouro.utils.git import Git, GitError, branch_in_note, git_branch
 from ouro.utils.path_text import path_text
 from ouro.utils.text import local_time
+
+if TYPE_CHECKING:
+    from ouro.session.opening import Part
 
 TAIL_TURNS = 3
 TINY, SMALL = 2_000, 8_000

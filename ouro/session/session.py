@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,10 +15,7 @@ from ouro.agent.project_instructions import ProjectInstructions
 from ouro.display import Todo
 from ouro.errors import UsageError
 from ouro.events import Event, Permit, UserAnswer
-from ouro.extensions import CommandRegistry, OutputStyles, Skills, StatusScript
 from ouro.llm import Effort, ModelChoice, ModelSource, ModelSpec
-from ouro.lsp import LanguageServers
-from ouro.mcp import McpServers, resource_names
 from ouro.memory.long_term import SessionMemory
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
@@ -29,14 +27,19 @@ from ouro.session.background_work import BackgroundWork
 from ouro.session.budget import Budget
 from ouro.session.context_window import ContextWindow
 from ouro.session.plan_approval import PlanApproval
-from ouro.session.resume import Resumed
-from ouro.session.rewind import Rewind
-from ouro.session.scrollback import Scrollback
 from ouro.session.session_labels import SessionLabels
 from ouro.session.turn_queue import Draft
 from ouro.session.wake import Wake
 from ouro.settings import SettingsSources
 from ouro.utils.git import git_branch
+
+if TYPE_CHECKING:
+    from ouro.extensions import CommandRegistry, OutputStyles, Skills, StatusScript
+    from ouro.lsp import LanguageServers
+    from ouro.mcp import McpServers
+    from ouro.session.resume import Resumed
+    from ouro.session.rewind import Rewind
+    from ouro.session.scrollback import Scrollback
 
 
 class SessionExtensions(msgspec.Struct, frozen=True, eq=False):
@@ -127,6 +130,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def scrollback(self) -> Scrollback:
+        from ouro.session.scrollback import Scrollback
+
         return Scrollback(self.transcript, self.turn.commands.tools.title)
 
     @property
@@ -268,6 +273,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """What `@` completes, some names at a time, as they are found: files and folders of the
         project, and last the resources of MCP servers (`server:uri`). Blocks.
         """
+        from ouro.mcp import resource_names
+
         # For the screen.
         from ouro.utils.project_files import new_folders, stream_project_files
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -17,14 +17,9 @@ from ouro.errors import ToolError
 from ouro.safety import Access, FilePlace, Workspace
 from ouro.tools.code_checks import CodeChecks, TextChange
 from ouro.tools.shell_process import is_any_running
-from ouro.utils.text_files import (
-    ChangedMeanwhileError,
-    NotTextError,
-    TextFile,
-    decode,
-    find_ambiguous_char,
-    save,
-)
+
+if TYPE_CHECKING:
+    from ouro.utils.text_files import TextFile
 
 MAX_BYTES = 50_000_000
 """Larger files are not changed by the tools: several copies of the text are in memory."""
@@ -60,6 +55,8 @@ class FileBefore(msgspec.Struct, frozen=True):
 
     def with_text(self, text: str) -> TextFile:
         """The file with another text, in its encoding and with its line endings."""
+        from ouro.utils.text_files import TextFile
+
         return TextFile(text) if self.file is None else self.file.with_text(text)
 
 
@@ -160,6 +157,8 @@ class FilesSeen:
 
     def decode(self, path: Path, data: bytes) -> TextFile:
         """The text of a file. Raises NotTextError."""
+        from ouro.utils.text_files import decode
+
         return decode(data, path, self._encodings.get(path, ""))
 
     def has_read(self, path: Path) -> bool:
@@ -187,6 +186,8 @@ class FilesSeen:
 
     def current(self, path: Path, data: bytes) -> bytes:
         """The content of a text file: `data`, or the editor's text if it has unsaved changes."""
+        from ouro.utils.text_files import TextFile
+
         if self._editor is None or not self._can_editor_save(path):
             return data
         on_disk = self.decode(path, data)
@@ -223,6 +224,8 @@ class FilesSeen:
         Raises:
             ToolError: it may not be opened, is not a text file, or too large.
         """
+        from ouro.utils.text_files import NotTextError
+
         path = self.workspace.resolve(name)
         if creates and access == "show" and not path.parent.exists():
             return FileBefore(FilePlace(path, -1, path.name), self.workspace.shown(path))
@@ -255,6 +258,8 @@ class FilesSeen:
         Raises:
             ToolError: it cannot or may not be written, or another program has changed it.
         """
+        from ouro.utils.text_files import ChangedMeanwhileError, save
+
         data, path = encode(found.shown, after), found.place.path
         require_writable(found)
         if self.workspace.memory_at(path) and (
@@ -332,6 +337,8 @@ def encode(shown: str, file: TextFile, before: TextFile | None = None) -> bytes:
     """The bytes of a text to write. Raises ToolError if the file's encoding does not have a
     character, or is a guess that other encodings of the new text contradict.
     """
+    from ouro.utils.text_files import find_ambiguous_char
+
     if before is not None and (char := find_ambiguous_char(before, file)):
         raise ToolError(
             f"{shown} is not UTF-8. It was read as {before.encoding} (a guess), and"

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 
 from ouro.tools.shell_process import RunningCommand, ShellProcess
-from ouro.tools.truncate import readable
 
 
 class Foreground:
@@ -22,6 +21,8 @@ class Foreground:
 
     def take(self, data: bytes) -> None:
         """Report an output to the tool call; after the move, only note that there is one."""
+        from ouro.tools.truncate import readable
+
         if self.is_moved:
             self.changed.set()
         else:

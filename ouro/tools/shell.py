@@ -8,14 +8,13 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from ouro.display import CommandOutput, Display, Question
 from ouro.events import Notice
 from ouro.safety import Confinement, Effect, Limits, RevertedFile
-from ouro.tools.foreground import Foreground
 from ouro.tools.shell_jobs import (
     PTY_SETTLES,
     AtEnd,
@@ -38,6 +37,9 @@ from ouro.tools.shell_process import (
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.utils.runtime import tilde
 from ouro.utils.text import plural
+
+if TYPE_CHECKING:
+    from ouro.tools.foreground import Foreground
 
 _MAX_SECONDS = 600
 _TITLE = 100
@@ -180,6 +182,8 @@ class Shell(Tool[ShellArgs]):
         """Run a command to its end, or until the user moves it to the background. What it made that
         other programs obey is moved out, and the user is asked about it.
         """
+        from ouro.tools.foreground import Foreground
+
         seconds = args.timeout_seconds or self._timeout
         taken: Sequence[RevertedFile] = ()
         foreground = Foreground(ctx.report, can_move=True)
@@ -251,6 +255,8 @@ class Shell(Tool[ShellArgs]):
         Raises:
             ToolError: the folder does not exist, or bash cannot be started.
         """
+        from ouro.tools.foreground import Foreground
+
         cwd = cwd or self._root
         front = foreground or Foreground(report, can_move=False)
         process = await self._start_command(line, cwd, limits, report, front, call_id)

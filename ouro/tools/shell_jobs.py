@@ -15,12 +15,12 @@ from ouro.errors import ToolError
 from ouro.safety import Effect
 from ouro.tools.shell_process import ShellProcess, Wrap, limit_command, start_shell
 from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
-from ouro.tools.truncate import OutputCapture, readable
 
 if TYPE_CHECKING:
     from ouro.tools.line_watch import LineWatch
     from ouro.tools.pty_job import PtyJob
     from ouro.tools.pty_process import PtyProcess
+    from ouro.tools.truncate import OutputCapture
 
 _TAIL = 2000
 _MAX_RUNNING = 20
@@ -228,6 +228,7 @@ class ShellJobs:
         # Imported late: few sessions need a terminal.
         from ouro.tools.pty_job import PtyJob
         from ouro.tools.pty_process import start_in_pty
+        from ouro.tools.truncate import readable
 
         self._require_room()
         argv, tag = await limit_command(line, cwd, wrap, in_container=in_container)
@@ -271,6 +272,8 @@ class ShellJobs:
 
     def new_capture(self, on_data: Callable[[bytes], None] | None = None) -> OutputCapture:
         """The capture for the output of one command, in the folder of this session."""
+        from ouro.tools.truncate import OutputCapture
+
         return OutputCapture(self._spool_dir, self._mask, on_data)
 
     def list(self) -> tuple[Job, ...]:

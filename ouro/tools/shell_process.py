@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ouro.errors import ToolError
-from ouro.tools.truncate import OutputCapture
 from ouro.utils.files import sweep_written_dirs
 from ouro.utils.runtime import count_processes, get_home, get_written_dirs, send_signal
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
     from ouro.safety import CommandInside
+    from ouro.tools.truncate import OutputCapture
 
 _TAG = 1 << 52
 """The bit that marks a soft limit of resident memory as the tag of a command. Linux does not

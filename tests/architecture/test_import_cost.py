@@ -138,7 +138,7 @@ FIRST_PICTURE = (
     [
         ("import ouro.cli", 80),
         (FIRST_PICTURE, 105),
-        ("import ouro.assemble, ouro.frontends.headless.headless", 360),
+        ("import ouro.assemble, ouro.frontends.headless.headless", 325),
         ("import ouro.cli; ouro.cli.main(['sessions', 'list'])", 280),
         ("import ouro.cli; ouro.cli.main(['config'])", 275),
     ],
@@ -216,7 +216,7 @@ def test_a_headless_answer_loads_few_modules(ouro, tmp_path):
         }
     )
     # One is the finder of an installation in place.
-    assert len(modules) <= 430 + 5 * (sys.version_info >= (3, 13))
+    assert len(modules) <= 405 + 5 * (sys.version_info >= (3, 13))
 
 
 def test_a_section_of_the_settings_is_defined_without_generated_code():

@@ -8,14 +8,13 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from typing import Literal, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 import msgspec
 
 from ouro import events
 from ouro.errors import OuroError, UsageError, plain_error
 from ouro.events import Event
-from ouro.frontends.headless.answer_schema import MAX_ASKED_AGAIN, AnswerSchema, correction_request
 from ouro.frontends.headless.input import (
     AnswerInput,
     Input,
@@ -29,7 +28,11 @@ from ouro.frontends.headless.input import (
 )
 from ouro.frontends.headless.output import Output, OutputFormat, Pipe, Refusal, Result
 from ouro.messages import Image
-from ouro.session import Draft, OpenRequest, OpenSession, Session, TurnObserver, TurnQueue
+from ouro.session import Draft, Session, TurnObserver, TurnQueue
+
+if TYPE_CHECKING:
+    from ouro.frontends.headless.answer_schema import AnswerSchema
+    from ouro.session import OpenRequest, OpenSession
 
 REFUSED = (
     "ouro runs headless, without a user to ask, so this was refused ({}). Do the work without it if"
@@ -61,6 +64,13 @@ class Streams(msgspec.Struct, frozen=True):
         return cls(sys.stdin.fileno() if sys.stdin else None, sys.stdout, sys.stderr)
 
 
+def _load_schema(source: str) -> AnswerSchema:
+    """The schema of a file or of a text. Raises UsageError if it is none."""
+    from ouro.frontends.headless.answer_schema import AnswerSchema
+
+    return AnswerSchema.load(source)
+
+
 async def run_headless(
     open_session: OpenSession,
     request: OpenRequest,
@@ -78,7 +88,7 @@ async def run_headless(
         raise UsageError(
             "--input stream-json needs --output stream-json: questions are asked there."
         )
-    schema = AnswerSchema.load(options.schema) if options.schema else None
+    schema = _load_schema(options.schema) if options.schema else None
     output = Output(Pipe(streams.stdout), Pipe(streams.stderr), options.output)
     prompt = options.prompt
     if options.input == "text":
@@ -185,6 +195,17 @@ class HeadlessRun(TurnObserver):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def _ask_for_corrections(self, schema: AnswerSchema, result: Result) -> None:
+        """Ask the model again, a few times, as long as its answer does not match the schema."""
+        from ouro.frontends.headless.answer_schema import MAX_ASKED_AGAIN, correction_request
+
+        for _ in range(MAX_ASKED_AGAIN):
+            misfit = result.check(schema)
+            if misfit is None or self._is_over:
+                return
+            await self._run_turns(correction_request(misfit), ())
+        result.check(schema)
+
     async def _answer_prompt(self, draft: Draft) -> None:
         """Send a prompt, repeated if its answer does not match the schema, and print the result."""
         started = time.monotonic()
@@ -194,12 +215,9 @@ class HeadlessRun(TurnObserver):
             if self._has_commands and text.startswith("/"):
                 text = await self._run_command(text, result)
             text = self._schema.add_to(text) if self._schema and text else text
-            for _ in range(1 + MAX_ASKED_AGAIN):
-                await self._run_turns(text, images)
-                misfit = result.check(self._schema) if text else None
-                if misfit is None or self._is_over:
-                    break
-                text, images = correction_request(misfit), ()
+            await self._run_turns(text, images)
+            if self._schema and text:
+                await self._ask_for_corrections(self._schema, result)
             result.seconds = time.monotonic() - started
             await (
                 self._session.memory.wait_until_settled()

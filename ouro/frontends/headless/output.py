@@ -12,7 +12,6 @@ import msgspec
 from ouro import events
 from ouro.events import Event
 from ouro.frontends.event_lines import NoticePrinter, notice_of
-from ouro.frontends.headless.answer_schema import AnswerMisfit, AnswerSchema
 from ouro.messages import Message, Thinking, ToolCall, Usage
 from ouro.session import Session
 from ouro.utils.lenient_json import dump_json
@@ -20,6 +19,7 @@ from ouro.utils.path_text import path_text
 from ouro.utils.text import clean, one_line
 
 if TYPE_CHECKING:
+    from ouro.frontends.headless.answer_schema import AnswerMisfit, AnswerSchema
     from ouro.session import MemoryReceipt
 
 OutputFormat = Literal["text", "json", "stream-json"]
@@ -80,11 +80,13 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
             case _:
                 pass
 
-    def check(self, schema: AnswerSchema | None) -> AnswerMisfit | None:
+    def check(self, schema: AnswerSchema) -> AnswerMisfit | None:
         """Set `data` to the value of the answer; if it does not match, return the misfit, for the
         model to correct.
         """
-        if schema is None or self.outcome != "answered":
+        from ouro.frontends.headless.answer_schema import AnswerMisfit
+
+        if self.outcome != "answered":
             return None
         try:
             self.data, self.misfit = schema.parse(self.text), ""

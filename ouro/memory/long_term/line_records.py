@@ -18,10 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import MemoryUnusable, OuroError
-from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.values import SESSION, TURN, Commit
-from ouro.memory.long_term.notes.entities import entities_in
-from ouro.memory.long_term.notes.note import is_core_line, plain
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
@@ -144,6 +141,8 @@ def confirm_line(scope: ScopeMemory, text: str) -> None:
 
 def _files_of_lines(texts: Mapping[str, str]) -> dict[str, str]:
     """The text of each core line, with its file."""
+    from ouro.memory.long_term.notes.note import is_core_line, plain
+
     found: dict[str, str] = {}
     for category, text in texts.items():
         for line in filter(is_core_line, text.splitlines()):
@@ -157,6 +156,8 @@ def _make_records(
     """Records of lines that have none: from the history, and from the record of the line that they
     were before, which is `gone` since.
     """
+    from ouro.memory.long_term.notes.entities import entities_in
+
     commits = _commits_of_lines(scope, {*missing.values()})
     left, found = list(gone), {}
     read_gone = cache(partial(_removed_lines, scope))
@@ -201,6 +202,9 @@ def _most_similar(text: str, gone: Sequence[str]) -> str:
 
 def _removed_lines(scope: ScopeMemory, commit: str, parent: str, name: str) -> list[str]:
     """The lines that a commit removed from a file."""
+    from ouro.memory.long_term.git import history
+    from ouro.memory.long_term.notes.note import is_core_line, plain
+
     if not parent:
         return []
     try:
@@ -216,6 +220,9 @@ def _removed_lines(scope: ScopeMemory, commit: str, parent: str, name: str) -> l
 
 def _commits_of_lines(scope: ScopeMemory, names: Iterable[str]) -> dict[str, Commit]:
     """Text of a line -> the commit that wrote it, of these files."""
+    from ouro.memory.long_term.git import history
+    from ouro.memory.long_term.notes.note import plain
+
     found: dict[str, Commit] = {}
     for name in names:
         with suppress(MemoryUnusable):

@@ -13,10 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from ouro.errors import OuroError, UsageError, reason_of
 from ouro.events import CoreChanged, Notice, Reply
-from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.git.history import commit_at
 from ouro.memory.long_term.git.values import SESSION, Scope, TurnRef, UndoResult
-from ouro.memory.long_term.notes.note import plain
 from ouro.memory.long_term.prompt_block import MemoryPrompt
 from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, switch
 from ouro.memory.long_term.store import GitMemoryStore
@@ -38,6 +35,7 @@ from ouro.utils.log import log
 if TYPE_CHECKING:
     from ouro.memory.index import Index
     from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
+    from ouro.memory.long_term.editor import MemoryEditor
     from ouro.memory.long_term.timeline import Timeline
 
 _Done = TypeVar("_Done")
@@ -259,6 +257,7 @@ class LongTermMemoryManager:
             index: of `MemoryEditor`.
             refreshes: first read what others wrote since the last action.
         """
+        from ouro.memory.long_term.editor import MemoryEditor
 
         async def work() -> _Done:
             async with self._lock:
@@ -276,6 +275,8 @@ class LongTermMemoryManager:
 
         Raises UsageError if that scope is not in use here, or changed meanwhile.
         """
+        from ouro.memory.long_term.editor import MemoryEditor
+
         found = MemoryEditor(self._scopes).scope(scope)
         seen = {f"{name}.md": text for name, text in found.texts.items()}
         tried = digest(found.texts)
@@ -453,6 +454,8 @@ def _was_consolidated(scope: ScopeMemory) -> bool:
 
 def _commit_before(store: GitMemoryStore, second: datetime, session_id: str) -> str:
     """The last commit of a session; without one, the last commit before a time."""
+    from ouro.memory.long_term.git.history import commit_at
+
     log = store.log(_MAX_OWN_COMMITS)
     for commit in log:
         is_own = commit.trailers.get(SESSION) == session_id
@@ -467,6 +470,8 @@ def _added_lines(
     scopes: Iterable[ScopeMemory], before: Iterable[Mapping[str, str]]
 ) -> Iterator[tuple[Scope, str]]:
     """The scope and text of each line that is in the core now, and was not before."""
+    from ouro.memory.long_term.notes.note import plain
+
     for scope, texts in zip(scopes, before, strict=True):
         for name, text in scope.texts.items():
             lines = {*map(plain, text.splitlines())}

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from ouro.events import CoreChanged
 from ouro.memory.long_term.git.values import CORE, Scope
 from ouro.memory.long_term.line_records import DAY, CoreRecord, all_records
-from ouro.memory.long_term.notes.note import is_core_line, plain
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.trust.approval import memory_note
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate
@@ -334,6 +333,8 @@ class MemoryPrompt:
         """A core text, each line with the day on which it was last confirmed when the session
         began; so the block is the same after a resume.
         """
+        from ouro.memory.long_term.notes.note import is_core_line, plain
+
         began = self._began_with.get(DAY, "")
         records = self._records.get(scope, {})
         if not began or not records:

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from ouro.errors import OuroError, UsageError, reason_of
 from ouro.events import CoreChanged
 from ouro.memory.long_term.git.files import is_note_name
-from ouro.memory.long_term.git.history import end_turn, note_turn, open_turn
 from ouro.memory.long_term.git.memory_folders import demand_known_history
 from ouro.memory.long_term.git.values import (
     APPROVED,
@@ -44,7 +43,9 @@ from ouro.memory.long_term.trust.effects import (
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.memory.long_term.trust.running_turns import PATIENCE
 from ouro.memory.long_term.trust.scope_state import ScopeState
-from ouro.memory.long_term.trust.states import TURN_EVENTS, ChangeEvent
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term.trust.states import ChangeEvent
 
 _NO_TURN = TurnRef("", 0)
 _OFF = "off"
@@ -69,6 +70,8 @@ class ScopeMemory(ScopeState):
         """Read the files; commit what was approved but not committed, for example because ouro was
         killed.
         """
+        from ouro.memory.long_term.git.history import open_turn
+
         demand_known_history(self.store.repository.git_dir, self.store.repository.own_dir)
         self.store.open()
         self._places = self.store.places()
@@ -117,6 +120,8 @@ class ScopeMemory(ScopeState):
         """After a tool call: approve what it wrote here if its words are trusted. A kill of ouro
         keeps this (M13).
         """
+        from ouro.memory.long_term.git.history import note_turn
+
         before, self._places = self._places, self.store.places()
         if self._places == before:
             return
@@ -157,6 +162,8 @@ class ScopeMemory(ScopeState):
         Args:
             is_rest_of_user: no agent can have written the other changes: they are trusted, as between turns.
         """
+        from ouro.memory.long_term.git.history import end_turn, note_turn
+
         approved, self._approved_in_turn = self._approved_in_turn, {}
         if not self._writes.of(at.session) and not self.store.has_changed_since_load(self.loaded):
             return []
@@ -346,6 +353,8 @@ class ScopeMemory(ScopeState):
         """Decide about what the turn wrote; returns what is trusted now, and the events about what
         is pending.
         """
+        from ouro.memory.long_term.trust.states import TURN_EVENTS
+
         lines, others = self._writing_of_turn(provenance, at, approved)
         changes: list[MemoryChange] = []
         for name, edit in self._effects.net_edits(lines).items():

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 from ouro.errors import MemoryUnusable, SecretInMemory, UsageError
-from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.approved_files import ApprovedFiles, contents_of, encode_texts
 from ouro.memory.long_term.git.files import (
     ARCHIVE,
@@ -29,6 +27,7 @@ from ouro.memory.long_term.git.values import (
     CORE,
     ORIGIN,
     UNDOES,
+    Commit,
     LoadedScope,
     Scope,
     SkippedFile,
@@ -80,10 +79,21 @@ class GitMemoryStore(ApprovedFiles):
         """Files that the last `commit_changes` skipped, and why."""
         self.find = self._files.find  # as `read`; None if there is no file that may be read
         self.held, self.texts = self._files.held, self._files.texts
-        self.log = partial(history.log, self.repository)
-        # A file in a commit; None if it did not exist.
-        self.text_at = partial(history.text_at, self.repository)
         self.secret_in = finds_secret
+
+    def log(self, limit: int = 50, path: str = "", *, before: str = "") -> tuple[Commit, ...]:
+        """The latest commits, newest first; with `path` those that changed it, with `before` those
+        up to a date.
+        """
+        from ouro.memory.long_term.git import history
+
+        return history.log(self.repository, limit, path, before=before)
+
+    def text_at(self, commit: str, name: str) -> str | None:
+        """A file as it was in a commit; None if it did not exist."""
+        from ouro.memory.long_term.git import history
+
+        return history.text_at(self.repository, commit, name)
 
     def open(self) -> None:
         """Move the history of an earlier version into the folder, and check the folder for planted
@@ -298,6 +308,8 @@ class GitMemoryStore(ApprovedFiles):
         """Undo a commit and all of its turn, or one hunk, in a new commit with `trailers`. Raises
         as `plan_undo`.
         """
+        from ouro.memory.long_term.git import history
+
         self.ensure_repo()
         found = history.commit_of(self.repository, commit)
         with self.repository.hold_lock():
@@ -339,6 +351,8 @@ class GitMemoryStore(ApprovedFiles):
         """Commit bytes of files; returns the commit. Empty if none could be made: `obstacle` then
         holds the reason.
         """
+        from ouro.memory.long_term.git import history
+
         try:
             text = history.message(subject, trailers)
             commit = self.repository.commit(changes, text, merged=merged)

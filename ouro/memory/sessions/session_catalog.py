@@ -45,7 +45,6 @@ from ouro.memory.backend import (
 )
 from ouro.memory.message_tree import begins_turn
 from ouro.memory.sessions.session_file import FILE_NAME, open_private, read_range, split
-from ouro.memory.sessions.session_reader import parse_record
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Message
 from ouro.utils.git import same_project
@@ -507,6 +506,8 @@ def _find_last_message(
     """The last message (of user or model) with all the words; only the end of a very long file is
     read.
     """
+    from ouro.memory.sessions.session_reader import parse_record
+
     try:
         with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
             size = os.fstat(descriptor).st_size

@@ -16,7 +16,6 @@ import msgspec
 
 from ouro.safety.protected import is_acting
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.project_files import GENERATED
 
 MAX_FOLDERS = 400
 """Maximum folders that are looked at, those near the root first: a look takes 0.6 ms for 200 folders,
@@ -200,6 +199,8 @@ class ActingFiles:
 
     def _list(self, folder: str, status: os.stat_result) -> _Listing:
         """The acting entries and the other folders in a folder."""
+        from ouro.utils.project_files import GENERATED
+
         try:
             with os.scandir(folder) as scan:
                 entries = [*scan]

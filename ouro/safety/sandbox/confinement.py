@@ -20,7 +20,6 @@ from ouro.errors import ToolError
 from ouro.safety import protected
 from ouro.safety.rules import Limits
 from ouro.safety.sandbox.acting_files import ACTING_IN_GIT, ActingFiles, RevertedFile
-from ouro.safety.sandbox.temp_folder import TempFolder
 from ouro.safety.sandbox.tiers import (
     LEFT_RUNNING,
     WATCHED,
@@ -39,6 +38,7 @@ from ouro.utils.runtime import count_processes, ensure_private_dir
 
 if TYPE_CHECKING:
     from ouro.safety.sandbox.proxy import NetworkProxy
+    from ouro.safety.sandbox.temp_folder import TempFolder
 
 _PROTECTED = (".git", ".ouro", ".vscode", ".idea", ".husky", ".mcp.json", ".gitmodules", ".envrc")
 """The protected names directly in a folder of `sandbox.writable`, which is not searched."""
@@ -387,6 +387,8 @@ class Confinement:
 
     def _policy(self, limits: Limits) -> SandboxPolicy:
         """What a command with these limits may see, change and reach."""
+        from ouro.safety.sandbox.temp_folder import TempFolder
+
         root = str(self._root)
         hidden = [
             place

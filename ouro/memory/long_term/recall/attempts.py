@@ -11,16 +11,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from ouro.display import CommandOutput, Diff, FileChange
-from ouro.memory.long_term.notes.note import Tried
 from ouro.memory.long_term.recall.command_ledger import describe_command, is_check
 from ouro.memory.message_tree import begins_turn
 from ouro.messages import Message, ToolCall, ToolReply
 from ouro.utils.late_pattern import late_pattern
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term.notes.note import Tried
 
 MAX_TURNS = 10
 """The turns among which an undone change is looked for."""
@@ -390,6 +393,8 @@ def checked_turns(steps: Sequence[Step]) -> frozenset[int]:
 
 def tried_of(dead_end: DeadEnd) -> tuple[Tried, ...]:
     """What a note keeps of an attempt, to recognize it: no text of the change."""
+    from ouro.memory.long_term.notes.note import Tried
+
     tried: list[Tried] = []
     for path in dead_end.paths:
         changes = [step.change for step in dead_end.edits if step.change.path == path]

@@ -14,7 +14,6 @@ import msgspec
 
 from ouro.display import CommandOutput
 from ouro.events import Event, ToolFinished, ToolStarted
-from ouro.memory.long_term.notes.notebook import timestamp
 from ouro.memory.long_term.prompt_block import quote_memory
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.utils.files import lock_file, write_private
@@ -153,6 +152,8 @@ class CommandLedger(msgspec.Struct, eq=False):
         found = [run for run in named if run[0] and not self.finds_secret(run[0])]
         if not found:
             return
+        from ouro.memory.long_term.notes.notebook import timestamp
+
         self._run_here.update(name for name, _, _ in found)
         try:
             ensure_private_dir(self.path.parent)

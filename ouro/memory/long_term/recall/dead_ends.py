@@ -18,8 +18,6 @@ from msgspec.structs import replace
 from ouro.errors import NoteError, OuroError
 from ouro.events import Event
 from ouro.memory.long_term.git.values import FileEdit, TurnRef
-from ouro.memory.long_term.notes.note import DEAD_ENDS, Note, new_id, note_text
-from ouro.memory.long_term.notes.notebook import Notebook, note_event, notes_event, proposal_event
 from ouro.memory.long_term.recall.command_looks import UNREADABLE, CommandLooks
 from ouro.memory.long_term.recall.note_finder import NoteFinder
 from ouro.memory.long_term.scope import ScopeMemory
@@ -34,6 +32,8 @@ from ouro.utils.text import clean, cut, one_line
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.manager import LongTermMemoryManager
+    from ouro.memory.long_term.notes.note import Note
+    from ouro.memory.long_term.notes.notebook import Notebook
     from ouro.memory.long_term.recall.attempts import DeadEnd, Step
     from ouro.memory.long_term.recall.recall import Recalled
 
@@ -230,6 +230,8 @@ class DeadEnds(msgspec.Struct, eq=False):
 
     def _write_note(self, dead_end: DeadEnd, events: list[Event]) -> Note | None:
         """The new note; None if the same was tried before."""
+        from ouro.memory.long_term.notes.note import DEAD_ENDS, Note, new_id
+        from ouro.memory.long_term.notes.notebook import note_event
         from ouro.memory.long_term.recall.attempts import tried_of
 
         turn = TurnRef(self.memory.session_id, dead_end.turn)
@@ -278,6 +280,9 @@ class DeadEnds(msgspec.Struct, eq=False):
         self, note: Note, before: Note | None, reason: str, sources: Sequence[str], turn: TurnRef
     ) -> Event:
         """Store a pending proposal of a note; returns its event. Raises SecretInMemory."""
+        from ouro.memory.long_term.notes.note import note_text
+        from ouro.memory.long_term.notes.notebook import proposal_event
+
         earlier = note_text(before) if before else None
         edit = FileEdit(note.file_name, earlier, note_text(note))
         self.repo.store.demand_no_secret([edit.after])
@@ -288,6 +293,8 @@ class DeadEnds(msgspec.Struct, eq=False):
         """Archive the notes that the last undo of the user made, and forget their ids: if this
         fails, it is logged and not tried again.
         """
+        from ouro.memory.long_term.notes.notebook import notes_event
+
         ids, self._undo_note_ids = self._undo_note_ids, []
         book = self._notebook
         try:
@@ -317,6 +324,8 @@ class DeadEnds(msgspec.Struct, eq=False):
 
     @property
     def _notebook(self) -> Notebook:
+        from ouro.memory.long_term.notes.notebook import Notebook
+
         stores = {self.repo.scope: self.repo.store}
         return Notebook(stores, untrusted=lambda _scope: self.repo.untrusted)
 

@@ -16,9 +16,6 @@ from ouro.errors import ModelError, NoteError
 from ouro.events import RecalledNote
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.git.values import LoadedScope, Scope
-from ouro.memory.long_term.notes.note import DEAD_ENDS, Note
-from ouro.memory.long_term.notes.notebook import Notebook
-from ouro.memory.long_term.recall.recall_log import RecallCounts, RecallLog
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.messages import Message
 from ouro.settings import MemorySettings
@@ -27,7 +24,10 @@ from ouro.utils.path_text import path_text
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.line_records import CoreRecord
+    from ouro.memory.long_term.notes.note import Note
+    from ouro.memory.long_term.notes.notebook import Notebook
     from ouro.memory.long_term.recall.recall import Recall, Recalled, Situation
+    from ouro.memory.long_term.recall.recall_log import RecallLog
 
 UPDATE_TIMEOUT = 0.4
 """Seconds for which the index reads changed notes in one turn; the rest is read in later turns."""
@@ -122,6 +122,8 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
 
     def dead_ends(self) -> list[Note]:
         """What was tried in this repository, failed and was undone, newest first."""
+        from ouro.memory.long_term.notes.note import DEAD_ENDS, Note
+
         self.update_index()
         book, found = self.notebook, list[Note]()
         for note_id in self.recall.graph.in_category(DEAD_ENDS, self._project):
@@ -139,6 +141,8 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         """Select which of these notes are sent: at most `room` tokens. An unchanged file counts as
         half a use.
         """
+        from ouro.memory.long_term.recall.recall_log import RecallCounts
+
         found = self.recall.find_about_files(note_ids, self.situation(sent), room)
         if read := [item for item in found.items if item.state == "loaded"]:
             unchanged = [item.id for item in read if "stale" not in item.reason]
@@ -196,6 +200,8 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
 
     @cached_property
     def notebook(self) -> Notebook:
+        from ouro.memory.long_term.notes.notebook import Notebook
+
         return Notebook({scope.scope: scope.store for scope in self.scopes})
 
     @cached_property

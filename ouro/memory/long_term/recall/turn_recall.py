@@ -14,17 +14,10 @@ from msgspec.structs import replace
 from ouro.errors import OuroError
 from ouro.events import Event, NotesRecalled, Notice, Prompted, RecalledNote
 from ouro.memory.backend import MessageRecord, RecalledItem, RecalledRecord
-from ouro.memory.long_term.notes.notebook import timestamp
 from ouro.memory.long_term.prompt_block import recalled_marks
 from ouro.memory.long_term.recall.command_ledger import CommandLedger, command_mark, commands_block
 from ouro.memory.long_term.recall.dead_ends import DeadEnds
-from ouro.memory.long_term.recall.hypotheses import (
-    HypothesisModel,
-    hypotheses_request,
-    read_hypotheses,
-)
 from ouro.memory.long_term.recall.note_finder import NoteFinder
-from ouro.memory.long_term.recall.recall_log import RecallCounts
 from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import begins_turn
 from ouro.memory.side_calls import SessionChannel
@@ -33,6 +26,7 @@ from ouro.messages import Context
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
+    from ouro.memory.long_term.recall.hypotheses import HypothesisModel
     from ouro.memory.long_term.recall.other_projects import OtherProjects
     from ouro.memory.long_term.recall.recall import Recalled
 
@@ -380,6 +374,9 @@ class TurnRecall(msgspec.Struct, eq=False):
 
     def _record(self, receipt: NotesRecalled) -> None:
         """Save the receipt for the message that was just sent, and count the recalled notes."""
+        from ouro.memory.long_term.notes.notebook import timestamp
+        from ouro.memory.long_term.recall.recall_log import RecallCounts
+
         self._save(receipt, self._last_message())
         items = receipt.items
         if loaded := [
@@ -444,6 +441,8 @@ class TurnRecall(msgspec.Struct, eq=False):
 
     async def _recall_by_hypotheses(self, text: str, sent: frozenset[str]) -> Recalled:
         """Find notes that are near to what a model expects them to say."""
+        from ouro.memory.long_term.recall.hypotheses import hypotheses_request, read_hypotheses
+
         model, transcript = self.hypotheses, self.memory.transcript
         count = self.finder.settings.retrieval_hypothesis_count
         assert model is not None

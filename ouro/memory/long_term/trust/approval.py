@@ -9,7 +9,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -21,11 +21,13 @@ from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import FileEdit, Scope, TurnRef
 from ouro.memory.long_term.store import FindsSecret
 from ouro.memory.long_term.trust.provenance import Provenance
-from ouro.memory.long_term.trust.states import TRANSITIONS, ChangeEvent, State
 from ouro.utils.decoding import decode_json
 from ouro.utils.log import log
 from ouro.utils.text import clean, cut, escape_invisible, join_names, line_changes
 from ouro.utils.yaml import split_front_matter
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term.trust.states import ChangeEvent, State
 
 ASKS = "memory.write is `ask`"
 Edits = Sequence[FileEdit]
@@ -51,6 +53,8 @@ class MemoryChange(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> State:
+        from ouro.memory.long_term.trust.states import TRANSITIONS
+
         return TRANSITIONS["written", self.event].state
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -29,8 +30,10 @@ from ouro.memory.long_term.trust.approval import (
     make_proposal,
     subject_of,
 )
-from ouro.memory.long_term.trust.states import TRANSITIONS, ChangeEvent, Effect, State
 from ouro.utils.text import join_names
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term.trust.states import ChangeEvent, Effect, State
 
 
 class Revert(msgspec.Struct):
@@ -96,6 +99,8 @@ class ChangeEffects:
         """Carry out what an event does to changes in this state; returns the group with the
         results.
         """
+        from ouro.memory.long_term.trust.states import TRANSITIONS
+
         if group.edits or group.contents or group.revert:
             for effect in TRANSITIONS[state, event].effects:
                 self.methods[effect](group)
