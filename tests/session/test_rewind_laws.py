@@ -211,7 +211,6 @@ async def play(story: Story) -> None:
 async def test_rewind_invariants_hold_for_random_interleavings(seed, tmp_path, monkeypatch):
     if seed % 2:  # later parts of the session are then read only on demand
         monkeypatch.setattr("ouro.memory.sessions.session_reader.MIN_SHOWN", 3)
-        monkeypatch.setattr("ouro.memory.paging.MIN_SHOWN", 3)
     story = Story(tmp_path / "sessions", seed)
     await play(story)
     await story.memory.close()
