@@ -35,6 +35,7 @@ from ouro.session_options import SessionBasis, SessionInputs
 from ouro.settings import Settings, SettingsSources
 from ouro.settings_sources import project_hooks, project_servers, save_setting, write_setting
 from ouro.tools.files_seen import FilesSeen
+from ouro.tools.skill import SkillArgs, SkillTool
 from ouro.tools.subagent import AgentSpec, RunSubagent, SubagentArgs
 from ouro.tools.tool import AnyTool, ToolContext, ToolResult
 from ouro.utils.git import find_root
@@ -44,7 +45,6 @@ from ouro.utils.text import clean, cut, escape_invisible, one_line, plural
 if TYPE_CHECKING:
     from ouro.commands.action import Action
     from ouro.llm import ProviderSearch
-    from ouro.tools.skill import SkillArgs
     from ouro.utils.worker import JsonObject
 
 SEARCH_VARIABLES = (
@@ -400,9 +400,6 @@ def skill_tools(found: FoundExtensions, run_subagent: RunSubagent | None = None)
     with `context: fork`.
     """
     skills, hooks = found.of_session.skills, found.hooks
-    if not skills.prompt():
-        return []
-    from ouro.tools.skill import SkillTool
 
     async def use(args: SkillArgs, ctx: ToolContext) -> ToolResult | str:
         skill, text = (
@@ -416,7 +413,7 @@ def skill_tools(found: FoundExtensions, run_subagent: RunSubagent | None = None)
         hooks.add(skill.file.hooks)
         return text
 
-    return [SkillTool(use)]
+    return [SkillTool(use)] if skills.prompt() else []
 
 
 def lsp_tools(
