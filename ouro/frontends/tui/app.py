@@ -165,6 +165,13 @@ class OuroApp(App[int], inherit_bindings=False):
             self.pressed_at = event.time
         await super().on_event(event)
 
+    async def _close_all(self) -> None:
+        """Leave the widgets as they are if the process ends now: to close each took half of the
+        exit. They are closed if the process goes on as the host of the session, and in tests.
+        """
+        if self.hosting is not None or not isinstance(self._driver, TerminalDriver):
+            await super()._close_all()
+
     def on_unmount(self) -> None:
         self.conversation.close_draft()
 

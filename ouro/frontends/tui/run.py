@@ -11,10 +11,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from ouro.errors import AttachRequested, DemoRequested, OuroError
 from ouro.session.opening import PICK, OpenRequest
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ouro.frontends.tui.first_frame import FirstFrame
     from ouro.session import OpenCatalog, OpenSession, Session
 
+T = TypeVar("T")
 OPEN_TIMEOUT = 0.5
 """Seconds that Textual waits for the session, and for a first request."""
 SEND_TIMEOUT = 0.1
@@ -184,7 +185,7 @@ def run_tui(
     start = SessionStart(open_session, request, first_message, frame.take_message)
     try:
         with _standard_error_in_log() as terminal:
-            app = asyncio.run(_run(start, make_app, frame, terminal))
+            app = _run_to_the_end(_run(start, make_app, frame, terminal))
     except BaseException:
         frame.restore()
         raise
@@ -200,6 +201,17 @@ def run_tui(
         os.execv(sys.executable, attach_command(app.failure.session_id))  # noqa: S606 (its own program)
     _print_end(app)
     return app.return_value if app.return_value is not None else app.return_code or 0
+
+
+def _run_to_the_end(program: Coroutine[Any, Any, T]) -> T:
+    """As `asyncio.run`, but what is pending when `program` returns is left as it is: the process
+    ends, and to cancel the tasks of all widgets took a third of the exit.
+    """
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    result = loop.run_until_complete(program)
+    gc.freeze()  # what is pending is not collected either: asyncio would report each task
+    return result
 
 
 async def _run(
