@@ -10,8 +10,9 @@ import msgspec
 
 from ouro.utils.text import byte_size
 
-_FILES = re.compile(r"^(?=diff --git )", re.MULTILINE)
-_HUNKS = re.compile(r"^(?=@@ -)", re.MULTILINE)
+_FILE = "diff --git "
+"""Begins a file: a line of a hunk begins with its sign."""
+_HUNK = "@@ -"
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _HUNK_HEAD = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _FACT = re.compile(r"((?:old|new|new file|deleted file) mode|index) ([0-9a-f]+(?:\.\.[0-9a-f]+)?)")
@@ -83,7 +84,7 @@ class HunkSides(msgspec.Struct, frozen=True):
 
 def parse_git_diff(text: str) -> list[DiffedFile]:
     """The files of a diff of git, which must have been made with PREFIXES."""
-    return [_file(part) for part in _FILES.split(text) if part.startswith("diff --git ")]
+    return [_file(part) for part in _split_before(_FILE, text) if part.startswith(_FILE)]
 
 
 def hunk_sides(hunk: str) -> HunkSides:
@@ -105,7 +106,7 @@ def hunk_sides(hunk: str) -> HunkSides:
 
 def _file(text: str) -> DiffedFile:
     """One file of a diff, from its header and its hunks."""
-    head_text, *hunks = _HUNKS.split(text.rstrip("\n") + "\n")
+    head_text, *hunks = _split_before(_HUNK, text.rstrip("\n") + "\n")
     head = head_text.rstrip("\n").split("\n")
     facts = dict(_facts(head))
     old, new = facts.get("rename from", ""), facts.get("rename to", "")
@@ -122,6 +123,15 @@ def _file(text: str) -> DiffedFile:
     return DiffedFile(
         path, kind, old, mode, (before, after), is_binary, hunks=tuple(hunks), notes=notes
     )
+
+
+def _split_before(words: str, text: str) -> Iterator[str]:
+    """The text in pieces: a line that begins with `words` begins a piece."""
+    start = 0
+    while (end := text.find(f"\n{words}", start) + 1) > 0:
+        yield text[start:end]
+        start = end
+    yield text[start:]
 
 
 def _facts(head: list[str]) -> Iterator[tuple[str, str]]:

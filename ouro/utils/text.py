@@ -50,11 +50,17 @@ def clean(text: str) -> str:
     unchanged. A byte of a path that is not UTF-8 is written as `\\xff`. The zero-width joiner
     stays between emoji, where it joins several into one picture.
     """
-    is_printable = text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable()
-    if is_printable and (text.isascii() or not _PRINTABLE.search(text)):
+    text = text.replace("\r\n", "\n")
+    if _is_visible(text):
         return text
     text = _SEQUENCES.sub("", text)
     return _INVISIBLE.sub(_replacement, text)
+
+
+def _is_visible(text: str) -> bool:
+    """Whether there is no control or invisible character in a text, beside newlines and tabs."""
+    is_printable = text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable()
+    return is_printable and (text.isascii() or not _PRINTABLE.search(text))
 
 
 def clean_start(text: str) -> tuple[str, str]:
@@ -72,6 +78,8 @@ def escape_invisible(text: str) -> str:
     """`text` with every control or invisible character written out (`\\x1b`, `\\u202e`), for
     approvals.
     """
+    if _is_visible(text):  # a tenth of the time for a long text
+        return text
     text = readable_bytes(text)
     return _INVISIBLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, islice, zip_longest
+from itertools import accumulate, chain, islice, zip_longest
 from typing import Any, NamedTuple
 
 from rich.segment import Segment
@@ -13,7 +14,14 @@ from rich.style import Style
 
 from ouro.display import NO_FILE
 from ouro.frontends.tui.blocks.code import Code, highlight, language_of
-from ouro.frontends.tui.blocks.file_diff import FileDiff, Pair, file_diffs, find_changed_words
+from ouro.frontends.tui.blocks.file_diff import (
+    FileDiff,
+    HunkLines,
+    LineRun,
+    Pair,
+    file_diffs,
+    find_changed_words,
+)
 from ouro.frontends.tui.blocks.lines import (
     Run,
     StyledLine,
@@ -120,6 +128,9 @@ class DiffLayout:
             pages += [page for _, page in found]
             self._places += [DiffPlace(number, hunk) for hunk, _ in found]
         self._pages = pages
+        self._first_pages: dict[DiffPlace, int] = {}
+        for number, place in enumerate(self._places):
+            self._first_pages.setdefault(place, number)
         self.lines = PagedLines(pages)
 
     def place(self, line: int) -> DiffPlace:
@@ -129,7 +140,7 @@ class DiffLayout:
 
     def line_of(self, file: int, hunk: int = -1) -> int:
         """The first line of a file or of a hunk."""
-        return self.lines.top_of(self._places.index(DiffPlace(file, hunk)))
+        return self.lines.top_of(self._first_pages[DiffPlace(file, hunk)])
 
 
 def _file_pages(
@@ -139,13 +150,13 @@ def _file_pages(
     yield -1, DrawnPage([_head(file, width, palette)])
     is_both = NO_FILE not in (file.before, file.after)
     two_columns = is_both and (width >= TWO_COLUMNS if has_two_columns is None else has_two_columns)
-    language = language_of(file.before if file.after == NO_FILE else file.after)
+    name = file.before if file.after == NO_FILE else file.after
     kind = _TwoColumns if two_columns else _OneColumn
-    for number, (pairs, name) in enumerate(zip(file.hunks, file.names, strict=True)):
-        if number or name:
-            shown = crop(f"⋮ {name}".rstrip(), width)
+    for number, (lines, title) in enumerate(zip(file.hunks, file.names, strict=True)):
+        if number or title:
+            shown = crop(f"⋮ {title}".rstrip(), width)
             yield number, DrawnPage([StyledLine([Segment(shown, palette.muted)])])
-        hunk = kind(pairs, language, width, palette)
+        hunk = kind(lines, name, width, palette)
         for start in range(0, hunk.row_count, PAGE_ROWS):
             yield number, _HunkPage(hunk, start)
 
@@ -160,9 +171,10 @@ def _head(file: FileDiff, width: int, palette: Palette) -> StyledLine:
 def diff_figures(file: FileDiff, palette: Palette) -> list[Segment]:
     """The numbers of added and removed lines, behind a name; none if no line changed."""
     what = " (new)" if file.before == NO_FILE else " (deleted)" if file.after == NO_FILE else ""
-    changed = [pair for pairs in file.hunks for pair in pairs if not pair.is_same]
-    added = sum(pair.new is not None for pair in changed)
-    removed = sum(pair.old is not None for pair in changed)
+    runs = chain.from_iterable(lines.runs for lines in file.hunks)
+    changed = [run for run in runs if not run.is_same]
+    added = sum(len(run.news) for run in changed)
+    removed = sum(len(run.olds) for run in changed)
     if not changed:
         return [Segment(what, palette.muted)]
     return [
@@ -178,7 +190,7 @@ class _HunkPage:
     def __init__(self, hunk: _Hunk, start: int) -> None:
         self._hunk, self._start = hunk, start
         self._end = min(start + PAGE_ROWS, hunk.row_count)
-        self.height = sum(hunk.height(row) for row in range(start, self._end))
+        self.height = hunk.height(start, self._end)
 
     def draw(self, *, is_colored: bool = True) -> list[StyledLine]:
         return self._hunk.draw(self._start, self._end, is_colored)
@@ -186,7 +198,7 @@ class _HunkPage:
     def place_of(self, line: int) -> dict[str, Any]:
         """The sign and the number of what a line shows."""
         for row in range(self._start, self._end):
-            if line < (height := self._hunk.height(row)):
+            if line < (height := self._hunk.height(row, row + 1)):
                 sign, number = self._hunk.source(row)
                 return {"sign": sign, "number": number}
             line -= height
@@ -194,22 +206,41 @@ class _HunkPage:
 
 
 class _Hunk(ABC):
-    """The rows of a hunk: lines of the screen before they are wrapped."""
+    """The rows of a hunk: lines of the screen before they are wrapped. What is seen of them is made
+    when it is drawn.
+    """
 
-    row_count = 0
-
-    def __init__(self, pairs: Sequence[Pair], language: str, width: int, palette: Palette) -> None:
-        self._language, self._width, self._palette = language, width, palette
-        self._olds = [pair.old for pair in pairs if pair.old is not None]
-        self._news = [pair.new for pair in pairs if pair.new is not None]
-        self._old_start = next((pair.old_number for pair in pairs if pair.old_number), 0)
-        self._new_start = next((pair.new_number for pair in pairs if pair.new_number), 0)
+    def __init__(self, lines: HunkLines, path: str, width: int, palette: Palette) -> None:
+        """`path`: the name of the file, for its colours."""
+        self._path, self._width, self._palette = path, width, palette
+        self._olds = list(chain.from_iterable(run.olds for run in lines.runs))
+        self._news = list(chain.from_iterable(run.news for run in lines.runs))
+        self._old_start = next((run.old_number for run in lines.runs if run.olds), 0)
+        self._new_start = next((run.new_number for run in lines.runs if run.news), 0)
         last = max(self._old_start + len(self._olds), self._new_start + len(self._news)) - 1
         self._digits = len(str(last))
+        self._lines = lines
+        self.row_count = 0
+        self._extra: dict[int, int] = {}
+        """The lines that a row takes beside its first; most rows have none."""
+        for run in lines.runs:
+            self._extra.update(self._extra_lines(run))
+            self.row_count += self._count_rows(run)
+        self._tall_rows = list(self._extra)
+
+    def height(self, start: int, end: int) -> int:
+        """The number of lines of the rows from `start` to before `end`."""
+        first = bisect_left(self._tall_rows, start)
+        last = bisect_left(self._tall_rows, end)
+        return end - start + sum(self._extra[row] for row in self._tall_rows[first:last])
 
     @abstractmethod
-    def height(self, row: int) -> int:
-        """The number of lines of a row."""
+    def _count_rows(self, run: LineRun) -> int:
+        """The number of rows of these lines."""
+
+    @abstractmethod
+    def _extra_lines(self, run: LineRun) -> dict[int, int]:
+        """What `_extra` has of the rows of `run`, which are the next ones, in their order."""
 
     @abstractmethod
     def source(self, row: int) -> tuple[str, int]:
@@ -246,7 +277,8 @@ class _Hunk(ABC):
         first, last = numbers[0] - start, numbers[-1] - start
         lead = _lead_start(texts, first)
         code = "\n".join(texts[lead : last + 1])
-        runs = highlight(code, self._language, self._palette, self._palette.text)
+        language = language_of(self._path)  # not needed before: it takes long for a new name
+        runs = highlight(code, language, self._palette, self._palette.text)
         return dict(enumerate(runs[first - lead :], numbers[0]))
 
     def _mark_words(self, pairs: Sequence[Pair], olds: _Side, news: _Side) -> None:
@@ -305,24 +337,40 @@ def _mark(
 
 
 class _OneColumn(_Hunk):
-    def __init__(self, pairs: Sequence[Pair], language: str, width: int, palette: Palette) -> None:
-        super().__init__(pairs, language, width, palette)
-        self._rows = [
-            row for _, run in groupby(pairs, _is_same) for row in _rows_of_one_column(list(run))
-        ]
-        self.row_count = len(self._rows)
+    """Of changed lines first the old ones, then the new ones."""
 
-    def height(self, row: int) -> int:
-        sign, pair = self._rows[row]
-        text = pair.old if sign == "-" else pair.new
-        return count_fold_lines(text or "", self._room(self._width))
+    def __init__(self, lines: HunkLines, path: str, width: int, palette: Palette) -> None:
+        super().__init__(lines, path, width, palette)
+        counts = map(self._count_rows, lines.runs)
+        self._run_starts = list(accumulate(counts, initial=0))
+
+    def _count_rows(self, run: LineRun) -> int:
+        return len(run.news) if run.is_same else len(run.olds) + len(run.news)
+
+    def _extra_lines(self, run: LineRun) -> dict[int, int]:
+        texts = run.news if run.is_same else [*run.olds, *run.news]
+        return _count_extra_lines(texts, self._room(self._width), self.row_count)
+
+    def _rows(self, start: int, end: int) -> list[tuple[str, Pair]]:
+        """The sign and the lines of the rows from `start` to before `end`."""
+        return [self._row_at(row) for row in range(start, end)]
+
+    def _row_at(self, row: int) -> tuple[str, Pair]:
+        number = bisect_right(self._run_starts, row) - 1
+        run, place = self._lines.runs[number], row - self._run_starts[number]
+        sign = " "
+        if not run.is_same:
+            sign = "-" if place < len(run.olds) else "+"
+        if sign == "+":
+            place -= len(run.olds)
+        return sign, run.pair(place)
 
     def source(self, row: int) -> tuple[str, int]:
-        sign, pair = self._rows[row]
+        sign, pair = self._row_at(row)
         return sign, pair.old_number if sign == "-" else pair.new_number
 
     def draw(self, start: int, end: int, is_colored: bool) -> list[StyledLine]:
-        rows = self._rows[start:end]
+        rows = self._rows(start, end)
         olds, news = self._sides(
             (pair for sign, pair in rows if sign == "-"),
             (pair for sign, pair in rows if sign != "-"),
@@ -338,40 +386,44 @@ class _OneColumn(_Hunk):
         return lines
 
 
-def _is_same(pair: Pair) -> bool:
-    return pair.is_same
-
-
-def _rows_of_one_column(pairs: Sequence[Pair]) -> Iterator[tuple[str, Pair]]:
-    """Pairs that are all the same, or all changed, as rows of one column: the old lines first."""
-    if pairs[0].is_same:
-        yield from ((" ", pair) for pair in pairs)
-        return
-    yield from (("-", pair) for pair in pairs if pair.old is not None)
-    yield from (("+", pair) for pair in pairs if pair.new is not None)
+def _count_extra_lines(texts: Sequence[str], width: int, row: int) -> dict[int, int]:
+    """The lines that each text takes in `width` cells beside its first, if any; the first text is
+    in `row`.
+    """
+    # A character takes at most two cells, so that shorter texts need no look at their characters.
+    short = width // 2
+    if not texts or max(map(len, texts)) <= short:
+        return {}
+    extra = {}
+    for number, text in enumerate(texts, row):
+        if len(text) > short and (lines := count_fold_lines(text, width)) > 1:
+            extra[number] = lines - 1
+    return extra
 
 
 class _TwoColumns(_Hunk):
-    def __init__(self, pairs: Sequence[Pair], language: str, width: int, palette: Palette) -> None:
-        super().__init__(pairs, language, width, palette)
-        self._pairs = pairs
+    def __init__(self, lines: HunkLines, path: str, width: int, palette: Palette) -> None:
         self._half = (width - 1) // 2
-        self.row_count = len(pairs)
+        super().__init__(lines, path, width, palette)
 
-    def height(self, row: int) -> int:
-        pair, room = self._pairs[row], self._room(self._half)
-        return max(
-            count_fold_lines(text, room) for text in (pair.old, pair.new) if text is not None
-        )
+    def _count_rows(self, run: LineRun) -> int:
+        return len(run)
+
+    def _extra_lines(self, run: LineRun) -> dict[int, int]:
+        room = self._room(self._half)
+        extra = _count_extra_lines(run.olds, room, self.row_count)
+        for row, lines in _count_extra_lines(run.news, room, self.row_count).items():
+            extra[row] = max(lines, extra.get(row, 0))
+        return dict(sorted(extra.items()))
 
     def source(self, row: int) -> tuple[str, int]:
-        pair = self._pairs[row]
+        pair = self._lines[row]
         if pair.is_same:
             return " ", pair.new_number
         return ("+", pair.new_number) if pair.new_number else ("-", pair.old_number)
 
     def draw(self, start: int, end: int, is_colored: bool) -> list[StyledLine]:
-        pairs = self._pairs[start:end]
+        pairs = self._lines[start:end]
         olds, news = self._sides(pairs, pairs, is_colored)
         if is_colored:
             self._mark_words(pairs, olds, news)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
-from itertools import accumulate, groupby, zip_longest
+from itertools import accumulate, groupby
+from operator import eq
+from typing import overload
 
 import msgspec
 
 from ouro.display import NO_FILE, Diff, FileChange
-from ouro.frontends.tui.blocks.lines import tidy
+from ouro.frontends.tui.blocks.lines import show_lines, tidy
 from ouro.utils.text import LineChange
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _NO_NEWLINE = "\\"
 """Begins the note that a file ends without a newline."""
+_SAME_OR_CHANGED = re.compile(r" +|[-+]+")
+"""Signs of lines that follow each other."""
 _WORDS = re.compile(r"\w+|\s+|.")
 MAX_COMPARED_LINE = 500
 MIN_SIMILARITY = 0.4
@@ -37,17 +42,70 @@ class Pair(msgspec.Struct, frozen=True):
         return self.old == self.new
 
 
+class LineRun(msgspec.Struct, frozen=True):
+    """Lines of a hunk that follow each other: all are the same before and after, or all changed."""
+
+    olds: Sequence[str]
+    news: Sequence[str]
+    old_number: int
+    """The number of the first old line, and of the first new one."""
+    new_number: int
+    is_same: bool
+
+    def __len__(self) -> int:
+        return max(len(self.olds), len(self.news))
+
+    def pair(self, place: int) -> Pair:
+        """A line before and after; `place` counts from 0."""
+        old = self.olds[place] if place < len(self.olds) else None
+        new = self.news[place] if place < len(self.news) else None
+        old_number = 0 if old is None else self.old_number + place
+        new_number = 0 if new is None else self.new_number + place
+        return Pair(old, new, old_number, new_number)
+
+
+class HunkLines(Sequence[Pair]):
+    """The lines of a hunk side by side. A pair is made when it is taken: of a long hunk few are."""
+
+    def __init__(self, runs: Sequence[LineRun]) -> None:
+        self.runs = runs
+        self._starts = list(accumulate(map(len, runs), initial=0))
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    @overload
+    def __getitem__(self, place: int) -> Pair: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Pair]: ...
+
+    def __getitem__(self, place: int | slice) -> Pair | list[Pair]:
+        places = range(len(self))[place]
+        if isinstance(places, range):
+            return [self._pair(number) for number in places]
+        return self._pair(places)
+
+    def __iter__(self) -> Iterator[Pair]:
+        for run in self.runs:
+            yield from map(run.pair, range(len(run)))
+
+    def _pair(self, place: int) -> Pair:
+        number = bisect_right(self._starts, place) - 1
+        return self.runs[number].pair(place - self._starts[number])
+
+
 class FileDiff(msgspec.Struct, frozen=True):
     before: str
     """The name of the file before the change, and after it: NO_FILE where there is none."""
     after: str
-    hunks: list[list[Pair]]
+    hunks: list[HunkLines]
     names: list[str]
     """The text after the second `@@` of each hunk: its function or its id."""
 
 
 def changed_files(body: Diff, show: Callable[[str], str] = tidy) -> list[FileDiff]:
-    """The files of a diff; `show` makes text that can be printed of a line or a name."""
+    """The files of a diff; `show` makes text that can be printed of a text or a name."""
     files = (_changed_file(change, show) for change in body.changes)
     return [file for file in files if file is not None]
 
@@ -56,11 +114,9 @@ def _changed_file(change: FileChange, show: Callable[[str], str]) -> FileDiff | 
     """None if nothing changed."""
     before = NO_FILE if change.before is None else show(change.path)
     after = NO_FILE if change.after is None else show(change.moved_to or change.path)
-    old_lines, new_lines = change.texts()
-    old = [show(line.removesuffix("\n")) for line in old_lines]
-    new = [show(line.removesuffix("\n")) for line in new_lines]
+    old, new = (_lines_without_ends(lines, show) for lines in change.texts())
     hunks = [
-        _pairs_of_hunk(window, changes, old, new, change.first_line)
+        _lines_of_hunk(window, changes, old, new, change.first_line)
         for window, changes in change.hunks()
     ]
     if not hunks and not change.moved_to and NO_FILE not in (before, after):
@@ -68,31 +124,45 @@ def _changed_file(change: FileChange, show: Callable[[str], str]) -> FileDiff | 
     return FileDiff(before, after, hunks, [""] * len(hunks))
 
 
-def _pairs_of_hunk(
+def _lines_without_ends(lines: Sequence[str], show: Callable[[str], str]) -> list[str]:
+    return show_lines([line.removesuffix("\n") for line in lines], show)
+
+
+def _lines_of_hunk(
     window: LineChange,
     changes: Sequence[LineChange],
     old: Sequence[str],
     new: Sequence[str],
     first_line: int,
-) -> list[Pair]:
+) -> HunkLines:
     """The lines of a hunk side by side: those of `window`, of which `changes` differ."""
     at, end, new_at, new_end = window
-    pairs: list[Pair] = []
+    runs: list[LineRun] = []
     for first, last, new_first, new_last in [*changes, (end, end, new_end, new_end)]:
-        pairs += _pairs(old[at:first], new[new_at:new_first], at + first_line, new_at + first_line)
-        pairs += _pairs(
-            old[first:last], new[new_first:new_last], first + first_line, new_first + first_line
-        )
+        same, same_new = old[at:first], new[new_at:new_first]
+        runs += _runs(same, same_new, at + first_line, new_at + first_line)
+        changed, changed_new = old[first:last], new[new_first:new_last]
+        runs += _runs(changed, changed_new, first + first_line, new_first + first_line)
         at, new_at = last, new_last
-    return pairs
+    return HunkLines(runs)
 
 
-def _pairs(olds: Sequence[str], news: Sequence[str], at: int, new_at: int) -> Iterator[Pair]:
-    """The lines side by side, numbered from `at` and `new_at`."""
-    for place, (old, new) in enumerate(zip_longest(olds, news)):
-        number = 0 if old is None else at + place
-        new_number = 0 if new is None else new_at + place
-        yield Pair(old, new, number, new_number)
+def _runs(olds: Sequence[str], news: Sequence[str], at: int, new_at: int) -> Iterator[LineRun]:
+    """The lines as runs, numbered from `at` and `new_at`. Lines that differ only in what is not
+    shown are the same.
+    """
+    if not olds and not news:
+        return
+    same = list(map(eq, olds, news))
+    if not any(same) or (len(olds) == len(news) and all(same)):
+        yield LineRun(olds, news, at, new_at, any(same))
+        return
+    same += [False] * abs(len(olds) - len(news))
+    start = 0
+    for is_same, group in groupby(same):
+        end = start + len(list(group))
+        yield LineRun(olds[start:end], news[start:end], at + start, new_at + start, is_same)
+        start = end
 
 
 def file_diffs(rows: Iterable[str]) -> list[FileDiff]:
@@ -103,43 +173,70 @@ def file_diffs(rows: Iterable[str]) -> list[FileDiff]:
         if row.startswith("--- ") and (target := next(reader, "")).startswith("+++ "):
             files.append(FileDiff(row[4:], target[4:], [], []))
         elif files and (found := _HUNK.match(row)):
-            files[-1].names.append(tidy(row[found.end() :].strip()))
-            files[-1].hunks.append(_hunk(reader, *(int(number or 1) for number in found.groups())))
+            files[-1].names.append(_words_behind(found))
+            _, olds, _, news = _numbers(found)
+            rows_of_hunk = list(_read_hunk_lines(reader, olds, news))
+            files[-1].hunks.append(_hunk_lines(found, rows_of_hunk))
         elif not row.startswith(_NO_NEWLINE):
             raise ValueError(f"not part of a unified diff: {row}")
     return files
 
 
-def _hunk(
-    reader: Iterator[str], old_start: int, old_count: int, new_start: int, new_count: int
-) -> list[Pair]:
-    """Read the lines of a hunk side by side. Its head says where it begins and how many old and new
-    lines it has.
-    """
+def read_hunk(text: str) -> tuple[str, HunkLines]:
+    """The words behind the head of a hunk of git, and its lines. Raises ValueError if it is none."""
+    head, *rows = text.removesuffix("\n").split("\n")
+    found = _HUNK.match(head)
+    if found is None:
+        raise ValueError(f"not a hunk: {head}")
+    # Git may write an empty line without its sign.
+    signed = [row or " " for row in rows if not row.startswith(_NO_NEWLINE)]
+    return _words_behind(found), _hunk_lines(found, signed)
+
+
+def _words_behind(head: re.Match[str]) -> str:
+    return tidy(head.string[head.end() :].strip())
+
+
+def _hunk_lines(head: re.Match[str], rows: Sequence[str]) -> HunkLines:
+    """The lines of a hunk, each with its sign; its head has their numbers."""
+    old_start, old_count, new_start, new_count = _numbers(head)
     # An empty range has the number of the line before it.
     old_number = old_start if old_count else old_start + 1
     new_number = new_start if new_count else new_start + 1
-    signed = list(_read_hunk_lines(reader, old_count, new_count))
-    pairs: list[Pair] = []
-    for is_same, run in groupby(signed, key=lambda line: line[0] == " "):
-        lines = list(run)
-        old_lines = [text for sign, text in lines if is_same or sign == "-"]
-        new_lines = [text for sign, text in lines if is_same or sign == "+"]
-        pairs += _pairs(old_lines, new_lines, old_number, new_number)
+    signs = "".join([row[0] for row in rows])
+    texts = show_lines([row[1:] for row in rows], tidy)
+    runs: list[LineRun] = []
+    for found in _SAME_OR_CHANGED.finditer(signs):
+        lines = texts[found.start() : found.end()]
+        old_lines = _lines_with(lines, found[0], "-")
+        new_lines = _lines_with(lines, found[0], "+")
+        runs += _runs(old_lines, new_lines, old_number, new_number)
         old_number += len(old_lines)
         new_number += len(new_lines)
-    return pairs
+    return HunkLines(runs)
 
 
-def _read_hunk_lines(reader: Iterator[str], olds: int, news: int) -> Iterator[tuple[str, str]]:
-    """The sign and the text of each line of a hunk that has so many old and new lines."""
+def _numbers(head: re.Match[str]) -> list[int]:
+    """The first old line and the number of old lines, and those of the new ones."""
+    return [int(number or 1) for number in head.groups()]
+
+
+def _lines_with(lines: Sequence[str], signs: str, wanted: str) -> Sequence[str]:
+    """The lines with the sign `wanted`; unchanged lines are on both sides."""
+    if signs[0] == " ":
+        return lines
+    return [line for line, sign in zip(lines, signs, strict=True) if sign == wanted]
+
+
+def _read_hunk_lines(reader: Iterator[str], olds: int, news: int) -> Iterator[str]:
+    """The lines of a hunk that has so many old and new ones, each with its sign."""
     while olds > 0 or news > 0:
         row = next(reader, "")
         sign = row[:1]
         if sign not in (" ", "-", "+", _NO_NEWLINE):
             raise ValueError(f"not part of a hunk: {row}")
         if sign != _NO_NEWLINE:
-            yield sign, tidy(row[1:])
+            yield row
         olds -= sign in (" ", "-")
         news -= sign in (" ", "+")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -27,6 +27,8 @@ _NARROW = re.compile(
     "[ -~\u00a1-\u00ac\u00ae-\u02ff\u0384-\u0482\u048a-\u052f\u2010-\u2027\u20a0-\u20bf\u2190-\u2193]*"
 )
 """Latin, Greek and Cyrillic text: each character takes one cell, and none joins another."""
+_ESCAPES = re.compile("[\x1b\x90\x98\x9b\x9d-\x9f]")
+"""Characters that begin an escape sequence."""
 _ATOMS = re.compile(rf"( +)|([{WIDE}])|([^ {WIDE}]+)")
 
 
@@ -87,6 +89,16 @@ def tidy(text: str) -> str:
     """Untrusted text without terminal control, with tabs as spaces."""
     text = clean(text)
     return text.expandtabs(4) if "\t" in text else text
+
+
+def show_lines(lines: Sequence[str], show: Callable[[str], str]) -> list[str]:
+    """What `show`, which is `tidy` or cleans as much, makes of each line. One call cleans all of
+    them, unless an escape sequence may begin in one and end in another.
+    """
+    text = "".join([f"{line}\n" for line in lines])
+    if _ESCAPES.search(text):
+        return [show(line) for line in lines]
+    return show(text).split("\n")[:-1]
 
 
 def clean_output(text: str) -> str:

@@ -16,7 +16,7 @@ from textual.strip import Strip
 
 from ouro.display import NO_FILE
 from ouro.frontends.tui.blocks.diff import DiffLayout, DiffPlace
-from ouro.frontends.tui.blocks.file_diff import FileDiff, file_diffs
+from ouro.frontends.tui.blocks.file_diff import FileDiff, read_hunk
 from ouro.frontends.tui.blocks.lines import StyledLine, crop, mark_span, selected_text
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.widgets.row_list import LineScroll
@@ -49,11 +49,9 @@ def parse_file(file: DiffedFile) -> ParsedFile:
     before, after = file.old_path or file.path, file.path
     before = NO_FILE if file.kind == "added" else before
     after = NO_FILE if file.kind == "deleted" else after
-    if not file.hunks:
-        return ParsedFile(file, FileDiff(before, after, [], []))
-    rows = "".join(file.hunks).removesuffix("\n").split("\n")
-    [shown] = file_diffs([f"--- {before}", f"+++ {after}", *rows])
-    return ParsedFile(file, shown)
+    hunks = [read_hunk(hunk) for hunk in file.hunks]
+    names, lines = [name for name, _ in hunks], [lines for _, lines in hunks]
+    return ParsedFile(file, FileDiff(before, after, lines, names))
 
 
 class DiffLines(LineScroll, can_focus=True):

@@ -8,18 +8,20 @@ from fakes.entered_functions import counted_calls
 from ouro.display import Diff, Display, FileChange, Plain
 from ouro.frontends.tui.blocks.code import highlight
 from ouro.frontends.tui.blocks.diff import PAGE_ROWS, _Hunk
-from ouro.frontends.tui.blocks.file_diff import file_diffs, find_changed_words
-from ouro.frontends.tui.blocks.lines import fold, text_to_copy
+from ouro.frontends.tui.blocks.file_diff import LineRun, file_diffs, find_changed_words
+from ouro.frontends.tui.blocks.lines import count_fold_lines, fold, text_to_copy
 from ouro.frontends.tui.blocks.markdown import markdown_lines
 from ouro.frontends.tui.blocks.paged_lines import MAX_PAGES, PagedLines
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.blocks.tool_card import DisplayBlock, ToolCard, body_lines
+from ouro.frontends.tui.widgets.diff_lines import lay_out, parse_file
 from ouro.memory.serialization import deserialize_message, serialize_message
 from ouro.messages import Message, ToolReply
 from ouro.session.session_diff import read_changes
 from ouro.tools.file_tool import display_of, file_change
 from ouro.utils.git import Git
-from ouro.utils.text import line_changes
+from ouro.utils.git_diff import parse_git_diff
+from ouro.utils.text import clean, line_changes
 
 PALETTE = Palette({})
 BEFORE = "".join(f"line {n}\n" for n in range(1, 21))
@@ -189,6 +191,47 @@ def test_only_the_pages_of_a_diff_that_are_seen_are_drawn(lines):
             assert len(drawn[:24]) == 24
         assert counts["_Hunk._row"] <= 2 * PAGE_ROWS
         assert (counts["highlight"], counts["line_changes"]) == (2, 0)
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\tfor tabs\n"])
+@pytest.mark.parametrize("width", [100, 160])
+@pytest.mark.parametrize("lines", [500, 5_000, 50_000])
+def test_lines_of_a_diff_that_are_not_seen_are_neither_cleaned_nor_measured(lines, width, ends):
+    before = "".join(CODE.splitlines(keepends=True)[:lines]).replace("\n", ends)
+    display = display_of([file_change("a.py", before, before.replace("value", "sum of"))])
+    counted = (clean, count_fold_lines, LineRun.pair)
+    with counted_calls(*counted) as counts:
+        drawn = DisplayBlock(display).lines(width, PALETTE)
+        assert len(drawn[:24]) == 24
+    assert counts["clean"] < 10
+    assert counts["count_fold_lines"] == 0
+    assert counts["LineRun.pair"] <= 2 * PAGE_ROWS
+
+
+@pytest.mark.parametrize("lines", [500, 5_000])
+def test_hunks_of_git_are_read_without_a_look_at_each_line(lines):
+    rows = "".join(f"-{line}\n+{line} more\n" for line in CODE.splitlines()[:lines])
+    head = (
+        f"diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1,{lines} +1,{lines} @@ def a():\n"
+    )
+    with counted_calls(clean, count_fold_lines, LineRun.pair) as counts:
+        [parsed] = map(parse_file, parse_git_diff(head + rows))
+        layout = lay_out([parsed], 100, PALETTE, has_two_columns=False)
+        assert len(layout.lines) == 2 * lines + 2
+        assert len(layout.lines[:24]) == 24
+    assert counts["clean"] < 10
+    assert counts["count_fold_lines"] == 0
+    assert counts["LineRun.pair"] <= PAGE_ROWS
+
+
+def test_lines_that_need_more_than_one_row_are_counted_wherever_they_are():
+    wide, long = "字" * 60, "word " * 60
+    texts = ["a", wide, "b", long, *["c"] * 70, wide, "\x1b[31mred", "x\r", "\ty"]
+    change = FileChange("a", None, "\n".join(texts))
+    for width in (40, 100, 200):
+        lines = body_lines(Diff((change,)), width, PALETTE)
+        assert len(lines) == sum(1 for _ in lines)
+        assert text_to_copy(lines[1:]).split("\n")[-2:] == ["x", "    y"]
 
 
 def _finished_card(display):

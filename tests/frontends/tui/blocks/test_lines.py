@@ -18,6 +18,7 @@ from ouro.frontends.tui.blocks.lines import (
     indent,
     join_fitting,
     quote_code,
+    show_lines,
     text_to_copy,
     tidy,
     wrap,
@@ -25,6 +26,7 @@ from ouro.frontends.tui.blocks.lines import (
 from ouro.frontends.tui.blocks.messages import AnswerBlock, ThinkingBlock
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.blocks.tool_card import ToolCard
+from ouro.utils.text import escape_invisible
 
 PLAIN = Style.null()
 TEXTS = st.text(st.sampled_from("ab cdef  日本語、🎉é-_/x\n"), max_size=80)
@@ -314,3 +316,38 @@ def test_code_in_a_sentence_has_a_style_and_no_backticks(text, runs):
 
 def test_code_is_quoted_where_all_is_in_one_style():
     assert quote_code("`/undo` restores a.py") == "“/undo” restores a.py"
+
+
+ODD_LINES = st.lists(
+    st.text(
+        st.sampled_from(
+            [
+                "a",
+                "\t",
+                " ",
+                "\r",
+                "é",
+                "字",
+                "❤",
+                "\ufe0f",
+                "👩",
+                "\u200d",
+                "\u200b",
+                "\x85",
+                "\u2028",
+            ]
+        ),
+        max_size=9,
+    ),
+    max_size=8,
+)
+ESCAPES = st.lists(st.sampled_from(["a", "\t", "\x1b[31m", "\x1b]0;", "\x9d", "\x07"]), max_size=8)
+
+
+@settings(max_examples=300)
+@given(ODD_LINES, ESCAPES)
+def test_lines_that_are_cleaned_together_are_as_if_each_was_cleaned_alone(lines, escapes):
+    for show in (tidy, lambda text: tidy(escape_invisible(text))):
+        assert show_lines(lines, show) == [show(line) for line in lines]
+        together = [*lines, *escapes]
+        assert show_lines(together, show) == [show(line) for line in together]
