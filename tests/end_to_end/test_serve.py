@@ -124,10 +124,10 @@ def test_the_link_of_a_proxy_is_a_code_for_the_camera_of_a_phone(ouro):
 
 def test_the_link_for_all_addresses_names_one_that_a_phone_can_reach(monkeypatch):
     monkeypatch.setattr(serve, "_network_address", lambda _family: "10.1.2.3")
-    assert serve._shown_host("0.0.0.0") == "10.1.2.3"
-    assert serve._shown_host("::1") == "[::1]"
+    assert serve._link_host("0.0.0.0") == "10.1.2.3"
+    assert serve._link_host("::1") == "[::1]"
     monkeypatch.setattr(serve, "_network_address", lambda _family: "")
-    assert serve._shown_host("::") == "[::]"
+    assert serve._link_host("::") == "[::]"
 
 
 @pytest.mark.parametrize(

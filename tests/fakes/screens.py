@@ -181,7 +181,10 @@ class ServedPage:
 
     async def __aenter__(self) -> ServedPage:
         self._runner = web.AppRunner(
-            self.server.app(), access_log=None, handler_cancellation=True, shutdown_timeout=1.0
+            self.server.build_app(),
+            access_log=None,
+            handler_cancellation=True,
+            shutdown_timeout=1.0,
         )
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)

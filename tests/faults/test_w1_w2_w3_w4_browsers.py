@@ -29,7 +29,7 @@ from ouro.events import (
     ToolProgress,
     ToolStarted,
 )
-from ouro.frontends.web import feed, guard, pages, screens
+from ouro.frontends.web import feed, guard, pages, terminals
 from ouro.frontends.web.guard import Guard, WebRefused
 from ouro.frontends.web.serve import ServeOptions, bind
 from ouro.messages import ToolCall, Usage
@@ -145,7 +145,7 @@ async def test_w1_a_websocket_of_another_site_is_refused(page, headers):
             await page.socket(ticket, **headers)
         assert refused.value.status == 403
         assert hosted.host.viewers == []
-        assert not page.server.screens._running
+        assert not page.server.terminals._running
 
 
 async def test_w1_another_site_gets_no_permission_to_read(page):
@@ -379,7 +379,7 @@ async def test_w3_hostile_text_of_a_session_is_harmless_on_the_page(page):
 
 def test_w3_a_removed_line_cannot_look_like_the_head_of_a_file():
     change = FileChange("a.py", "-- safe.py\n++ b\nend\n", "++ evil\nend\n")
-    page = pages.FORM.diff(Diff((change,)).lines())
+    page = pages.PAGE_FORMAT.diff(Diff((change,)).lines())
     kinds = re.findall(r'<div class="(\w+)"><b>(\d*)</b><i>(.?)</i><span>([^<]*)', page)
     assert kinds == [
         ("file", "", "", "a.py"),
@@ -413,7 +413,7 @@ async def test_w4_a_body_that_is_too_large_is_refused(page):
 
 async def test_w4_what_a_browser_sends_on_a_websocket_is_checked(page, monkeypatch):
     async with HostedSession():
-        monkeypatch.setattr(screens, "in_own_terminal", lambda _slave, _command: ("cat",))
+        monkeypatch.setattr(terminals, "in_own_terminal", lambda _slave, _command: ("cat",))
         async with page.socket(page.ticket(), query="?width=1e9&height=-4") as browser:
             for text in ("", "[]", "{", "7", '["stdin"]', '["resize", {}]', '["resize", {"width": "x", "height": 1}]',
                          '["resize", {"width": 1e30, "height": 3}]', '["what", 1]', '["resize", {"width": Infinity, "height": 3}]', "[" * 5_000):  # fmt: skip
@@ -427,26 +427,26 @@ async def test_w4_what_a_browser_sends_on_a_websocket_is_checked(page, monkeypat
 
 
 async def test_w4_there_is_a_limit_of_screens(page, monkeypatch):
-    monkeypatch.setattr(screens, "in_own_terminal", lambda _slave, _command: ("cat",))
+    monkeypatch.setattr(terminals, "in_own_terminal", lambda _slave, _command: ("cat",))
     async with HostedSession():
-        browsers = [await page.socket(page.ticket()) for _ in range(screens.MAX_SCREENS)]
+        browsers = [await page.socket(page.ticket()) for _ in range(terminals.MAX_TERMINALS)]
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             await page.socket(page.ticket())
         assert refused.value.status == 409
         for browser in browsers:
             await browser.close()
-        await until(lambda: not page.server.screens._running)
+        await until(lambda: not page.server.terminals._running)
 
 
 async def test_w4_a_browser_that_goes_away_ends_its_screen(page, monkeypatch):
-    monkeypatch.setattr(screens, "in_own_terminal", lambda _slave, _command: ("cat",))
+    monkeypatch.setattr(terminals, "in_own_terminal", lambda _slave, _command: ("cat",))
     async with HostedSession():
         browser = await page.socket(page.ticket())
-        await until(lambda: page.server.screens._running)
-        [screen] = page.server.screens._running
+        await until(lambda: page.server.terminals._running)
+        [screen] = page.server.terminals._running
         browser._response.connection.transport.abort()
         await until(lambda: screen._process.returncode is not None)
-        await until(lambda: not page.server.screens._running)
+        await until(lambda: not page.server.terminals._running)
 
 
 async def test_w4_what_waits_for_a_page_that_does_not_read_is_limited(home):

@@ -14,61 +14,66 @@ POLL_SECONDS = 1.0
 
 
 class AgentList:
-    """Asks the sessions for their states while a page is open, however many pages there are."""
+    """The rows of all background sessions, for any number of open pages.
+
+    The sessions are asked for their states once a second, and only while a page is open.
+    """
 
     def __init__(self) -> None:
         self._watch = AgentWatch()
-        self._asking = asyncio.Lock()
+        self._refresh_lock = asyncio.Lock()
         self.rows: Sequence[AgentRow] = ()
         self.problem = ""
         """Why the list cannot be read."""
-        self._readers = 0
-        """Open pages."""
+        self._open_pages = 0
+        """How many pages are open."""
         self._polling: asyncio.Task[None] | None = None
         self._changed = asyncio.Condition()
-        self._turn = 0
+        self._reading_number = 0
         """How often the list was read."""
 
     @asynccontextmanager
-    async def reading(self) -> AsyncIterator[None]:
-        """Ask as long as the block runs."""
-        self._readers += 1
+    async def polling(self) -> AsyncIterator[None]:
+        """Keep the list up to date as long as the block runs."""
+        self._open_pages += 1
         if self._polling is None:
             self._polling = asyncio.create_task(self._poll())
         try:
             yield
         finally:
-            self._readers -= 1
-            if not self._readers and self._polling is not None:
+            self._open_pages -= 1
+            if not self._open_pages and self._polling is not None:
                 self._polling.cancel()
                 self._polling = None
 
-    async def next(self, turn: int) -> int:
-        """Wait for a reading after this one; returns its number."""
+    async def wait_for_reading(self, number: int) -> int:
+        """Wait until the list is read again after reading `number`; returns the number of that
+        reading.
+        """
         async with self._changed:
-            await self._changed.wait_for(lambda: self._turn > turn)
-        return self._turn
+            await self._changed.wait_for(lambda: self._reading_number > number)
+        return self._reading_number
 
     async def refresh(self) -> None:
-        """Read the list now."""
-        async with self._asking:
+        """Read the list now, and wake all who wait for a reading. A failure is kept in `problem`."""
+        async with self._refresh_lock:
             try:
                 self.rows, self.problem = await self._watch.rows(), ""
             except (OuroError, OSError) as error:
                 self.rows, self.problem = (), str(error)
         async with self._changed:
-            self._turn += 1
+            self._reading_number += 1
             self._changed.notify_all()
 
-    async def find(self, session_id: str) -> AgentRow:
-        """The state of one session. Raises UsageError if there is none."""
+    async def find_row(self, session_id: str) -> AgentRow:
+        """Ask one session for its state. Raises UsageError if there is none."""
         watch = AgentWatch()
         try:
-            return await watch.row(await self.record(session_id))
+            return await watch.row(await self.find_record(session_id))
         finally:
             await watch.close()
 
-    async def record(self, session_id: str) -> BackgroundRecord:
+    async def find_record(self, session_id: str) -> BackgroundRecord:
         """The record of one session. Raises UsageError if there is none."""
         record = await asyncio.to_thread(find_record, session_id)
         if record.id != session_id:

@@ -52,14 +52,14 @@ class SessionFeed(TurnObserver):
         self._is_new = True
         """Whether the page shows the transcript from its beginning."""
         self._draft = ""
-        """A text for the prompt of the page."""
+        """A text that the page puts into its prompt; empty if there is none."""
         self._ended = ""
         """Why the session has ended; empty while it runs."""
         self._has_changed = asyncio.Event()
 
     @classmethod
     async def open(cls, record: BackgroundRecord) -> SessionFeed:
-        """Attach to the session. Raises as `RemoteSession.open`."""
+        """Attach to the session. Raises what `RemoteSession.open` raises."""
         feed = cls(await RemoteSession.open(record))
         feed._show_from_start()
         feed._turns.attach(cast("Session", cast("object", feed._session)))
@@ -70,8 +70,11 @@ class SessionFeed(TurnObserver):
         await self._turns.close()
 
     async def next_patch(self) -> dict[str, Any]:
-        """What has changed since the last patch; waits for it. The last one says `ended`."""
-        await asyncio.sleep(DRAW_EVERY)
+        """Wait for a change; returns all that has changed since the last patch.
+
+        The last patch has the reason for the session's end in `ended`.
+        """
+        await asyncio.sleep(DRAW_EVERY)  # changes that come meanwhile are in one patch
         await self._has_changed.wait()
         self._has_changed.clear()
         cards, self._cards = self._cards, {}
@@ -134,13 +137,13 @@ class SessionFeed(TurnObserver):
         """Add or change the card of an event."""
         match event:
             case events.TextDelta(text):
-                self._write(text)
+                self._stream_answer(text)
             case events.ThinkingDelta(text):
-                self._think(text)
+                self._stream_thinking(text)
             case events.Replied(message):
                 self._finish_answer(partial(pages.reply_card, message))
             case events.Retrying():
-                self._finish_answer(str)
+                self._finish_answer(_empty_card)
                 self._add_notice(event)
             case events.Prompted():
                 self._add(partial(pages.prompt_card, event))
@@ -180,20 +183,24 @@ class SessionFeed(TurnObserver):
             output = self._outputs.get(call_id, "")
             self._cards[card] = partial(pages.running_card, title, output)
 
-    def _write(self, text: str) -> None:
+    def _stream_answer(self, text: str) -> None:
+        """Add a streamed piece of the answer to its card."""
         self._answer += text
         self._answer_card = self._answer_card or self._new_card()
         self._cards[self._answer_card] = partial(pages.answer_card, self._answer, is_open=True)
 
-    def _think(self, text: str) -> None:
+    def _stream_thinking(self, text: str) -> None:
+        """Add a streamed piece of the model's thinking to its card."""
         self._thought += text
         self._thought_card = self._thought_card or self._new_card()
         self._cards[self._thought_card] = partial(pages.thought_card, self._thought)
 
     def _finish_answer(self, draw: Callable[[], str]) -> None:
-        """Draw this instead of what was streamed, and forget that."""
+        """Replace the card of the streamed answer by `draw`, and empty the card of its thinking:
+        the whole reply has both.
+        """
         if self._thought_card:
-            self._cards[self._thought_card] = str
+            self._cards[self._thought_card] = _empty_card
         self._cards[self._answer_card or self._new_card()] = draw
         self._answer = self._thought = self._answer_card = self._thought_card = ""
 
@@ -202,11 +209,13 @@ class SessionFeed(TurnObserver):
             self._add(partial(pages.notice_card, *notice))
 
     def _add_core(self, event: events.CoreChanged) -> None:
+        """Add the notice of a changed core memory, with its diff."""
         if notice := notice_of(event):
             text, level = notice
             self._add(partial(pages.core_card, text, event, level))
 
     def _add_receipt(self, event: events.NotesRecalled) -> None:
+        """Add the notice of recalled notes, with the command that shows them."""
         if notice := notice_of(event):
             text = pages.receipt_text(notice[0], event)
             self._add(partial(pages.notice_card, text))
@@ -248,8 +257,12 @@ class SessionFeed(TurnObserver):
         return False
 
 
+def _empty_card() -> str:
+    return ""
+
+
 def saved_patch(row: AgentRow, pieces: Iterable[str]) -> dict[str, Any]:
-    """A session without a process, as one patch; of a long transcript the last cards."""
+    """A patch that shows a session without a process; of a long transcript the last cards."""
     cards = [[f"saved-{number}", card] for number, card in enumerate(pieces)]
     return {
         "id": row.id,

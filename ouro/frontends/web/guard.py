@@ -23,8 +23,8 @@ MAX_LOGINS = 64
 TICKET_SECONDS = 30.0
 """How long a ticket for one websocket is valid."""
 _TOKEN_BYTES = 32
-_MAX_SHOWN = 100
-_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?")
+_MAX_QUOTED = 100
+_HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?")
 
 Kind = Literal["page", "data", "change", "socket"]
 """`page`: files of ouro without any data; `data`: reads; `change`: acts; `socket`: a websocket."""
@@ -38,8 +38,8 @@ HEADERS: Mapping[str, str] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Robots-Tag": "noindex",
 }
-"""Of each answer."""
-_POLICY = (
+"""The headers of each answer."""
+_CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self' data:;"
     " font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none';"
     " frame-ancestors 'none'; style-src 'self'"
@@ -48,7 +48,7 @@ _POLICY = (
 
 def content_policy(*, has_terminal: bool) -> str:
     """The Content-Security-Policy. The terminal in the browser writes its own style elements."""
-    return f"{_POLICY} 'unsafe-inline'" if has_terminal else _POLICY
+    return f"{_CONTENT_POLICY} 'unsafe-inline'" if has_terminal else _CONTENT_POLICY
 
 
 class WebRefused(OuroError):
@@ -113,8 +113,8 @@ class Guard:
             raise WebRefused(f"A request of another site is refused: it is {_quotable(site)}.")
 
     def _check_host(self, host: str) -> None:
-        """Raises WebRefused for a name that is not known: a hostile page may have a name that
-        points to this machine.
+        """Raises WebRefused for a host name that is not one of ours. A hostile page may have a name
+        that points to this machine.
         """
         name = _host_name(host)
         if name in self._names or self._is_own_address(name):
@@ -135,7 +135,9 @@ class Guard:
     # Who sends it
 
     def log_in(self, token: str) -> Login:
-        """A login for the browser that shows the token. Raises WebRefused if the token is wrong."""
+        """Make a login for a browser that knows the token; the oldest one ends if there are too
+        many. Raises WebRefused if the token is wrong.
+        """
         if not _is_equal(token, self.token):
             raise WebRefused(
                 "This link is not valid: the token is wrong, or of an earlier `ouro serve`."
@@ -150,12 +152,14 @@ class Guard:
 
     def check_login(self, cookie: str, key: str) -> None:
         """Raises WebRefused if the browser is not logged in."""
-        known = self._keys.get(_digest(cookie), "")
-        if not known or not _is_equal(key, known):
+        expected_key = self._keys.get(_digest(cookie), "")
+        if not expected_key or not _is_equal(key, expected_key):
             raise _not_logged_in()
 
     def make_ticket(self, cookie: str) -> str:
-        """A word that opens one websocket: a browser sends no headers of a page with it."""
+        """Make a ticket: a word that opens one websocket. A browser cannot send the key of a login
+        with a websocket, so the address has a ticket in it.
+        """
         now = time.monotonic()
         self._tickets = {
             word: ticket for word, ticket in self._tickets.items() if ticket.valid_until > now
@@ -165,7 +169,7 @@ class Guard:
         return word
 
     def take_ticket(self, ticket: str, cookie: str) -> None:
-        """Use up a ticket. Raises WebRefused if it is not valid, or of another browser."""
+        """Use up a ticket. Raises WebRefused if it is not valid, or belongs to another browser."""
         owner, end = self._tickets.pop(ticket, _Ticket("", 0.0))
         digest = _digest(cookie)
         is_valid = owner == digest and digest in self._keys and time.monotonic() < end
@@ -180,9 +184,11 @@ def _not_logged_in() -> WebRefused:
     )
 
 
-def _is_equal(given: str, known: str) -> bool:
-    """In a time that does not depend on how much is equal."""
-    return hmac.compare_digest(given.encode("utf-8", "replace"), known.encode())
+def _is_equal(text: str, secret: str) -> bool:
+    """Whether a text is the secret. The comparison takes the same time for any text, so nobody can
+    measure how much of a guess is right.
+    """
+    return hmac.compare_digest(text.encode("utf-8", "replace"), secret.encode())
 
 
 def _digest(cookie: str) -> str:
@@ -199,12 +205,12 @@ def _host_name(host: str) -> str:
         return ""
 
 
-def proxy_name(given: str) -> str:
-    """The name of a proxy, which may be given with its port. Raises UsageError if it is none."""
-    name = _host_name(given.lower())
-    if not _NAME.fullmatch(name):
+def proxy_name(text: str) -> str:
+    """The name of a proxy without its port. Raises UsageError if the text is no name of a host."""
+    name = _host_name(text.lower())
+    if not _HOST_NAME.fullmatch(name):
         raise UsageError(
-            f"`{_quotable(given)}` is not the name of a host.",
+            f"`{_quotable(text)}` is not the name of a host.",
             "Give it as the browser has it: --allow-host box.example.org",
         )
     return name
@@ -224,5 +230,5 @@ def _is_visit(method: str, headers: Mapping[str, str], kind: Kind) -> bool:
 
 
 def _quotable(text: str) -> str:
-    """A text of a request for a message: one short line without backquotes."""
-    return one_line(text, _MAX_SHOWN).replace("`", "'")
+    """A text from a request, made safe for a message: one short line without backquotes."""
+    return one_line(text, _MAX_QUOTED).replace("`", "'")

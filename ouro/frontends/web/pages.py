@@ -28,9 +28,11 @@ OPEN_DIFF_LINES = 80
 """A longer diff of a tool call is folded."""
 MAX_OUTPUT = 20_000
 """Characters of the running output of a call that are shown."""
-_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
-_KINDS = {"-": "removed", "+": "added"}
-_WORDS = {
+_HUNK_HEAD = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+"""Such as `@@ -10,7 +12 @@`: a missing count is 1."""
+_CHANGE_CLASSES = {"-": "removed", "+": "added"}
+"""The CSS class of a changed line, by its mark."""
+_STATE_WORDS = {
     "waiting": "needs you",
     "working": "working",
     "idle": "ready",
@@ -38,19 +40,21 @@ _WORDS = {
     "refused": "refused",
     "ended": "ended",
 }
-NOTHING = (
+NO_SESSIONS = (
     '<p class="empty">No session runs in the background.<br>Start one below, with'
     ' <code>ouro --bg "task"</code>, or press F9 in a session.</p>'
 )
 
 
 class PageFormat(HtmlFormat):
-    """As an exported page, with numbers beside the lines of a diff."""
+    """The format of an exported page, with two differences: lines of a diff have numbers, and
+    messages have no anchors, as their numbers are not those of the page.
+    """
 
     def diff(self, lines: list[str]) -> str:
-        rows = _DiffLines()
-        shown = [*map(rows.row, lines), rows.end()]
-        return f'<div class="diff">{"".join(shown)}</div>\n'
+        rows = _DiffRows()
+        diff_html = "".join([*map(rows.row, lines), rows.end()])
+        return f'<div class="diff">{diff_html}</div>\n'
 
     def message(self, who: str, number: int, notes: str, body: str) -> str:
         page = super().message(who, number, notes, body)
@@ -60,22 +64,24 @@ class PageFormat(HtmlFormat):
         return notice_card("Removed by a rewind:" if begins else "End of what was removed.")
 
 
-FORM = PageFormat()
+PAGE_FORMAT = PageFormat()
 
 
-class _DiffLines:
-    """Numbers the lines of a unified diff. The head of a hunk says how many lines it has: a removed
-    line may look like the head of a file.
+class _DiffRows:
+    """Makes the rows of a unified diff, with their line numbers.
+
+    The head of a hunk tells how many lines it has. They are counted, because a removed line may
+    look like the head of a file.
     """
 
     def __init__(self) -> None:
         self._old = self._new = 0
         self._old_left = self._new_left = 0
-        self._before = ""
-        """The first line of the head of a file: the second one completes it."""
+        self._old_name_line = ""
+        """The line `--- NAME` until the line `+++ NAME` completes it; empty if there is none."""
 
     def row(self, line: str) -> str:
-        """One line with its number: the new one, of a removed line the old one."""
+        """The row of one line. Its number is the new one; a removed line has the old one."""
         if not self._old_left and not self._new_left:
             return self._outside_hunk(line)
         if line.startswith("\\ "):
@@ -87,27 +93,29 @@ class _DiffLines:
             self._old, self._old_left = self._old + 1, max(0, self._old_left - 1)
         if mark != "-":
             self._new, self._new_left = self._new + 1, max(0, self._new_left - 1)
-        return _diff_row(_KINDS.get(mark, "same"), str(number), line)
+        return _diff_row(_CHANGE_CLASSES.get(mark, "same"), str(number), line)
 
     def end(self) -> str:
-        """What is left after the last line."""
-        before, self._before = self._before, ""
-        return _diff_row("file", "", before) if before else ""
+        """The row of a line `--- NAME` that no line `+++ NAME` followed; empty if there is none."""
+        line, self._old_name_line = self._old_name_line, ""
+        return _diff_row("file", "", line) if line else ""
 
     def _outside_hunk(self, line: str) -> str:
-        """A line before, between or after hunks. The two lines that name the file become one."""
-        if self._before and line.startswith("+++ "):
-            head, self._before = _file_names(self._before[4:], line[4:]), ""
+        """The row of a line before, between or after hunks. The two lines that name a file become
+        one.
+        """
+        if self._old_name_line and line.startswith("+++ "):
+            head, self._old_name_line = _file_names(self._old_name_line[4:], line[4:]), ""
             return _diff_row("file", "", head)
-        rest = self.end()
+        unpaired = self.end()
         if line.startswith("--- "):
-            self._before = line
-            return rest
-        return rest + self._begin_hunk(line)
+            self._old_name_line = line
+            return unpaired
+        return unpaired + self._begin_hunk(line)
 
     def _begin_hunk(self, line: str) -> str:
-        """The head of a hunk, which sets the numbers of the next lines; any other line as it is."""
-        match = _HUNK.match(line)
+        """The row of the head of a hunk, whose numbers are set. Any other line is shown as it is."""
+        match = _HUNK_HEAD.match(line)
         if match is None:
             return _diff_row("file", "", line)
         old, old_count, new, new_count = match.groups()
@@ -117,7 +125,7 @@ class _DiffLines:
 
 
 def _file_names(before: str, after: str) -> str:
-    """The head of a file: its name, and what became of it."""
+    """The text for the head of a file: its name, and whether it is new, deleted or renamed."""
     old, new = before.removeprefix("a/"), after.removeprefix("b/")
     if before == NO_FILE:
         return f"{new} (new)"
@@ -140,10 +148,13 @@ def _diff_row(kind: str, number: str, line: str) -> str:
 def list_page(rows: Sequence[AgentRow], selected: str = "") -> str:
     """The sessions, those that wait for the user first."""
     now = datetime.now(UTC)
-    return "".join(_row(row, now, is_selected=row.id == selected) for row in rows) or NOTHING
+    return (
+        "".join(_session_row(row, now, is_selected=row.id == selected) for row in rows)
+        or NO_SESSIONS
+    )
 
 
-def _row(row: AgentRow, now: datetime, *, is_selected: bool) -> str:
+def _session_row(row: AgentRow, now: datetime, *, is_selected: bool) -> str:
     """One session of the list, as a link to its page."""
     figures = " · ".join(filter(None, (dollars(row.cost), format_age(row.record.started_at, now))))
     current = ' aria-current="true"' if is_selected else ""
@@ -151,7 +162,7 @@ def _row(row: AgentRow, now: datetime, *, is_selected: bool) -> str:
     last_line = one_line(clean(row.line), 240)
     return (
         f'<a class="row {row.state}" href="#s/{escape_html(row.id)}"{current}>'
-        f'<span class="state">{MARKS[row.state]} {_WORDS[row.state]}</span>'
+        f'<span class="state">{MARKS[row.state]} {_STATE_WORDS[row.state]}</span>'
         f'<span class="figures">{escape_html(figures)}</span>'
         f'<span class="name">{escape_html(title)}</span>'
         f'<span class="said">{escape_html(last_line)}</span>'
@@ -178,28 +189,29 @@ def head_page(state: SessionState) -> str:
         context,
         dollars(status.usage.cost),
     )
-    shown = " · ".join(escape_html(fact) for fact in facts if fact)
+    facts_html = " · ".join(escape_html(fact) for fact in facts if fact)
     title = one_line(clean(state.title), 160) or state.id[:8]
     return (
         f"<h1>{escape_html(title)}</h1>"
         f'<p class="facts"><span class="state {state.activity}">{MARKS[state.activity]}'
-        f" {_WORDS[state.activity]}</span> {shown}</p>"
+        f" {_STATE_WORDS[state.activity]}</span> {facts_html}</p>"
     )
 
 
 def ended_page(row: AgentRow) -> str:
-    """The same for a session without a process."""
+    """The first lines of a session without a process: its title, its facts, and how it ended."""
     title = one_line(clean(row.title), 160) or row.record.short_id
     facts = (tilde_text(row.record.cwd), row.record.model)
-    shown = " · ".join(escape_html(fact) for fact in facts if fact)
+    facts_html = " · ".join(escape_html(fact) for fact in facts if fact)
     return (
         f"<h1>{escape_html(title)}</h1>"
         f'<p class="facts"><span class="state {row.state}">{MARKS[row.state]}'
-        f" {_WORDS[row.state]}</span> {shown}</p><p>{escape_html(row.line)}</p>"
+        f" {_STATE_WORDS[row.state]}</span> {facts_html}</p><p>{escape_html(row.line)}</p>"
     )
 
 
 def tilde_text(folder: str) -> str:
+    """The path of a folder for the page, with `~` for the home folder."""
     return clean(tilde(Path(folder)))
 
 
@@ -210,7 +222,7 @@ def todos_page(todos: Sequence[Todo]) -> str:
     done = sum(todo.state == "done" for todo in todos)
     now = next((todo.text for todo in todos if todo.state == "in_progress"), "")
     title = f"{done} of {len(todos)} done" + (f" · {one_line(now, 80)}" if now else "")
-    return f"<details><summary>{escape_html(title)}</summary>{FORM.todos(todos)}</details>"
+    return f"<details><summary>{escape_html(title)}</summary>{PAGE_FORMAT.todos(todos)}</details>"
 
 
 def waiting_page(waiting: Sequence[str]) -> str:
@@ -225,19 +237,20 @@ def waiting_page(waiting: Sequence[str]) -> str:
 
 def prompt_card(event: events.Prompted) -> str:
     pictures = "".join(
-        FORM.no_picture(f"picture: {one_line(image.name or image.media_type, 80)}")
+        PAGE_FORMAT.no_picture(f"picture: {one_line(image.name or image.media_type, 80)}")
         for image in event.images
     )
-    return FORM.message("You", 0, "", FORM.user_text(event.text) + pictures)
+    body = PAGE_FORMAT.user_text(event.text) + pictures
+    return PAGE_FORMAT.message("You", number=0, notes="", body=body)
 
 
 def answer_card(text: str, *, is_open: bool = False) -> str:
-    """What the model wrote; `is_open`: it still writes."""
-    return f'<div class="answer{" open" if is_open else ""}">{FORM.words(text)}</div>'
+    """The card of an answer; `is_open` marks one that the model still writes."""
+    return f'<div class="answer{" open" if is_open else ""}">{PAGE_FORMAT.words(text)}</div>'
 
 
 def thought_card(text: str) -> str:
-    return FORM.fold("Thinking", f'<div class="thought">{escape_html(text)}</div>')
+    return PAGE_FORMAT.fold("Thinking", f'<div class="thought">{escape_html(text)}</div>')
 
 
 def reply_card(message: Message) -> str:
@@ -253,7 +266,7 @@ def reply_card(message: Message) -> str:
 def running_card(title: str, output: str = "") -> str:
     """A tool call that has not ended."""
     body = f"<pre>{escape_html(output[-MAX_OUTPUT:])}</pre>" if output.strip() else ""
-    head = f'<span class="mark">●</span> {FORM.code(one_line(title))}'
+    head = f'<span class="mark">●</span> {PAGE_FORMAT.code(one_line(title))}'
     return f'<div class="tool running">{head}{body}</div>'
 
 
@@ -262,13 +275,13 @@ def finished_card(title: str, event: events.ToolFinished) -> str:
     seconds = f"  {event.seconds:.0f} s" if event.seconds >= 2 else ""
     summary = f"{one_line(event.display.summary)}{seconds}"
     mark = '<span class="mark failed">✗</span>' if event.failed else '<span class="mark">✓</span>'
-    head = f'{mark} {FORM.code(one_line(title))} <span class="sum">{escape_html(summary)}</span>'
-    body = body_text(event.display.body, FORM)
+    head = f'{mark} {PAGE_FORMAT.code(one_line(title))} <span class="sum">{escape_html(summary)}</span>'
+    body = body_text(event.display.body, PAGE_FORMAT)
     if not body:
         return f'<div class="tool">{head}</div>'
     is_open = isinstance(event.display.body, Diff) and body.count("<div") <= OPEN_DIFF_LINES
-    opened = " open" if is_open else ""
-    return f'<details class="tool"{opened}><summary>{head}</summary>{body}</details>'
+    open_attribute = " open" if is_open else ""
+    return f'<details class="tool"{open_attribute}><summary>{head}</summary>{body}</details>'
 
 
 def notice_card(text: str, level: events.Level = "info") -> str:
@@ -276,15 +289,17 @@ def notice_card(text: str, level: events.Level = "info") -> str:
 
 
 def receipt_text(text: str, event: events.NotesRecalled) -> str:
+    """A notice of recalled notes, with the command that shows them."""
     return f"{text} · {receipt_command(event)}"
 
 
 def core_card(text: str, event: events.CoreChanged, level: events.Level) -> str:
-    return notice_card(text, level) + body_text(event.display.body, FORM)
+    """A notice of a changed core memory, with its diff."""
+    return notice_card(text, level) + body_text(event.display.body, PAGE_FORMAT)
 
 
 def subagent_card(event: events.SubagentProgress) -> str:
-    title = FORM.code(f"{event.id}: {one_line(event.task)}")
+    title = PAGE_FORMAT.code(f"{event.id}: {one_line(event.task)}")
     activity = escape_html(one_line(event.activity) or event.state)
     state, mark = " running", "●"
     if event.is_over:
@@ -296,31 +311,35 @@ def subagent_card(event: events.SubagentProgress) -> str:
 
 
 def text_card(markdown: str) -> str:
-    """What a command has found."""
-    return f'<div class="found">{FORM.words(markdown)}</div>'
+    """The card of a text that a command shows."""
+    return f'<div class="found">{PAGE_FORMAT.words(markdown)}</div>'
 
 
 # Questions
 
 
-def question_page(asked: PermissionAsked | QuestionAsked, more: int) -> str:
-    """The question with its choices; `more`: how many wait behind it."""
-    page = _permission_page(asked) if isinstance(asked, PermissionAsked) else _choices_page(asked)
-    behind = f'<p class="more">{plural(more, "more question")} after this</p>' if more else ""
-    return f"{page}{behind}"
+def question_page(question: PermissionAsked | QuestionAsked, later: int) -> str:
+    """The question with its choices; `later` is the number of questions after it."""
+    page = (
+        _permission_page(question)
+        if isinstance(question, PermissionAsked)
+        else _choices_page(question)
+    )
+    later_note = f'<p class="more">{plural(later, "more question")} after this</p>' if later else ""
+    return f"{page}{later_note}"
 
 
-def _permission_page(asked: PermissionAsked) -> str:
+def _permission_page(question: PermissionAsked) -> str:
     """What a tool call would do, why it needs a permission, and a button for each answer."""
     buttons = "".join(
         f'<button type="button" data-choice="{choice}" class="{_button_class(choice)}">'
-        f"{escape_html(PERMIT_LABELS[choice])}{_rule_note(choice, asked.rule)}</button>"
-        for choice in asked.choices
+        f"{escape_html(PERMIT_LABELS[choice])}{_rule_note(choice, question.rule)}</button>"
+        for choice in question.choices
     )
     return (
-        f"<h2>Allow? <code>{escape_html(asked.call.name)}</code></h2>"
-        f'<div class="asked">{_whole_body(asked.display)}</div>'
-        f'<p class="why">{escape_html(escape_invisible(asked.reason))}</p>'
+        f"<h2>Allow? <code>{escape_html(question.call.name)}</code></h2>"
+        f'<div class="asked">{_whole_body(question.display)}</div>'
+        f'<p class="why">{escape_html(escape_invisible(question.reason))}</p>'
         '<textarea rows="1" data-comment placeholder="comment for the agent"'
         ' aria-label="comment for the agent"></textarea>'
         f'<div class="choices">{buttons}</div>'
@@ -335,16 +354,18 @@ def _button_class(choice: str) -> str:
 
 
 def _rule_note(choice: str, rule: str) -> str:
-    """The rule that the choice `always` adds; empty for other choices."""
+    """The rule that the choice `always` adds; empty for the other choices."""
     return f"<small>{escape_html(escape_invisible(rule))}</small>" if choice == "always" else ""
 
 
 def _whole_body(display: Display) -> str:
-    """What is asked for, with nothing hidden: control characters are written out."""
+    """The body of a question about a tool call. Nothing is hidden: control characters are written
+    out.
+    """
     match display.body:
         case Diff(changes=changes):
             size = f'<p class="size">{plural(len(changes), "file")}</p>'
-            return size + FORM.diff(display.body.lines())
+            return size + PAGE_FORMAT.diff(display.body.lines())
         case CommandOutput(command=text) | Plain(text=text):
             pass
         case _:
@@ -352,19 +373,21 @@ def _whole_body(display: Display) -> str:
     return f"<pre>{escape_html(escape_invisible(text))}</pre>"
 
 
-def _choices_page(asked: QuestionAsked) -> str:
+def _choices_page(event: QuestionAsked) -> str:
     """A question of the agent: buttons, or boxes to tick, and a field for another answer."""
-    question = asked.question
-    details = FORM.words(question.details) if question.details else ""
-    make = _choice_box if question.several else _choice_button
-    choices = "".join(map(make, question.choices))
-    sends = "Send the answer" if question.several or not question.choices else "Send another answer"
+    question = event.question
+    details = PAGE_FORMAT.words(question.details) if question.details else ""
+    make_choice = _choice_box if question.several else _choice_button
+    choices = "".join(map(make_choice, question.choices))
+    send_label = (
+        "Send the answer" if question.several or not question.choices else "Send another answer"
+    )
     return (
         f'<h2>{escape_html(question.text)}</h2><div class="asked">{details}</div>'
         f'<div class="choices">{choices}</div>'
         '<textarea rows="1" data-reply placeholder="your own answer"'
         ' aria-label="your own answer"></textarea>'
-        f'<div class="choices"><button type="button" data-send class="yes">{sends}</button>'
+        f'<div class="choices"><button type="button" data-send class="yes">{send_label}</button>'
         '<button type="button" data-dismiss class="no">no answer</button></div>'
     )
 

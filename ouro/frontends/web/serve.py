@@ -24,7 +24,8 @@ CLOSE_TIMEOUT = 1.0
 """Seconds for open requests to end."""
 _PROBE_TIMEOUT = 1.0
 _BACKLOG = 64
-IS_A_KEY = "The link is a key: who opens it can answer, and so run commands as you."
+_END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+LINK_WARNING = "The link is a key: who opens it can answer, and so run commands as you."
 NETWORK_WARNING = (
     "Every machine that reaches this address can try, and nothing is encrypted: who reads the"
     " traffic can read the link and use it."
@@ -57,7 +58,12 @@ def run_serve(options: ServeOptions, sessions: Sessions) -> int:
 
 
 def bind(options: ServeOptions) -> socket.socket:
-    """The socket on which to listen. Raises as `run_serve`."""
+    """Return the socket on which to listen.
+
+    Raises:
+        UsageError: the address is not of this machine alone, and that was not allowed.
+        OuroError: the port is in use.
+    """
     family, address = _resolve(options)
     if not ipaddress.ip_address(address).is_loopback and not options.allow_network:
         raise UsageError(
@@ -100,7 +106,7 @@ def _listen_error(options: ServeOptions, address: str, error: OSError) -> OuroEr
 
 
 def _is_ouro(address: str, port: int) -> bool:
-    """Whether an `ouro serve` answers there."""
+    """Whether an `ouro serve` answers at this address."""
     connection = HTTPConnection(address, port, timeout=_PROBE_TIMEOUT)
     try:
         connection.request("HEAD", "/files/icon.svg")
@@ -114,19 +120,22 @@ def _is_ouro(address: str, port: int) -> bool:
 async def _serve(
     options: ServeOptions, listening: socket.socket, guard: Guard, sessions: Sessions
 ) -> int:
-    """As `run_serve`, on a socket that listens."""
+    """Answer browsers on a socket that listens, until a signal ends it; returns the exit code."""
     from aiohttp import web
 
     port = listening.getsockname()[1]
     server = WebServer(guard, sessions, f"ouro_{port}")
     runner = web.AppRunner(
-        server.app(), access_log=None, handler_cancellation=True, shutdown_timeout=CLOSE_TIMEOUT
+        server.build_app(),
+        access_log=None,
+        handler_cancellation=True,
+        shutdown_timeout=CLOSE_TIMEOUT,
     )
     await runner.setup()
     ending = asyncio.Event()
     try:
         await web.SockSite(runner, listening).start()
-        with handle_signals(lambda _number: ending.set(), *_SIGNALS):
+        with handle_signals(lambda _number: ending.set(), *_END_SIGNALS):
             _print_links(options, port, guard.token)
             await ending.wait()
     finally:
@@ -136,14 +145,11 @@ async def _serve(
     return 0
 
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
 def _print_links(options: ServeOptions, port: int, token: str) -> None:
     """Print the link with the token. Its part after `#` is neither sent nor logged by anybody."""
-    links = [f"http://{_shown_host(options.host)}:{port}/#{token}"]
+    links = [f"http://{_link_host(options.host)}:{port}/#{token}"]
     links += [f"https://{name}/#{token}" for name in options.allow_hosts]
-    lines = [*links, "", IS_A_KEY]
+    lines = [*links, "", LINK_WARNING]
     if options.allow_network:
         lines.append(NETWORK_WARNING)
     if find_spec("textual_serve") is None:
@@ -151,11 +157,13 @@ def _print_links(options: ServeOptions, port: int, token: str) -> None:
     lines.append("From a phone: ouro help serve. Ctrl+C ends it; the sessions continue.")
     print(clean("\n".join(lines)), flush=True)  # noqa: T201
     if options.allow_hosts or options.allow_network:
-        _print_code(links[-1])
+        _print_qr_code(links[-1])
 
 
-def _shown_host(host: str) -> str:
-    """The host in a link: for all addresses of this machine, the one of its network."""
+def _link_host(host: str) -> str:
+    """The host for a link. For `0.0.0.0` and `::`, which no browser can open, it is the address
+    that this machine has in its network.
+    """
     if host in ("0.0.0.0", "::"):  # noqa: S104 (asked for by a flag)
         host = _network_address(socket.AF_INET6 if ":" in host else socket.AF_INET) or host
     return f"[{host}]" if ":" in host else host
@@ -163,6 +171,7 @@ def _shown_host(host: str) -> str:
 
 def _network_address(family: socket.AddressFamily) -> str:
     """The address with which this machine reaches others; empty if it has none. Nothing is sent."""
+    # Addresses for documentation: `connect` only chooses the network card that would be used.
     elsewhere = "2001:db8::1" if family is socket.AF_INET6 else "192.0.2.1"
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -172,7 +181,7 @@ def _network_address(family: socket.AddressFamily) -> str:
         return ""
 
 
-def _print_code(link: str) -> None:
+def _print_qr_code(link: str) -> None:
     """Print the link as a QR code for the camera of a phone, on a terminal."""
     if not sys.stdout.isatty():
         return

@@ -27,7 +27,7 @@ from ouro.frontends.web import pages
 from ouro.frontends.web.agent_list import AgentList
 from ouro.frontends.web.feed import SessionFeed, saved_patch
 from ouro.frontends.web.guard import HEADERS, KEY_HEADER, Guard, Kind, WebRefused, content_policy
-from ouro.frontends.web.screens import Screen, Screens
+from ouro.frontends.web.terminals import BrowserTerminal, BrowserTerminals
 from ouro.utils.decoding import decode_json, from_plain
 from ouro.utils.log import log
 
@@ -36,14 +36,14 @@ MAX_BODY = 1024 * 1024
 BEAT_SECONDS = 10.0
 """A stream sends something so often, so that a browser that is gone is noticed."""
 COOKIE_DAYS = 30
-_TERMINAL = "textual_serve"
+_TERMINAL_PACKAGE = "textual_serve"
 """The package that has a terminal for browsers."""
 _TERMINAL_FILES = {
     "terminal.js": "js/textual.js",
     "terminal.css": "css/xterm.css",
     "mono.ttf": "fonts/RobotoMono-VariableFont_wght.ttf",
 }
-_TYPES = {
+_CONTENT_TYPES = {
     ".html": "text/html",
     ".css": "text/css",
     ".js": "text/javascript",
@@ -96,15 +96,17 @@ class WebServer:
     """Answers the requests of browsers with the sessions of this user."""
 
     def __init__(self, guard: Guard, sessions: Sessions, cookie: str) -> None:
-        """`cookie`: its name; browsers share cookies between ports."""
-        self.screens = Screens()
+        """`cookie` is the name of the login cookie. Each server needs its own name: browsers share
+        cookies between the ports of a host.
+        """
+        self.terminals = BrowserTerminals()
         self._guard = guard
         self._sessions = sessions
         self._cookie = cookie
         self._agents = AgentList()
         self._streams: set[asyncio.Task[Any]] = set()
 
-    def app(self) -> web.Application:
+    def build_app(self) -> web.Application:
         app = web.Application(client_max_size=MAX_BODY)
         app.on_response_prepare.append(_add_headers)
         page, data = partial(self._guard_handler, "page"), partial(self._guard_handler, "data")
@@ -115,32 +117,35 @@ class WebServer:
                 web.get("/screen", page(_screen_page)),
                 web.get("/files/{name}", page(_file)),
                 web.post("/login", page(self._log_in, is_change=True)),
-                web.get("/events", data(self._events)),
-                web.post("/start", change(self._start)),
-                web.post("/sessions/{id}/answer", change(self._answer)),
-                web.post("/sessions/{id}/message", change(self._message)),
-                web.post("/sessions/{id}/interrupt", change(self._interrupt)),
-                web.post("/sessions/{id}/end", change(self._end)),
-                web.post("/sessions/{id}/ticket", change(self._ticket)),
+                web.get("/events", data(self._stream_events)),
+                web.post("/start", change(self._start_session)),
+                web.post("/sessions/{id}/answer", change(self._answer_question)),
+                web.post("/sessions/{id}/message", change(self._send_message)),
+                web.post("/sessions/{id}/interrupt", change(self._interrupt_turn)),
+                web.post("/sessions/{id}/end", change(self._end_session)),
+                web.post("/sessions/{id}/ticket", change(self._send_ticket)),
                 web.get(
-                    "/sessions/{id}/screen/{ticket}", self._guard_handler("socket", self._screen)
+                    "/sessions/{id}/screen/{ticket}",
+                    self._guard_handler("socket", self._connect_terminal),
                 ),
-                web.route("*", "/{any:.*}", page(_nothing)),
+                web.route("*", "/{any:.*}", page(_no_page)),
             ]
         )
         return app
 
     async def close(self) -> None:
-        """End what the server has started; sessions continue."""
+        """End what the server has started. The sessions continue."""
         for stream in tuple(self._streams):
             stream.cancel()
-        await self.screens.close()
+        await self.terminals.close()
         await self._agents.close()
 
     # The guard
 
     def _guard_handler(self, kind: Kind, handle: Handler, *, is_change: bool = False) -> Handler:
-        """The handler behind the checks, with errors as answers."""
+        """A handler that passes checked requests to `handle`. An error becomes an answer with its
+        message. `is_change` makes the checks of a page as strict as those of a change.
+        """
 
         async def check_and_handle(request: web.Request) -> web.StreamResponse:
             try:
@@ -148,11 +153,11 @@ class WebServer:
                 return await handle(request)
             except WebRefused as error:
                 log.warning("ouro serve: refused: %s", error)
-                return _problem(str(error), error.status)
+                return _text_answer(str(error), error.status)
             except OuroError as error:
-                return _problem(error.text("ouro "), HTTPStatus.CONFLICT)
+                return _text_answer(error.text("ouro "), HTTPStatus.CONFLICT)
             except OSError as error:
-                return _problem(str(error), HTTPStatus.CONFLICT)
+                return _text_answer(str(error), HTTPStatus.CONFLICT)
 
         return check_and_handle
 
@@ -169,7 +174,7 @@ class WebServer:
 
     async def _log_in(self, request: web.Request) -> web.Response:
         """Answer the token of a link with the cookie and the key of a login."""
-        login = self._guard.log_in((await _body(request, TokenBody)).token)
+        login = self._guard.log_in((await _read_body(request, TokenBody)).token)
         answer = web.json_response({"key": login.key})
         is_encrypted = request.headers.get("Origin", "").startswith("https://")
         answer.set_cookie(
@@ -184,21 +189,21 @@ class WebServer:
 
     # What pages read
 
-    async def _events(self, request: web.Request) -> web.StreamResponse:
+    async def _stream_events(self, request: web.Request) -> web.StreamResponse:
         """A stream of JSON lines: the list of sessions, and one session if the page shows one."""
         session_id = request.query.get("session", "")
         answer = web.StreamResponse(headers={"X-Accel-Buffering": "no"})
         answer.content_type = "application/x-ndjson"
         await answer.prepare(request)
         lines: asyncio.Queue[dict[str, Any]] = asyncio.Queue(maxsize=2)
-        work = [self._watch_list(lines, session_id)]
+        watchers = [self._watch_list(lines, session_id)]
         if session_id:
-            work.append(self._watch_session(lines, session_id))
-        tasks = [asyncio.create_task(watch) for watch in work]
+            watchers.append(self._watch_session(lines, session_id))
+        tasks = [asyncio.create_task(watcher) for watcher in watchers]
         self._streams.update(tasks)
         try:
             while not all(task.done() for task in tasks):
-                await answer.write(_line(await _next_line(lines)))
+                await answer.write(_json_line(await _next_line(lines)))
         except (ConnectionError, OSError):
             pass  # the browser is gone
         finally:
@@ -210,22 +215,22 @@ class WebServer:
 
     async def _watch_list(self, lines: asyncio.Queue[dict[str, Any]], selected: str) -> None:
         """Send the list of sessions, and again when it has changed."""
-        turn, sent = 0, dict[str, Any]()
-        async with self._agents.reading():
+        reading, sent = 0, dict[str, Any]()
+        async with self._agents.polling():
             while True:
-                turn = await self._agents.next(turn)
-                current = self._list(selected)
+                reading = await self._agents.wait_for_reading(reading)
+                current = self._list_state(selected)
                 if current != sent:
                     sent = current
                     await lines.put({"list": current})
 
-    def _list(self, selected: str) -> dict[str, Any]:
+    def _list_state(self, selected: str) -> dict[str, Any]:
         """The list of sessions for the page, and the folders in which one can be started."""
         rows = self._agents.rows
         problem = self._agents.problem
         page = pages.notice_card(problem, "error") if problem else pages.list_page(rows, selected)
-        of_sessions = [row.record.cwd for row in reversed(rows) if row.record.cwd]
-        folders = dict.fromkeys([*self._sessions.folders(), *of_sessions])
+        session_folders = [row.record.cwd for row in reversed(rows) if row.record.cwd]
+        folders = dict.fromkeys([*self._sessions.folders(), *session_folders])
         return {
             "page": page,
             "waiting": pages.waiting_count(rows),
@@ -233,11 +238,11 @@ class WebServer:
         }
 
     async def _watch_session(self, lines: asyncio.Queue[dict[str, Any]], session_id: str) -> None:
-        """Send a session while it runs, and what is saved of it while it does not."""
-        turn = 0
+        """Send a session while it runs, and its saved transcript while it does not."""
+        reading = 0
         while True:
             try:
-                row = await self._agents.find(session_id)
+                row = await self._agents.find_row(session_id)
                 if row.state == "ended":
                     await self._send_transcript(lines, row)
                 else:
@@ -245,10 +250,10 @@ class WebServer:
                     continue
             except (SocketRefused, UsageError) as error:
                 await lines.put({"problem": str(error)})
-                return
+                return  # the page cannot show this session at all
             except OuroError as error:  # it ends at this moment, or hangs
                 await lines.put({"problem": str(error)})
-            turn = await self._wait_until_running(session_id, turn)
+            reading = await self._wait_until_running(session_id, reading)
 
     async def _send_live(self, lines: asyncio.Queue[dict[str, Any]], row: AgentRow) -> None:
         """Send what happens in a session until it has ended."""
@@ -270,58 +275,61 @@ class WebServer:
             pieces = [pages.notice_card(str(error), "warning")]
         await lines.put({"session": saved_patch(row, pieces)})
 
-    async def _wait_until_running(self, session_id: str, turn: int) -> int:
+    async def _wait_until_running(self, session_id: str, reading: int) -> int:
         """Wait until a process has the session; returns the number of the reading that shows it."""
         while True:
-            turn = await self._agents.next(turn)
+            reading = await self._agents.wait_for_reading(reading)
             row = next((row for row in self._agents.rows if row.id == session_id), None)
             if row is not None and row.live is not None:
-                return turn
+                return reading
 
     # What users do
 
-    async def _answer(self, request: web.Request) -> web.Response:
-        given = await _body(request, AnswerBody)
-        record = await self._agents.record(request.match_info["id"])
+    async def _answer_question(self, request: web.Request) -> web.Response:
+        """Pass the answer to a question on to its session."""
+        body = await _read_body(request, AnswerBody)
+        record = await self._agents.find_record(request.match_info["id"])
         async with host_connection(record) as connection:
-            await send_answer(connection, given.question, _answer_of(given))
+            await send_answer(connection, body.question, _user_answer(body))
         return await self._confirm()
 
-    async def _message(self, request: web.Request) -> web.Response:
+    async def _send_message(self, request: web.Request) -> web.Response:
         """Send a message; a session that has ended is resumed with it."""
-        given = await _body(request, MessageBody)
-        if not given.text.strip():
+        body = await _read_body(request, MessageBody)
+        if not body.text.strip():
             raise UsageError("The message is empty.")
-        row = await self._agents.find(request.match_info["id"])
+        row = await self._agents.find_row(request.match_info["id"])
         if row.state == "ended":
-            await self._start_host(row.record.cwd, given.text, row.id)
+            await self._start_host(row.record.cwd, body.text, row.id)
             return await self._confirm()
         async with host_connection(row.record) as connection:
-            draft = {"text": given.text, "images": []}
-            await connection.call(f"_{names.SEND}", draft=draft, later=given.later)
+            draft = {"text": body.text, "images": []}
+            await connection.call(f"_{names.SEND}", draft=draft, later=body.later)
         return await self._confirm()
 
-    async def _interrupt(self, request: web.Request) -> web.Response:
-        record = await self._agents.record(request.match_info["id"])
+    async def _interrupt_turn(self, request: web.Request) -> web.Response:
+        """Interrupt the turn of a session, as Esc does on the screen."""
+        record = await self._agents.find_record(request.match_info["id"])
         async with host_connection(record) as connection:
             connection.notify("session/cancel", sessionId=record.id)
-            await connection.state()  # the host has read it then
+            await connection.state()  # its answer shows that the host has read the notification
         return await self._confirm()
 
-    async def _end(self, request: web.Request) -> web.Response:
-        record = await self._agents.record(request.match_info["id"])
+    async def _end_session(self, request: web.Request) -> web.Response:
+        """End the process of a session. The session can be resumed."""
+        record = await self._agents.find_record(request.match_info["id"])
         await stop_agent(record.id)
         return await self._confirm()
 
-    async def _start(self, request: web.Request) -> web.Response:
+    async def _start_session(self, request: web.Request) -> web.Response:
         """Start a session with a message, in a folder that the page lists."""
-        given = await _body(request, StartBody)
-        if not given.text.strip():
+        body = await _read_body(request, StartBody)
+        if not body.text.strip():
             raise UsageError("The message is empty.")
-        listed = [folder for folder, _ in self._list("")["folders"]]
-        if given.folder not in listed:
+        folders = [folder for folder, _ in self._list_state("")["folders"]]
+        if body.folder not in folders:
             raise UsageError("This folder is not one of the list.")
-        report = await self._start_host(given.folder, given.text, "")
+        report = await self._start_host(body.folder, body.text, "")
         return await self._confirm(id=report.id)
 
     async def _start_host(self, folder: str, text: str, resume: str) -> StartReport:
@@ -339,75 +347,77 @@ class WebServer:
             raise UsageError(report.error)
         return report
 
-    async def _confirm(self, **more: str) -> web.Response:
-        """The answer to a change that was made; the list is read again before."""
+    async def _confirm(self, **fields: str) -> web.Response:
+        """Read the list again, then answer that the change was made."""
         await self._agents.refresh()
-        return web.json_response({"done": True, **more})
+        return web.json_response({"done": True, **fields})
 
     # The full screen
 
-    async def _ticket(self, request: web.Request) -> web.Response:
-        """Permit one websocket to the full screen of a session that runs."""
+    async def _send_ticket(self, request: web.Request) -> web.Response:
+        """Answer with a ticket for one websocket to the full screen of a session that runs."""
         _require_terminal()
-        row = await self._agents.find(request.match_info["id"])
+        row = await self._agents.find_row(request.match_info["id"])
         if row.live is None:
             raise UsageError(row.line, "Send it a message first: it is resumed then.")
         return web.json_response({"ticket": self._guard.make_ticket(self._cookie_of(request))})
 
-    async def _screen(self, request: web.Request) -> web.StreamResponse:
+    async def _connect_terminal(self, request: web.Request) -> web.StreamResponse:
         """Connect a terminal in the browser with `ouro attach`, until one of them ends."""
-        record = await self._agents.record(request.match_info["id"])
+        record = await self._agents.find_record(request.match_info["id"])
         socket = web.WebSocketResponse(heartbeat=BEAT_SECONDS, max_msg_size=MAX_BODY)
         width, height = (_side_length(request.query.get(name)) for name in ("width", "height"))
-        screen = await self.screens.start(record, width, height)
+        terminal = await self.terminals.start(record, width, height)
         try:
             await socket.prepare(request)
-            output = asyncio.create_task(_copy(screen, socket))
+            output = asyncio.create_task(_copy_output(terminal, socket))
             try:
-                await _read_socket(screen, socket)
+                await _read_socket(terminal, socket)
             finally:
                 output.cancel()
                 await asyncio.gather(output, return_exceptions=True)
         finally:
-            await self.screens.end(screen)
+            await self.terminals.end(terminal)
         return socket
 
 
-async def _copy(screen: Screen, socket: web.WebSocketResponse) -> None:
-    """Show the screen until it has ended, and hang up then."""
+async def _copy_output(terminal: BrowserTerminal, socket: web.WebSocketResponse) -> None:
+    """Send what the terminal shows until it has ended, then close the websocket."""
     with suppress(ConnectionError):
-        await screen.copy_output(socket.send_bytes)
+        await terminal.copy_output(socket.send_bytes)
         await socket.close()
 
 
-async def _read_socket(screen: Screen, socket: web.WebSocketResponse) -> None:
-    """Pass on what the browser sends: lists of a word and a value."""
+async def _read_socket(terminal: BrowserTerminal, socket: web.WebSocketResponse) -> None:
+    """Handle what the browser sends: JSON lists of a word and its values, such as `["stdin",
+    "ls"]`.
+    """
     async for message in socket:
         if message.type is not WSMsgType.TEXT:
             continue
         try:
             word, *values = json.loads(message.data)
-            await _handle_message(screen, socket, word, values)
+            await _handle_message(terminal, socket, word, values)
         except _NOT_UNDERSTOOD as error:
             log.warning("ouro serve: a browser sent %s", type(error).__name__)
 
 
 async def _handle_message(
-    screen: Screen, socket: web.WebSocketResponse, word: str, values: Sequence[Any]
+    terminal: BrowserTerminal, socket: web.WebSocketResponse, word: str, values: Sequence[Any]
 ) -> None:
     """Handle a message of the terminal; an unknown one is ignored. Raises one of `_NOT_UNDERSTOOD`
     if its values are wrong.
     """
     if word == "stdin":
-        screen.write(str(values[0]))
+        terminal.write(str(values[0]))
     elif word == "resize":
-        screen.resize(int(values[0]["width"]), int(values[0]["height"]))
+        terminal.resize(int(values[0]["width"]), int(values[0]["height"]))
     elif word == "ping":
         await socket.send_json(["pong", str(values[0])[:20]])
 
 
 async def _next_line(lines: asyncio.Queue[dict[str, Any]]) -> dict[str, Any]:
-    """The next line of a stream; an empty one if there is none for long."""
+    """The next line of a stream. It is empty if there is none for `BEAT_SECONDS`."""
     try:
         async with asyncio.timeout(BEAT_SECONDS):
             return await lines.get()
@@ -415,12 +425,12 @@ async def _next_line(lines: asyncio.Queue[dict[str, Any]]) -> dict[str, Any]:
         return {}
 
 
-def _line(data: Mapping[str, Any]) -> bytes:
+def _json_line(data: Mapping[str, Any]) -> bytes:
     # A lone surrogate cannot be written as UTF-8.
     return json.dumps(data, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
 
 
-async def _body(request: web.Request, kind: type[Body]) -> Body:
+async def _read_body(request: web.Request, kind: type[Body]) -> Body:
     """The JSON of a request. Raises UsageError if it is not of this kind."""
     try:
         return decode_json(await request.read(), kind)
@@ -428,27 +438,27 @@ async def _body(request: web.Request, kind: type[Body]) -> Body:
         raise UsageError(f"This request is not understood: {error}.") from error
 
 
-def _answer_of(given: AnswerBody) -> UserAnswer:
-    """The answer of a page. Raises UsageError if its choice does not exist."""
-    if not given.choice:
-        return Reply(given.answers)
+def _user_answer(body: AnswerBody) -> UserAnswer:
+    """The answer that a page sends. Raises UsageError if its choice does not exist."""
+    if not body.choice:
+        return Reply(body.answers)
     try:
-        permit = from_plain({"choice": given.choice, "comment": given.comment}, Permit)
+        permit = from_plain({"choice": body.choice, "comment": body.comment}, Permit)
     except msgspec.ValidationError as error:
-        raise UsageError(f"`{given.choice[:40]}` is not an answer.") from error
+        raise UsageError(f"`{body.choice[:40]}` is not an answer.") from error
     if permit.choice == "stop" and permit.comment.strip():
         return Permit("no", permit.comment)  # the agent continues with what the user says
     return permit
 
 
 def _side_length(text: str | None) -> int:
-    """The columns or rows in a request; 80 if it does not name them."""
+    """The columns or rows that a request names; 80 if it names none or no valid number."""
     return int(text) if text and text.isdecimal() and len(text) < 6 else 80
 
 
 def _require_terminal() -> None:
     """Raises UsageError if the package of the terminal is not installed."""
-    if find_spec(_TERMINAL) is None:
+    if find_spec(_TERMINAL_PACKAGE) is None:
         raise UsageError(
             "The full screen needs a package: `pip install ouro[serve]`.",
             "The page works without it.",
@@ -474,24 +484,24 @@ async def _screen_page(_request: web.Request) -> web.Response:
 
 
 async def _file(request: web.Request) -> web.Response:
-    """A file of the pages, or of the terminal if its package is installed."""
+    """A file of the pages, or a file of the terminal for browsers if its package is installed."""
     name = request.match_info["name"]
     if name == "code.css":
         return web.Response(text=code_style(), content_type="text/css")
     if name in _STATIC_FILES:
         return _static_file(name)
-    if name in _TERMINAL_FILES and find_spec(_TERMINAL) is not None:
-        path = files(_TERMINAL) / "static" / _TERMINAL_FILES[name]
-        return _answer_with(name, path.read_bytes())
-    return await _nothing(request)
+    if name in _TERMINAL_FILES and find_spec(_TERMINAL_PACKAGE) is not None:
+        path = files(_TERMINAL_PACKAGE) / "static" / _TERMINAL_FILES[name]
+        return _file_answer(name, path.read_bytes())
+    return await _no_page(request)
 
 
-async def _nothing(_request: web.Request) -> web.Response:
-    return _problem("There is no such page.", HTTPStatus.NOT_FOUND)
+async def _no_page(_request: web.Request) -> web.Response:
+    return _text_answer("There is no such page.", HTTPStatus.NOT_FOUND)
 
 
 def _static_file(name: str) -> web.Response:
-    return _answer_with(name, _read_file(name))
+    return _file_answer(name, _read_file(name))
 
 
 @cache
@@ -499,11 +509,11 @@ def _read_file(name: str) -> bytes:
     return (files("ouro.frontends.web") / "static" / name).read_bytes()
 
 
-def _answer_with(name: str, content: bytes) -> web.Response:
-    kind = _TYPES[f".{name.rpartition('.')[2]}"]
+def _file_answer(name: str, content: bytes) -> web.Response:
+    kind = _CONTENT_TYPES[f".{name.rpartition('.')[2]}"]
     charset = "utf-8" if kind.startswith("text/") else None
     return web.Response(body=content, content_type=kind, charset=charset)
 
 
-def _problem(text: str, status: HTTPStatus) -> web.Response:
+def _text_answer(text: str, status: HTTPStatus) -> web.Response:
     return web.Response(text=f"{text}\n", status=status, content_type="text/plain")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ouro.commands.export import SessionDocument, survey
 from ouro.frontends.background.process import StartReport, start_host
 from ouro.frontends.web.feed import MAX_CARDS
-from ouro.frontends.web.pages import FORM
+from ouro.frontends.web.pages import PAGE_FORMAT
 from ouro.utils.path_text import path_text
 
 if TYPE_CHECKING:
@@ -22,27 +22,30 @@ HostFlags = Callable[[Path, str, str], tuple[str, Mapping[str, Any]]]
 
 
 class SavedSessions:
-    """Sessions of this user on disk, and how one is started."""
+    """The sessions of this user on disk, and the start of a session in the background."""
 
     def __init__(self, context: ShellContext, host_flags: HostFlags) -> None:
         self._context = context
         self._host_flags = host_flags
 
     def folders(self) -> Sequence[str]:
+        """The folder of this process: a session can always be started there."""
         return (path_text(Path.cwd()),)
 
     def start(self, folder: str, message: str, resume: str) -> StartReport:
+        """Start a session in the background, or resume one. Blocks. Raises OuroError."""
         path = Path(folder)
         flag, flags = self._host_flags(path, message, resume)
         return start_host(flag, flags, path)
 
     async def transcript(self, session_id: str) -> list[str]:
-        whole = await self._context.store.read_whole(session_id)
-        return await asyncio.to_thread(_last_cards, whole)
+        """The last cards of a saved session as HTML. Raises OuroError."""
+        session = await self._context.store.read_whole(session_id)
+        return await asyncio.to_thread(_last_cards, session)
 
 
-def _last_cards(whole: Any) -> list[str]:
+def _last_cards(session: Any) -> list[str]:
     """The last cards of a saved session as HTML."""
-    document = SessionDocument(whole, survey(whole), FORM)
+    document = SessionDocument(session, survey(session), PAGE_FORMAT)
     cards = list(document.pieces())
     return list(islice(cards, max(0, len(cards) - MAX_CARDS), None))

@@ -13,7 +13,7 @@ from fakes.waiting import until
 
 from ouro.display import Diff, Display, FileChange, Question
 from ouro.events import PermissionAsked, Permit, QuestionAsked, Reply
-from ouro.frontends.web import screens
+from ouro.frontends.web import terminals
 from ouro.messages import ToolCall
 from scripts.headless_browser import DESKTOP, PHONE, browser, find_browser
 
@@ -227,7 +227,7 @@ async def test_the_full_screen_works_in_the_browser(ouro, monkeypatch, served, s
     async with opened(served, size) as page:
         await page.open(f"{served.place}/screen#{row['id']}")
         await page.until("document.getElementById('cover').hidden")
-        [screen] = served.server.screens._running
+        [screen] = served.server.terminals._running
         await page.call("Input.insertText", text="say: typed in a browser")
         await page.press("Enter", 13)
         await asyncio.to_thread(
@@ -300,7 +300,7 @@ async def proxy_to(place):
 
 async def test_page_and_screen_work_behind_a_proxy_that_strips_a_path(served, monkeypatch):
     pytest.importorskip("textual_serve")
-    monkeypatch.setattr(screens, "in_own_terminal", lambda _slave, _command: ("cat",))
+    monkeypatch.setattr(terminals, "in_own_terminal", lambda _slave, _command: ("cat",))
     async with (
         HostedSession([says("through it")]),
         proxy_to(served.place) as place,
@@ -315,7 +315,7 @@ async def test_page_and_screen_work_behind_a_proxy_that_strips_a_path(served, mo
         await page.until_shows("through it", "#transcript")
         assert [address for address in page.requested if not address.startswith(place)] == []
         await page.open(f"{place}/screen#{SESSION_ID}")
-        await until(lambda: served.server.screens._running)
+        await until(lambda: served.server.terminals._running)
         assert problems_of_screen(page) == []
 
 

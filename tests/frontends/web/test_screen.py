@@ -11,7 +11,7 @@ from fakes.screens import SESSION_ID, HostedSession, ServedPage
 from fakes.terminal import NOT_FOR_PYTE, PyteScreen
 from fakes.waiting import PATIENCE, until
 
-from ouro.frontends.web import screens, server
+from ouro.frontends.web import server, terminals
 
 
 class BrowserTerminal:
@@ -97,7 +97,7 @@ async def test_leaving_the_screen_lets_the_session_go_on(page, sessions):
     await browser.until_shows("hello", "test-model")
     await browser.type("\x04")
     await browser.until(lambda shown: shown.is_closed)
-    await until(lambda: not page.server.screens._running)
+    await until(lambda: not page.server.terminals._running)
     assert (await asyncio.to_thread(sessions.row, started))["state"] == "idle"
 
 
@@ -108,7 +108,7 @@ async def test_the_end_of_the_server_ends_its_screens_and_no_session(home, sessi
         await page.log_in()
         browser = await open_screen(page, row["id"])
         await browser.until_shows("hello")
-        [screen] = page.server.screens._running
+        [screen] = page.server.terminals._running
         await page.server.close()
         assert screen._process.returncode is not None
     after = await asyncio.to_thread(sessions.until, started, lambda row: not row["viewers"])
@@ -116,18 +116,18 @@ async def test_the_end_of_the_server_ends_its_screens_and_no_session(home, sessi
 
 
 async def test_a_session_that_runs_has_a_ticket_for_its_screen(page, monkeypatch):
-    monkeypatch.setattr(server, "_TERMINAL", "aiohttp")  # a package that is there
+    monkeypatch.setattr(server, "_TERMINAL_PACKAGE", "aiohttp")  # a package that is there
     async with HostedSession():
         answer = await page.post(f"/sessions/{SESSION_ID}/ticket")
         ticket = json.loads(answer.text)["ticket"]
-        monkeypatch.setattr(screens, "in_own_terminal", lambda _slave, _command: ("cat",))
+        monkeypatch.setattr(terminals, "in_own_terminal", lambda _slave, _command: ("cat",))
         async with page.socket(ticket) as browser:
             await browser.send_str('["stdin", "hello\\r"]')
             assert b"hello" in (await browser.receive()).data
 
 
 async def test_a_session_that_does_not_run_has_no_screen(page, monkeypatch):
-    monkeypatch.setattr(server, "_TERMINAL", "aiohttp")  # a package that is there
+    monkeypatch.setattr(server, "_TERMINAL_PACKAGE", "aiohttp")  # a package that is there
     async with HostedSession():
         pass
     answer = await page.post(f"/sessions/{SESSION_ID}/ticket")
@@ -135,7 +135,7 @@ async def test_a_session_that_does_not_run_has_no_screen(page, monkeypatch):
 
 
 async def test_without_its_package_the_screen_says_what_to_install(page, monkeypatch):
-    monkeypatch.setattr(server, "_TERMINAL", "no_such_package")
+    monkeypatch.setattr(server, "_TERMINAL_PACKAGE", "no_such_package")
     async with HostedSession():
         answer = await page.post(f"/sessions/{SESSION_ID}/ticket")
         assert (answer.status, "pip install ouro[serve]" in answer.text) == (409, True)

@@ -1,4 +1,4 @@
-"""Screens: `ouro attach` in a pseudo-terminal, for a terminal in the browser."""
+"""BrowserTerminals: `ouro attach` in pseudo-terminals, for terminals in the browser."""
 
 from __future__ import annotations
 
@@ -14,46 +14,47 @@ from ouro.session.background_record import BackgroundRecord
 from ouro.utils.pseudo_terminal import in_own_terminal, set_size
 from ouro.utils.runtime import send_signal
 
-MAX_SCREENS = 8
+MAX_TERMINALS = 8
 MAX_SIDE = 1_000
 """Columns or rows of a terminal."""
 END_TIMEOUT = 3.0
-"""Seconds for a screen to leave its session; then it is killed. The session continues."""
-_READ = 64 * 1024
-_MAX_WAITING = 1024 * 1024
-"""Bytes of input that a screen has not read yet; of more, the rest is dropped."""
+"""Seconds for `ouro attach` to leave its session; then it is killed. The session continues."""
+_READ_SIZE = 64 * 1024
+_MAX_UNWRITTEN = 1024 * 1024
+"""Bytes of input that `ouro attach` has not read yet; further input is dropped."""
 
 
-class TooManyScreens(OuroError):
-    """Each screen is a process of its own."""
+class TooManyTerminals(OuroError):
+    """All terminals are in use. Their number is limited, because each one is a process."""
 
 
-class Screen:
-    """One `ouro attach` in a terminal of its own. Its starter must call `end`."""
+class BrowserTerminal:
+    """One `ouro attach` in a pseudo-terminal. Its starter must call `end`."""
 
-    def __init__(self, process: asyncio.subprocess.Process, terminal: int) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, our_end: int) -> None:
         self._process = process
-        self._terminal = terminal
+        self._our_end = our_end
+        """The file descriptor of our end of the pseudo-terminal."""
         self._loop = asyncio.get_running_loop()
         self._readable = asyncio.Event()
         self._unwritten = bytearray()
         self._is_over = False
-        os.set_blocking(terminal, False)
-        self._loop.add_reader(terminal, self._readable.set)
+        os.set_blocking(our_end, False)
+        self._loop.add_reader(our_end, self._readable.set)
 
     @classmethod
-    async def start(cls, record: BackgroundRecord, columns: int, rows: int) -> Screen:
-        """Start `ouro attach`. Raises OSError if there is no terminal, or no process."""
+    async def start(cls, record: BackgroundRecord, columns: int, rows: int) -> BrowserTerminal:
+        """Start `ouro attach`. Raises OSError if no terminal or no process can be made."""
         our_end, its_end = os.openpty()
         try:
-            set_size(its_end, _side(columns), _side(rows))
+            set_size(its_end, _limit_side(columns), _limit_side(rows))
             attach = (sys.executable, "-P", "-m", "ouro", "attach", record.id)
             process = await asyncio.create_subprocess_exec(
                 *in_own_terminal(its_end, attach),
                 stdin=its_end,
                 stdout=its_end,
                 stderr=its_end,
-                env=_environment(),
+                env=_terminal_environment(),
                 cwd=record.cwd if Path(record.cwd).is_dir() else None,
                 start_new_session=True,
             )
@@ -65,39 +66,41 @@ class Screen:
         return cls(process, our_end)
 
     async def copy_output(self, send: Callable[[bytes], Awaitable[None]]) -> None:
-        """Send what the screen draws, until it has ended. A slow browser stops it meanwhile."""
+        """Send what `ouro attach` draws, until it has ended. While the browser is slow, nothing is
+        read.
+        """
         while not self._is_over:
             await self._readable.wait()
             self._readable.clear()
             try:
-                drawn = os.read(self._terminal, _READ)
+                output = os.read(self._our_end, _READ_SIZE)
             except BlockingIOError:
                 continue
             except OSError:  # Linux: no process has the terminal open any more
                 return
-            if not drawn:
+            if not output:
                 return
-            await send(drawn)
+            await send(output)
             self._readable.set()  # there may be more
 
     def write(self, typed: str) -> None:
-        """Pass on what the user typed."""
-        if len(self._unwritten) < _MAX_WAITING:
+        """Pass on what the user typed. It is dropped if too much is unwritten already."""
+        if len(self._unwritten) < _MAX_UNWRITTEN:
             self._unwritten += typed.encode("utf-8", "replace")
         self._write_some()
 
     def resize(self, columns: int, rows: int) -> None:
         if not self._is_over:
-            set_size(self._terminal, _side(columns), _side(rows))
+            set_size(self._our_end, _limit_side(columns), _limit_side(rows))
 
     async def end(self) -> None:
         """Leave the session, and end the process."""
         if self._is_over:
             return
         self._is_over = True
-        self._loop.remove_reader(self._terminal)
-        self._loop.remove_writer(self._terminal)
-        os.close(self._terminal)
+        self._loop.remove_reader(self._our_end)
+        self._loop.remove_writer(self._our_end)
+        os.close(self._our_end)
         send_signal(self._process.pid, signal.SIGHUP, group=True)
         try:
             async with asyncio.timeout(END_TIMEOUT):
@@ -111,56 +114,56 @@ class Screen:
         if self._is_over:
             return
         try:
-            written = os.write(self._terminal, self._unwritten)
+            written = os.write(self._our_end, self._unwritten)
             del self._unwritten[:written]
         except BlockingIOError:
             pass
-        except OSError:  # the screen has ended
+        except OSError:  # `ouro attach` has ended
             self._unwritten.clear()
         if self._unwritten:
-            self._loop.add_writer(self._terminal, self._write_some)
+            self._loop.add_writer(self._our_end, self._write_some)
         else:
-            self._loop.remove_writer(self._terminal)
+            self._loop.remove_writer(self._our_end)
 
 
-class Screens:
-    """The screens that run; `close` ends them."""
+class BrowserTerminals:
+    """The terminals that are open. There is a limit; `close` ends them all."""
 
     def __init__(self) -> None:
-        self._running: set[Screen] = set()
+        self._running: set[BrowserTerminal] = set()
         self._starting = 0
 
-    async def start(self, record: BackgroundRecord, columns: int, rows: int) -> Screen:
-        """Start a screen. Raises TooManyScreens, and as `Screen.start`."""
-        if len(self._running) + self._starting >= MAX_SCREENS:
-            raise TooManyScreens(
-                f"{MAX_SCREENS} full screens are open already.", "Close one in a browser."
+    async def start(self, record: BackgroundRecord, columns: int, rows: int) -> BrowserTerminal:
+        """Start a terminal. Raises TooManyTerminals, and OSError if none can be made."""
+        if len(self._running) + self._starting >= MAX_TERMINALS:
+            raise TooManyTerminals(
+                f"{MAX_TERMINALS} full screens are open already.", "Close one in a browser."
             )
         self._starting += 1
         try:
-            screen = await Screen.start(record, columns, rows)
+            terminal = await BrowserTerminal.start(record, columns, rows)
         finally:
             self._starting -= 1
-        self._running.add(screen)
-        return screen
+        self._running.add(terminal)
+        return terminal
 
-    async def end(self, screen: Screen) -> None:
+    async def end(self, terminal: BrowserTerminal) -> None:
         try:
-            await screen.end()
+            await terminal.end()
         finally:
-            self._running.discard(screen)
+            self._running.discard(terminal)
 
     async def close(self) -> None:
         await asyncio.gather(*map(self.end, tuple(self._running)), return_exceptions=True)
 
 
-def _side(length: int) -> int:
-    """A number of columns or rows within the limits."""
+def _limit_side(length: int) -> int:
+    """A number of columns or rows, moved into the limits of a terminal."""
     return max(2, min(int(length), MAX_SIDE))
 
 
-def _environment() -> dict[str, str]:
-    """The environment of this process, for the terminal of the browser."""
+def _terminal_environment() -> dict[str, str]:
+    """The environment of this process, with what it says of its own terminal replaced."""
     inherited = {
         name: value
         for name, value in os.environ.items()
