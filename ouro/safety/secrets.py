@@ -31,6 +31,8 @@ from ouro.utils.runtime import ensure_private_dir, get_home
 _COMPILE_DELAY = 1.0
 """Seconds after `prepare` before rules are compiled: the first frame of the screen is more urgent.
 """
+_SILENT_WAIT = 0.5
+"""Seconds that a text waits for the rules before the user is informed."""
 _COMPILE = (
     "import os, sys; os.nice(5); from kingfisher_sdk import Rules; Rules(cache_dir=sys.argv[1] or"
     " None)"
@@ -70,16 +72,18 @@ class SecretScanner:
                 )
                 self._building.start()
 
-    def find(self, data: bytes, until: float) -> list[tuple[int, int, str]]:
+    def find(
+        self, data: bytes, until: float, on_wait: Callable[[], None] | None = None
+    ) -> list[tuple[int, int, str]]:
         """The secrets in `data`: start, end and rule name of each.
 
         Waits for the scanner until `until` (of `time.monotonic`); returns nothing if it is not
-        ready by then.
+        ready by then. Calls `on_wait` if the rules are still compiled after a moment.
         """
         self._wanted.set()
         self._start()
         if self._building is not None:
-            self._building.join(max(0.0, until - time.monotonic()))
+            self._wait_for(self._building, until, on_wait)
         if self._scanner is None:
             return []
         spans: list[tuple[int, int, str]] = []
@@ -91,6 +95,16 @@ class SecretScanner:
                     (found["location"]["start_offset"], found["location"]["end_offset"], rule)
                 )
         return spans
+
+    @staticmethod
+    def _wait_for(
+        building: threading.Thread, until: float, on_wait: Callable[[], None] | None
+    ) -> None:
+        """Wait for the thread that builds the scanner, at most until `until`."""
+        building.join(max(0.0, min(_SILENT_WAIT, until - time.monotonic())))
+        if on_wait is not None and building.is_alive() and not _is_compiled():
+            on_wait()
+        building.join(max(0.0, until - time.monotonic()))
 
     def _build(self) -> None:
         """Compile the rules if needed, and load the scanner when it is wanted. Without it ouro's
@@ -373,6 +387,7 @@ class SecretMask:
         values: Iterable[str] = (),
         patience: float = 10.0,
         scanner: SecretScanner | None = None,
+        on_wait: Callable[[], None] | None = None,
     ) -> None:
         """Mask `values`, and what looks like a secret.
 
@@ -380,11 +395,13 @@ class SecretMask:
             values: known secrets.
             patience: total seconds that texts wait for the scanner.
             scanner: finds text that looks like a secret; default: that of the process.
+            on_wait: called once, in any thread, if a text waits until the rules are compiled.
         """
         self._known = _known_forms(values)
         self.scanner = scanner or shared_scanner()
         self._patience = patience
         self._give_up_at = 0.0
+        self._on_wait = on_wait
 
     def learn(self, values: Iterable[str]) -> None:
         """Also mask these values: keys that became known after the start."""
@@ -432,13 +449,19 @@ class SecretMask:
 
         return self.kind_of_secret(text) or spoken_secret(text)
 
+    def _announce_wait(self) -> None:
+        announce, self._on_wait = self._on_wait, None
+        if announce is not None:
+            announce()
+
     def _mask_findings(self, text: str) -> str:
         """The text with a placeholder for each finding of the scanner. Replaced from the end, so
         that earlier offsets stay valid.
         """
         self._give_up_at = self._give_up_at or time.monotonic() + self._patience
         data = text.encode("utf-8", "replace")
-        spans = sorted(self.scanner.find(data, self._give_up_at), reverse=True)
+        found = self.scanner.find(data, self._give_up_at, self._announce_wait)
+        spans = sorted(found, reverse=True)
         end = len(data)
         for start, stop, rule in spans:
             if stop <= end and _PLACEHOLDER.encode() not in data[start:stop]:

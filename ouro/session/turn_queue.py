@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import OuroError, UsageError, plain_error
-from ouro.events import Event, Notice, Outcome, TurnFinished
+from ouro.events import Event, Notice, Outcome, Prompted, TurnFinished
 from ouro.messages import Image
 from ouro.utils.fair_loop import FairLoop
 from ouro.utils.log import log
@@ -47,7 +47,7 @@ class TurnObserver:
         """
 
     def queue_changed(self) -> None:
-        """`TurnQueue.waiting` has changed."""
+        """`TurnQueue.waiting` or `TurnQueue.starting` has changed."""
 
     async def run_command(self, text: str) -> bool:  # noqa: ARG002
         """Run a slash command or `#text`; return False if the text is neither."""
@@ -73,6 +73,10 @@ class TurnQueue:
         lines_in_terminal: bool = False,
     ) -> None:
         self.session: Session | None = None
+        self.starting: Draft | None = None
+        """The message of a turn that has not shown it yet: a hook, a recall or the secret scanner may
+        take a while. At the end of the turn: a message that it never showed.
+        """
         self._live: LiveEvents | None = None
         self._observer = observer
         self._deliver = deliver or self.deliver
@@ -132,9 +136,14 @@ class TurnQueue:
         """Report to another front end from now on."""
         self._observer = observer
 
-    def attach(self, session: Session, turn: AsyncGenerator[Event, None] | None = None) -> None:
-        """Use this session from now on: show its background events and its running turn, and send
-        it what waits.
+    def attach(
+        self,
+        session: Session,
+        turn: AsyncGenerator[Event, None] | None = None,
+        message: Draft | None = None,
+    ) -> None:
+        """Use this session from now on: show its background events and its running turn, which
+        began with `message`, and send it what waits.
         """
         from ouro.session.live_events import LiveEvents  # not before the first frame
 
@@ -146,7 +155,7 @@ class TurnQueue:
         self._waking = asyncio.create_task(self._wake(session))
         self._repeating = asyncio.create_task(self._repeat(session))
         if self._drafts or turn is not None:
-            self._start_worker(turn)
+            self._start_worker(turn, message)
 
     def say(self, draft: Draft) -> None:
         """Start a turn with a message, or steer the turn that runs. A command runs at once, during
@@ -239,12 +248,19 @@ class TurnQueue:
             raise UsageError("The agent is still at work.", "Steer it, or interrupt it first.")
         self._start_worker(events)
 
-    async def run(self, events: AsyncGenerator[Event, None]) -> None:
+    async def run(self, events: AsyncGenerator[Event, None], message: Draft | None = None) -> None:
         """Show a stream of events as a turn until it ends. First waits for the end of a running
         turn.
+
+        Args:
+            message: what begins the turn; it is `starting` until the events show it.
         """
         async with self._one_turn:
-            await self._run_turn(events)
+            self._set_starting(message)
+            try:
+                await self._run_turn(events)
+            finally:
+                self._set_starting(None)
 
     async def deliver(self, draft: Draft) -> None:
         """Run a message: as a command, a shell line, or a turn, depending on its text."""
@@ -264,7 +280,12 @@ class TurnQueue:
                 )
                 self._observer.show(Notice(usage, "error"))
         elif not draft.text.startswith(("/", "#")) or not await self._run_command(draft):
-            await self.run(self.session.send(draft.text, draft.images))
+            await self.run(self.session.send(draft.text, draft.images), draft)
+
+    def _set_starting(self, draft: Draft | None) -> None:
+        if draft is not self.starting:
+            self.starting = draft
+            self._observer.queue_changed()
 
     def interrupt(self) -> bool:
         """End what runs; the second time kill its child processes. Return False if nothing runs."""
@@ -367,18 +388,22 @@ class TurnQueue:
         while self._worker is not None and not self._worker.done():
             await asyncio.wait([self._worker])
 
-    def _start_worker(self, events: AsyncGenerator[Event, None] | None = None) -> None:
+    def _start_worker(
+        self, events: AsyncGenerator[Event, None] | None = None, message: Draft | None = None
+    ) -> None:
         """Start to deliver what waits, unless something runs already."""
         self._is_held = False
         if self.session is not None and not self._is_stopped and not self.busy:
-            self._worker = asyncio.create_task(self._deliver_all(events))
+            self._worker = asyncio.create_task(self._deliver_all(events, message))
 
-    async def _deliver_all(self, events: AsyncGenerator[Event, None] | None) -> None:
+    async def _deliver_all(
+        self, events: AsyncGenerator[Event, None] | None, message: Draft | None
+    ) -> None:
         """Run the given events, then the queued messages, then turns for the goal, until nothing is
         left or the queue is held.
         """
         if events is not None:
-            await self.run(events)
+            await self.run(events, message)
         while not self._is_held and not self._is_stopped:
             if self._drafts:
                 await self._deliver_next()
@@ -443,6 +468,8 @@ class TurnQueue:
                 async for event in events:
                     if self._live is not None:
                         self._live.add(event)
+                    if isinstance(event, Prompted):
+                        self._set_starting(None)
                     self._observer.show(event)
                     if isinstance(event, TurnFinished):
                         outcome = event.outcome

@@ -383,6 +383,8 @@ class FakeSession:
             ModelChoice("fake/two", False, "no key: set TWO_KEY"),
         )
         self.attachable: list[Attachment] = []
+        self.before_prompt: Wait | None = None
+        """What each turn waits for before it shows its message, as for a slow hook."""
         self.files = ["api.py", "docs/guide.md", "src/main.py"]
         self.rules = ("shell(git status*)",)
         self.known: list = []
@@ -431,7 +433,12 @@ class FakeSession:
         turn = self._turns.pop(0) if self._turns else []
         finished = TurnFinished("answered")
         try:
-            yield Prompted(text, tuple(images))
+            if self.before_prompt is not None:
+                await self._until(self.before_prompt.until)
+            if self._interrupted.is_set():
+                turn, finished = (), TurnFinished("interrupted")
+            else:
+                yield Prompted(text, tuple(images))
             for item in turn(text) if callable(turn) else turn:
                 if isinstance(item, TurnFinished):
                     finished = item

@@ -152,7 +152,7 @@ def test_scanner_is_called_only_for_suspicious_text():
         def prepare(self):
             """Do nothing."""
 
-        def find(self, data, until):
+        def find(self, data, until, on_wait=None):
             self.asked += 1
             return []
 

@@ -5,6 +5,8 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 from urllib.parse import quote
 
@@ -278,6 +280,31 @@ def test_rules_of_the_installation_that_others_can_change_are_not_used(
     secrets.subprocess.Popen.assert_called_once()
 
 
+def test_a_text_that_waits_for_the_compiled_rules_says_so_once(installed_rules, monkeypatch):
+    (rules,) = list(installed_rules.iterdir())
+    content = rules.read_bytes()
+    rules.unlink()
+    is_announced = threading.Event()
+
+    def compile_rules(arguments, **_options):
+        folder = Path(arguments[-1])
+        is_announced.wait(60)
+        return SimpleNamespace(wait=lambda: (folder / rules.name).write_bytes(content))
+
+    monkeypatch.setattr(secrets.subprocess, "Popen", compile_rules)
+    announced = []
+
+    def announce():
+        announced.append("now")
+        is_announced.set()
+
+    mask = SecretMask(scanner=SecretScanner(), patience=300, on_wait=announce).mask
+
+    assert mask("dor_v1_" + "e2c3001c9e893547" * 4).startswith("[secret:digitalocean")
+    mask("dor_v1_" + "e2c3001c9e893548" * 4)
+    assert announced == ["now"]
+
+
 def test_the_installer_compiles_rules_that_every_user_can_read(installed_rules, monkeypatch):
     def compile_rules(cache_dir):
         (cache_dir / "new.vscdb").touch(0o600)
@@ -293,7 +320,7 @@ def test_the_installer_compiles_rules_that_every_user_can_read(installed_rules, 
 
 def test_the_environment_of_a_message_does_not_load_the_scanner():
     class Untouched(SecretScanner):
-        def find(self, data, until):
+        def find(self, data, until, on_wait=None):
             raise AssertionError(data)
 
     mask = SecretMask(scanner=Untouched()).mask

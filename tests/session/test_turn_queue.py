@@ -50,6 +50,18 @@ async def test_messages_before_the_session_opens_run_in_order():
     assert (session.sent, queue.waiting) == (["one", "two"], ())
 
 
+async def test_the_message_of_a_turn_that_was_begun_elsewhere_is_starting_until_it_is_shown():
+    session, queue = FakeSession([says("1")]), TurnQueue(Recorder())
+    session.before_prompt = hook = Wait()
+    draft = Draft("one")
+    queue.attach(session, session.send("one"), draft)
+    await until(lambda: queue.starting is draft)
+    hook.until.set()
+    await until(lambda: queue.starting is None)
+    await queue.idle()
+    assert queue.starting is None
+
+
 async def test_message_during_a_turn_steers_and_a_queued_one_waits():
     wait = Wait()
     session = FakeSession([[wait], says("2")])

@@ -246,6 +246,7 @@ class RemoteTurns(TurnQueue):
         self,
         session: Session,
         turn: AsyncGenerator[Event, None] | None = None,  # noqa: ARG002 (the host runs them)
+        message: Draft | None = None,  # noqa: ARG002
     ) -> None:
         """Show what the host sends, and send it what waits."""
         self.session = session

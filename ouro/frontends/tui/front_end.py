@@ -415,7 +415,7 @@ class ScreenFrontEnd:
         if message:
             await self._conversation.go_to(message)
         await self.changes.make_waiting(session)
-        self._turns.attach(session, turn)
+        self._turns.attach(session, turn, Draft(self._start.sent) if turn else None)
         if session.resumed is not None:
             self._resume_card = asyncio.create_task(
                 self._show_resume_card(session, session.resumed)

@@ -66,6 +66,8 @@ class SessionStart:
         """The message that is still to be sent."""
         self.typed = ""
         """The typed message that was sent."""
+        self.sent = ""
+        """The message that begins the turn of `take_turn`."""
         self._open_session = open_session
         self._take_message = take_message
         self._opening: asyncio.Future[Session] | None = None
@@ -90,7 +92,7 @@ class SessionStart:
             self.message = self.typed = self._take_message()
         if self.message:
             events = opening.result().send(self.message)
-            self.message = ""
+            self.sent, self.message = self.message, ""
             heads = []
             # Until the message is on disk; until the answer begins.
             for timeout in (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from ouro import events
@@ -27,7 +27,8 @@ from ouro.frontends.tui.blocks.read_group import ReadGroup
 from ouro.frontends.tui.blocks.tool_card import DisplayBlock, State, ToolCard
 from ouro.frontends.tui.blocks.tool_kind import ToolKind, kind_of
 from ouro.frontends.tui.widgets.transcript import TranscriptView
-from ouro.messages import Message, Text, Thinking
+from ouro.messages import Image, Message, Text, Thinking
+from ouro.session.turn_queue import Draft
 
 _COMPACTION = "compaction"
 """The key of a running compaction among the cards of tool calls."""
@@ -128,9 +129,16 @@ class TranscriptWriter:
         view.draw_soon()
 
     def _show_prompt(self, event: events.Prompted) -> None:
-        view = self._transcript
-        names = [image.name or image.media_type for image in event.images]
-        view.add(UserMessage(event.text, names, view.outputs_key))
+        self._transcript.add(self._message(event.text, event.images))
+
+    def show_starting(self, draft: Draft | None) -> None:
+        """Show the message of a turn that begins; None: the turn has shown it, or ended."""
+        message = None if draft is None else self._message(draft.text, draft.images)
+        self._transcript.set_starting(message)
+
+    def _message(self, text: str, images: Sequence[Image]) -> UserMessage:
+        names = [image.name or image.media_type for image in images]
+        return UserMessage(text, names, self._transcript.outputs_key)
 
     def _show_compacting(self, event: events.Compacting) -> None:
         card = self._card(_COMPACTION, _COMPACTION_TITLE)

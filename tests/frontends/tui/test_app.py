@@ -113,6 +113,35 @@ async def test_escape_returns_queued_messages_to_the_prompt():
     assert session.sent == ["go"]
 
 
+async def test_a_message_is_seen_while_its_turn_prepares_and_not_twice():
+    session = FakeSession([says("Hello.")])
+    session.before_prompt = hook = Wait()
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await type_text(pilot, "hi there")
+        await pilot.press("enter")
+        await until(pilot, lambda: screen_text(pilot.app).count("❯ hi there") == 1)
+        assert session.running
+        hook.until.set()
+        await until(pilot, lambda: "Hello." in shown(pilot.app))
+        await until(pilot, lambda: screen_text(pilot.app).count("❯ hi there") == 1)
+
+
+async def test_escape_before_a_message_is_shown_returns_it_to_the_prompt_with_what_was_typed():
+    session = FakeSession([says("Hello.")])
+    session.before_prompt = Wait()
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await type_text(pilot, "hi there")
+        await pilot.press("enter")
+        await until(pilot, lambda: session.running)
+        await type_text(pilot, "and more")
+        await pilot.press("escape")
+        await until(pilot, lambda: not session.running and not pilot.app.turns.busy)
+        assert pilot.app.conversation.prompt.text == "hi there\nand more"
+        assert "❯ hi there" not in shown(pilot.app)
+
+
 async def test_x5_ctrl_c_clears_then_interrupts_then_quits():
     session = FakeSession([[Wait()]])
     async with screen_of(session).run_test() as pilot:

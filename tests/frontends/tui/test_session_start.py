@@ -35,7 +35,7 @@ async def test_the_first_message_is_sent_before_the_session_is_asked_for():
     await start.begin()
     assert (session.sent, waiting, start.typed) == (["fix it"], ["and then"], "fix it")
     assert await start.open(OpenRequest()) is session
-    assert start.typed == "fix it"
+    assert (start.typed, start.sent) == ("fix it", "fix it")
     events = [event async for event in start.take_turn()]
     assert [type(event) for event in (events[0], events[-1])] == [Prompted, TurnFinished]
     assert start.take_turn() is None

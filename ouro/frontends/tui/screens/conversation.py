@@ -215,7 +215,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     def _save_draft(self) -> None:
         self._draft_timer = None
         if self._draft is not None:
-            unsent = [*self.turns.waiting, self.prompt.whole_text]
+            starting = self.turns.starting
+            begun = [starting.text] if starting else []
+            unsent = [*begun, *self.turns.waiting, self.prompt.whole_text]
             self._draft.save("\n".join(filter(None, unsent)))
 
     def _save_draft_soon(self) -> None:
@@ -405,6 +407,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         if not self.is_attached:  # ouro is ending
             return
         self.box.work_ends()
+        self._return_unshown()
         panel = self.questions.panel
         self.questions.end_turn()
         if panel is not None and self.questions.panel is None:
@@ -414,6 +417,15 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         if self._bell_after < seconds:
             self.ring("ouro is done")
 
+    def _return_unshown(self) -> None:
+        """Return a message to the prompt that its turn never showed: it was interrupted or refused
+        before.
+        """
+        draft = self.turns.starting
+        if draft is not None:
+            text = self.prompt.attachments.restore(draft)
+            self.prompt.fill("\n".join(filter(None, [text, self.prompt.text])))
+
     def queue_changed(self) -> None:
         self._show_queue()
 
@@ -422,6 +434,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         waiting, steering = self.turns.waiting, self.turns.steering
         queued = waiting[len(steering) :]
         self.transcript.set_queued(steering, queued)
+        self.writer.show_starting(self.turns.starting)
         self.status.queued = len(queued)
         self._save_draft_soon()
 

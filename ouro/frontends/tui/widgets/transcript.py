@@ -73,6 +73,8 @@ class TranscriptView(LineScroll):
         self._frame_cost = 0.0
         self._strips: LRUCache[tuple[StyledLine, int], Strip] = LRUCache(MAX_STRIPS)
         self._queued: tuple[Sequence[str], Sequence[str]] = ((), ())
+        self._starting: UserMessage | None = None
+        self._queue_rows: list[StyledLine] = []
         self._footer: list[StyledLine] = []
         self._seen: tuple[TranscriptBlock, int] | None = None
         """The last block when the user left the end, and how many of its lines were there."""
@@ -137,6 +139,11 @@ class TranscriptView(LineScroll):
 
     def set_queued(self, steering: Sequence[str], queued: Sequence[str]) -> None:
         self._queued = (tuple(steering), tuple(queued))
+        self.draw_soon()
+
+    def set_starting(self, message: UserMessage | None) -> None:
+        """Show a message at the end, as it will stand there when its turn has shown it."""
+        self._starting = message
         self.draw_soon()
 
     def toggle_outputs(self) -> None:
@@ -385,10 +392,10 @@ class TranscriptView(LineScroll):
 
     def _queued_in_sight(self) -> Sequence[StyledLine]:
         """The queued messages, if their own place below the last line is out of sight."""
-        if self.following or not self._footer or self.screen.has_class("-reading"):
+        if self.following or not self._queue_rows or self.screen.has_class("-reading"):
             return ()
         room = max(1, min(MAX_KEPT_IN_SIGHT, self.size.height // 3))
-        _blank, *lines = self._footer
+        _blank, *lines = self._queue_rows
         if len(lines) <= room:
             return lines
         left = len(lines) - room + 1
@@ -406,7 +413,8 @@ class TranscriptView(LineScroll):
         """Update size and position, and draw again from the line `changed` on."""
         height = self.size.height
         top = self.scroll_offset.y
-        self._footer = queued_lines(*self._queued, self.size.width, self._palette)
+        self._queue_rows = queued_lines(*self._queued, self.size.width, self._palette)
+        self._footer = [*self._starting_lines(), *self._queue_rows]
         if self.following:
             self._blocks.settle_end(height)
             self._remember_end()
@@ -419,6 +427,13 @@ class TranscriptView(LineScroll):
         else:
             first = 0 if changed is None else min(height, max(0, changed - top))
             self.refresh(Region(0, first, self.size.width, height - first))
+
+    def _starting_lines(self) -> Sequence[StyledLine]:
+        """The message of a turn that begins, with the gap that it will have."""
+        if self._starting is None:
+            return ()
+        self._starting.gap = bool(self._blocks.blocks)
+        return self._starting.lines(self.size.width, self._palette)
 
     def _resize_content(self) -> None:
         """Set the height of what is scrolled, without a layout: Textual would arrange the whole screen
