@@ -7,9 +7,7 @@ Only this module and `assemble_…` construct the parts of a session.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,6 +74,7 @@ from ouro.session_options import (
     SessionInputs,
     build_judge,
     build_models,
+    make_mask,
     open_transcript,
 )
 from ouro.settings import MODES_BY_WIDTH
@@ -107,9 +106,6 @@ if TYPE_CHECKING:
     from ouro.session.rewind import Rewind, Undoer
 
 Opener = Callable[[OpenRequest], Awaitable[Session]]
-_COMPILING_RULES = (
-    "ouro compiles the rules that find secrets, once on this machine: this takes some seconds."
-)
 
 
 def opener(options: Options) -> Opener:
@@ -198,14 +194,7 @@ async def _open_basis(
     from ouro.session.opening import find_session_to_resume
 
     options = inputs.options
-    loop = asyncio.get_running_loop()
-
-    def explain_wait() -> None:
-        with suppress(RuntimeError):  # the loop has ended, and no user is there
-            loop.call_soon_threadsafe(tasks.emit, Notice(_COMPILING_RULES))
-
-    values = [*inputs.catalog.key_values(), *safety.secret_values(os.environ)]
-    mask = safety.SecretMask(values, on_wait=explain_wait)
+    mask = make_mask(inputs.catalog, lambda text: tasks.emit(Notice(text)))
     mask_log(mask.mask)
     mask_writes(mask.mask)
     store = store or YamlFileMemoryStore(get_sessions_dir(), mask.mask)

@@ -5,7 +5,9 @@ the folder.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,7 @@ from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Role
 from ouro.memory.backend import MemoryStore, SessionInfo
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
-from ouro.safety import Permissions, SecretMask, TrustStore
+from ouro.safety import Permissions, SecretMask, TrustStore, secret_values
 from ouro.session import OpenRequest
 from ouro.session.session_tasks import SessionTasks
 from ouro.settings import McpServerSettings, Settings
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
     from ouro.llm import FavoriteModels
     from ouro.memory.long_term import MemoryScopes, ScopeMemory
     from ouro.tools.shell_process import Terminals
+
+_COMPILING_RULES = (
+    "ouro compiles the rules that find secrets, once on this machine: this takes some seconds."
+)
 
 
 class EditorServices(msgspec.Struct, frozen=True):
@@ -224,6 +230,20 @@ def _name_of_judge(inputs: SessionInputs, models: ModelSource) -> str:
     notice = f"`permissions.judge` ({name}) cannot be used: {reason}. ouro asks you instead."
     inputs.notices.append(notice)
     return ""
+
+
+def make_mask(catalog: Catalog, inform: Callable[[str], None]) -> SecretMask:
+    """The mask of a session, which knows the keys of models and of the environment. It informs the
+    user when a text waits for rules that are not compiled yet. Only in a running loop.
+    """
+    loop = asyncio.get_running_loop()
+
+    def explain_wait() -> None:
+        with suppress(RuntimeError):  # the loop has ended, and no user is there
+            loop.call_soon_threadsafe(inform, _COMPILING_RULES)
+
+    values = [*catalog.key_values(), *secret_values(os.environ)]
+    return SecretMask(values, on_wait=explain_wait)
 
 
 def build_models(

@@ -83,7 +83,10 @@ class SecretScanner:
         self._wanted.set()
         self._start()
         if self._building is not None:
-            self._wait_for(self._building, until, on_wait)
+            self._building.join(max(0.0, min(_SILENT_WAIT, until - time.monotonic())))
+            if on_wait is not None and self._building.is_alive() and not _is_compiled():
+                on_wait()
+            self._building.join(max(0.0, until - time.monotonic()))
         if self._scanner is None:
             return []
         spans: list[tuple[int, int, str]] = []
@@ -95,16 +98,6 @@ class SecretScanner:
                     (found["location"]["start_offset"], found["location"]["end_offset"], rule)
                 )
         return spans
-
-    @staticmethod
-    def _wait_for(
-        building: threading.Thread, until: float, on_wait: Callable[[], None] | None
-    ) -> None:
-        """Wait for the thread that builds the scanner, at most until `until`."""
-        building.join(max(0.0, min(_SILENT_WAIT, until - time.monotonic())))
-        if on_wait is not None and building.is_alive() and not _is_compiled():
-            on_wait()
-        building.join(max(0.0, until - time.monotonic()))
 
     def _build(self) -> None:
         """Compile the rules if needed, and load the scanner when it is wanted. Without it ouro's

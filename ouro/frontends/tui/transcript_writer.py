@@ -131,10 +131,12 @@ class TranscriptWriter:
     def _show_prompt(self, event: events.Prompted) -> None:
         self._transcript.add(self._message(event.text, event.images))
 
-    def show_starting(self, draft: Draft | None) -> None:
-        """Show the message of a turn that begins; None: the turn has shown it, or ended."""
-        message = None if draft is None else self._message(draft.text, draft.images)
-        self._transcript.set_starting(message)
+    def show_queue(
+        self, steering: Sequence[str], queued: Sequence[str], starting: Draft | None
+    ) -> None:
+        """Show what waits, and the message of a turn that has not shown it yet."""
+        message = self._message(starting.text, starting.images) if starting else None
+        self._transcript.set_queued(steering, queued, message)
 
     def _message(self, text: str, images: Sequence[Image]) -> UserMessage:
         names = [image.name or image.media_type for image in images]

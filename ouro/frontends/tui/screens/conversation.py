@@ -433,8 +433,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         """Show the messages that wait, and save them with the draft."""
         waiting, steering = self.turns.waiting, self.turns.steering
         queued = waiting[len(steering) :]
-        self.transcript.set_queued(steering, queued)
-        self.writer.show_starting(self.turns.starting)
+        self.writer.show_queue(steering, queued, self.turns.starting)
         self.status.queued = len(queued)
         self._save_draft_soon()
 

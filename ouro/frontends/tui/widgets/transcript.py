@@ -137,13 +137,19 @@ class TranscriptView(LineScroll):
         self.set_queued((), ())
         self.following = True
 
-    def set_queued(self, steering: Sequence[str], queued: Sequence[str]) -> None:
-        self._queued = (tuple(steering), tuple(queued))
-        self.draw_soon()
+    def set_queued(
+        self,
+        steering: Sequence[str],
+        queued: Sequence[str],
+        starting: UserMessage | None = None,
+    ) -> None:
+        """Show what waits below the blocks.
 
-    def set_starting(self, message: UserMessage | None) -> None:
-        """Show a message at the end, as it will stand there when its turn has shown it."""
-        self._starting = message
+        Args:
+            starting: the message of a turn that begins, as the transcript will show it.
+        """
+        self._queued = (tuple(steering), tuple(queued))
+        self._starting = starting
         self.draw_soon()
 
     def toggle_outputs(self) -> None:
