@@ -21,13 +21,15 @@ from ouro.utils.text import cut_middle
 _MAX_TEXT = 600
 _MIN_QUOTED = 0.4
 """The share of a sentence from which on a quotation is all that it states."""
-_CODE = re.compile(r"`[^`\n]{0,200}`|https?://\S{1,200}")
-_COLON = re.compile(r"[^\s:：][:：](?:\s|(?=[^\x00-\x7f]))|[^\s:：] [:：]\s")
+_CODE_OR_ADDRESS = re.compile(r"`[^`\n]{0,200}`|https?://\S{1,200}")
+_COLON_IN_TEXT = re.compile(r"[^\s:：][:：](?:\s|(?=[^\x00-\x7f]))|[^\s:：] [:：]\s")
+"""A colon that introduces something, as in `Our rule: use tabs`; not the one of a time or a path.
+"""
 _QUOTATION = re.compile(
     r'"[^"]{0,400}"|“[^”]{0,400}”|„[^“”]{0,400}[“”]|«[^»]{0,400}»|「[^」]{0,400}」'
 )
-_QUESTION = re.compile(r"[?？؟][\s\"'”»)]*$")
-_ELLIPSIS = re.compile(r"(?:\.{3}|…)\W*$")
+_QUESTION_END = re.compile(r"[?？؟][\s\"'”»)]*$")
+_ELLIPSIS_END = re.compile(r"(?:\.{3}|…)\W*$")
 _Label = Literal["own", "text", "other", "supposed", "once", "undone"]
 _ASK_START = """\
 Label the start of a sentence, after which a colon follows, in a message to a coding assistant:
@@ -37,7 +39,7 @@ Label the start of a sentence, after which a colon follows, in a message to a co
 "supposed": it introduces something imagined
 "once": it limits to today, this time or this session
 "undone": the user takes something back"""
-_STARTS: tuple[tuple[str, _Label], ...] = (
+_START_EXAMPLES: tuple[tuple[str, _Label], ...] = (
     ("Heads-up", "own"),
     ("Add to the letter", "text"),
     ("The sync is slow", "own"),
@@ -88,7 +90,7 @@ Label a sentence of a message to a coding assistant:
 "supposed": something imagined or considered
 "once": only for now: today, this time or this session
 "undone": not meant, broken off"""
-_SENTENCES: tuple[tuple[str, _Label], ...] = (
+_SENTENCE_EXAMPLES: tuple[tuple[str, _Label], ...] = (
     ("The shop closes at six.", "own"),
     ("Peter sagt, man soll nie Eis essen.", "other"),
     ("Imagine that the shop is always open.", "supposed"),
@@ -122,40 +124,42 @@ def is_in_doubt(sentence: str, after: str) -> bool:
     """Whether signs show that a sentence may not be the user's own statement; `after` is the next
     sentence of the message.
     """
-    plain = _CODE.sub("", sentence)
-    known = pattern_of_group("introduction").match(plain)
-    rest = plain[known.end() :] if known else plain
-    quoted = sum(len(found[0]) for found in _QUOTATION.finditer(plain))
-    is_quoted = quoted >= _MIN_QUOTED * len(plain)
+    plain = _CODE_OR_ADDRESS.sub("", sentence)
+    introduction = pattern_of_group("introduction").match(plain)
+    after_introduction = plain[introduction.end() :] if introduction else plain
+    quoted_length = sum(len(quotation[0]) for quotation in _QUOTATION.finditer(plain))
+    is_quoted = quoted_length >= _MIN_QUOTED * len(plain)
     # With an introduction (`No, that is wrong:`) the user states it; the question is another one.
-    is_asked = bool(_QUESTION.search(sentence) or (not known and _QUESTION.search(after)))
-    is_cut = bool(_ELLIPSIS.search(sentence))
-    has_colon = bool(_COLON.search(_without_quotations(rest)))
+    is_asked = bool(
+        _QUESTION_END.search(sentence) or (not introduction and _QUESTION_END.search(after))
+    )
+    is_cut = bool(_ELLIPSIS_END.search(sentence))
+    has_colon = bool(_COLON_IN_TEXT.search(_without_quotations(after_introduction)))
     return is_quoted or is_asked or is_cut or has_colon
 
 
-async def ask_own(ask: AskModel, sentence: str) -> bool | None:
+async def ask_if_own_statement(ask: AskModel, sentence: str) -> bool | None:
     """Whether a model says that a sentence is the user's own statement; None without a usable
     answer. Raises ModelError.
 
     Of a sentence with a colon only the words before it are asked about. With the whole message, or
     with what follows, a model of 1.5 billion parameters calls every such sentence a text to write.
     """
-    colon = _COLON.search(_without_quotations(sentence))
+    colon = _COLON_IN_TEXT.search(_without_quotations(sentence))
     if colon:
-        asked, question, examples = sentence[: colon.start() + 1], _ASK_START, _STARTS
+        asked, question, examples = sentence[: colon.start() + 1], _ASK_START, _START_EXAMPLES
     else:
-        asked, question, examples = sentence, _ASK_SENTENCE, _SENTENCES
+        asked, question, examples = sentence, _ASK_SENTENCE, _SENTENCE_EXAMPLES
     messages = [system(question)]
-    for said, label in examples:
-        messages += [user(said), assistant(f'{{"label": "{label}"}}')]
+    for example, label in examples:
+        messages += [user(example), assistant(f'{{"label": "{label}"}}')]
     messages.append(user(cut_middle(asked.strip(), _MAX_TEXT)))
-    found = decode_answer(await ask(messages, schema_of(_SentenceKind)), _SentenceKind)
-    return None if found is None else found.label == "own"
+    sentence_kind = decode_answer(await ask(messages, schema_of(_SentenceKind)), _SentenceKind)
+    return None if sentence_kind is None else sentence_kind.label == "own"
 
 
 def _without_quotations(sentence: str) -> str:
     """The sentence with blanks instead of code, addresses and quotations: places stay the same."""
-    for pattern in (_CODE, _QUOTATION):
-        sentence = pattern.sub(lambda found: " " * len(found[0]), sentence)
+    for pattern in (_CODE_OR_ADDRESS, _QUOTATION):
+        sentence = pattern.sub(lambda match: " " * len(match[0]), sentence)
     return sentence

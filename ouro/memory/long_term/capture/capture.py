@@ -51,20 +51,23 @@ _MIN_OWN_SHARE = 0.4
 """Share of a note's words that the user must have said, for the user to be its source."""
 _MIN_CHARACTERS = 12
 """The minimum of text, in characters, about which a model is asked."""
-_MAX_SAID = 300
+_MAX_MESSAGE_FOR_NOTE = 300
 """A message with more characters may say more than what was captured from it."""
-_CAPTURED = "captured"
-_MAX_CAPTURED = 2_000
-_FOREVER = "~"
-"""Sorts after every time."""
+_FINGERPRINTS = "captured"
+"""The record of a repository with the fingerprints of the texts that were captured."""
+_MAX_FINGERPRINTS = 2_000
+_AFTER_EVERY_TIME = "~"
+"""Stands for the time of words that are never captured again: it sorts after every ISO time."""
 
 
 def _no_turns(_messages: Sequence[Message], _turn: int) -> frozenset[int]:
-    """For sessions whose checks are not known."""
+    """Return no turns: it is not known which turns of the session passed their checks."""
     return frozenset()
 
 
 class Captured(msgspec.Struct):
+    """What one capture wrote, proposed, refused, and must ask the user about."""
+
     written: list[Written] = []
     proposed: list[Note] = []
     contradictions: list[Contradiction] = []
@@ -75,8 +78,8 @@ class Captured(msgspec.Struct):
 
     def events(self, *, silent: bool) -> list[NoteKept]:
         """The events to show; if `silent`, only those of proposals."""
-        written = [] if silent else [*map(note_event, self.written)]
-        return [*written, proposal_event(self.proposed)] if self.proposed else written
+        note_events = [] if silent else [*map(note_event, self.written)]
+        return [*note_events, proposal_event(self.proposed)] if self.proposed else note_events
 
 
 class _Excerpt(msgspec.Struct):
@@ -118,19 +121,25 @@ class Capture(msgspec.Struct, eq=False):
         session_id: str,
         trigger: Trigger,
     ) -> AsyncGenerator[tuple[SessionPart, Captured], None]:
-        """Make notes of these parts. Raises ModelError or TimeoutError: nothing of that part was
-        written.
+        """Make notes of these parts, and yield each part with what was captured from it. Raises
+        ModelError or TimeoutError: nothing of the current part was written then.
         """
         # The transcript grows meanwhile, and may be compacted.
-        before, entries, is_whole = transcript.kept_entries, transcript.entries, transcript.is_whole
+        earlier_entries, entries, is_whole = (
+            transcript.kept_entries,
+            transcript.entries,
+            transcript.is_whole,
+        )
         recalled = {} if trigger == "crystallization" else dict(transcript.recalled)
         for part in parts:
-            messages = [entry.message for entry in (*before, *entries[: part.end])]
-            loaded: dict[str, None] = {}
+            messages = [entry.message for entry in (*earlier_entries, *entries[: part.end])]
+            loaded_notes: dict[str, None] = {}
             for message in part.spoken:
                 record = recalled.get(message.number)
                 if record is not None:
-                    loaded |= {item.id: None for item in record.items if item.state == "loaded"}
+                    loaded_notes |= {
+                        item.id: None for item in record.items if item.state == "loaded"
+                    }
             turn = TurnRef(session_id, part.turn)
             async with asyncio.timeout(PART_TIMEOUT):
                 sources = await asyncio.to_thread(
@@ -138,7 +147,7 @@ class Capture(msgspec.Struct, eq=False):
                 )
                 checked = self.find_checked(messages, part.turn)
                 captured = await self.run(
-                    part.spoken, turn, trigger, tuple(loaded), sources, checked
+                    part.spoken, turn, trigger, tuple(loaded_notes), sources, checked
                 )
             yield part, captured
 
@@ -155,15 +164,33 @@ class Capture(msgspec.Struct, eq=False):
         checks of the turns `checked` passed. Raises ModelError.
         """
         captured = Captured()
-        own = [message for message in spoken if message.is_own]
-        others = [message for message in spoken if not message.is_own]
+        own_messages = [message for message in spoken if message.is_own]
+        other_messages = [message for message in spoken if not message.is_own]
         is_small = self.question.is_small()
-        is_apart = bool(sources) or is_small
+        # A note from the user's words alone counts as the user's (see the module). A small model
+        # reads only the user's words.
+        must_separate = bool(sources) or is_small
         excerpts = [
-            _Excerpt(own if is_apart else spoken, own, turn, trigger, recalled, (), checked)
+            _Excerpt(
+                spoken=own_messages if must_separate else spoken,
+                own=own_messages,
+                turn=turn,
+                trigger=trigger,
+                recalled=recalled,
+                checked=checked,
+            )
         ]
-        if sources and not is_small and _has_enough_text(others):
-            excerpts.append(_Excerpt(spoken, [], turn, trigger, recalled, sources))
+        if sources and not is_small and _has_enough_text(other_messages):
+            excerpts.append(
+                _Excerpt(
+                    spoken=spoken,
+                    own=[],
+                    turn=turn,
+                    trigger=trigger,
+                    recalled=recalled,
+                    sources=sources,
+                )
+            )
         for excerpt in excerpts:
             if _has_enough_text(excerpt.spoken):
                 await self._read_excerpt(excerpt, captured)
@@ -173,9 +200,9 @@ class Capture(msgspec.Struct, eq=False):
 
     async def _read_excerpt(self, excerpt: _Excerpt, captured: Captured) -> None:
         """Ask the classifier about an excerpt, and carry out its operations. Raises ModelError."""
-        shown = await asyncio.to_thread(self._choose_shown_notes, excerpt)
+        shown_notes = await asyncio.to_thread(self._choose_shown_notes, excerpt)
         limits = OperationLimits(
-            shown, self.question.categories, self.notes.notebook.scopes, str(self.notes.root)
+            shown_notes, self.question.categories, self.notes.notebook.scopes, str(self.notes.root)
         )
         operations, refused = await self.question.read(excerpt.spoken, excerpt.own, limits)
         captured.refused += refused
@@ -184,24 +211,29 @@ class Capture(msgspec.Struct, eq=False):
         await self.run_alone(lambda: self._apply_all(operations, excerpt, captured))
 
     def _choose_shown_notes(self, excerpt: _Excerpt) -> list[Note]:
-        """The notes that the classifier sees: the recalled ones, those nearest to what was said, and
-        lines of the core. Stores the core lines in the excerpt.
+        """Return the notes that the classifier sees: the recalled ones, those nearest to what was
+        said, and lines of the core. Stores all core lines in `excerpt.lines`.
         """
-        found: dict[str, Note] = {}
+        notes: dict[str, Note] = {}
         for note_id in excerpt.recalled[:MAX_SHOWN_NOTES]:
             with suppress(NoteError):  # deleted meanwhile
-                found[note_id] = self.notes.notebook.find(note_id).note
+                notes[note_id] = self.notes.notebook.find(note_id).note
         for note in self.notes.nearest(excerpt.spoken, MAX_SHOWN_NOTES):
-            found.setdefault(note.id, note)
+            notes.setdefault(note.id, note)
         excerpt.lines = {line.id: line for line in self.notes.core_lines()}
-        said: set[str] = set()
+        words_of_user: set[str] = set()
         for message in excerpt.spoken:
             if message.role == "user":
-                said |= word_starts(message.text)
-        shared = {line.id: len(said & word_starts(line.text)) for line in excerpt.lines.values()}
+                words_of_user |= word_starts(message.text)
+        common_words = {
+            line.id: len(words_of_user & word_starts(line.text)) for line in excerpt.lines.values()
+        }
         # Lines without a common word, too: another language, or other words for the same thing.
-        best = sorted(shared, key=lambda line_id: -shared[line_id])
-        return [*found.values(), *(excerpt.lines[line_id] for line_id in best[:MAX_SHOWN_LINES])]
+        nearest_lines = sorted(common_words, key=lambda line_id: -common_words[line_id])
+        return [
+            *notes.values(),
+            *(excerpt.lines[line_id] for line_id in nearest_lines[:MAX_SHOWN_LINES]),
+        ]
 
     def _apply_all(
         self, operations: Sequence[Operation], excerpt: _Excerpt, captured: Captured
@@ -220,12 +252,11 @@ class Capture(msgspec.Struct, eq=False):
                 )
 
     def _confirm(self, operation: Operation, excerpt: _Excerpt, captured: Captured) -> None:
-        """Confirm the core line or note of an operation. A note stays as it is if it may repeat
-        what came from outside.
+        """Confirm the core line or note that an operation names. If something came from outside,
+        only a note that was recalled is confirmed: the operation may repeat what came from there.
         """
         if line := excerpt.lines.get(operation.target):
             captured.written.append(Written("confirm", line, line.scope, ""))
-        # If something came from outside, only notes that were recalled can be confirmed.
         elif not self.asks and (not excerpt.sources or operation.target in excerpt.recalled):
             turn = replace(excerpt.turn, message=excerpt.spoken[-1].number)
             trailers = turn.trailers("capture")
@@ -234,17 +265,19 @@ class Capture(msgspec.Struct, eq=False):
             )
 
     def _apply(self, operation: Operation, excerpt: _Excerpt, captured: Captured) -> None:
-        """Write, confirm or propose the note of an operation. Raises NoteError if it is refused."""
+        """Write or propose the note of an operation, or confirm the core line that says the same.
+        Raises NoteError if the note is refused.
+        """
         repository = self.notes.repository(operation.scope)
-        if _was_captured_before(repository, operation.text, excerpt.spoken[0].at):
+        if _was_captured_since(repository, operation.text, excerpt.spoken[0].at):
             raise NoteError("it was captured before")
         if operation.verb == "add" and _is_shown_by_changes(operation.text, excerpt.spoken):
             raise NoteError("the changes of the same turn show it")
-        same = _find_same(operation.text, excerpt.lines.values())
-        if same is None:
+        same_line = _find_same_line(operation.text, excerpt.lines.values())
+        if same_line is None:
             self._add(operation, excerpt, captured, repository)
         elif operation.source == "user":
-            captured.written.append(Written("confirm", same, same.scope, ""))
+            captured.written.append(Written("confirm", same_line, same_line.scope, ""))
 
     def _add(
         self,
@@ -254,16 +287,18 @@ class Capture(msgspec.Struct, eq=False):
         repository: GitRepository,
     ) -> None:
         """Write or propose a new note, and record that its text was captured."""
-        line = excerpt.lines.get(operation.target)
-        verb = "add" if line else operation.verb
+        core_line = excerpt.lines.get(operation.target)
+        verb = "add" if core_line else operation.verb
         related = [note_id for note_id in operation.related if note_id not in excerpt.lines]
         note, message = self._make_note(operation, excerpt)
         note = self.notes.notebook.link(note, verb, operation.target, related)
         must_ask = excerpt.sources or self.asks or operation.certainty == "doubtful"
-        until = _FOREVER
-        if line and operation.verb == "contradict":
+        until = _AFTER_EVERY_TIME
+        if core_line and operation.verb == "contradict":
             note = self.notes.notebook.add_times(note)
-            captured.contradictions.append(self.notes.propose_instead(line, note, excerpt.sources))
+            captured.contradictions.append(
+                self.notes.propose_instead(core_line, note, excerpt.sources)
+            )
         elif must_ask:
             note = self.notes.notebook.add_times(note)
             self.notes.propose(note, excerpt.sources, operation.certainty)
@@ -272,32 +307,35 @@ class Capture(msgspec.Struct, eq=False):
             until = excerpt.spoken[-1].at
             if note.source == "assistant" and note.turn not in excerpt.checked:
                 note = _as_tentative(note, message)
-            corrected = line if operation.verb == "supersede" else None
+            corrected_line = core_line if operation.verb == "supersede" else None
             is_sure = operation.certainty == "compared"
-            written = self._write_statement(note, verb, message, corrected, is_sure=is_sure)
+            written = self._write_statement(note, verb, message, corrected_line, is_sure=is_sure)
             captured.written.append(written)
-            if corrected and written.change == "add":
-                captured.doubts.append((corrected, written.note))
+            if corrected_line and written.change == "add":
+                captured.doubts.append((corrected_line, written.note))
         _record_fingerprint(repository, note.text, until)
 
     def _write_statement(
         self, note: Note, verb: Verb, message: Spoken, corrected: Note | None, *, is_sure: bool
     ) -> Written:
-        """Write what the user said into the core if it belongs there; everything else becomes a
-        note.
+        """Write what the user said into the core if it belongs there, in place of the core line
+        `corrected`; everything else becomes a note.
         """
         if note.source == "user" and not note.branch and not note.until:
-            said = message.text if len(message.text) <= _MAX_SAID else note.text
-            text = corrected.text if corrected else ""
+            statement = message.text if len(message.text) <= _MAX_MESSAGE_FOR_NOTE else note.text
+            corrected_text = corrected.text if corrected else ""
             if written := self.notes.keep_in_core(
-                note, said, message.number, text, is_sure=is_sure
+                note, statement, message.number, corrected_text, is_sure=is_sure
             ):
                 return written
         return self.notes.notebook.add(note, "capture", {MESSAGE: str(message.number)}, verb)
 
     def _make_note(self, operation: Operation, excerpt: _Excerpt) -> tuple[Note, Spoken]:
-        """The note, and the message that shares the most words with it."""
-        in_repo, words = operation.scope == "repo", word_starts(operation.text)
+        """Make the note of an operation. Returns it with the message that shares the most words
+        with it.
+        """
+        in_repo = operation.scope == "repo"
+        words = word_starts(operation.text)
         message = max(
             excerpt.spoken,
             key=lambda said: (len(words & word_starts(said.text)), said.role == "user"),
@@ -305,9 +343,10 @@ class Capture(msgspec.Struct, eq=False):
         # A note that a model attributes to the user counts as the user's only if the user said
         # enough of its words.
         words_of_user = set[str]().union(*(word_starts(said.text) for said in excerpt.own))
-        has_said_it = len(words & words_of_user) >= _MIN_OWN_SHARE * len(words)
-        is_users = operation.source == "user" and has_said_it
-        main = self.notes.main_branch() if in_repo and message.branch else ""
+        has_said_enough = len(words & words_of_user) >= _MIN_OWN_SHARE * len(words)
+        is_users = operation.source == "user" and has_said_enough
+        main_branch = self.notes.main_branch() if in_repo and message.branch else ""
+        is_on_other_branch = main_branch != "" and message.branch != main_branch
         note = Note(
             id=new_id(),
             text=operation.text,
@@ -318,7 +357,7 @@ class Capture(msgspec.Struct, eq=False):
             trigger=excerpt.trigger,
             source="user" if is_users else "assistant",
             confidence=operation.confidence,
-            branch=message.branch if main and message.branch != main else None,
+            branch=message.branch if is_on_other_branch else None,
             entities=operation.entities,
             relations=operation.relations,
             until=operation.until,
@@ -328,14 +367,16 @@ class Capture(msgspec.Struct, eq=False):
 
 
 def _is_shown_by_changes(text: str, spoken: Sequence[Spoken]) -> bool:
-    """Whether a text only repeats what was done while it was said."""
+    """Whether tools received the words of a text in the turn in which it was said, and it does not
+    say that it lasts: then the changed files show it.
+    """
     if is_lasting(text):
         return False
     return any(is_carried_out(text, message.done) for message in spoken)
 
 
-def _find_same(text: str, lines: Iterable[Note]) -> Note | None:
-    """The core line with the words of a text."""
+def _find_same_line(text: str, lines: Iterable[Note]) -> Note | None:
+    """The core line with the words of a text; None if there is none."""
     words = fold_words(text)
     for line in lines:
         if fold_words(line.text) == words:
@@ -344,19 +385,22 @@ def _find_same(text: str, lines: Iterable[Note]) -> Note | None:
 
 
 def _as_tentative(note: Note, message: Spoken) -> Note:
-    """A conclusion that neither a check nor the user has confirmed."""
+    """The note marked as tentative: neither a check nor the user has confirmed it."""
     confidence = min(note.confidence, TENTATIVE_CONFIDENCE)
     return replace(note, tentative=message.day.isoformat(), confidence=confidence)
 
 
-def _was_captured_before(repository: GitRepository, text: str, since: str) -> bool:
+def _was_captured_since(repository: GitRepository, text: str, since: str) -> bool:
     """Whether a text was written from words said at `since` or later, or was ever proposed. Blocks.
 
     What the user removed must not come back, unless the user says it again later. The order of
     words does not count.
     """
     wanted = _fingerprint(text)
-    return any(found == wanted and at >= since for found, at in _recorded_fingerprints(repository))
+    return any(
+        fingerprint == wanted and until >= since
+        for fingerprint, until in _read_fingerprints(repository)
+    )
 
 
 def _record_fingerprint(repository: GitRepository, text: str, until: str) -> None:
@@ -365,14 +409,19 @@ def _record_fingerprint(repository: GitRepository, text: str, until: str) -> Non
     """
     repository.create()
     with repository.hold_lock():
-        lines = [*_recorded_fingerprints(repository), (_fingerprint(text), until)][-_MAX_CAPTURED:]
-        repository.write_record(_CAPTURED, "\n".join(f"{found} {at}" for found, at in lines))
+        lines = [*_read_fingerprints(repository), (_fingerprint(text), until)][-_MAX_FINGERPRINTS:]
+        repository.write_record(
+            _FINGERPRINTS, "\n".join(f"{fingerprint} {time}" for fingerprint, time in lines)
+        )
 
 
-def _recorded_fingerprints(repository: GitRepository) -> list[tuple[str, str]]:
-    """The fingerprints of captured texts, each with the time until which its words were said."""
-    parted = (line.partition(" ") for line in repository.read_record(_CAPTURED).splitlines())
-    return [(found, at) for found, _, at in parted]
+def _read_fingerprints(repository: GitRepository) -> list[tuple[str, str]]:
+    """Read the fingerprints of captured texts, each with the time at which its words were last
+    said. Blocks.
+    """
+    lines = repository.read_record(_FINGERPRINTS).splitlines()
+    fields = (line.partition(" ") for line in lines)
+    return [(fingerprint, until) for fingerprint, _, until in fields]
 
 
 def _fingerprint(text: str) -> str:
@@ -382,6 +431,6 @@ def _fingerprint(text: str) -> str:
 
 
 def _has_enough_text(spoken: Sequence[Spoken]) -> bool:
-    """Whether there is enough text to ask a model about."""
+    """Whether there is enough text to ask a model about it."""
     # `findable` puts spaces around Chinese characters, so that each counts as three letters.
     return sum(len(findable(message.text)) for message in spoken) >= _MIN_CHARACTERS

@@ -27,9 +27,9 @@ MAX_NEAR = 3
 _MAX_TEXT = 300
 _MIN_KEPT = 0.5
 """The share of the words of a note that its new text must have."""
-_VALUE = re.compile(r"`[^`]+`|\w*\d[\w.:/-]*\w|\d|(?<=\W)(?<![.!?] )[A-Z]\w+")
+_CORRECTED_VALUE = re.compile(r"`[^`]+`|\w*\d[\w.:/-]*\w|\d|(?<=\W)(?<![.!?] )[A-Z]\w+")
 """A number, a name or code: what a correction is about."""
-_ASK = """\
+_INSTRUCTIONS = """\
 You see a note of a user, and what the user says later. Write the note as it holds now: one whole sentence in the \
 language of the note. If the user speaks about something else, repeat the note unchanged."""
 _EXAMPLES = (
@@ -59,9 +59,10 @@ _EXAMPLES = (
     ("鍵は机の上にある", "違います、今は棚にあります。", "鍵は棚にある"),
     ("Anna feeds the birds", "It's Tom, not Anna.", "Tom feeds the birds"),
 )
+"""A note, what the user says later, and the note as it holds then."""
 
 
-class _Note(msgspec.Struct):
+class _CompletedNote(msgspec.Struct):
     note: Annotated[str, msgspec.Meta(max_length=_MAX_TEXT)]
 
 
@@ -70,14 +71,14 @@ def is_incomplete(sentence: str, before: str) -> bool:
     it in the message.
     """
     # `No, that is wrong: use tabs` names what it is about after its introduction.
-    known = pattern_of_group("introduction").match(sentence)
-    rest = sentence[known.end() :] if known else sentence
+    introduction = pattern_of_group("introduction").match(sentence)
+    rest = sentence[introduction.end() :] if introduction else sentence
     return has("pronoun", rest) and any(
         denies(text) or has("contradicts", text) for text in (sentence, before) if text
     )
 
 
-async def complete(
+async def complete_correction(
     ask: AskModel, said: str, sentence: str, notes: Sequence[Note]
 ) -> tuple[str, Note] | None:
     """The new text of the first of `notes` that a correction is about, and that note; None if it is
@@ -88,14 +89,14 @@ async def complete(
         sentence: the sentence with the new value.
     """
     for note in notes[:MAX_NEAR]:
-        messages = [system(_ASK)]
-        for example, later, now in _EXAMPLES:
-            answer = msgspec.json.encode(_Note(now)).decode()
-            messages += [user(_quote(example, later)), assistant(answer)]
+        messages = [system(_INSTRUCTIONS)]
+        for example, later_words, new_text in _EXAMPLES:
+            answer = msgspec.json.encode(_CompletedNote(new_text)).decode()
+            messages += [user(_quote(example, later_words)), assistant(answer)]
         messages.append(user(_quote(note.text, said)))
-        found = decode_answer(await ask(messages, schema_of(_Note)), _Note)
-        if found and _is_usable(found.note, note.text, sentence):
-            return found.note.strip(), note
+        completed = decode_answer(await ask(messages, schema_of(_CompletedNote)), _CompletedNote)
+        if completed and _is_usable(completed.note, note.text, sentence):
+            return completed.note.strip(), note
     return None
 
 
@@ -105,7 +106,7 @@ def _is_usable(text: str, before: str, sentence: str) -> bool:
         return False
     words = word_starts(before)
     is_kept = len(words & word_starts(text)) >= _MIN_KEPT * len(words)
-    values = {value.casefold() for value in _VALUE.findall(sentence)}
+    values = {value.casefold() for value in _CORRECTED_VALUE.findall(sentence)}
     new_values = {value for value in values if value not in before.casefold()}
     return is_kept and all(value in text.casefold() for value in new_values)
 

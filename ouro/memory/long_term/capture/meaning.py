@@ -27,14 +27,14 @@ MAX_NEAR = 6
 _MAX_TEXT = 400
 _Name = Annotated[str, msgspec.Meta(max_length=80)]
 _WORD = re.compile(r"[^\W_]+")
-_FILLERS = frozenset(
+_FILLER_WORDS = frozenset(
     "a an and at by be does for from how in is of on or that the to used what when where which who"
     " whom whose with".split()
 )
 _ASK_SUBJECT = """\
 Name the subject of each of two notes: what it says something about, in two to five English words, without the value. \
 Use the same words if both are about the same thing."""
-_SUBJECTS = (
+_SUBJECT_EXAMPLES = (
     ("Invoices are sent by post", "We mail invoices as PDF now.", "how invoices are sent", ""),
     (
         "Invoices are sent by post",
@@ -80,7 +80,7 @@ _ASK_SCOPE = """\
 A user of a coding assistant states something. "user": it is about the user, or how the assistant talks \
 to the user; it holds in every project. "project": it is about the code, the servers, the team or the work of one \
 project."""
-_SCOPES = (
+_SCOPE_EXAMPLES = (
     ("Sag mir immer erst das Ergebnis.", "user"),
     ("Der Kalender liegt auf einem eigenen Server.", "project"),
     ("Je débute en SQL.", "user"),
@@ -88,6 +88,7 @@ _SCOPES = (
     ("别给我看长代码。", "user"),
     ("支付由外部公司处理。", "project"),
 )
+"""A statement, and what it is about."""
 
 
 class _Subjects(msgspec.Struct):
@@ -120,8 +121,8 @@ async def find_replaced_by_model(ask: AskModel, statement: str, near: Sequence[s
 
 async def is_on_same_subject(ask: AskModel, first: str, second: str) -> bool:
     """Whether a model names one subject for two statements. Raises ModelError."""
-    found = await _name_subjects(ask, first, second)
-    return found is not None and _is_same_name(found.first, found.second)
+    subjects = await _name_subjects(ask, first, second)
+    return subjects is not None and _is_same_name(subjects.first, subjects.second)
 
 
 async def _name_subjects(ask: AskModel, first: str, second: str) -> _Subjects | None:
@@ -129,7 +130,7 @@ async def _name_subjects(ask: AskModel, first: str, second: str) -> _Subjects | 
     ModelError.
     """
     messages = [system(_ASK_SUBJECT)]
-    for one, other, subject, other_subject in _SUBJECTS:
+    for one, other, subject, other_subject in _SUBJECT_EXAMPLES:
         answer = _Subjects(subject, other_subject or subject)
         messages += [
             user(_quote_pair(one, other)),
@@ -144,13 +145,13 @@ async def ask_scope(ask: AskModel, statement: str) -> Scope | None:
     ModelError.
     """
     messages = [system(_ASK_SCOPE)]
-    for said, about in _SCOPES:
-        messages += [user(said), assistant(msgspec.json.encode(_About(about)).decode())]  # type: ignore[arg-type]
+    for example, about in _SCOPE_EXAMPLES:
+        messages += [user(example), assistant(msgspec.json.encode(_About(about)).decode())]  # type: ignore[arg-type]
     messages.append(user(cut_middle(statement, _MAX_TEXT)))
-    found = decode_answer(await ask(messages, schema_of(_About)), _About)
-    if found is None:
+    answer = decode_answer(await ask(messages, schema_of(_About)), _About)
+    if answer is None:
         return None
-    return "user" if found.about == "user" else "repo"
+    return "user" if answer.about == "user" else "repo"
 
 
 def rank_near(statement: str, texts: Sequence[str]) -> list[int]:
@@ -168,12 +169,12 @@ def is_parallel(first: str, second: str) -> bool:
     """Whether two sentences have the same form and differ in two or more places: `The API listens
     on 8080`, `The worker listens on 9090`.
     """
-    one, other = (_WORD.findall(text.casefold()) for text in (first, second))
-    if len(one) != len(other) or len(one) < 3:
+    first_words, second_words = (_WORD.findall(text.casefold()) for text in (first, second))
+    if len(first_words) != len(second_words) or len(first_words) < 3:
         return False
-    differing = [index for index, word in enumerate(one) if word != other[index]]
-    is_apart = any(after - before > 1 for before, after in pairwise(differing))
-    return len(differing) >= 2 and is_apart and differing[0] == 0
+    differing = [index for index, word in enumerate(first_words) if word != second_words[index]]
+    differs_in_two_places = any(after - before > 1 for before, after in pairwise(differing))
+    return len(differing) >= 2 and differs_in_two_places and differing[0] == 0
 
 
 def _quote_pair(first: str, second: str) -> str:
@@ -182,12 +183,15 @@ def _quote_pair(first: str, second: str) -> str:
 
 def _is_same_name(first: str, second: str) -> bool:
     """Whether two names of subjects mean one: the same words, or two or more of one in the other."""
-    one, other = _name_words(first), _name_words(second)
-    fewer = min(one, other, key=len)
-    return bool(one) and (one == other or (len(fewer) > 1 and fewer <= (one & other)))
+    first_words, second_words = _name_words(first), _name_words(second)
+    shorter = min(first_words, second_words, key=len)
+    return bool(first_words) and (
+        first_words == second_words
+        or (len(shorter) > 1 and shorter <= (first_words & second_words))
+    )
 
 
 def _name_words(name: str) -> set[str]:
     """The stems of the words in the name of a subject, without words that say nothing."""
     words = _WORD.findall(name.casefold())
-    return {stem(word) for word in words if word not in _FILLERS}
+    return {stem(word) for word in words if word not in _FILLER_WORDS}

@@ -49,12 +49,13 @@ KEEP_BOTH, REPLACE, KEEP_OLD, IN_REPO = (
     "the old one stays",
     "the new one is for this project",
 )
-_REPEATS = ("confirm", "supersede", "refine")
+_CHANGES_OF_REPEATED = ("confirm", "supersede", "refine")
 """Changes that show that the user has made a correction before."""
 _MAX_CADENCE = 10
-_MAX_SKIPPED = 7
+_MAX_SKIPPED_TRIGGERS = 7
 """The most triggers that are ignored after several failures in a row."""
-_PAGE = 200
+_PAGE_MESSAGES = 200
+"""Messages that are loaded from the session file at once."""
 
 
 class CaptureObserver(msgspec.Struct, eq=False, dict=True):
@@ -73,7 +74,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
     busy: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     """Held while a model is asked in the background: one at a time, captures first."""
     _has_answered: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
-    _wanted: Trigger | None = None
+    _next_trigger: Trigger | None = None
     _failures: int = 0
     _skips: int = 0
 
@@ -121,14 +122,14 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         if self._skips:
             self._skips -= 1
             return
-        if self._wanted is None:
-            self._wanted = trigger
+        if self._next_trigger is None:
+            self._next_trigger = trigger
             self.channel.start("capture", self._run_capture())
 
     async def _run_capture(self) -> None:
         """Capture while no other model is asked in the background; errors are logged."""
         async with self.busy:
-            trigger, self._wanted = self._wanted or "cadence", None
+            trigger, self._next_trigger = self._next_trigger or "cadence", None
             if trigger == "cadence" and not self._is_due():
                 return  # the capture before this one read these turns
             try:
@@ -139,15 +140,17 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
                 self._failures = 0
 
     def _fail(self, error: Exception) -> None:
-        """Log only: the next trigger tries again; after several failures some triggers are skipped."""
+        """Log an error of a capture. The next trigger tries again; after several failures in a row
+        some triggers are skipped.
+        """
         log.warning("capture: %s", error or type(error).__name__)
-        self._skips = min(2**self._failures - 1, _MAX_SKIPPED)
+        self._skips = min(2**self._failures - 1, _MAX_SKIPPED_TRIGGERS)
         self._failures += 1
 
     async def _confirm_tentative_notes(self) -> None:
-        """Confirm what was tentative about the files of the last turn, if its checks passed."""
+        """Confirm the tentative notes about the files of the last turn, if its checks passed."""
         transcript = self.memory.transcript
-        entries = [one for one in transcript.entries if one.number >= transcript.last_prompt]
+        entries = [entry for entry in transcript.entries if entry.number >= transcript.last_prompt]
         messages = [entry.message for entry in entries]
         turn = TurnRef(self.memory.session_id, transcript.turns)
         if self.memory.read_only or not any(message.tool_calls for message in messages):
@@ -157,14 +160,14 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             if turn.turn not in await asyncio.to_thread(capture.find_checked, messages, turn.turn):
                 return
             notes = capture.notes
-            written = await self.manager.run_under_lock(
+            confirmations = await self.manager.run_under_lock(
                 lambda: notes.confirm_tentative_notes(messages, turn)
             )
         except (OuroError, OSError) as error:
             log.warning("capture: tentative notes are not confirmed: %s", error)
             return
-        for change in written if not self.silent else ():
-            self.channel.emit(note_event(change))
+        for confirmation in confirmations if not self.silent else ():
+            self.channel.emit(note_event(confirmation))
 
     async def _compare_lines_of_agent(self) -> None:
         """Compare what the agent wrote into the core with the rest of memory."""
@@ -175,8 +178,8 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             await compare_added_lines(self.manager, self.channel, self.question, lines)
 
     async def _capture(self, trigger: Trigger) -> None:
-        """Capture the messages of this session that were not captured yet, and record how far it
-        came.
+        """Capture the messages of this session that were not captured yet, and record the last one
+        that was read.
         """
         memory = self.memory
         await memory.pager.finish_loading()
@@ -185,109 +188,121 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             memory.pager.has_earlier
             and memory.transcript.entries[0].number > memory.transcript.captured + 1
         ):
-            await memory.pager.load_earlier(_PAGE)
+            await memory.pager.load_earlier(_PAGE_MESSAGES)
         transcript = memory.transcript
         if parts := list(
             split_uncaptured(transcript.entries, transcript.captured, transcript.unloaded_turns)
         ):
             async with aclosing(
                 self._capturer.run_parts(transcript, parts, memory.session_id, trigger)
-            ) as done:
-                async for part, captured in done:
+            ) as captures:
+                async for part, captured in captures:
                     self._show_captured(captured)
                     memory.note(CapturedRecord(part.upto, memory.now()))
         memory.pager.release()
 
     async def _catch_up(self) -> None:
-        """Archive old notes, then capture the backlog; never before the first answer."""
+        """Maintain old notes, then capture the backlog. It waits for the first answer of the
+        session.
+        """
         await self._has_answered.wait()
         try:
             capture = self._capturer
-            decayed, merged = await asyncio.to_thread(capture.notes.due)
-            await asyncio.to_thread(capture.notes.relate_core)
-            book = capture.notes.notebook
-            archived: list[Written] = []
-            if decayed:
-                archive = partial(book.archive, decayed, "capture")
-                archived = await self.manager.run_under_lock(archive)
-            shared: list[Written] = []
-            if merged:
-                share = partial(book.share, merged, "capture")
-                shared = await self.manager.run_under_lock(share)
-            events = notes_event("archive", archived, "that nothing has confirmed for long")
-            events += notes_event("share", shared, "of a branch that is merged now")
-            if not self.silent:
-                for event in events:
-                    self.channel.emit(event)
-            backlog = find_backlog(self.session_catalog, self.memory.session_id)
-            async with self.busy, aclosing(backlog) as sessions:
-                async for session_id, transcript, parts in sessions:
-                    async with aclosing(
-                        capture.run_parts(transcript, parts, session_id, "session-end")
-                    ) as done:
-                        async for part, captured in done:
-                            self._show_captured(captured)
-                            # With the time of the last record, so that the session stays in its
-                            # place in lists.
-                            record = CapturedRecord(part.upto, transcript.last_at)
-                            await save_to_session_not_open(
-                                self.session_catalog.store, session_id, record
-                            )
+            await self._archive_and_share(capture)
+            await self._capture_backlog(capture)
         except (OuroError, OSError, TimeoutError) as error:
             self._fail(error)
+
+    async def _archive_and_share(self, capture: Capture) -> None:
+        """Archive the notes that nothing has confirmed for long, and share those of merged
+        branches.
+        """
+        decayed, merged = await asyncio.to_thread(capture.notes.find_due)
+        await asyncio.to_thread(capture.notes.relate_core)
+        notebook = capture.notes.notebook
+        archived: list[Written] = []
+        if decayed:
+            archive = partial(notebook.archive, decayed, "capture")
+            archived = await self.manager.run_under_lock(archive)
+        shared: list[Written] = []
+        if merged:
+            share = partial(notebook.share, merged, "capture")
+            shared = await self.manager.run_under_lock(share)
+        events = notes_event("archive", archived, "that nothing has confirmed for long")
+        events += notes_event("share", shared, "of a branch that is merged now")
+        if not self.silent:
+            for event in events:
+                self.channel.emit(event)
+
+    async def _capture_backlog(self, capture: Capture) -> None:
+        """Capture the sessions that ended before all of them was captured."""
+        backlog = find_backlog(self.session_catalog, self.memory.session_id)
+        async with self.busy, aclosing(backlog) as sessions:
+            async for session_id, transcript, parts in sessions:
+                async with aclosing(
+                    capture.run_parts(transcript, parts, session_id, "session-end")
+                ) as captures:
+                    async for part, captured in captures:
+                        self._show_captured(captured)
+                        # With the time of the last record, so that the session stays in its
+                        # place in lists.
+                        record = CapturedRecord(part.upto, transcript.last_at)
+                        await save_to_session_not_open(
+                            self.session_catalog.store, session_id, record
+                        )
 
     def _show_captured(self, captured: Captured) -> None:
         """Show what was captured, and ask about contradictions and doubts."""
         for event in captured.events(silent=self.silent):
             self.channel.emit(event)
-        for found in captured.contradictions:
-            self.manager.report([found.pending], asks=False)
-            self.channel.start("ask about memory", self._ask_about_line(found))
+        for contradiction in captured.contradictions:
+            self.manager.report([contradiction.pending], asks=False)
+            self.channel.start("ask about memory", self._ask_about_line(contradiction))
         for old, new in captured.doubts:
             self.channel.start("ask about memory", self._ask_about_doubt(old, new))
         for written in captured.written:
             if written.change == "contradict":
-                self.channel.start("ask about notes", self._ask(written.note))
+                self.channel.start("ask about notes", self._ask_about_notes(written.note))
             else:
                 self._offer_check(written)
 
     def _offer_check(self, written: Written) -> None:
         """Offer to enforce what was corrected again, or forbids a file or a command by name."""
         note = written.note
-        is_repeated = written.change in _REPEATS and note.category == "corrections"
+        is_repeated = written.change in _CHANGES_OF_REPEATED and note.category == "corrections"
         is_prohibition = written.change == "add" and bool(forbidden_names(note.text))
         if not is_repeated and not is_prohibition:
             return
         text = one_line(clean(note.text), 200)
-        named = note.id[:12] if is_note_name(f"{note.id}.md") else text
-        said = "You have corrected this before" if is_repeated else "Remembered as a prohibition"
-        self.channel.emit(Notice(f"{said}: {text} To have it enforced: /check {named}"))
+        argument = note.id[:12] if is_note_name(f"{note.id}.md") else text
+        reason = "You have corrected this before" if is_repeated else "Remembered as a prohibition"
+        self.channel.emit(Notice(f"{reason}: {text} To have it enforced: /check {argument}"))
 
-    async def _ask(self, new: Note) -> None:
+    async def _ask_about_notes(self, new: Note) -> None:
         """Ask the user which of two notes is right; without an answer both stay."""
         notebook = self._capturer.notes.notebook
-        contradicted = next(
-            (edge.id for edge in new.related if edge.relationship == "contradicts"), ""
-        )
-        old = (await asyncio.to_thread(notebook.find, contradicted)).note
-        chosen = await self._ask_which_holds(f"note:{new.id}", new, old)
-        if not chosen:
+        old_id = next((edge.id for edge in new.related if edge.relationship == "contradicts"), "")
+        old = (await asyncio.to_thread(notebook.find, old_id)).note
+        choice = await self._ask_which_holds(f"note:{new.id}", new, old)
+        if not choice:
             return
         written = await self.manager.run_under_lock(
-            lambda: resolve(notebook, new.id, old.id, chosen)
+            lambda: resolve_notes(notebook, new.id, old.id, choice)
         )
         if written:
             self.channel.emit(note_event(written))
 
-    async def _ask_about_line(self, found: Contradiction) -> None:
+    async def _ask_about_line(self, contradiction: Contradiction) -> None:
         """Ask whether a core line or its contradiction is right; without an answer the change stays
         pending.
         """
-        chosen = await self._ask_which_holds(
-            f"memory:{found.pending.proposal}", found.note, found.line
+        choice = await self._ask_which_holds(
+            f"memory:{contradiction.pending.proposal}", contradiction.note, contradiction.line
         )
-        if chosen:
-            await self.manager.with_editor(lambda editor: resolve_line(editor, found, chosen))
+        if choice:
+            await self.manager.with_editor(
+                lambda editor: resolve_line(editor, contradiction, choice)
+            )
 
     async def _ask_about_doubt(self, old: Note, new: Note) -> None:
         """Ask whether a core line is replaced; without an answer both stay."""
@@ -320,29 +335,29 @@ def _states_rule(transcript: Transcript) -> bool:
     """Whether the user stated a rule in the last turn (`always`, `from now on`)."""
     from ouro.memory.long_term.capture.small_model import is_lasting, statements_in
 
-    asked = [
+    last_prompts = [
         entry
         for entry in transcript.entries
         if entry.number == transcript.last_prompt and not entry.private
     ]
-    own = [said.text for said in words_in(asked) if said.is_own]
-    return any(map(is_lasting, chain.from_iterable(map(statements_in, own))))
+    texts = [spoken.text for spoken in words_in(last_prompts) if spoken.is_own]
+    return any(map(is_lasting, chain.from_iterable(map(statements_in, texts))))
 
 
-def resolve(notebook: Notebook, new_id: str, old_id: str, answer: str) -> Written | None:
-    """Do what the user chose; returns None when both notes stay as they are. Blocks; raises as
-    `Notebook`.
+def resolve_notes(notebook: Notebook, new_id: str, old_id: str, answer: str) -> Written | None:
+    """Do what the user chose about two notes that contradict each other. Returns None if both stay
+    as they are. Blocks; raises as `Notebook`.
     """
     new = notebook.find(new_id).note
-    apart = replace(new, related=tuple(edge for edge in new.related if edge.id != old_id))
+    unlinked = replace(new, related=tuple(edge for edge in new.related if edge.id != old_id))
     if answer == KEEP_BOTH:
-        return notebook.rewrite(notebook.link(apart, "add", "", related=[old_id]), "person")
+        return notebook.rewrite(notebook.link(unlinked, "add", "", related=[old_id]), "person")
     if answer == REPLACE:
-        return notebook.rewrite(notebook.link(apart, "supersede", old_id), "person")
+        return notebook.rewrite(notebook.link(unlinked, "supersede", old_id), "person")
     if answer == KEEP_OLD:
         return notebook.archive([new_id], "person")[0]
     if answer == IN_REPO:
-        return notebook.rewrite(replace(apart, scope="repo"), "person")
+        return notebook.rewrite(replace(unlinked, scope="repo"), "person")
     return None
 
 
@@ -355,23 +370,32 @@ def forget_text(editor: MemoryEditor, text: str) -> None:
     forget_entries(editor, old)
 
 
-def resolve_line(editor: MemoryEditor, found: Contradiction, answer: str) -> None:
-    """Do what the user chose about a core line. Blocks; raises as `MemoryEditor.write`."""
+def resolve_line(editor: MemoryEditor, contradiction: Contradiction, answer: str) -> None:
+    """Do what the user chose about a core line and the note that contradicts it. Blocks; raises as
+    `MemoryEditor.write`.
+    """
     from ouro.memory.long_term.placement import Placement
     from ouro.memory.long_term.remember import write_text
 
-    scope = editor.scope(found.line.scope)
+    scope = editor.scope(contradiction.line.scope)
     proposal = next(
-        (other for other in scope.proposals() if other.id == found.pending.proposal), None
+        (other for other in scope.proposals() if other.id == contradiction.pending.proposal), None
     )
     if proposal is None:
         return  # the user answered it in another window
     if answer == REPLACE:
         editor.events += scope.accept(proposal, editor.moment)
     if answer in (KEEP_BOTH, IN_REPO):
-        where = "repo" if answer == IN_REPO else found.line.scope
+        target_scope = "repo" if answer == IN_REPO else contradiction.line.scope
         write_text(
-            editor, Placement(found.note.text, where, found.file.removesuffix(".md"), False, "")
+            editor,
+            Placement(
+                text=contradiction.note.text,
+                scope=target_scope,
+                category=contradiction.file.removesuffix(".md"),
+                is_note=False,
+                why="",
+            ),
         )
     if answer in (KEEP_BOTH, KEEP_OLD, IN_REPO):
         scope.reject(proposal, editor.moment)

@@ -24,10 +24,10 @@ MAX_NOTE = 600
 _MAX_ENTITIES = 12
 _MAX_RELATIONS = 8
 _MAX_RELATED = 4
-_MAX_BROKEN = 200
+_MAX_BROKEN_OBJECTS = 200
 _MIN_LIKENESS = 80
 """The likeness (0 to 100) from which on a name counts as a misspelt category."""
-_SYNONYMS = {
+_VERB_SYNONYMS = {
     "create": "add",
     "insert": "add",
     "new": "add",
@@ -38,7 +38,7 @@ _SYNONYMS = {
     "reinforce": "confirm",
     "repeat": "confirm",
 }
-_SCOPES: Mapping[str, Scope] = {
+_SCOPE_BY_WORD: Mapping[str, Scope] = {
     "user": "user",
     "global": "user",
     "repo": "repo",
@@ -46,14 +46,16 @@ _SCOPES: Mapping[str, Scope] = {
     "repository": "repo",
 }
 _USER_WORDS = {"user", "person", "human", "developer"}
-_CONFIDENCE = {"high": 0.9, "medium": 0.7, "low": 0.5}
-_RELATION = re.compile(r"[a-z][a-z0-9_]{1,39}")
-_THINKING = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_CONFIDENCE_BY_WORD = {"high": 0.9, "medium": 0.7, "low": 0.5}
+_RELATION_NAME = re.compile(r"[a-z][a-z0-9_]{1,39}")
+"""The name of a relation, as `tested_by`."""
+_THINKING_BLOCK = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 """Thinking is not part of the answer, even if it drafts one."""
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
-_EMPTY = re.compile(r"\[\s*\]")
-_NOTHING = re.compile(
+"""A comma before the end of a list or object, which JSON does not allow."""
+_ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_EMPTY_LIST = re.compile(r"\[\s*\]")
+_NO_OPERATIONS = re.compile(
     r"\W*(?:\w+\W+){0,4}?(?:nothing|none|null|no\W+(?:new\W+)?(?:operations?|notes?|changes?))\b.{0,200}",
     re.IGNORECASE | re.DOTALL,
 )
@@ -61,6 +63,8 @@ _NOTHING = re.compile(
 
 
 class Operation(msgspec.Struct, frozen=True):
+    """What a statement does to one note."""
+
     verb: Verb
     text: str = ""
     """The text of the note; empty for `confirm`."""
@@ -82,6 +86,8 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 class RefusedOperation(msgspec.Struct, frozen=True):
+    """What a model said that is not carried out, and why."""
+
     said: str
     reason: str
 
@@ -96,7 +102,7 @@ class OperationLimits(msgspec.Struct, frozen=True):
 
 
 class _InvalidError(ValueError):
-    pass
+    """An operation of an answer cannot be carried out; its text is the reason."""
 
 
 def read_operations(
@@ -108,57 +114,56 @@ def read_operations(
     list, synonyms. Strict in substance: the target must have been shown, the category must exist,
     the text must not be empty.
     """
-    done: dict[Operation, None] = {}
+    operations: dict[Operation, None] = {}
     refused: list[RefusedOperation] = []
-    for fields in _objects(answer):
+    for fields in _read_objects(answer):
         verb = _verb(fields)
         if verb in ("no", "nothing", "none", "noop", "skip"):
             continue
         try:
-            done[_make_operation(verb, fields, limits)] = None
+            operations[_make_operation(verb, fields, limits)] = None
         except _InvalidError as error:
             refused.append(
                 RefusedOperation(clean(json.dumps(fields, ensure_ascii=False))[:300], str(error))
             )
-    first, others = list(done)[:MAX_OPERATIONS], list(done)[MAX_OPERATIONS:]
+    first, others = list(operations)[:MAX_OPERATIONS], list(operations)[MAX_OPERATIONS:]
     refused += [RefusedOperation(operation.text, "too many at once") for operation in others]
     return tuple(first), tuple(refused)
 
 
 def is_answer(answer: str) -> bool:
     """Whether a model answered as asked: with operations, or that there are none."""
-    if any(_verb(fields) for fields in _objects(answer)):
+    if any(_verb(fields) for fields in _read_objects(answer)):
         return True
-    answer = _THINKING.sub("", answer)
+    answer = _THINKING_BLOCK.sub("", answer)
     return (
-        bool(_EMPTY.search(answer))
+        bool(_EMPTY_LIST.search(answer))
         or answer.strip() == "{}"
-        or bool(_NOTHING.fullmatch(answer.strip()))
+        or bool(_NO_OPERATIONS.fullmatch(answer.strip()))
     )
 
 
 # The form of the answer
 
 
-def _objects(answer: str) -> Iterator[dict[str, Any]]:
-    """The operations in an answer, with keys in lower case."""
-    text = _TRAILING_COMMA.sub(r"\1", _THINKING.sub("", answer[:100_000]))
-    decoder, broken, end = json.JSONDecoder(strict=False), 0, 0
-    while (at := text.find("{", end)) >= 0 and broken < _MAX_BROKEN:
+def _read_objects(answer: str) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects of an answer that name an operation, with keys in lower case."""
+    text = _TRAILING_COMMA.sub(r"\1", _THINKING_BLOCK.sub("", answer[:100_000]))
+    decoder = json.JSONDecoder(strict=False)
+    broken_objects, end = 0, 0
+    while (start := text.find("{", end)) >= 0 and broken_objects < _MAX_BROKEN_OBJECTS:
         try:
-            value, end = decoder.raw_decode(text, at)
+            value, end = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             # A cut or broken object: the objects inside it may be whole.
-            end, broken = (
-                at + 1,
-                broken + 1,
-            )
+            end = start + 1
+            broken_objects += 1
             continue
-        whole = _lower_keys(value)
-        if _verb(whole):
-            yield whole
-            continue
-        yield from _inner_operations(value)
+        fields = _lower_keys(value)
+        if _verb(fields):
+            yield fields
+        else:
+            yield from _inner_operations(value)
 
 
 def _inner_operations(value: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -175,9 +180,10 @@ def _lower_keys(fields: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _verb(fields: Mapping[str, Any]) -> str:
+    """The operation that an object names, in one spelling; empty if it names none."""
     name = _first_text(fields, "op", "operation", "action", "verb")
     word = name.strip().casefold().replace("-", "_").partition("_")[0].removesuffix("s")
-    return _SYNONYMS.get(word, word)
+    return _VERB_SYNONYMS.get(word, word)
 
 
 def _first_text(fields: Mapping[str, Any], *names: str) -> str:
@@ -189,7 +195,7 @@ def _first_text(fields: Mapping[str, Any], *names: str) -> str:
 
 
 def _make_operation(verb: str, fields: Mapping[str, Any], limits: OperationLimits) -> Operation:
-    """The operation with these fields. Raises _InvalidError: it cannot be carried out."""
+    """The operation with these fields. Raises _InvalidError if it cannot be carried out."""
     if verb not in get_args(Verb):
         raise _InvalidError(f"unknown operation `{verb[:30]}`")
     text = " ".join(clean(_first_text(fields, "text", "note", "content", "fact")).split())
@@ -202,8 +208,8 @@ def _make_operation(verb: str, fields: Mapping[str, Any], limits: OperationLimit
         raise _InvalidError("the text is empty")
     until = _until(fields.get("until"))
     category = _category(fields, target, limits)
-    named = normalize_entities(map(str, _as_list(fields.get("entities"))), limits.root)
-    entities = dict.fromkeys((*named, *entities_in(text)))
+    named_entities = normalize_entities(map(str, _as_list(fields.get("entities"))), limits.root)
+    entities = dict.fromkeys((*named_entities, *entities_in(text)))
     return Operation(
         verb=verb,  # type: ignore[arg-type]  # looked up above
         text=text,
@@ -231,18 +237,18 @@ def _same_note(text: str, limits: OperationLimits) -> Note | None:
 def _scope(
     fields: Mapping[str, Any], target: Note | None, category: str, limits: OperationLimits
 ) -> Scope:
-    """The named scope, else that of the target or of the category. Raises _InvalidError: it is
-    off.
+    """The named scope, else that of the target or of the category. Raises _InvalidError if that
+    memory is off.
     """
     usual: Scope = target.scope if target is not None else limits.categories.get(category, "repo")
-    scope = _SCOPES.get(str(fields.get("scope") or usual).strip().casefold(), usual)
+    scope = _SCOPE_BY_WORD.get(str(fields.get("scope") or usual).strip().casefold(), usual)
     if scope not in limits.scopes:
         raise _InvalidError(f"the {scope} memory is off here")
     return scope
 
 
 def _source(fields: Mapping[str, Any]) -> Literal["user", "assistant"]:
-    """Who said it; the assistant, if the model does not name the user."""
+    """Who made the statement; the assistant, if the model does not name the user."""
     said_by = str(fields.get("said_by") or "").strip().casefold()
     return "user" if said_by in _USER_WORDS else "assistant"
 
@@ -251,32 +257,34 @@ def _related_notes(
     fields: Mapping[str, Any], target: Note | None, limits: OperationLimits
 ) -> tuple[str, ...]:
     """The ids of the notes that an operation names beside its target, each once."""
-    found: dict[str, None] = {}
+    related: dict[str, None] = {}
     for item in _as_list(fields.get("related")):
         note = _shown_note(item, limits)
         # A number that was not shown is ignored: the note is good without it.
         if note and note is not target:
-            found[note.id] = None
-    return tuple(found)[:_MAX_RELATED]
+            related[note.id] = None
+    return tuple(related)[:_MAX_RELATED]
 
 
 def _until(value: Any) -> str:
-    """The last day of a statement; empty if it lasts. Raises _InvalidError: it holds only now."""
-    named = str(value or "").strip().casefold()
-    if named in ("session", "now", "this session"):
+    """The last day of a statement; empty if it lasts. Raises _InvalidError if it holds in this
+    session only.
+    """
+    word = str(value or "").strip().casefold()
+    if word in ("session", "now", "this session"):
         raise _InvalidError("it holds in this session only")
-    day = _DAY.search(named)
+    day = _ISO_DAY.search(word)
     return day[0] if day else ""
 
 
 def _target(fields: Mapping[str, Any], limits: OperationLimits) -> Note:
-    """The note that an operation is about. Raises _InvalidError: it was not shown."""
-    named = (
+    """The note that an operation is about. Raises _InvalidError if it was not shown."""
+    values = (
         fields[name]
         for name in ("target", "id", "note_id", "supersedes")
         if fields.get(name) is not None
     )
-    name = next(named, "")
+    name = next(values, "")
     note = _shown_note(name, limits)
     if note is None:
         raise _InvalidError(f"note `{clean(str(name))[:60]}` was not shown")
@@ -293,19 +301,19 @@ def _shown_note(name: Any, limits: OperationLimits) -> Note | None:
 
 def _category(fields: Mapping[str, Any], target: Note | None, limits: OperationLimits) -> str:
     """The named category, also if it is misspelt; else that of the target. Raises _InvalidError."""
-    named = str(fields.get("category") or "").strip().casefold().replace("_", "-").replace(" ", "-")
-    if not named and target is not None:
+    name = str(fields.get("category") or "").strip().casefold().replace("_", "-").replace(" ", "-")
+    if not name and target is not None:
         return target.category
-    if named in limits.categories:
-        return named
+    if name in limits.categories:
+        return name
     from rapidfuzz import fuzz, process  # imported for misspelt names only
 
-    near = process.extractOne(
-        named, list(limits.categories), scorer=fuzz.ratio, score_cutoff=_MIN_LIKENESS
+    best_match = process.extractOne(
+        name, list(limits.categories), scorer=fuzz.ratio, score_cutoff=_MIN_LIKENESS
     )
-    if near is None:
-        raise _InvalidError(f"unknown category `{clean(named)[:60]}`")
-    return str(near[0])
+    if best_match is None:
+        raise _InvalidError(f"unknown category `{clean(name)[:60]}`")
+    return str(best_match[0])
 
 
 def _confidence(value: Any) -> float:
@@ -315,7 +323,7 @@ def _confidence(value: Any) -> float:
     if isinstance(value, str):
         word = value.strip().casefold().rstrip("%")
         try:
-            value = _CONFIDENCE.get(word) or float(word)
+            value = _CONFIDENCE_BY_WORD.get(word) or float(word)
         except ValueError:
             value = None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -325,7 +333,7 @@ def _confidence(value: Any) -> float:
 
 
 def _relations(items: Any, root: str) -> Iterator[Relation]:
-    """The valid relations among what a model has named."""
+    """Yield the valid relations among what a model has named: objects, or lists of three texts."""
     for item in _as_list(items):
         triple = item
         if isinstance(item, dict):
@@ -334,7 +342,7 @@ def _relations(items: Any, root: str) -> Iterator[Relation]:
             case [str(source), str(name), str(target)]:
                 name = re.sub(r"\W+", "_", name.strip().casefold())
                 source, target = normalize_entity(source, root), normalize_entity(target, root)
-                if source and target and source != target and _RELATION.fullmatch(name):
+                if source and target and source != target and _RELATION_NAME.fullmatch(name):
                     yield Relation(source, name, target)
 
 

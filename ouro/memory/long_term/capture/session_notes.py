@@ -42,12 +42,13 @@ from ouro.utils.path_text import path_text
 from ouro.utils.text import cut
 
 FROM_OUTSIDE = "was concluded after material from outside was read"
-_QUERIES = 6
+_MAX_QUERIES = 6
 """The number of the user's latest messages that are used to search for the nearest notes."""
-_DOUBTFUL = "you may only have quoted, drafted or considered it"
+_REASON_IF_DOUBTFUL = "you may only have quoted, drafted or considered it"
 _REASON_WIDTH = 200
 _MIN_SIMILARITY = 0.85
-_NEIGHBOURS = 12
+"""The similarity of vectors (0 to 1) from which on two notes mean about the same."""
+_MAX_SIMILAR = 12
 
 
 class Contradiction(msgspec.Struct, frozen=True):
@@ -60,8 +61,8 @@ class Contradiction(msgspec.Struct, frozen=True):
 
 
 class SessionNotes:
-    """For one session or command: `cwd` is its folder, `root` that of the repository. Every method
-    blocks.
+    """The notes and core lines that one session or command reads and writes. `cwd` is its folder,
+    `root` that of the repository. Every method blocks.
     """
 
     def __init__(
@@ -95,22 +96,24 @@ class SessionNotes:
         """The sources from outside in these messages; `is_whole`: they are all messages of the
         session.
         """
-        clean = [scope.store.folder for scope in self._scopes.values() if scope.is_clean]
-        return Provenance(messages, clean, self._cwd, is_whole=is_whole).sources
+        clean_folders = [scope.store.folder for scope in self._scopes.values() if scope.is_clean]
+        return Provenance(messages, clean_folders, self._cwd, is_whole=is_whole).sources
 
     def nearest(self, spoken: Sequence[Spoken], count: int) -> list[Note]:
         """The latest versions of the `count` notes nearest to what was said, best first."""
         repo = self._scopes.get("repo")
         project = project_of(repo.store.folder) if repo else "-"
-        wanted = SearchFilter(kinds=("note",), project=project, archived=True)
+        filter_of_project = SearchFilter(kinds=("note",), project=project, archived=True)
         try:
             search = self._updated_search()
-            best: dict[str, float] = {}
-            for message in [message for message in spoken if message.role == "user"][-_QUERIES:]:
-                for hit in search.find(message.text[:MAX_MESSAGE], count, wanted):
-                    best[hit.id] = max(hit.score, best.get(hit.id, 0.0))
+            scores: dict[str, float] = {}
+            for message in [message for message in spoken if message.role == "user"][
+                -_MAX_QUERIES:
+            ]:
+                for hit in search.find(message.text[:MAX_MESSAGE], count, filter_of_project):
+                    scores[hit.id] = max(hit.score, scores.get(hit.id, 0.0))
             ids = dict.fromkeys(
-                map(self._latest_version, sorted(best, key=lambda note_id: -best[note_id]))
+                map(self._latest_version, sorted(scores, key=lambda note_id: -scores[note_id]))
             )
         except SearchUnavailable as error:
             log.warning("capture: the nearest notes are not known: %s", error)
@@ -125,7 +128,7 @@ class SessionNotes:
                 self._lookup.fill_notes()
                 self._has_all_vectors = True
             hits = search.nearest_notes(
-                [note.text], _NEIGHBOURS, [SearchFilter(kinds=("note",), scope=note.scope)]
+                [note.text], _MAX_SIMILAR, [SearchFilter(kinds=("note",), scope=note.scope)]
             )
         except (ModelError, SearchUnavailable) as error:
             log.warning("notes are compared by words only: %s", error)
@@ -136,9 +139,10 @@ class SessionNotes:
         """Write a note as a pending proposal; `sources` came into the session before. Raises
         SecretInMemory.
         """
-        edit, shown = FileEdit(note.file_name, None, note_text(note)), cut(note.text, _REASON_WIDTH)
-        why = _DOUBTFUL if certainty == "doubtful" else ASKS
-        reason = f"“{shown}” {FROM_OUTSIDE}" if sources else f"{why}: “{shown}”"
+        edit = FileEdit(note.file_name, None, note_text(note))
+        quote = cut(note.text, _REASON_WIDTH)
+        question = _REASON_IF_DOUBTFUL if certainty == "doubtful" else ASKS
+        reason = f"“{quote}” {FROM_OUTSIDE}" if sources else f"{question}: “{quote}”"
         self._propose(note, edit, reason, sources)
 
     def propose_instead(self, line: Note, note: Note, sources: Sequence[str]) -> Contradiction:
@@ -181,12 +185,15 @@ class SessionNotes:
                 relate_lines(scope, notes)
 
     def keep_in_core(
-        self, note: Note, said: str, message: int, corrected: str, *, is_sure: bool
+        self, note: Note, statement: str, message: int, corrected: str, *, is_sure: bool
     ) -> Written | None:
-        """As `remember.keep_in_core`; None also if the core has unapproved changes."""
+        """Write a statement into the core if it belongs there, in place of the line `corrected`.
+        Returns None, and writes nothing, if it does not belong there, or if the core has unapproved
+        changes.
+        """
         try:
             editor = self._editor(TurnRef(note.session_id, note.turn, message))
-            return keep_in_core(editor, note, said, corrected, is_sure=is_sure)
+            return keep_in_core(editor, note, statement, corrected, is_sure=is_sure)
         except UsageError as error:
             log.info("capture: a note, not a core line: %s", error)
             return None
@@ -197,11 +204,11 @@ class SessionNotes:
             tuple(self._scopes.values()), lambda: self._lookup.search().index, moment, self.root
         )
 
-    def due(self) -> tuple[list[str], list[str]]:
-        """The ids of notes to archive because nothing confirmed them, and of notes whose branch is
-        merged.
+    def find_due(self) -> tuple[list[str], list[str]]:
+        """Find notes that maintenance changes. Returns the ids of notes to archive because nothing
+        confirmed them, and of notes to share because their branch is merged.
         """
-        notes = self._list_unarchived()
+        notes = self._list_notes_in_use()
         if not notes:
             return [], []
         decayed = self._find_decayed(notes)
@@ -217,12 +224,12 @@ class SessionNotes:
             # Reads few files, even with 10,000 notes.
             if has_decayed(note, now, half_life) or may_be_tentative(note):
                 # The index does not hold the time of confirmation, and not whether it is tentative.
-                in_file = self._find_note(note.id)
-                if in_file is not None and _is_to_archive(in_file, now, half_life):
-                    decayed.append(in_file.id)
+                current = self._find_note(note.id)
+                if current is not None and _is_to_archive(current, now, half_life):
+                    decayed.append(current.id)
         return decayed
 
-    def _list_unarchived(self) -> list[Note]:
+    def _list_notes_in_use(self) -> list[Note]:
         """The notes in the index outside of the archive; none if the index cannot be used."""
         if not any(scope.loaded.notes for scope in self._scopes.values()):
             return []
@@ -279,13 +286,15 @@ def _is_to_archive(note: Note, now: datetime, half_life: float) -> bool:
 
 
 def _paths_in(messages: Sequence[Message], cwd: Path, root: Path) -> set[str]:
-    """The files that tools used, as in the repository and by their last part."""
-    found: set[str] = set()
+    """The files in `root` that tool calls named: each with its path in the repository, and with its
+    last part.
+    """
+    paths: set[str] = set()
     for call in chain.from_iterable(message.tool_calls for message in messages):
         argument = call.arguments.get("path")
         if not isinstance(argument, str):
             continue
         path = (cwd / argument).resolve()
         if path.is_relative_to(root.resolve()):
-            found |= {path_text(path.relative_to(root.resolve())), path.name}
-    return found
+            paths |= {path_text(path.relative_to(root.resolve())), path.name}
+    return paths

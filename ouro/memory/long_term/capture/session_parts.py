@@ -59,11 +59,14 @@ _MAX_CANDIDATES = 20
 _MAX_PARTS = 4
 """Parts of one session that are captured after one start; the next start continues there."""
 _SAVE_ATTEMPTS = 20
+"""How often to open a session that is in use, within about one second."""
 _MAX_ARGUMENT = 2_000
 _MAX_CONTEXT = 2_000
 
 
 class Spoken(msgspec.Struct, frozen=True):
+    """What the user or the assistant said in one message."""
+
     number: int
     role: Literal["user", "assistant"]
     text: str
@@ -128,11 +131,11 @@ def _tool_texts(message: Message) -> str:
     """The tool arguments in a message, without command lines: those may show conventions of the
     project.
     """
-    given: list[Any] = []
+    values: list[Any] = []
     for call in message.tool_calls:
-        given.append(call.name)
-        given += [call.arguments[key] for key in call.arguments.keys() - {"command"}]
-    return "\n".join(text_or_json(value).replace("\\n", "\n") for value in given)
+        values.append(call.name)
+        values += [call.arguments[key] for key in call.arguments.keys() - {"command"}]
+    return "\n".join(text_or_json(value).replace("\\n", "\n") for value in values)
 
 
 class SessionPart(msgspec.Struct, frozen=True):
@@ -153,14 +156,14 @@ def _last_branch(message: Message) -> str:
     return next(filter(None, named), "")
 
 
-def _add_tool_texts(spoken: list[Spoken], done: str) -> None:
-    """Add the texts of tool calls to what was said since the last prompt."""
-    prompts = [index for index, said in enumerate(spoken) if said.role == "user"]
+def _add_tool_texts(spoken: list[Spoken], tool_texts: str) -> None:
+    """Add the texts of tool calls to the messages since the last prompt, in the list `spoken`."""
+    prompts = [index for index, message in enumerate(spoken) if message.role == "user"]
     if not prompts:
         return
     for index in range(prompts[-1], len(spoken)):
-        said = spoken[index]
-        spoken[index] = replace(said, done=f"{said.done}\n{done}"[-PART_CHARACTERS:])
+        message = spoken[index]
+        spoken[index] = replace(message, done=f"{message.done}\n{tool_texts}"[-PART_CHARACTERS:])
 
 
 def split_uncaptured(
@@ -173,25 +176,25 @@ def split_uncaptured(
     """
     if not turns_since(entries, captured):
         return
-    branch, size, last = "", 0, 0
+    branch, size, last_number = "", 0, 0
     spoken: list[Spoken] = []
     for index, entry in enumerate(entries):
-        said = words_of(entry.number, entry.message)
-        begins_turn = said is not None and said.role == "user"
+        words = words_of(entry.number, entry.message)
+        begins_turn = words is not None and words.role == "user"
         if begins_turn and size > PART_CHARACTERS:
-            yield SessionPart(tuple(spoken), last, index, turn)
+            yield SessionPart(tuple(spoken), last_number, index, turn)
             spoken, size = [], 0
         turn += begins_turn
         branch = _last_branch(entry.message) or branch
         if entry.number <= captured:
             continue
-        last = entry.number
-        if said and not entry.private:
-            spoken.append(replace(said, turn=turn, at=entry.at, branch=branch))
-            size += min(len(said.text), PART_CHARACTERS)
-        if not entry.private and (done := _tool_texts(entry.message)):
-            _add_tool_texts(spoken, done)
-    yield SessionPart(tuple(spoken), last, len(entries), turn)
+        last_number = entry.number
+        if words and not entry.private:
+            spoken.append(replace(words, turn=turn, at=entry.at, branch=branch))
+            size += min(len(words.text), PART_CHARACTERS)
+        if not entry.private and (tool_texts := _tool_texts(entry.message)):
+            _add_tool_texts(spoken, tool_texts)
+    yield SessionPart(tuple(spoken), last_number, len(entries), turn)
 
 
 def turns_since(
@@ -266,7 +269,9 @@ async def read_whole_branch(store: MemoryStore, session_id: str) -> Transcript |
 
 
 def drop_outputs(record: Record) -> Record:
-    """The record without tool outputs; calls keep the arguments that name their source."""
+    """The record without tool outputs and thinking, with long texts cut; calls keep the arguments
+    that name their source.
+    """
     if not isinstance(record, MessageRecord):
         return record
     parts: list[Part] = []
@@ -289,34 +294,36 @@ def drop_outputs(record: Record) -> Record:
 
 
 async def find_backlog(
-    catalog: SessionCatalog, own: str
+    catalog: SessionCatalog, open_session: str
 ) -> AsyncGenerator[tuple[str, Transcript, tuple[SessionPart, ...]], None]:
-    """Find sessions that ended before everything in them was captured: the id, the transcript and
-    the parts to capture.
+    """Find sessions that ended before everything in them was captured. Yields the id, the
+    transcript and the parts to capture.
 
-    Yields sessions of the last 14 days that are not open, latest first; none while another process
-    does this. `own` is the id of the open session.
+    The sessions are of the last 14 days and not open, the latest first; none while another process
+    does this. `open_session` is the id of the session of this process.
     """
     since = (datetime.now(UTC) - timedelta(days=MAX_DAYS)).isoformat()
     count = 0
     with only_one(get_history_dir() / "capture.lock") as is_mine:
-        found = await catalog.here() if is_mine else []
-        others = [info for info in found if info.id != own and not info.is_copied_by_hand]
+        sessions = await catalog.here() if is_mine else []
+        others = [
+            info for info in sessions if info.id != open_session and not info.is_copied_by_hand
+        ]
         recent = [info.id for info in others if info.updated_at >= since]
         for session_id in recent[:_MAX_CANDIDATES]:
             transcript = await _load_uncaptured(catalog.store, session_id)
             if transcript is None:
                 continue
             parts = split_uncaptured(transcript.entries, transcript.captured)
-            if first := tuple(islice(parts, _MAX_PARTS)):
-                yield session_id, transcript, first
+            if first_parts := tuple(islice(parts, _MAX_PARTS)):
+                yield session_id, transcript, first_parts
                 count += 1
             if count == MAX_SESSIONS:
                 return
 
 
 async def _load_uncaptured(store: MemoryStore, session_id: str) -> Transcript | None:
-    """The transcript; None if it has nothing to capture, is in use, or memory was off in all of it."""
+    """The transcript of a session; None if the session is in use, or memory was off in all of it."""
     loaded = await load_session_not_open(store, session_id)
     if loaded is None or loaded.header.origin:
         return None

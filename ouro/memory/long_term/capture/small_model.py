@@ -18,8 +18,8 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.memory.index import parse_query, word_starts
-from ouro.memory.long_term.capture.assertion import ask_own, is_in_doubt
-from ouro.memory.long_term.capture.incomplete_corrections import complete, is_incomplete
+from ouro.memory.long_term.capture.assertion import ask_if_own_statement, is_in_doubt
+from ouro.memory.long_term.capture.incomplete_corrections import complete_correction, is_incomplete
 from ouro.memory.long_term.capture.meaning import (
     ask_scope,
     find_replaced_by_model,
@@ -44,21 +44,25 @@ from ouro.messages import assistant, system, user
 from ouro.utils.lenient_json import decode_answer, schema_of
 from ouro.utils.relative_dates import find_end, write_dates
 
-_MIN_WORDS, _MAX_SENTENCE = 3, 400
+_MIN_WORDS = 3
+"""The least words of a statement."""
+_MAX_SENTENCE = 400
+"""The most characters of a statement."""
 _MAX_ASKED = 3 * MAX_OPERATIONS
 """The sentences about which the model is asked, at most: a long paragraph may hold one fact."""
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
-_NO_SPACES = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{2}")
-_QUOTED = re.compile(r'"[^"]*"|“[^”]*”')
-_DEFINITE = r"(?:it|its|line|that|the|them|there|these|this|those|you)"
-_NO_VERB = (
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+_TWO_CJK_CHARACTERS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{2}")
+_QUOTED_TEXT = re.compile(r'"[^"]*"|“[^”]*”')
+_DEFINITE_WORD = r"(?:it|its|line|that|the|them|there|these|this|those|you)"
+_START_WITHOUT_VERB = (
     rf"(?:after|an?|and|as|at|before|but|by|for|from|in|my|no|of|on"
-    rf"|or|our|they|to|we|when|with|your|{_DEFINITE})\b"
+    rf"|or|our|they|to|we|when|with|your|{_DEFINITE_WORD})\b"
 )
-_MIN_DONE, _START = 0.75, 4
-"""A statement was carried out if tools received this share of its words. The number of letters
-compared in a word.
-"""
+"""The start of a sentence whose first word is no verb: such a sentence is no order."""
+_MIN_DONE_SHARE = 0.75
+"""A statement was carried out if tools received this share of its words."""
+_COMPARED_LETTERS = 4
+"""The number of letters that are compared at the start of a word."""
 _ASK_KIND = """\
 Label what a user says to a coding assistant. It is one of
 "task": do something now, once
@@ -68,7 +72,7 @@ Label what a user says to a coding assistant. It is one of
 "preference": how the user wants answers or code, from now on
 "rule": how the team or this project works, what must and must not be done
 "fact": something that stays true: people, servers, dates, customers, tools, places of files"""
-_EXAMPLES = [
+_KIND_EXAMPLES = [
     message
     for said, kind in (
         ("Mend the import in line 3.", "task"),
@@ -135,10 +139,10 @@ async def find_operations(
     """The operations that a small model finds in the messages of the user. Raises ModelError."""
     own = (message for message in spoken if message.is_own)
     candidates: list[_Candidate] = []
-    found: dict[str, Operation] = {}
+    operations: dict[str, Operation] = {}
     for message in own:
         candidates += _find_candidates(message)
-        found |= await _complete_corrections(ask, message, limits)
+        operations |= await _complete_corrections(ask, message, limits)
     for candidate in candidates[-_MAX_ASKED:]:
         text = strip_introduction(candidate.sentence)
         replaced = find_replaced(text, limits.shown, candidate.sentence)
@@ -148,29 +152,31 @@ async def find_operations(
         operation = await _operation_of(ask, text, replaced, limits, candidate.message.day)
         if certainty == "doubtful":
             operation = replace(operation, certainty=certainty)
-        found.setdefault(fold_words(text), operation)
-        if len(found) == MAX_OPERATIONS:
+        operations.setdefault(fold_words(text), operation)
+        if len(operations) == MAX_OPERATIONS:
             break
-    return tuple(found.values())
+    return tuple(operations.values())
 
 
 async def _complete_corrections(
     ask: AskModel, message: Spoken, limits: OperationLimits
 ) -> dict[str, Operation]:
     """The corrections of a message that name no subject, each as a new text of what it corrects."""
-    found: dict[str, Operation] = {}
-    for sentence, before in _incomplete_in(message.text).items():
+    operations: dict[str, Operation] = {}
+    for sentence, before in _find_incomplete(message.text).items():
         words = word_starts(sentence)
         ranked = [limits.shown[index] for index in rank_near(sentence, _texts(limits.shown))]
         near = [note for note in ranked if words & word_starts(note.text)]
-        completed = await complete(ask, f"{before} {sentence}".strip(), sentence, near)
-        if completed:
-            text, old = completed
-            found[fold_words(text)] = _operation_that_replaces(write_dates(text, message.day), old)
-    return found
+        completion = await complete_correction(ask, f"{before} {sentence}".strip(), sentence, near)
+        if completion:
+            text, old = completion
+            operations[fold_words(text)] = _operation_that_replaces(
+                write_dates(text, message.day), old
+            )
+    return operations
 
 
-def _incomplete_in(text: str) -> dict[str, str]:
+def _find_incomplete(text: str) -> dict[str, str]:
     """The corrections that name no subject, each with the sentence before it."""
     if has("writes", text):
         return {}
@@ -190,7 +196,7 @@ def _find_candidates(message: Spoken) -> Iterator[_Candidate]:
     """The sentences of a message that may be kept, without corrections that name no subject."""
     sentences = split_sentences(message.text)
     after = dict(pairwise(sentences))
-    incomplete = _incomplete_in(message.text)
+    incomplete = _find_incomplete(message.text)
     for sentence in statements_in(message.text, message.done):
         if sentence in incomplete:  # alone it would say nothing in a later session
             continue
@@ -202,11 +208,11 @@ async def _certainty(
 ) -> Literal["stated", "doubtful"] | None:
     """Whether the user stated a sentence; None if it is not to be kept."""
     is_sure = is_sure or is_lasting(candidate.sentence)
-    if not (is_sure or await _is_kept(ask, strip_introduction(candidate.sentence))):
+    if not (is_sure or await _is_labelled_lasting(ask, strip_introduction(candidate.sentence))):
         return None
     if not candidate.is_in_doubt:
         return "stated"
-    is_own = await ask_own(ask, candidate.sentence)
+    is_own = await ask_if_own_statement(ask, candidate.sentence)
     if is_own is None:
         return "doubtful"
     return "stated" if is_own else None
@@ -214,17 +220,17 @@ async def _certainty(
 
 async def read_statement(ask: AskModel, text: str, limits: OperationLimits) -> Operation:
     """What one statement does that is remembered in any case. Raises ModelError."""
-    said = strip_introduction(text)
-    replaced = find_replaced(said, limits.shown, text)
-    return await _operation_of(ask, said, replaced, limits, Spoken(1, "user", text).day)
+    statement = strip_introduction(text)
+    replaced = find_replaced(statement, limits.shown, text)
+    return await _operation_of(ask, statement, replaced, limits, Spoken(1, "user", text).day)
 
 
-async def _is_kept(ask: AskModel, text: str) -> bool:
+async def _is_labelled_lasting(ask: AskModel, text: str) -> bool:
     """Whether the model labels a sentence as something that holds beyond the current task."""
-    asked = [system(_ASK_KIND), *_EXAMPLES, user(f"The sentence: {text}")]
-    label = decode_answer(await ask(asked, schema_of(_SentenceLabel)), _SentenceLabel)
+    messages = [system(_ASK_KIND), *_KIND_EXAMPLES, user(f"The sentence: {text}")]
+    label = decode_answer(await ask(messages, schema_of(_SentenceLabel)), _SentenceLabel)
     passing = {"problem", "status"}
-    if not re.match(_NO_VERB, text, re.IGNORECASE):
+    if not re.match(_START_WITHOUT_VERB, text, re.IGNORECASE):
         passing.add("task")
     return label is not None and label.kind not in passing
 
@@ -236,9 +242,9 @@ async def _operation_of(
     added. Raises ModelError.
     """
     words = fold_words(text)
-    same = next((note for note in limits.shown if fold_words(note.text) == words), None)
-    if same:
-        return Operation("confirm", target=same.id, scope=same.scope)
+    same_note = next((note for note in limits.shown if fold_words(note.text) == words), None)
+    if same_note:
+        return Operation("confirm", target=same_note.id, scope=same_note.scope)
     near = find_on_subject(text, limits.shown)[:2]
     if not replaced:
         for note in near:
@@ -249,7 +255,9 @@ async def _operation_of(
     end = find_end(text, day, is_change=is_change)
     text, until = write_dates(text, day), end.isoformat() if end else ""
     if replaced and not until:  # what ends soon does not replace what lasts
-        if has("pronoun", text) and (completed := await complete(ask, text, text, replaced[:1])):
+        if has("pronoun", text) and (
+            completed := await complete_correction(ask, text, text, replaced[:1])
+        ):
             text = completed[0]
         return _operation_that_replaces(text, replaced[0])
     return replace(await _operation_that_adds(ask, text, near, limits), until=until)
@@ -261,18 +269,17 @@ async def _operation_that_adds(
     """The operation that adds a statement; a model is asked for the scope if the rules are not
     sure.
     """
-    placed = place(text, limits.scopes)
-    if not placed.is_sure and (scope := await ask_scope(ask, text)) in limits.scopes:
-        placed = place(text, limits.scopes, scope)
-    category = placed.category
-    if not placed.is_note:
-        category = note_category(text, category, placed.scope)
+    placement = place(text, limits.scopes)
+    if not placement.is_sure and (scope := await ask_scope(ask, text)) in limits.scopes:
+        placement = place(text, limits.scopes, scope)
+    category = placement.category
+    if not placement.is_note:
+        category = note_category(text, category, placement.scope)
     return Operation(
         "add",
-        text,
-        "",
-        placed.scope,
-        category,
+        text=text,
+        scope=placement.scope,
+        category=category,
         source="user",
         entities=entities_in(text),
         related=tuple(note.id for note in near),
@@ -280,7 +287,9 @@ async def _operation_that_adds(
 
 
 async def _ask_what_is_replaced(ask: AskModel, text: str, shown: Sequence[Note]) -> list[Note]:
-    """The note on the same subject, by the model: a statement on it takes its place."""
+    """Ask a model which note is on the same subject as a statement. Returns that note, which the
+    statement replaces; an empty list if there is none.
+    """
     near = [shown[index] for index in rank_near(text, _texts(shown))]
     replaced = await find_replaced_by_model(ask, text, _texts(near))
     return [] if replaced is None else [near[replaced]]
@@ -290,10 +299,10 @@ def _operation_that_replaces(text: str, old: Note) -> Operation:
     """The operation that replaces a note with a text."""
     return Operation(
         "supersede",
-        text,
-        old.id,
-        old.scope,
-        old.category,
+        text=text,
+        target=old.id,
+        scope=old.scope,
+        category=old.category,
         source="user",
         entities=entities_in(text),
         certainty="compared",
@@ -315,7 +324,7 @@ def statements_in(text: str, done: str = "") -> Iterator[str]:
 
 def split_sentences(text: str) -> list[str]:
     """The sentences of a text, without empty ones."""
-    return list(filter(None, map(str.strip, _SENTENCE.split(text))))
+    return list(filter(None, map(str.strip, _SENTENCE_END.split(text))))
 
 
 def _is_statement(sentence: str, done: str, *, is_alone: bool) -> bool:
@@ -333,7 +342,7 @@ def _is_statement(sentence: str, done: str, *, is_alone: bool) -> bool:
 
 def _count_words(text: str) -> int:
     """The words of a text; two characters of a script without spaces count as a word."""
-    return len(text.split()) + len(_NO_SPACES.findall(text))
+    return len(text.split()) + len(_TWO_CJK_CHARACTERS.findall(text))
 
 
 def _is_of_turn(statement: str, done: str, *, is_alone: bool) -> bool:
@@ -350,20 +359,22 @@ def _is_of_turn(statement: str, done: str, *, is_alone: bool) -> bool:
 
 def is_carried_out(statement: str, done: str) -> bool:
     """Whether tools received the words of a statement: then it can be read in the repository."""
-    words = [forms[0][:_START] for forms in parse_query(statement).words]
-    given = {part[:_START] for part in re.findall(r"[^\W_]+", done.casefold())}
-    return len(words) > 1 and sum(word in given for word in words) >= _MIN_DONE * len(words)
+    words = [forms[0][:_COMPARED_LETTERS] for forms in parse_query(statement).words]
+    tool_words = {word[:_COMPARED_LETTERS] for word in re.findall(r"[^\W_]+", done.casefold())}
+    return len(words) > 1 and sum(word in tool_words for word in words) >= _MIN_DONE_SHARE * len(
+        words
+    )
 
 
 def is_lasting(sentence: str) -> bool:
     """Whether a statement says that it holds beyond the current task."""
-    said = _QUOTED.sub(" ", sentence)
-    rule = strip_introduction(said)
+    unquoted = _QUOTED_TEXT.sub(" ", sentence)
+    rule = strip_introduction(unquoted)
     if has("passes", rule):
         return False
     # `No, use a dict` may be about the current task, so the model decides.
     is_definite = has("definite_order", rule)
     is_order = is_definite or rule.casefold().startswith(("use ", "instead of"))
-    is_said = has("lasts", said) and not is_definite
-    is_denial = denies(said) and not is_order and _count_words(rule) >= _MIN_WORDS
-    return has("binds", said) or is_said or is_denial
+    says_it_lasts = has("lasts", unquoted) and not is_definite
+    is_denial = denies(unquoted) and not is_order and _count_words(rule) >= _MIN_WORDS
+    return has("binds", unquoted) or says_it_lasts or is_denial

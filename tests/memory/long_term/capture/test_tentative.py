@@ -120,7 +120,7 @@ async def test_it_is_listed_archived_after_a_week_and_can_be_restored(repository
     await turn(session)
     listed = await session.memory.with_editor(lambda editor: list_entries(editor, "tentative"))
     assert [entry.id for entry in listed] == ["mem_00000001"]
-    decayed, _ = session.memory.capture._capturer.notes.due()
+    decayed, _ = session.memory.capture._capturer.notes.find_due()
     assert decayed == ["mem_00000001"]
     book = session.memory.capture._capturer.notes.notebook
     book.archive(decayed, "capture")
