@@ -235,7 +235,7 @@ async def _merge_notes(
     context: ActionContext, maintenance: MemoryMaintenance, yes: bool
 ) -> list[Merge]:
     """Ask whether to merge notes that say the same, and merge them; returns what was merged."""
-    found, plan = await maintenance.find_notes()
+    found, plan = await maintenance.find_clusters()
     merges: list[Merge] = []
     if not found:
         context.say("No notes say the same.")

@@ -19,8 +19,8 @@ from ouro.memory.long_term.git.process import (
     LostPush,
     import_stream,
     last_line,
-    lost_push,
-    remote_failure,
+    read_lost_push,
+    explain_remote_failure,
     without_password,
 )
 from ouro.memory.long_term.git.remote_wait import Progress, wait_for_remote
@@ -286,7 +286,7 @@ class SessionRemote:
         on_wait = wait_for_remote(self._address, self.progress)
         done = self.repository.run_remote(*_PUSH, *target, timeout=_TIMEOUT, on_wait=on_wait)
         if done.returncode:
-            if lost := lost_push(done.stderr):
+            if lost := read_lost_push(done.stderr):
                 return lost
             raise self._unreachable(done.stderr)
         self.repository.git("update-ref", BRANCH, commit)
@@ -404,7 +404,7 @@ class SessionRemote:
 
 def sync_error(what: str, address: str, output: bytes) -> MemoryUnusable:
     """The error for what git printed about a remote; `what`: what should be synchronized."""
-    reason, hint = remote_failure(address, output)
+    reason, hint = explain_remote_failure(address, output)
     where = without_password(address)
     return MemoryUnusable(f"{what} cannot be synchronized with {where}: {reason}.", hint)
 

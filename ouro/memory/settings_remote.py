@@ -14,7 +14,7 @@ from ouro.memory.long_term.git.process import (
     LostPush,
     import_stream,
     last_line,
-    lost_push,
+    read_lost_push,
 )
 from ouro.memory.long_term.git.remote_wait import Progress, lock_for_sync, wait_for_remote
 from ouro.memory.long_term.git.repository import GitRepository
@@ -128,7 +128,7 @@ class SettingsRemote:
         on_wait = wait_for_remote(self._address, self._progress)
         pushed = self._repository.run_remote("push", *target, on_wait=on_wait)
         if pushed.returncode:
-            if lost := lost_push(pushed.stderr):
+            if lost := read_lost_push(pushed.stderr):
                 return lost
             raise self._unreachable(pushed.stderr)
         return None

@@ -363,7 +363,7 @@ def test_m16_killed_before_a_commit_was_accepted_beside_it(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as kill:
-        kill.setattr("ouro.memory.long_term.store.GitMemoryStore._settle", die)
+        kill.setattr("ouro.memory.long_term.store.GitMemoryStore._accept_if_approved", die)
         with pytest.raises(KeyboardInterrupt):
             act(machine, remote)
     remember_text(editor_of(machine), "Always use tabs")

@@ -22,7 +22,7 @@ LOCKS = ("HEAD.lock", "refs/heads/main.lock", "packed-refs.lock", "index.lock")
 @pytest.fixture(autouse=True)
 def short_lock_wait(monkeypatch):
     """Try a branch that another git has locked for less than the default of three seconds."""
-    monkeypatch.setattr(history, "_TRIES", 2)
+    monkeypatch.setattr(history, "_COMMIT_TRIES", 2)
 
 
 @pytest.fixture
@@ -425,7 +425,7 @@ def test_m6_hanging_git_costs_one_timeout_and_is_retried_later(store, monkeypatc
     (tmp_path / "git").write_text(f"#!/bin/sh\necho x >> {tmp_path}/calls\nexec sleep 60\n")
     (tmp_path / "git").chmod(0o755)
     monkeypatch.setattr(process, "_TIMEOUT", 0.2)
-    monkeypatch.setattr(process, "_SLOW", set())
+    monkeypatch.setattr(process, "_SLOW_COMMANDS", set())
     monkeypatch.setattr(process._pause, "until", 0.0)
     path = os.environ["PATH"]
     monkeypatch.setenv("PATH", f"{tmp_path}:{path}")

@@ -58,7 +58,7 @@ def opened():
     "at",
     [
         "ouro.memory.long_term.git.repository.GitRepository.commit",
-        "ouro.memory.long_term.store.GitMemoryStore._settle",
+        "ouro.memory.long_term.store.GitMemoryStore._accept_if_approved",
     ],
 )
 def test_m13_note_killed_before_its_commit_is_trusted_at_next_start(home, monkeypatch, at):

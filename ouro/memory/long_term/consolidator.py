@@ -16,7 +16,7 @@ import msgspec
 from ouro.errors import ModelError
 from ouro.memory.index import parse_query, stem, word_starts
 from ouro.memory.long_term.notes.entities import has_names_of
-from ouro.memory.long_term.notes.note import Note, is_core_line, plain
+from ouro.memory.long_term.notes.note import Note, is_core_line, strip_list_mark
 from ouro.memory.long_term.patterns import has
 from ouro.memory.long_term.prompt_block import mark_of, quote_memory
 from ouro.memory.long_term.supersession import find_on_subject, subject_words
@@ -226,7 +226,7 @@ async def remove_repeated_lines(ask: Ask, text: str) -> str:
     for index, line in enumerate(lines):
         if not is_core_line(line):
             continue
-        statement = plain(line)
+        statement = strip_list_mark(line)
         before = [Note(id=str(earlier), text=known) for earlier, known in left.items()]
         for near in find_on_subject(statement, before)[:_MAX_NEAR]:
             is_later_longer = len(word_starts(statement)) >= len(word_starts(near.text))

@@ -15,7 +15,7 @@ from ouro.memory.long_term.editor import NOWHERE, MemoryEditor
 from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.values import Commit, Scope
-from ouro.memory.long_term.notes.note import Note, find_ids, is_core_line, plain
+from ouro.memory.long_term.notes.note import Note, find_ids, is_core_line, strip_list_mark
 from ouro.memory.long_term.notes.notebook import NoteFile
 from ouro.memory.long_term.notes.validity import confidence_now, may_be_tentative
 from ouro.utils.log import log
@@ -151,7 +151,7 @@ def _entries_of_file(scope: ScopeMemory, category: str, *, sources: bool) -> Ite
             kind="core",
             scope=scope.scope,
             category=category,
-            text=plain(line),
+            text=strip_list_mark(line),
             file=name,
             line=number,
             at=commit.at if commit else "",

@@ -11,7 +11,7 @@ from ouro.events import CoreChanged
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import MemoryEntry, all_entries, chain_of, note_entries
 from ouro.memory.long_term.git.values import Origin, Scope, TurnRef
-from ouro.memory.long_term.notes.note import find_ids, plain
+from ouro.memory.long_term.notes.note import find_ids, strip_list_mark
 from ouro.memory.long_term.notes.notebook import archive_changes
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.supersession import corrects, find_replaced, fold_words
@@ -140,7 +140,7 @@ def remove_lines(
         in_file = [entry for entry in entries if entry.file == name]
         # From the last line to the first: the numbers of the lines before stay true.
         for entry in sorted(in_file, key=lambda entry: -entry.line):
-            if entry.line > len(lines) or plain(lines[entry.line - 1]) != entry.text:
+            if entry.line > len(lines) or strip_list_mark(lines[entry.line - 1]) != entry.text:
                 raise UsageError(
                     f"{entry.id} has changed since it was read.", "List the entries again."
                 )

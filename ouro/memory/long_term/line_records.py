@@ -146,7 +146,7 @@ def _files_of_lines(texts: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for category, text in texts.items():
         for line in filter(is_core_line, text.splitlines()):
-            found[plain(line)] = f"{category}.md"
+            found[strip_list_mark(line)] = f"{category}.md"
     return found
 
 
@@ -215,7 +215,7 @@ def _removed_lines(scope: ScopeMemory, commit: str, parent: str, name: str) -> l
         return []
     kept = set(after.splitlines())
     removed = (line for line in before.splitlines() if line not in kept)
-    return [plain(line) for line in removed if is_core_line(line)]
+    return [strip_list_mark(line) for line in removed if is_core_line(line)]
 
 
 def _commits_of_lines(scope: ScopeMemory, names: Iterable[str]) -> dict[str, Commit]:
@@ -227,7 +227,7 @@ def _commits_of_lines(scope: ScopeMemory, names: Iterable[str]) -> dict[str, Com
     for name in names:
         with suppress(MemoryUnusable):
             for line in history.blame(scope.store.repository, name):
-                found[plain(line.text)] = line.commit
+                found[strip_list_mark(line.text)] = line.commit
     return found
 
 

@@ -474,6 +474,6 @@ def _added_lines(
 
     for scope, texts in zip(scopes, before, strict=True):
         for name, text in scope.texts.items():
-            lines = {*map(plain, text.splitlines())}
-            for line in lines - {*map(plain, texts.get(name, "").splitlines())}:
+            lines = {*map(strip_list_mark, text.splitlines())}
+            for line in lines - {*map(strip_list_mark, texts.get(name, "").splitlines())}:
                 yield scope.scope, line

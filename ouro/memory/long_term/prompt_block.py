@@ -341,7 +341,7 @@ class MemoryPrompt:
             return text
         lines = []
         for line in text.splitlines():
-            record = records.get(plain(line)) if is_core_line(line) else None
+            record = records.get(strip_list_mark(line)) if is_core_line(line) else None
             day = record.day_at(began) if record else ""
             lines.append(f"{line} ⟨{day}⟩" if day else line)
         return "\n".join(lines) + "\n"

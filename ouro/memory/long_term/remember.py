@@ -24,7 +24,7 @@ from ouro.memory.long_term.git.files import visible_text
 from ouro.memory.long_term.git.values import FileEdit, Origin, Scope
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note, new_id, note_text
-from ouro.memory.long_term.notes.notebook import Written
+from ouro.memory.long_term.notes.notebook import WrittenNote
 from ouro.memory.long_term.notes.notebook import timestamp as note_time
 from ouro.memory.long_term.placement import NAMED, Placement, note_category, place
 from ouro.memory.long_term.supersession import (
@@ -173,7 +173,7 @@ def edit_that_adds(editor: MemoryEditor, chosen: Placement) -> FileEdit:
 
 def keep_in_core(
     editor: MemoryEditor, note: Note, said: str, corrected: str = "", *, is_sure: bool = False
-) -> Written | None:
+) -> WrittenNote | None:
     """Write a note that capture made from the user's words `said` into the core, which is in each
     request.
 
@@ -193,13 +193,13 @@ def keep_in_core(
         editor, placed, all_entries(editor, sources=False), named
     )
     if known := find_same(note.text, [line for line in lines if line.scope == chosen.scope]):
-        return Written("confirm", replace(note, id=known.id), known.scope, "")
+        return WrittenNote("confirm", replace(note, id=known.id), known.scope, "")
     if chosen.is_note:
         return None
     entry, commit = write_text(editor, chosen, replaced, origin="capture")
     note = replace(note, id=entry.id, scope=chosen.scope)
     before = "; ".join(old.text for old in replaced)
-    return Written("supersede" if replaced else "add", note, chosen.scope, commit, before)
+    return WrittenNote("supersede" if replaced else "add", note, chosen.scope, commit, before)
 
 
 def _place_note_of_capture(editor: MemoryEditor, note: Note, said: str) -> Placement:

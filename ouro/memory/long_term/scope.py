@@ -126,7 +126,7 @@ class ScopeMemory(ScopeState):
         if self._places == before:
             return
         self.store.ensure_repo()  # needed for the commit at the end of the turn
-        note_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
+        record_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
         if asks:
             return
         # If the lock is busy, the end of the turn decides.
@@ -170,7 +170,7 @@ class ScopeMemory(ScopeState):
         self.store.ensure_repo()
         foreign_before = self._foreign_id
         with self._changing() as base:
-            note_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
+            record_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
             if not self.foreign.keys().isdisjoint(self._writes.of(at.session)):
                 with suppress(OuroError):  # then what the turn wrote there waits, too
                     set_aside_unapproved(self.store)

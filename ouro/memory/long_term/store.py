@@ -103,7 +103,7 @@ class GitMemoryStore(ApprovedFiles):
         """
         folders, repo = (self.folder, self.repository.state_dir), self.repository
         try:
-            accepted, digest = self._acceptance()
+            accepted, digest = self._read_acceptance()
             if repo.own_dir.exists() and accepted and not digest:  # an earlier version accepted it
                 self._write_acceptance(accepted, repo.tree(accepted))
             if repo.own_dir.exists() and is_history_misplaced(*folders, is_shared=self.is_shared):
@@ -355,9 +355,9 @@ class GitMemoryStore(ApprovedFiles):
 
         try:
             text = history.message(subject, trailers)
-            commit = self.repository.commit(changes, text, merged=merged)
+            commit = self.repository.commit(changes, text, merged_commit=merged)
             self.obstacle = ""
-            self._settle(commit)
+            self._accept_if_approved(commit)
         except MemoryUnusable as error:
             self.obstacle = str(error)
             return ""

@@ -16,17 +16,17 @@ from ouro.errors import MemoryUnusable, OuroError, UsageError, reason_of
 from ouro.events import Event, Notice
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.git.files import FileRefused
-from ouro.memory.long_term.git.history import note_sync
+from ouro.memory.long_term.git.history import record_sync
 from ouro.memory.long_term.git.process import (
     OTHERS_PUSH,
     LostPush,
-    lost_push,
-    remote_failure,
+    read_lost_push,
+    explain_remote_failure,
     without_password,
 )
 from ouro.memory.long_term.git.remote_wait import Progress, lock_for_sync, wait_for_remote
 from ouro.memory.long_term.git.repository import BRANCH, GitRepository
-from ouro.memory.long_term.git.rewrite import drop_unreachable, forgotten_commits
+from ouro.memory.long_term.git.rewrite import drop_unreachable, read_forgotten_commits
 from ouro.memory.long_term.git.values import ORIGIN, FileEdit, Scope
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.store import GitMemoryStore
@@ -232,7 +232,7 @@ def _fetch(store: GitMemoryStore, remote: str, progress: Progress) -> str:
     theirs = _ask_remote_commit(repo, remote, progress)
     if not theirs:
         return ""
-    forgotten = forgotten_commits(repo)
+    forgotten = read_forgotten_commits(repo)
     if theirs in forgotten:
         raise _forgotten_at_remote_error(remote)
     _fetch_objects(repo, remote, progress)
@@ -319,7 +319,7 @@ def _merge_theirs(store: GitMemoryStore, theirs: str) -> Merged | None:
             f"The received changes could not be written: {reason_of(error)}.",
             "Correct that, and try again.",
         ) from error
-    note_sync(repo, f"{ours}..{theirs}" if ours else theirs)
+    record_sync(repo, f"{ours}..{theirs}" if ours else theirs)
     return merged
 
 
@@ -348,14 +348,14 @@ def _push(store: GitMemoryStore, remote: str, commit: str, progress: Progress) -
     )
     if not done.returncode:
         return None
-    if lost := lost_push(done.stderr):
+    if lost := read_lost_push(done.stderr):
         return lost
     raise _sync_error(remote, done.stderr)
 
 
 def _sync_error(remote: str, output: bytes) -> SyncFailed:
     """The error for what git printed."""
-    reason, hint = remote_failure(remote, output)
+    reason, hint = explain_remote_failure(remote, output)
     return SyncFailed(
         f"Memory cannot be synchronized with {without_password(remote)}: {reason}.", hint
     )

@@ -209,6 +209,6 @@ def _commit(git: Git, note: Note, root: Path, folder: str, branch: str) -> str:
         raise GitError("git has no user.name and user.email")
     changes = {f"{folder}/{note.file_name}": note_text(note).encode()}
     stream = import_stream(
-        f"refs/heads/{branch}", [base] if base else [], changes, subject, who=who
+        f"refs/heads/{branch}", [base] if base else [], changes, subject, committer=who
     )
     return git.change("fast-import", "--quiet", stdin=stream).strip()

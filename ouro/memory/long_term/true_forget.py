@@ -421,7 +421,9 @@ class ForgettingMemory:
         report.add(f"{self._name}: pending changes", records)
         if not (self._repository.git_dir / "objects").is_dir():
             return bool(files or records)
-        held = sum(1 for content in rewrite.objects(self._repository) if text.count_bytes(content))
+        held = sum(
+            1 for content in rewrite.read_objects(self._repository) if text.count_bytes(content)
+        )
         report.add(f"{self._name}: git history (objects that can be read)", held)
         self._is_in_history = held > 0
         self._report_host()
@@ -459,7 +461,7 @@ class ForgettingMemory:
             if self._is_in_history:
                 change = self._text.remove_from_bytes
                 accepted, accept = self._store.accepted, self._store.accept
-                rewrite.rewrite(
+                rewrite.rewrite_history(
                     self._repository, self._clean_file, change, self._clean_name, accepted, accept
                 )
             if self._folder.is_dir():

@@ -32,7 +32,7 @@ from ouro.memory.long_term.capture.small_model import is_carried_out, is_lasting
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import MESSAGE, TurnRef
 from ouro.memory.long_term.notes.note import Note, Trigger, new_id
-from ouro.memory.long_term.notes.notebook import Written, note_event, proposal_event
+from ouro.memory.long_term.notes.notebook import WrittenNote, note_event, proposal_event
 from ouro.memory.long_term.notes.validity import TENTATIVE_CONFIDENCE
 from ouro.memory.long_term.supersession import fold_words
 from ouro.messages import Message
@@ -68,7 +68,7 @@ def _no_turns(_messages: Sequence[Message], _turn: int) -> frozenset[int]:
 class Captured(msgspec.Struct):
     """What one capture wrote, proposed, refused, and must ask the user about."""
 
-    written: list[Written] = []
+    written: list[WrittenNote] = []
     proposed: list[Note] = []
     contradictions: list[Contradiction] = []
     doubts: list[tuple[Note, Note]] = []
@@ -256,7 +256,7 @@ class Capture(msgspec.Struct, eq=False):
         only a note that was recalled is confirmed: the operation may repeat what came from there.
         """
         if line := excerpt.lines.get(operation.target):
-            captured.written.append(Written("confirm", line, line.scope, ""))
+            captured.written.append(WrittenNote("confirm", line, line.scope, ""))
         elif not self.asks and (not excerpt.sources or operation.target in excerpt.recalled):
             turn = replace(excerpt.turn, message=excerpt.spoken[-1].number)
             trailers = turn.trailers("capture")
@@ -277,7 +277,7 @@ class Capture(msgspec.Struct, eq=False):
         if same_line is None:
             self._add(operation, excerpt, captured, repository)
         elif operation.source == "user":
-            captured.written.append(Written("confirm", same_line, same_line.scope, ""))
+            captured.written.append(WrittenNote("confirm", same_line, same_line.scope, ""))
 
     def _add(
         self,
@@ -317,8 +317,8 @@ class Capture(msgspec.Struct, eq=False):
 
     def _write_statement(
         self, note: Note, verb: Verb, message: Spoken, corrected: Note | None, *, is_sure: bool
-    ) -> Written:
-        """Write what the user said into the core if it belongs there, in place of the core line
+    ) -> WrittenNote:
+        """Write what the user said into the core if it belongs there, instead of the core line
         `corrected`; everything else becomes a note.
         """
         if note.source == "user" and not note.branch and not note.until:

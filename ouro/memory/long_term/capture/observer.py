@@ -27,7 +27,7 @@ from ouro.memory.long_term.git.files import is_note_name
 from ouro.memory.long_term.git.values import TurnRef
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.notes.note import Note
-from ouro.memory.long_term.notes.notebook import Notebook, Written, note_event, notes_event
+from ouro.memory.long_term.notes.notebook import Notebook, WrittenNote, note_event, notes_event
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.side_calls import SessionChannel
@@ -220,11 +220,11 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         decayed, merged = await asyncio.to_thread(capture.notes.find_due)
         await asyncio.to_thread(capture.notes.relate_core)
         notebook = capture.notes.notebook
-        archived: list[Written] = []
+        archived: list[WrittenNote] = []
         if decayed:
             archive = partial(notebook.archive, decayed, "capture")
             archived = await self.manager.run_under_lock(archive)
-        shared: list[Written] = []
+        shared: list[WrittenNote] = []
         if merged:
             share = partial(notebook.share, merged, "capture")
             shared = await self.manager.run_under_lock(share)
@@ -266,7 +266,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             else:
                 self._offer_check(written)
 
-    def _offer_check(self, written: Written) -> None:
+    def _offer_check(self, written: WrittenNote) -> None:
         """Offer to enforce what was corrected again, or forbids a file or a command by name."""
         note = written.note
         is_repeated = written.change in _CHANGES_OF_REPEATED and note.category == "corrections"
@@ -344,7 +344,7 @@ def _states_rule(transcript: Transcript) -> bool:
     return any(map(is_lasting, chain.from_iterable(map(statements_in, texts))))
 
 
-def resolve_notes(notebook: Notebook, new_id: str, old_id: str, answer: str) -> Written | None:
+def resolve_notes(notebook: Notebook, new_id: str, old_id: str, answer: str) -> WrittenNote | None:
     """Do what the user chose about two notes that contradict each other. Returns None if both stay
     as they are. Blocks; raises as `Notebook`.
     """

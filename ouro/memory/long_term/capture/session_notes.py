@@ -22,12 +22,12 @@ from ouro.memory.long_term.git.values import FileEdit, Scope, TurnRef
 from ouro.memory.long_term.line_links import relate_lines
 from ouro.memory.long_term.line_records import carry_records
 from ouro.memory.long_term.notes.note import Note, note_text
-from ouro.memory.long_term.notes.notebook import Notebook, Written
+from ouro.memory.long_term.notes.notebook import Notebook, WrittenNote
 from ouro.memory.long_term.notes.validity import (
     Anchors,
     default_branch,
     has_decayed,
-    is_tentative_over,
+    is_tentative_expired,
     may_be_tentative,
     merged_branches,
 )
@@ -186,8 +186,8 @@ class SessionNotes:
 
     def keep_in_core(
         self, note: Note, statement: str, message: int, corrected: str, *, is_sure: bool
-    ) -> Written | None:
-        """Write a statement into the core if it belongs there, in place of the line `corrected`.
+    ) -> WrittenNote | None:
+        """Write a statement into the core if it belongs there, instead of the line `corrected`.
         Returns None, and writes nothing, if it does not belong there, or if the core has unapproved
         changes.
         """
@@ -245,7 +245,9 @@ class SessionNotes:
             return []
         return notes
 
-    def confirm_tentative_notes(self, messages: Sequence[Message], turn: TurnRef) -> list[Written]:
+    def confirm_tentative_notes(
+        self, messages: Sequence[Message], turn: TurnRef
+    ) -> list[WrittenNote]:
         """Confirm the tentative notes about the files of a turn whose checks passed."""
         names = {f"file:{path}" for path in _paths_in(messages, self._cwd, self.root)}
         try:
@@ -282,7 +284,7 @@ class SessionNotes:
 
 
 def _is_to_archive(note: Note, now: datetime, half_life: float) -> bool:
-    return has_decayed(note, now, half_life) or is_tentative_over(note, now)
+    return has_decayed(note, now, half_life) or is_tentative_expired(note, now)
 
 
 def _paths_in(messages: Sequence[Message], cwd: Path, root: Path) -> set[str]:

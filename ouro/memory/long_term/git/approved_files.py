@@ -20,7 +20,7 @@ from ouro.memory.long_term.git.files import (
     blob_id,
     decode_text,
 )
-from ouro.memory.long_term.git.memory_folders import claim
+from ouro.memory.long_term.git.memory_folders import label_folder
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import ACCEPTED, APPROVED, BEFORE, GONE, FileEdit
 from ouro.utils.files import append_private, write_private
@@ -31,12 +31,14 @@ from ouro.utils.runtime import ensure_private_dir
 
 FileContent = tuple[str, str]
 """The name of a file, and the blob of a content (or GONE)."""
-_RECORD = late_pattern(r"([0-9a-f]{40})(?:\n([0-9a-f]{64}))?\n?")
+_ACCEPTANCE_RECORD = late_pattern(r"([0-9a-f]{40})(?:\n([0-9a-f]{64}))?\n?")
+"""The id of the accepted commit, and on the next line the digest of its files."""
 
 
 class ApprovedFiles:
-    """The accepted commit, all of whose files are approved, the contents approved after it, and the
-    differences of the files from both. Everything blocks: use from a thread.
+    """The files of one memory, what was approved of them, and how they differ from it. All files of
+    the accepted commit are approved; further contents may be approved after it. Everything blocks:
+    use from a thread.
 
     Args:
         folder, state_dir, is_shared: as for `GitMemoryStore`.
@@ -54,8 +56,8 @@ class ApprovedFiles:
         """Why plain git in the folder is unsafe or shows another history; empty if it is safe."""
         self._files = MemoryFiles(folder, state_dir.with_suffix(".blobs"))
         self._verified: Mapping[str, str] | None = None
-        self._claimed: tuple[int, Path] | None = None
-        """The folder, by its inode, and the git directory that `claim` has labelled."""
+        self._labelled_folder: tuple[int, Path] | None = None
+        """The folder, by its inode, and the git directory that `label_folder` has labelled."""
 
     def ensure_repo(self) -> None:
         """Create folder and repository if they are missing.
@@ -65,15 +67,17 @@ class ApprovedFiles:
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._files.open_folder_of():
-            pass
+            pass  # opened to raise MemoryUnusable
         if not self.is_shared:
             ensure_private_dir(self.folder)
         self.repository.create()
         repo = self.repository
-        labelled = (self.folder.stat().st_ino, repo.git_dir)
-        if labelled != self._claimed:
-            problem = claim(self.folder, repo.state_dir, repo.git_dir, is_shared=self.is_shared)
-            self.plain_git, self._claimed = problem or self.plain_git, labelled
+        folder_and_git_dir = (self.folder.stat().st_ino, repo.git_dir)
+        if folder_and_git_dir != self._labelled_folder:
+            problem = label_folder(
+                self.folder, repo.state_dir, repo.git_dir, is_shared=self.is_shared
+            )
+            self.plain_git, self._labelled_folder = problem or self.plain_git, folder_and_git_dir
 
     def get_current_head(self) -> str:
         """The head commit; empty before the first one, or if the history cannot be read
@@ -94,15 +98,19 @@ class ApprovedFiles:
 
         If `.git` is gone, the next write begins a new history, in which nothing is approved.
         """
-        return self._acceptance()[0]
+        return self._read_acceptance()[0]
 
-    def _acceptance(self) -> tuple[str, str]:
-        """The accepted commit and the digest of its files; an earlier version recorded no digest."""
+    def _read_acceptance(self) -> tuple[str, str]:
+        """Read the accepted commit and the digest of its files; both empty if nothing is accepted.
+        An earlier version recorded no digest.
+        """
         if os.path.lexists(self.repository.git_dir):
             # The one before is used if a crash left the last record empty or with NULs.
             for name in (ACCEPTED, BEFORE):
-                if found := _RECORD.fullmatch(read_git_file(self.repository.own_dir / name)):
-                    return found[1], found[2] or ""
+                if record := _ACCEPTANCE_RECORD.fullmatch(
+                    read_git_file(self.repository.own_dir / name)
+                ):
+                    return record[1], record[2] or ""
         return "", ""
 
     def accept(self, commit: str) -> None:
@@ -113,7 +121,7 @@ class ApprovedFiles:
     def _write_acceptance(self, commit: str, files: Mapping[str, str]) -> None:
         """Record a commit as accepted, with a digest of its files. It is on disk when this returns."""
         record = self.repository.own_dir / ACCEPTED
-        if _RECORD.fullmatch(read_git_file(record)):
+        if _ACCEPTANCE_RECORD.fullmatch(read_git_file(record)):
             record.replace(self.repository.own_dir / BEFORE)
         write_private(record, f"{commit}\n{_digest(files)}\n")
 
@@ -121,9 +129,9 @@ class ApprovedFiles:
         """Drop all approval if the accepted commit is not in this history: the folder is another
         one, or a backup. Contents that were approved by blob stay approved.
         """
-        accepted, head, run = self.accepted, self.get_current_head(), self.repository.run
-        has_head = bool(head) and run("cat-file", "-e", head).returncode == 0
-        if accepted and has_head and run("cat-file", "-e", accepted).returncode == 1:
+        accepted, head, run_git = self.accepted, self.get_current_head(), self.repository.run
+        has_head = bool(head) and run_git("cat-file", "-e", head).returncode == 0
+        if accepted and has_head and run_git("cat-file", "-e", accepted).returncode == 1:
             log.warning(
                 "memory: %s has another history than before; nothing is approved", self.folder
             )
@@ -141,13 +149,13 @@ class ApprovedFiles:
             lines = "".join(f"{blob} {name}\n" for name, blob in contents.items())
             append_private(self.repository.own_dir / APPROVED, lines)
 
-    def _approved_contents(self) -> Set[FileContent]:
-        """Everything that was approved since the last commit was accepted."""
+    def _read_approved(self) -> Set[FileContent]:
+        """Read everything that was approved since the last commit was accepted."""
         text = read_git_file(self.repository.own_dir / APPROVED)
         lines = (line.partition(" ") for line in text.splitlines())
         return frozenset((name, blob) for blob, _, name in lines)
 
-    def _settle(self, commit: str) -> None:
+    def _accept_if_approved(self, commit: str) -> None:
         """Accept the commit if all of its differences from the accepted commit are approved.
 
         Then earlier approvals are dropped, except of contents that are in the files and not in the
@@ -156,21 +164,24 @@ class ApprovedFiles:
         accepted = self.accepted
         if commit == accepted:
             return
-        tree, before = self.repository.tree(commit), self._tree(accepted)
-        approved = self._approved_contents()
-        changed = {(name, tree.get(name, GONE)) for name, _ in tree.items() ^ before.items()}
-        if not changed <= approved:
+        tree = self.repository.tree(commit)
+        accepted_tree = self._tree(accepted)
+        approved = self._read_approved()
+        differences = {
+            (name, tree.get(name, GONE)) for name, _ in tree.items() ^ accepted_tree.items()
+        }
+        if not differences <= approved:
             return
-        now = self._files.blobs({name for name, _ in approved})
-        still = {
+        current_blobs = self._files.blobs({name for name, _ in approved})
+        remaining = {
             (name, blob)
             for name, blob in approved
-            if now.get(name, GONE) == blob != tree.get(name, GONE)
+            if current_blobs.get(name, GONE) == blob != tree.get(name, GONE)
         }
         self._write_acceptance(commit, tree)
         record = self.repository.own_dir / APPROVED
-        if still:
-            write_private(record, "".join(f"{blob} {name}\n" for name, blob in sorted(still)))
+        if remaining:
+            write_private(record, "".join(f"{blob} {name}\n" for name, blob in sorted(remaining)))
         else:
             with suppress(FileNotFoundError):
                 os.truncate(record, 0)
@@ -178,12 +189,18 @@ class ApprovedFiles:
 
     def find_unapproved_contents(self, contents: Iterable[FileContent]) -> set[FileContent]:
         """The contents that are neither in the accepted commit nor approved since."""
-        tree, approved = self._tree(self.accepted), self._approved_contents()
-        return {one for one in contents if tree.get(one[0], GONE) != one[1] and one not in approved}
+        tree, approved = self._tree(self.accepted), self._read_approved()
+        return {
+            (name, blob)
+            for name, blob in contents
+            if tree.get(name, GONE) != blob and (name, blob) not in approved
+        }
 
     def find_unapproved(self, names: Iterable[str] | None = None) -> dict[str, str]:
-        """`changed_since` the accepted commit, without approved contents."""
-        approved = self._approved_contents()
+        """Find the files, or those of `names`, whose content differs from the accepted commit and
+        is not approved. Returns the present blob (or GONE) of each.
+        """
+        approved = self._read_approved()
         changed = self.changed_since(self.accepted, names)
         return {name: blob for name, blob in changed.items() if (name, blob) not in approved}
 
@@ -191,11 +208,18 @@ class ApprovedFiles:
         """The approved text of each file before its edits: the text before the first edit if it is
         approved, else the accepted text.
         """
-        approved, accepted = self._approved_contents(), self._texts_at(self.accepted, edits)
-        begun = {name: found[0].before for name, found in edits.items() if found}
+        approved = self._read_approved()
+        accepted = self._texts_at(self.accepted, edits)
+        first_texts = {
+            name: file_edits[0].before for name, file_edits in edits.items() if file_edits
+        }
         return {
             **accepted,
-            **{name: text for name, text in begun.items() if content_of(name, text) in approved},
+            **{
+                name: text
+                for name, text in first_texts.items()
+                if content_of(name, text) in approved
+            },
         }
 
     # -- differences of the files from a commit
@@ -204,32 +228,46 @@ class ApprovedFiles:
         """The files (all, or of `names`) that differ from a commit, each with its present blob (or
         GONE).
         """
-        tree, chosen = self._tree(commit), None if names is None else [*names]
-        before = tree if chosen is None else {name: tree[name] for name in chosen if name in tree}
-        now = self._files.blobs(chosen)
+        earlier_blobs = self._tree(commit)
+        chosen_names = None if names is None else [*names]
+        if chosen_names is not None:
+            tree = earlier_blobs
+            earlier_blobs = {name: tree[name] for name in chosen_names if name in tree}
+        current_blobs = self._files.blobs(chosen_names)
         # An unreadable file counts neither as changed nor as gone: the history keeps its last
         # content.
         changed = sorted(
-            name for name in {*before, *now} if now.get(name) not in (UNREADABLE, before.get(name))
+            name
+            for name in {*earlier_blobs, *current_blobs}
+            if current_blobs.get(name) not in (UNREADABLE, earlier_blobs.get(name))
         )
-        return {name: now.get(name, GONE) for name in changed}
+        return {name: current_blobs.get(name, GONE) for name in changed}
 
     def edits_since(self, commit: str, names: Iterable[str] | None = None) -> tuple[FileEdit, ...]:
         """The differences of the files, or of some, from a commit (empty: from an empty folder)."""
-        chosen = [*(self.changed_since(commit) if names is None else names)]
-        before, now = self._texts_at(commit, chosen), self._files.texts(chosen)
-        return tuple(FileEdit(name, before[name], now[name]) for name in chosen)
+        chosen_names = [*(self.changed_since(commit) if names is None else names)]
+        earlier_texts, current_texts = (
+            self._texts_at(commit, chosen_names),
+            self._files.texts(chosen_names),
+        )
+        return tuple(
+            FileEdit(name, earlier_texts[name], current_texts[name]) for name in chosen_names
+        )
 
     def edits_to(self, contents: Mapping[str, str], commit: str) -> tuple[FileEdit, ...] | None:
         """The differences of files with these contents (name -> blob or GONE) from a commit.
 
         None if a file has another content by now.
         """
-        before, now = self._texts_at(commit, contents), self._files.contents(contents)
-        if contents_of(now) != contents:
+        texts_before = self._texts_at(commit, contents)
+        current_contents = self._files.contents(contents)
+        if contents_of(current_contents) != contents:
             return None
-        texts = {name: None if data is None else decode_text(data) for name, data in now.items()}
-        return tuple(FileEdit(name, before[name], texts[name]) for name in contents)
+        texts = {
+            name: None if data is None else decode_text(data)
+            for name, data in current_contents.items()
+        }
+        return tuple(FileEdit(name, texts_before[name], texts[name]) for name in contents)
 
     def committed_texts(
         self, names: Collection[str]
@@ -245,22 +283,22 @@ class ApprovedFiles:
 
     def _texts_at(self, commit: str, names: Iterable[str]) -> dict[str, str | None]:
         """The text of each file in a commit; None if the commit does not have it."""
-        tree, chosen = self._tree(commit), [*names]
-        blobs = self.repository.blobs([tree[name] for name in chosen if name in tree])
+        tree, chosen_names = self._tree(commit), [*names]
+        blobs = self.repository.blobs([tree[name] for name in chosen_names if name in tree])
         return {
             name: blobs[tree[name]].decode(errors="replace") if name in tree else None
-            for name in chosen
+            for name in chosen_names
         }
 
     def _tree(self, commit: str) -> Mapping[str, str]:
-        """The files of a commit, name -> blob; none if the accepted commit was changed after it was
-        accepted (M7): git does not check the objects that it reads, so that a tree with the same id
-        may have been forged since.
+        """The blobs of the files of a commit, by name. Returns none if it is the accepted commit
+        and was changed after it was accepted (M7): git does not check the objects that it reads, so
+        that a tree with the same id may have been forged since.
         """
         files = self.repository.tree(commit)
         if not commit or files is self._verified:
             return files
-        accepted, digest = self._acceptance()
+        accepted, digest = self._read_acceptance()
         if commit != accepted:
             return files
         if digest and digest != _digest(files):
@@ -280,12 +318,12 @@ def encode_texts(texts: Mapping[str, str | None]) -> dict[str, bytes | None]:
 
 
 def contents_of(files: Mapping[str, bytes | None]) -> dict[str, str]:
-    """Files as they are approved: name -> blob, or GONE."""
+    """The blobs of files by name, as they are approved; GONE for a file that does not exist."""
     return {name: GONE if data is None else blob_id(data) for name, data in files.items()}
 
 
 def content_of(name: str, text: str | None) -> FileContent:
-    """The content of a file, as it is approved."""
+    """The name of a file with the blob of its text, as it is approved."""
     return name, GONE if text is None else blob_id(text.encode())
 
 

@@ -26,26 +26,30 @@ ARCHIVE = "archive"
 UNREADABLE = ""
 """Stands for the content of a file that may not be read."""
 MAX_FILE_BYTES = 256 * 1024
+"""A longer file is not read."""
 MAX_FILES = 50_000
+"""Of more files in one folder only the first ones by name are read."""
 _MAX_NAME_BYTES = 250
-_MANY = 100
+_MIN_FILES_TO_CACHE = 100
 """If at least so many files were read, their blobs are recorded in the cache; fewer files are read
 again as fast.
 """
-_SETTLED_NS = 2_000_000_000
+_TIME_STEP_NS = 2_000_000_000
 """A file that is written twice within this time may keep its modification time: FAT has steps of
 two seconds.
 """
 _USUAL_NAME = late_pattern(r"(?:archive/)?[a-z0-9][a-z0-9_-]{0,99}\.md")
+"""A name as ouro chooses it: it is the same file on every disk."""
 _NOTE_NAME = late_pattern(r"(?:archive/)?mem_[0-9a-f]{8,32}\.md")
-_NAME = late_pattern(r"(?:archive/)?[^/\x00-\x1f\x7f.][^/\x00-\x1f\x7f]*\.md")
-_NO_NAME = "not a name of a memory file"
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_POSSIBLE_NAME = late_pattern(r"(?:archive/)?[^/\x00-\x1f\x7f.][^/\x00-\x1f\x7f]*\.md")
+"""A name of a Markdown file in the folder or in `archive/`, in any script, not hidden."""
+_REASON_OF_BAD_NAME = "not a name of a memory file"
+_OPEN_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class FolderListing(msgspec.Struct, frozen=True):
-    """The files of a memory folder at one moment; none was open_folder_of."""
+    """The files of a memory folder at one moment; no file was opened for it."""
 
     fingerprints: Mapping[str, str] = {}
     """Name -> a text that changes whenever the file changes; sorted by name."""
@@ -53,7 +57,7 @@ class FolderListing(msgspec.Struct, frozen=True):
     """Name -> why the file is not read."""
 
 
-class _SeenFiles(msgspec.Struct, frozen=True):
+class _CachedBlobs(msgspec.Struct, frozen=True):
     """The blobs of the files when they had these fingerprints: name -> blob."""
 
     prints: Mapping[str, str] = {}
@@ -65,13 +69,17 @@ class FileRefused(Exception):
 
 
 def is_memory_name(name: str) -> bool:
-    """Whether a name relative to the folder may be a memory file: Markdown, in the folder or in
-    `archive/`.
+    """Whether a name relative to the folder may be a memory file: a Markdown file in the folder or
+    in `archive/`. The name has no invisible characters and is in Unicode form NFC.
     """
     if _USUAL_NAME.fullmatch(name):
         return True
-    plain = name.isprintable() and unicodedata.normalize("NFC", name) == name
-    return plain and bool(_NAME.fullmatch(name)) and len(name.encode()) <= _MAX_NAME_BYTES
+    is_visible_nfc = name.isprintable() and unicodedata.normalize("NFC", name) == name
+    return (
+        is_visible_nfc
+        and bool(_POSSIBLE_NAME.fullmatch(name))
+        and len(name.encode()) <= _MAX_NAME_BYTES
+    )
 
 
 def is_note_name(name: str) -> bool:
@@ -93,48 +101,48 @@ class MemoryFiles:
         self.folder = folder
         self._cache = cache
         self._listing = FolderListing()
-        self._seen: _SeenFiles | None = None
-        self._is_held = False
+        self._seen: _CachedBlobs | None = None
+        self._is_listing_fixed = False
         self._lock = RLock()
         """Without it, a thread that lists while another thread holds a listing would miss changes.
         """
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Inside this context the folder is listed only once, so that all answers are about the
-        same moment.
-        """
+        """Let all answers inside be about the same moment: the folder is listed only once."""
         with self._lock:
             self._listing = self.look()
-            was_held, self._is_held = self._is_held, True
+            was_fixed, self._is_listing_fixed = self._is_listing_fixed, True
             try:
                 yield
             finally:
-                self._is_held = was_held
+                self._is_listing_fixed = was_fixed
 
     def look(self) -> FolderListing:
         """List the files without opening them. Returns the same object as before if nothing has
         changed.
         """
         with self._lock:
-            if self._is_held:
+            if self._is_listing_fixed:
                 return self._listing
-            found: dict[str, str] = {}
+            fingerprints: dict[str, str] = {}
             refused: dict[str, str] = {}
             with suppress(FileNotFoundError), self.open_folder_of() as root:
-                _scan(root, "", found, refused)
+                _list_folder(root, "", fingerprints, refused)
                 archive = f"{ARCHIVE}/"
                 with (
                     suppress(FileNotFoundError, MemoryUnusable),
                     self.open_folder_of(archive) as folder,
                 ):
-                    _scan(folder, archive, found, refused)
-            if found != self._listing.fingerprints:
-                odd = [name for name in found if not _USUAL_NAME.fullmatch(name)]
-                unnamed = {name: _NO_NAME for name in odd if not is_memory_name(name)}
-                by_name = {name: found[name] for name in sorted(found)}
-                twins = _twins(by_name, odd) if odd else {}
-                self._listing = FolderListing(by_name, {**twins, **refused, **unnamed})
+                    _list_folder(folder, archive, fingerprints, refused)
+            if fingerprints != self._listing.fingerprints:
+                unusual = [name for name in fingerprints if not _USUAL_NAME.fullmatch(name)]
+                bad_names = {
+                    name: _REASON_OF_BAD_NAME for name in unusual if not is_memory_name(name)
+                }
+                by_name = {name: fingerprints[name] for name in sorted(fingerprints)}
+                same_files = _find_same_on_some_disks(by_name, unusual) if unusual else {}
+                self._listing = FolderListing(by_name, {**same_files, **refused, **bad_names})
             return self._listing
 
     def read(self, name: str) -> str:
@@ -146,27 +154,27 @@ class MemoryFiles:
 
     def contents(self, names: Iterable[str]) -> dict[str, bytes | None]:
         """Name -> bytes of many files; None for a file that does not exist or may not be read."""
-        wanted = list(names)
-        return {**dict.fromkeys(wanted), **dict(self._contents(wanted))}
+        wanted_names = list(names)
+        return {**dict.fromkeys(wanted_names), **dict(self._read_existing(wanted_names))}
 
     def texts(self, names: Collection[str]) -> dict[str, str | None]:
         """Name -> text of many files; None for a file that does not exist or may not be read."""
-        found: dict[str, str | None] = dict.fromkeys(names)
-        for name, data in self._contents(names):
+        texts: dict[str, str | None] = dict.fromkeys(names)
+        for name, data in self._read_existing(names):
             with suppress(FileRefused):
-                found[name] = None if data is None else decode_text(data)
-        return found
+                texts[name] = None if data is None else decode_text(data)
+        return texts
 
-    def _contents(self, names: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
-        """Those of the files that exist, with their bytes (None: it may not be read); each folder
-        is open_folder_of once.
+    def _read_existing(self, names: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
+        """Yield the files of `names` that exist, each with its bytes, or None if it may not be read.
+        Each folder is opened only once.
         """
-        folders: dict[str, list[str]] = {}
+        names_by_folder: dict[str, list[str]] = {}
         for name in filter(is_memory_name, names):
-            above, _, base = name.rpartition("/")
-            folders.setdefault(above, []).append(base)
-        for above, bases in folders.items():
-            with suppress(FileNotFoundError), self.open_folder_of(f"{above}/") as folder:
+            parent, _, base = name.rpartition("/")
+            names_by_folder.setdefault(parent, []).append(base)
+        for parent, bases in names_by_folder.items():
+            with suppress(FileNotFoundError), self.open_folder_of(f"{parent}/") as folder:
                 for base in bases:
                     data = None
                     try:
@@ -174,8 +182,8 @@ class MemoryFiles:
                     except FileNotFoundError:
                         continue
                     except (FileRefused, OSError):
-                        pass
-                    yield f"{above}/{base}" if above else base, data
+                        pass  # data stays None
+                    yield f"{parent}/{base}" if parent else base, data
 
     def find(self, name: str) -> str | None:
         """The text of a file; None if it does not exist or may not be read."""
@@ -188,40 +196,42 @@ class MemoryFiles:
         not text.
         """
         if names is not None:
-            return {name: _blob_of(data) for name, data in self._contents(names)}
+            return {name: _blob_of_text(data) for name, data in self._read_existing(names)}
         with self._lock:
             listing = self.look()
             prints = listing.fingerprints
-            seen = self._seen or self._load_cache()
-            if seen.prints is prints:
-                return seen.blobs
-            changed = {name for name, _ in prints.items() - seen.prints.items()}
-            blobs = {name: blob for name, blob in seen.blobs.items() if name in prints}
+            cached = self._seen or self._load_cache()
+            if cached.prints is prints:
+                return cached.blobs
+            changed = {name for name, _ in prints.items() - cached.prints.items()}
+            blobs = {name: blob for name, blob in cached.blobs.items() if name in prints}
             blobs |= dict.fromkeys(changed, UNREADABLE)
-            for name, data in self._contents(changed - listing.refused.keys()):
-                blobs[name] = _blob_of(data)
-            self._seen = _SeenFiles(prints, blobs)
-            if len(changed) >= _MANY:
+            for name, data in self._read_existing(changed - listing.refused.keys()):
+                blobs[name] = _blob_of_text(data)
+            self._seen = _CachedBlobs(prints, blobs)
+            if len(changed) >= _MIN_FILES_TO_CACHE:
                 self._save_cache(self._seen)
             return blobs
 
-    def _load_cache(self) -> _SeenFiles:
+    def _load_cache(self) -> _CachedBlobs:
         """The blobs of the files when they were last recorded; none without a cache."""
-        return read_state(self._cache, _SeenFiles) if self._cache else _SeenFiles()
+        return read_state(self._cache, _CachedBlobs) if self._cache else _CachedBlobs()
 
-    def _save_cache(self, seen: _SeenFiles) -> None:
+    def _save_cache(self, seen: _CachedBlobs) -> None:
         """Record what was read, except files so new that another change may get the same
         modification time.
         """
-        settled = time.time_ns() - _SETTLED_NS
+        newest_certain_time = time.time_ns() - _TIME_STEP_NS
         prints = {name: seen.prints[name] for name, blob in seen.blobs.items() if blob}
-        old = {
-            name: found for name, found in prints.items() if int(found.rpartition(":")[2]) < settled
+        old_prints = {
+            name: file_print
+            for name, file_print in prints.items()
+            if int(file_print.rpartition(":")[2]) < newest_certain_time
         }
         with suppress(OSError):  # reading works with a read-only home
             if self._cache:
-                found = _SeenFiles(old, {name: seen.blobs[name] for name in old})
-                write_private(self._cache, msgspec.json.encode(found))
+                old = _CachedBlobs(old_prints, {name: seen.blobs[name] for name in old_prints})
+                write_private(self._cache, msgspec.json.encode(old))
 
     def write(self, name: str, data: bytes | None) -> None:
         """Replace a whole file (0600), or remove it (None); an error leaves the old one.
@@ -240,7 +250,7 @@ class MemoryFiles:
             else:
                 replace_file(folder, base, data)
             os.fsync(folder)
-        self._is_held = False  # the listing is out of date
+        self._is_listing_fixed = False  # the listing is out of date
 
     @contextmanager
     def open_folder_of(self, name: str = "", *, create: bool = False) -> Iterator[int]:
@@ -248,31 +258,31 @@ class MemoryFiles:
 
         Raises FileNotFoundError if there is no such folder, and it is not to `create`.
         """
-        below, _, base = name.rpartition("/")
+        subfolder, _, base = name.rpartition("/")
         if base and not is_memory_name(name):
-            raise FileRefused(_NO_NAME)
+            raise FileRefused(_REASON_OF_BAD_NAME)
         if create:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.folder.is_symlink():
             raise MemoryUnusable(
                 f"{self.folder} is a link; memory is not read through it.", "Make it a folder."
             )
-        descriptor = os.open(self.folder, _FOLDER)
+        descriptor = os.open(self.folder, _OPEN_FOLDER_FLAGS)
         try:
-            if below:
+            if subfolder:
                 if create:
                     with suppress(FileExistsError):
-                        os.mkdir(below, 0o700, dir_fd=descriptor)
-                root = descriptor
+                        os.mkdir(subfolder, 0o700, dir_fd=descriptor)
+                memory_folder = descriptor
                 try:
-                    descriptor = os.open(below, _FOLDER, dir_fd=root)
+                    descriptor = os.open(subfolder, _OPEN_FOLDER_FLAGS, dir_fd=memory_folder)
                 except NotADirectoryError as error:
-                    text = f"{below} in the memory folder is not a folder; it is left alone."
+                    text = f"{subfolder} in the memory folder is not a folder; it is left alone."
                     raise MemoryUnusable(text) from error
-                os.close(root)
+                os.close(memory_folder)
             if os.fstat(descriptor).st_uid != os.getuid():
                 raise MemoryUnusable(
-                    f"{self.folder / below} belongs to another user; ouro does not read it as"
+                    f"{self.folder / subfolder} belongs to another user; ouro does not read it as"
                     " memory."
                 )
             yield descriptor
@@ -283,14 +293,14 @@ class MemoryFiles:
 def _read(folder: int, base: str) -> bytes:
     """The bytes of a file. Raises FileRefused if it is not a plain file of the user, or too long."""
     try:
-        descriptor = os.open(base, _READ, dir_fd=folder)
+        descriptor = os.open(base, _OPEN_FILE_FLAGS, dir_fd=folder)
     except FileNotFoundError:
         raise
     except OSError as error:
         with suppress(OSError):
             if reason := _reason_to_refuse(os.stat(base, dir_fd=folder, follow_symlinks=False)):
                 raise FileRefused(reason) from error
-        raise FileRefused(f"cannot be open_folder_of: {error.strerror}") from error
+        raise FileRefused(f"cannot be opened: {error.strerror}") from error
     try:
         if reason := _reason_to_refuse(os.fstat(descriptor)):
             raise FileRefused(reason)
@@ -302,13 +312,16 @@ def _read(folder: int, base: str) -> bytes:
     finally:
         os.close(descriptor)
     if len(data) > MAX_FILE_BYTES:
-        raise FileRefused(_too_long(len(data)))
+        raise FileRefused(_reason_if_too_long(len(data)))
     return data
 
 
-def _scan(folder: int, prefix: str, found: dict[str, str], refused: dict[str, str]) -> None:
-    """Add the files of a folder to `found`, and to `refused` those that are not read. It runs at
-    each listing, for each note: therefore few operations a file.
+def _list_folder(
+    folder: int, prefix: str, fingerprints: dict[str, str], refused: dict[str, str]
+) -> None:
+    """Add the fingerprints of the files of a folder to `fingerprints`, and to `refused` the reasons
+    for those that are not read. It runs at each listing, for each note: therefore few operations a
+    file.
     """
     names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
     user = os.getuid()
@@ -320,60 +333,62 @@ def _scan(folder: int, prefix: str, found: dict[str, str], refused: dict[str, st
         mode = status.st_mode
         if stat.S_ISDIR(mode) and prefix + name == ARCHIVE:
             continue
-        found[prefix + name] = fingerprint(status)
+        fingerprints[prefix + name] = fingerprint(status)
         is_plain = stat.S_ISREG(mode) and status.st_uid == user and status.st_nlink == 1
-        if (not is_plain or status.st_size > MAX_FILE_BYTES) and (
-            reason := _reason_to_refuse(status)
-        ):
+        if is_plain and status.st_size <= MAX_FILE_BYTES:
+            continue
+        if reason := _reason_to_refuse(status):
             refused[prefix + name] = reason
 
 
-def fingerprint(found: os.stat_result) -> str:
+def fingerprint(status: os.stat_result) -> str:
     """A text that changes whenever the file changes. It ends with the ctime, which no program can
     set.
     """
-    return f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
+    return f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
 
 
-def _twins(found: Mapping[str, str], odd: Iterable[str]) -> dict[str, str]:
-    """Names that are the same file as another name on some disks, with the reason why they are not
-    read.
+def _find_same_on_some_disks(names: Mapping[str, str], unusual: Iterable[str]) -> dict[str, str]:
+    """Find names that are the same file as another name on some disks. Returns for each the reason
+    why it is not read.
 
     Of such names the one that ouro would choose is read, else the first. A usual name is its own
     portable name.
     """
-    first: dict[str, str] = {}
+    chosen_names: dict[str, str] = {}
     reasons: dict[str, str] = {}
-    for name in sorted(odd):
+    for name in sorted(unusual):
         portable = portable_name(name)
-        is_taken = portable in found and _USUAL_NAME.fullmatch(portable)
-        if (chosen := first.setdefault(portable, portable if is_taken else name)) != name:
+        is_usual = portable in names and _USUAL_NAME.fullmatch(portable)
+        if (chosen := chosen_names.setdefault(portable, portable if is_usual else name)) != name:
             reasons[name] = f"its name is the same as {chosen} on some disks"
     return reasons
 
 
 def portable_name(name: str) -> str:
-    """Returns the same text for two names that are one file on some disks."""
+    """The name as disks that ignore case and Unicode form compare it: equal for two names that are
+    one file there.
+    """
     return name.casefold() if name.isascii() else unicodedata.normalize("NFKC", name).casefold()
 
 
-def _reason_to_refuse(found: os.stat_result) -> str:
+def _reason_to_refuse(status: os.stat_result) -> str:
     """The reason why a file is not read; empty if it may be read."""
-    mode = found.st_mode
+    mode = status.st_mode
     if stat.S_ISLNK(mode):
         return "a link"
     if stat.S_ISDIR(mode):
         return "a folder"
     if not stat.S_ISREG(mode):
         return "a pipe, socket or device"
-    if found.st_uid != os.getuid():
+    if status.st_uid != os.getuid():
         return "belongs to another user"
-    if found.st_nlink > 1:
+    if status.st_nlink > 1:
         return "a hard link: the same file has another name elsewhere"
-    return _too_long(found.st_size) if found.st_size > MAX_FILE_BYTES else ""
+    return _reason_if_too_long(status.st_size) if status.st_size > MAX_FILE_BYTES else ""
 
 
-def _too_long(size: int) -> str:
+def _reason_if_too_long(size: int) -> str:
     return f"{size:,} bytes: longer than the {MAX_FILE_BYTES:,} that a memory file may have"
 
 
@@ -382,8 +397,8 @@ def blob_id(data: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
-def _blob_of(data: bytes | None) -> str:
-    """The blob of what was read; UNREADABLE if it may not be read or is not text."""
+def _blob_of_text(data: bytes | None) -> str:
+    """The blob id of what was read; UNREADABLE if it could not be read (None), or is not text."""
     with suppress(FileRefused):
         if data is not None:
             decode_text(data)
@@ -403,5 +418,5 @@ def decode_text(data: bytes) -> str:
 
 def visible_text(text: str) -> tuple[str, int]:
     """`text` without invisible characters (M12), and the number of them."""
-    seen = clean(text)
-    return seen, len(text) - len(seen)
+    visible = clean(text)
+    return visible, len(text) - len(visible)

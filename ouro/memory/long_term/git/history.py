@@ -28,22 +28,30 @@ from ouro.utils.files import append_private, write_private
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import clean, line_changes
 
-_FIELDS = ("", "%H", "%P", "%ct", "%an", "%B", "")
+_LOG_FIELDS = ("", "%H", "%P", "%ct", "%an", "%B", "")
+"""What `git log` prints of a commit: id, parents, time, author, message, and the names of the
+changed files after the last mark.
+"""
 _MAX_SUBJECT = 200
-_COMMIT = late_pattern(r"[0-9a-fA-F]{4,40}")
-_TURNS = "turns"
-_OPEN_TURN = "turn"
-_SYNC = "sync"
+_COMMIT_ID = late_pattern(r"[0-9a-fA-F]{4,40}")
+_TURNS_RECORD = "turns"
+"""The record with a line for each commit without trailers: its id, and the session, turn and
+message in which it was made.
+"""
+_OPEN_TURN_RECORD = "turn"
+"""The record with the turn that runs now."""
+_SYNC_MARK = "sync"
+"""Stands instead of a turn for a commit that came from another machine."""
 Trailers = Mapping[str, str]
 
 
 def message(subject: str, trailers: Trailers) -> str:
     """The text of a commit: one line, and its trailers."""
     line = " ".join(clean(subject).split())[:_MAX_SUBJECT] or "Update memory"
-    named = "".join(
+    trailer_lines = "".join(
         f"{name}: {' '.join(clean(value).split())}\n" for name, value in trailers.items() if value
     )
-    return f"{line}\n\n{named}" if named else f"{line}\n"
+    return f"{line}\n\n{trailer_lines}" if trailer_lines else f"{line}\n"
 
 
 def log(
@@ -57,8 +65,8 @@ def log(
     head = repo.head().commit
     if not head:
         return ()
-    chosen = [f"--before={before}"] if before else []
-    return _read_log(repo, [f"--max-count={limit}", *chosen, head], path)
+    date_limit = [f"--before={before}"] if before else []
+    return _read_log(repo, [f"--max-count={limit}", *date_limit, head], path)
 
 
 def commit_of(repo: GitRepository, commit: str) -> Commit:
@@ -67,8 +75,10 @@ def commit_of(repo: GitRepository, commit: str) -> Commit:
 
 
 def find_commit(repo: GitRepository, commit: str) -> Commit | None:
-    """As `commit_of`; None if there is no such commit, or several ids begin so."""
-    if not _COMMIT.fullmatch(commit):
+    """Read one commit, by its id or the beginning of it; None if there is no such commit, or
+    several ids begin so.
+    """
+    if not _COMMIT_ID.fullmatch(commit):
         return None
     try:
         return commit_of(repo, commit)
@@ -78,8 +88,8 @@ def find_commit(repo: GitRepository, commit: str) -> Commit | None:
 
 def commit_at(repo: GitRepository, moment: str) -> str:
     """The last commit of memory before a date and time; empty if there was none yet."""
-    found = log(repo, 1, before=moment)
-    return found[0].id if found else ""
+    commits = log(repo, 1, before=moment)
+    return commits[0].id if commits else ""
 
 
 def text_at(repo: GitRepository, commit: str, name: str) -> str | None:
@@ -89,7 +99,7 @@ def text_at(repo: GitRepository, commit: str, name: str) -> str | None:
 
 
 def blame(repo: GitRepository, name: str) -> tuple[BlamedLine, ...]:
-    """Each line of a file in the last commit, with the commit that it is from."""
+    """Find for each line of a file in the last commit the commit that it is from."""
     head = repo.head().commit
     output = repo.git("blame", "--porcelain", "-w", "--no-textconv", head, "--", name).decode(
         errors="replace"
@@ -103,7 +113,9 @@ def blame(repo: GitRepository, name: str) -> tuple[BlamedLine, ...]:
             owner = line[:40]
     ids = list(dict.fromkeys(owner for owner, _ in owners))
     commits = (
-        {found.id: found for found in _read_log(repo, ["--no-walk=unsorted", *ids])} if ids else {}
+        {commit.id: commit for commit in _read_log(repo, ["--no-walk=unsorted", *ids])}
+        if ids
+        else {}
     )
     return tuple(
         BlamedLine(number, text, commits[owner]) for number, (owner, text) in enumerate(owners, 1)
@@ -116,98 +128,110 @@ def commits_touching(repo: GitRepository, text: str, name: str) -> tuple[Commit,
 
 
 def hunks_between(repo: GitRepository, before: str, after: str) -> Iterator[DiffHunk]:
-    """The differences between two commits (empty: no files), file by file."""
-    old, new = repo.tree(before), repo.tree(after)
-    names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
-    wanted: list[str] = []
+    """Yield the differences between two commits (empty: no files), file by file."""
+    old_tree, new_tree = repo.tree(before), repo.tree(after)
+    names = sorted(
+        name for name in {*old_tree, *new_tree} if old_tree.get(name) != new_tree.get(name)
+    )
+    blob_ids: list[str] = []
     for name in names:
-        wanted += filter(None, (old.get(name), new.get(name)))
-    blobs = repo.blobs(wanted)
-    texts = {
+        blob_ids += filter(None, (old_tree.get(name), new_tree.get(name)))
+    blobs = repo.blobs(blob_ids)
+    lines_by_blob = {
         blob: data.decode(errors="replace").splitlines(keepends=True)
         for blob, data in blobs.items()
     }
     number = 0
     for name in names:
-        lines, later = texts.get(old.get(name, ""), []), texts.get(new.get(name, ""), [])
-        for start, end, new_start, new_end in line_changes(lines, later):
+        old_lines, new_lines = (
+            lines_by_blob.get(old_tree.get(name, ""), []),
+            lines_by_blob.get(new_tree.get(name, ""), []),
+        )
+        for start, end, new_start, new_end in line_changes(old_lines, new_lines):
             number += 1
             yield DiffHunk(
-                number, name, new_start, tuple(lines[start:end]), tuple(later[new_start:new_end])
+                number,
+                name,
+                new_start,
+                tuple(old_lines[start:end]),
+                tuple(new_lines[new_start:new_end]),
             )
 
 
 # -- turns of commits without trailers: the agent commits in the shell as a user would
 
 
-def note_turn(repo: GitRepository, since: str, trailers: Trailers) -> None:
+def record_turn(repo: GitRepository, since: str, trailers: Trailers) -> None:
     """Record, outside of the repository, that commits after `since` and uncommitted changes belong
     to a turn.
     """
     turn = f"{trailers.get(SESSION, '')} {trailers.get(TURN) or 0} {trailers.get(MESSAGE) or 0}".strip()
-    repo.write_record(_OPEN_TURN, turn)
+    repo.write_record(_OPEN_TURN_RECORD, turn)
     head = repo.head().commit
     if head != since:
         ids = repo.git("rev-list", f"{since}..{head}" if since else head).decode().split()
-        _note_commits(repo, ids, turn)
+        _record_commits(repo, ids, turn)
 
 
-def note_sync(repo: GitRepository, commits: str) -> None:
+def record_sync(repo: GitRepository, commits: str) -> None:
     """Record that a range of commits (git notation) came from another machine, not from a turn
     here.
     """
-    listed = repo.git(
+    lines_of_log = repo.git(
         "log", f"--format=%H %(trailers:key={ORIGIN},valueonly,separator=%x2C)", commits
     ).decode()
-    _note_commits(
-        repo, [line.strip() for line in listed.splitlines() if " " not in line.strip()], _SYNC
-    )
+    # A line with a blank is a commit with its origin: its trailers tell where it came from.
+    lines = [line.strip() for line in lines_of_log.splitlines()]
+    _record_commits(repo, [line for line in lines if " " not in line], _SYNC_MARK)
 
 
 def end_turn(repo: GitRepository) -> None:
     """Record that no turn runs any more."""
-    if repo.read_record(_OPEN_TURN):
-        repo.write_record(_OPEN_TURN, "")
+    if repo.read_record(_OPEN_TURN_RECORD):
+        repo.write_record(_OPEN_TURN_RECORD, "")
 
 
 def open_turn(repo: GitRepository) -> TurnRef:
     """The turn in which ouro was killed, for its uncommitted changes; without a session if there
     was none.
     """
-    words = [*repo.read_record(_OPEN_TURN).split(), "", "", ""]
+    words = [*repo.read_record(_OPEN_TURN_RECORD).split(), "", "", ""]
     turn, message = (int(word) if word.isdigit() else 0 for word in words[1:3])
     return TurnRef(words[0], turn, message)
 
 
 def rename_commits(repo: GitRepository, renamed: Mapping[str, str]) -> None:
     """Update the records after the history was rewritten: old commit -> new commit."""
-    lines = (line.partition(" ") for line in repo.read_record(_TURNS).splitlines())
+    lines = (line.partition(" ") for line in repo.read_record(_TURNS_RECORD).splitlines())
     write_private(
-        repo.own_dir / _TURNS,
+        repo.own_dir / _TURNS_RECORD,
         "".join(f"{renamed.get(commit, commit)} {turn}\n" for commit, _, turn in lines),
     )
 
 
-def _note_commits(repo: GitRepository, commits: Iterable[str], line: str) -> None:
+def _record_commits(repo: GitRepository, commits: Iterable[str], line: str) -> None:
     """Record a line for each commit that has none yet."""
-    recorded = _recorded_turns(repo)
+    recorded = _read_recorded_turns(repo)
     append_private(
-        repo.own_dir / _TURNS,
+        repo.own_dir / _TURNS_RECORD,
         "".join(f"{commit} {line}\n" for commit in commits if commit not in recorded),
     )
 
 
-def _recorded_turns(repo: GitRepository) -> dict[str, Trailers]:
+def _read_recorded_turns(repo: GitRepository) -> dict[str, Trailers]:
     """Commit -> the trailers of the turn that is recorded for it."""
-    lines: Iterable[list[str]] = (line.split() for line in repo.read_record(_TURNS).splitlines())
+    lines: Iterable[list[str]] = (
+        line.split() for line in repo.read_record(_TURNS_RECORD).splitlines()
+    )
     return {words[0]: _turn_trailers(words[1:]) for words in lines if words}
 
 
 def _turn_trailers(words: list[str]) -> Trailers:
-    if words == [_SYNC]:
-        return {ORIGIN: _SYNC}
-    named = zip((SESSION, TURN, MESSAGE), words, strict=False)
-    return {ORIGIN: "agent", **{name: value for name, value in named if value != "0"}}
+    """The trailers for the words of a recorded line: the agent's turn, or a synchronization."""
+    if words == [_SYNC_MARK]:
+        return {ORIGIN: _SYNC_MARK}
+    fields = zip((SESSION, TURN, MESSAGE), words, strict=False)
+    return {ORIGIN: "agent", **{name: value for name, value in fields if value != "0"}}
 
 
 def _read_log(repo: GitRepository, arguments: Sequence[str], path: str = "") -> tuple[Commit, ...]:
@@ -218,7 +242,7 @@ def _read_log(repo: GitRepository, arguments: Sequence[str], path: str = "") -> 
     output = repo.git(
         "log",
         "-z",
-        f"--format={mark.join(_FIELDS)}",
+        f"--format={mark.join(_LOG_FIELDS)}",
         "--name-only",
         "--no-renames",
         "--no-ext-diff",
@@ -230,44 +254,44 @@ def _read_log(repo: GitRepository, arguments: Sequence[str], path: str = "") -> 
         "--",
         *([path] if path else []),
     )
-    turns = _recorded_turns(repo)
+    turns = _read_recorded_turns(repo)
     fields = os.fsdecode(output).split(mark)[1:]
     # No mark follows the last field (the names): the next commit begins with its own mark.
-    size = len(_FIELDS) - 1
+    size = len(_LOG_FIELDS) - 1
     return tuple(_parse_commit(fields[at : at + size], turns) for at in range(0, len(fields), size))
 
 
 def _parse_commit(fields: Sequence[str], turns: Mapping[str, Trailers]) -> Commit:
-    """A commit from the fields of `_FIELDS`. Its own trailers count before the recorded turn."""
-    number, parents, seconds, author, body, names = fields
+    """A commit from the fields of `_LOG_FIELDS`. Its own trailers count before the recorded turn."""
+    commit_id, parents, seconds, author, body, names = fields
     lines = body.strip().splitlines() or [""]
-    trailers = _trailers(lines[1:])
+    trailers = _parse_trailers(lines[1:])
     try:
-        at = datetime.fromtimestamp(int(seconds), UTC).astimezone()
+        time = datetime.fromtimestamp(int(seconds), UTC).astimezone()
     except (ValueError, OverflowError, OSError):  # a commit may claim any second, or none
-        at = datetime.fromtimestamp(0, UTC).astimezone()
+        time = datetime.fromtimestamp(0, UTC).astimezone()
     return Commit(
-        number,
-        at.isoformat(timespec="seconds"),
-        _shown_text(lines[0]),
-        trailers if ORIGIN in trailers else {**trailers, **turns.get(number, {})},
-        tuple(name for name in names.replace("\n", "\0").split("\0") if name),
-        _shown_text(author),
-        parents.partition(" ")[0],
+        id=commit_id,
+        at=time.isoformat(timespec="seconds"),
+        subject=_shown_text(lines[0]),
+        trailers=trailers if ORIGIN in trailers else {**trailers, **turns.get(commit_id, {})},
+        paths=tuple(name for name in names.replace("\n", "\0").split("\0") if name),
+        author=_shown_text(author),
+        parent=parents.partition(" ")[0],
     )
 
 
-def _trailers(lines: Sequence[str]) -> dict[str, str]:
-    """Reads only the last paragraph: a trailer-like line in the middle of a message is not a
-    trailer.
+def _parse_trailers(lines: Sequence[str]) -> dict[str, str]:
+    """The trailers at the end of a message, by name. Only its last paragraph is read: a
+    trailer-like line in the middle of a message is not a trailer.
     """
-    found: dict[str, str] = {}
+    trailers: dict[str, str] = {}
     for line in reversed(lines):
         name, colon, value = line.partition(": ")
         if not colon or " " in name:
             break
-        found.setdefault(name, _shown_text(value.strip()))
-    return dict(reversed(found.items()))
+        trailers.setdefault(name, _shown_text(value.strip()))
+    return dict(reversed(trailers.items()))
 
 
 def _shown_text(text: str) -> str:
@@ -280,6 +304,8 @@ _MAX_COMMITS = 1_000
 
 
 class UndoPlan(msgspec.Struct, frozen=True):
+    """What the undo of a commit would change, before it is carried out."""
+
     scope: Scope
     commit: Commit
     edits: tuple[FileEdit, ...]
@@ -295,7 +321,7 @@ def plan_undo(
     scope: Scope,
     repo: GitRepository,
     read: Callable[[str], str | None],
-    found: Commit,
+    commit: Commit,
     hunk: int = 0,
     base: str = "",
 ) -> UndoPlan:
@@ -305,22 +331,22 @@ def plan_undo(
     Args:
         read: returns a file as it is now; None if it does not exist.
         hunk: the number of the only hunk to undo; if it moves a file, its other half is undone too.
-        base: the commit before a group of commits that `found` ends and that is not a turn.
+        base: the commit before a group of commits that `commit` ends and that is not a turn.
 
     Raises:
         UsageError: there is no such hunk.
         MemoryUnusable: the history cannot be read.
     """
-    commits = (found,) if hunk else commits_of_turn(repo, found) or (found,)
-    if _turn_key(found):
+    commits = (commit,) if hunk else commits_of_turn(repo, commit) or (commit,)
+    if _turn_key(commit):
         base = ""  # commits that others made meanwhile are not of the turn
     if hunk or base:
-        hunks = tuple(hunks_between(repo, base or found.parent, found.id))
-        steps = [_hunk_with_other_half(found, hunks, hunk) if hunk else hunks]
+        hunks = tuple(hunks_between(repo, base or commit.parent, commit.id))
+        steps = [_hunk_with_other_half(commit, hunks, hunk) if hunk else hunks]
     else:
         steps = [tuple(hunks_between(repo, commit.parent, commit.id)) for commit in commits]
     edits, conflicts = _revert_steps(read, steps)
-    return UndoPlan(scope, found, edits, conflicts, commits)
+    return UndoPlan(scope, commit, edits, conflicts, commits)
 
 
 def _revert_steps(
@@ -332,32 +358,32 @@ def _revert_steps(
     edits: dict[str, FileEdit] = {}
     conflicts: list[DiffHunk] = []
     for hunks in steps:
-        by_name: dict[str, list[DiffHunk]] = {}
+        hunks_by_file: dict[str, list[DiffHunk]] = {}
         for hunk in hunks:
-            by_name.setdefault(hunk.name, []).append(hunk)
-        for name, of_file in by_name.items():
-            now = read(name) if name not in edits else None
-            edit = edits.get(name) or FileEdit(name, now, now)
-            text, left = _revert_hunks(edit.after or "", of_file)
-            had_lines_before = any(hunk.before for hunk in of_file)
-            is_gone = not (text or left or had_lines_before)
-            edits[name] = FileEdit(name, edit.before, None if is_gone else text)
-            conflicts += left
+            hunks_by_file.setdefault(hunk.name, []).append(hunk)
+        for name, file_hunks in hunks_by_file.items():
+            current = read(name) if name not in edits else None
+            edit = edits.get(name) or FileEdit(name, current, current)
+            text, not_undone = _revert_hunks(edit.after or "", file_hunks)
+            had_lines_before = any(hunk.before for hunk in file_hunks)
+            is_removed = not (text or not_undone or had_lines_before)
+            edits[name] = FileEdit(name, edit.before, None if is_removed else text)
+            conflicts += not_undone
     changed = [edit for edit in edits.values() if (edit.before or "") != (edit.after or "")]
     return tuple(changed), tuple(conflicts)
 
 
 def _hunk_with_other_half(
-    found: Commit, hunks: Sequence[DiffHunk], number: int
+    commit: Commit, hunks: Sequence[DiffHunk], number: int
 ) -> tuple[DiffHunk, ...]:
     """One hunk of a commit; with the other half of a move: undoing half of it would leave the note
     twice, or not at all.
     """
     if not 1 <= number <= len(hunks):
-        raise UsageError(f"There is no hunk {number} in {found.id[:7]}: it has {len(hunks)}.")
-    chosen = hunks[number - 1]
-    other = chosen.other_half(hunks)
-    return (chosen, other) if other else (chosen,)
+        raise UsageError(f"There is no hunk {number} in {commit.id[:7]}: it has {len(hunks)}.")
+    hunk = hunks[number - 1]
+    other_half = hunk.other_half(hunks)
+    return (hunk, other_half) if other_half else (hunk,)
 
 
 def describe_commits(commits: Sequence[Commit]) -> str:
@@ -368,16 +394,19 @@ def describe_commits(commits: Sequence[Commit]) -> str:
     return f"all {len(commits)} commits of turn {commits[0].trailers[TURN]}: {subjects}"
 
 
-def commits_of_turn(repo: GitRepository, found: Commit) -> tuple[Commit, ...]:
-    """The agent's commits here in the turn of `found` (a commit of this or another repository),
+def commits_of_turn(repo: GitRepository, commit: Commit) -> tuple[Commit, ...]:
+    """The agent's commits here in the turn of `commit` (a commit of this or another repository),
     latest first.
     """
-    turn = _turn_key(found)
-    others = log(repo, _MAX_COMMITS) if turn else ()
-    return tuple(commit for commit in others if _turn_key(commit) == turn)
+    turn = _turn_key(commit)
+    latest_commits = log(repo, _MAX_COMMITS) if turn else ()
+    return tuple(commit for commit in latest_commits if _turn_key(commit) == turn)
 
 
 def _turn_key(commit: Commit) -> tuple[str, str] | None:
+    """What the commits of one turn of the agent share: the session, and its message or turn. None
+    for other commits.
+    """
     session, turn = commit.trailers.get(SESSION, ""), commit.trailers.get(TURN, "")
     # After a rewind, another turn may have the same number.
     message = commit.trailers.get(MESSAGE, "")
@@ -392,23 +421,23 @@ def _revert_hunks(text: str, hunks: Sequence[DiffHunk]) -> tuple[str, Sequence[D
     original one counts.
     """
     lines = text.splitlines(keepends=True)
-    left: list[DiffHunk] = []
+    not_undone: list[DiffHunk] = []
     for hunk in sorted(hunks, key=lambda hunk: hunk.start, reverse=True):
         if not hunk.after and _find_block(lines, hunk.before):
             continue  # the lines that it removed were restored already
         starts = _find_block(lines, hunk.after) if hunk.after else [min(hunk.start, len(lines))]
         if not starts:
-            left.append(hunk)
+            not_undone.append(hunk)
             continue
-        at = min(starts, key=lambda start: abs(start - hunk.start))
-        lines[at : at + len(hunk.after)] = hunk.before
-    return "".join(lines), left[::-1]
+        start_line = min(starts, key=lambda start: abs(start - hunk.start))
+        lines[start_line : start_line + len(hunk.after)] = hunk.before
+    return "".join(lines), not_undone[::-1]
 
 
 def _find_block(lines: Sequence[str], block: tuple[str, ...]) -> list[int]:
     """The positions at which these lines follow each other."""
     return [
-        at
-        for at in range(len(lines) - len(block) + 1)
-        if tuple(lines[at : at + len(block)]) == block
+        start
+        for start in range(len(lines) - len(block) + 1)
+        if tuple(lines[start : start + len(block)]) == block
     ]

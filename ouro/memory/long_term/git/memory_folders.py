@@ -27,15 +27,17 @@ OWN = "ouro"
 """What ouro records about a memory, below its state folder."""
 COMMON = "common"
 """The configuration that git reads instead of the one in `.git`, below the state folder."""
-_RECORD = f"{OWN}/folder"
-_MOVED = f"{OWN}/moved"
+_FOLDER_RECORD = f"{OWN}/folder"
+"""The path and identity of the memory folder that a state belongs to."""
+_COPY_RECORD = f"{OWN}/moved"
+"""The identity of the git directory that was copied out of the state folder."""
 _LABEL = "ouro-state"
 """A file in `.git` that names the state folder: a memory folder that was moved is recognized by it.
 """
 COPY = ".git.copying"
 """A git directory that is being made, before it is renamed to `.git`."""
-_EXCLUDED = ".ouro/"
-_EXCLUDED_ALREADY = {
+_EXCLUDE_LINE = ".ouro/"
+_LINES_THAT_EXCLUDE = {
     ".ouro",
     ".ouro/",
     "/.ouro",
@@ -48,15 +50,15 @@ _EXCLUDED_ALREADY = {
 
 
 def repo_folder(project: Path) -> Path:
-    """The memory folder of a project: of the root of a repository or worktree, or of a folder
+    """The memory folder of a project, which is the root of a repository or worktree, or a folder
     without git.
     """
     project = Path(os.path.realpath(project))
-    own, common = git_dirs(project)
-    if own is None or common is None or own == common:
+    git_dir, common_dir = git_dirs(project)
+    if git_dir is None or common_dir is None or git_dir == common_dir:
         return project / MEMORY
     # A bare repository holds the memory of all its worktrees in its own folder.
-    return (common.parent if common.name == ".git" else common) / MEMORY
+    return (common_dir.parent if common_dir.name == ".git" else common_dir) / MEMORY
 
 
 def find_state_dir(folder: Path, histories: Path, *, is_shared: bool = False) -> Path:
@@ -71,13 +73,13 @@ def find_state_dir(folder: Path, histories: Path, *, is_shared: bool = False) ->
     histories = Path(os.path.realpath(histories))
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.parent.parent.name).strip(".-")[:40] or "project"
     stem = f"{name}-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:10]}"
-    named = _named_state_dir(folder, histories)
-    if named is not None:
-        path, identity = _recorded_folder(named)
+    labelled_dir = _named_state_dir(folder, histories)
+    if labelled_dir is not None:
+        path, identity = _recorded_folder(labelled_dir)
         if path and (
             path == str(folder) or identity == _identity(folder) or not Path(path).exists()
         ):
-            return named
+            return labelled_dir
     for number in itertools.count(1):
         ending = f"-{number}" if number > 1 else ""
         candidate = histories / f"{stem}{ending}.git"
@@ -95,8 +97,8 @@ def is_real_folder(path: Path) -> bool:
 
 
 def is_history_misplaced(folder: Path, state_dir: Path, *, is_shared: bool) -> bool:
-    """Whether `move_history` has something to do. Needs no lock: opening never waits for a commit
-    of another ouro.
+    """Whether `move_history` has something to do. It takes no lock: so opening never waits for a
+    commit of another ouro.
     """
     if is_shared:
         return is_real_folder(folder / ".git")
@@ -110,32 +112,22 @@ def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
     An earlier version kept it in the state folder. If ouro is killed, the history is complete in
     one of the two places, and the next call continues. Call it while no other ouro writes.
     """
-    inside = folder / ".git"
+    git_in_folder = folder / ".git"
     if is_shared:
-        if _named_state_dir(folder, state_dir.parent) == state_dir and is_real_folder(inside):
-            _copy(inside, state_dir, last="HEAD")
+        if _named_state_dir(folder, state_dir.parent) == state_dir and is_real_folder(
+            git_in_folder
+        ):
+            _copy_git_dir(git_in_folder, state_dir, last="HEAD")
             import shutil  # imported late: few sessions need it
 
-            shutil.rmtree(inside)
+            shutil.rmtree(git_in_folder)
         return
     if (state_dir / "HEAD").exists():
-        was_copied = read_git_file(state_dir / _MOVED).strip() == _identity(inside)
-        if not was_copied or not is_real_folder(inside):
-            target = _gitfile_target(folder)
-            is_ours = target is not None and (
-                target.parent == state_dir.parent or not target.exists()
-            )
-            if os.path.lexists(inside) and not is_ours:
+        was_copied = read_git_file(state_dir / _COPY_RECORD).strip() == _identity(git_in_folder)
+        if not was_copied or not is_real_folder(git_in_folder):
+            if os.path.lexists(git_in_folder) and not _is_link_to_state(folder, state_dir):
                 return
-            copy = folder / COPY
-            import shutil  # imported late: few sessions need it
-
-            shutil.rmtree(copy, ignore_errors=True)
-            _copy(state_dir, copy)
-            write_private(state_dir / _MOVED, _identity(copy))
-            inside.unlink(missing_ok=True)
-            copy.rename(inside)
-            os.sync()
+            _move_into_folder(folder, state_dir)
         (state_dir / "HEAD").unlink()
     for path in state_dir.iterdir():
         if path.name not in (OWN, COMMON):
@@ -144,7 +136,28 @@ def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
             shutil.rmtree(path) if is_real_folder(path) else path.unlink()
 
 
-def _copy(source: Path, target: Path, last: str = "") -> None:
+def _is_link_to_state(folder: Path, state_dir: Path) -> bool:
+    """Whether `.git` is a file of an earlier version, which names a state folder or nothing that
+    exists.
+    """
+    target = _gitfile_target(folder)
+    return target is not None and (target.parent == state_dir.parent or not target.exists())
+
+
+def _move_into_folder(folder: Path, state_dir: Path) -> None:
+    """Copy the git directory from the state folder, record that, and rename the copy to `.git`."""
+    import shutil  # imported late: few sessions need it
+
+    copy = folder / COPY
+    shutil.rmtree(copy, ignore_errors=True)
+    _copy_git_dir(state_dir, copy)
+    write_private(state_dir / _COPY_RECORD, _identity(copy))
+    (folder / ".git").unlink(missing_ok=True)
+    copy.rename(folder / ".git")
+    os.sync()
+
+
+def _copy_git_dir(source: Path, target: Path, last: str = "") -> None:
     """Copy a git directory without ouro's own files, and write it to disk; the file `last` after
     all others.
     """
@@ -165,16 +178,16 @@ def _copy(source: Path, target: Path, last: str = "") -> None:
     os.sync()  # one sync for all, instead of one for each of thousands of objects
 
 
-def claim(folder: Path, state_dir: Path, git_dir: Path, *, is_shared: bool) -> str:
-    """Record to which folder a state belongs, and label the folder; returns why plain git shows
-    another history.
+def label_folder(folder: Path, state_dir: Path, git_dir: Path, *, is_shared: bool) -> str:
+    """Record to which folder a state belongs, and label the git directory in that folder. Returns
+    why plain git in the folder shows another history; empty if it does not.
     """
     record = f"{folder}\n{_identity(folder)}"
     if "\n".join(_recorded_folder(state_dir)) != record:
-        write_private(state_dir / _RECORD, os.fsencode(f"{record}\n"))
+        write_private(state_dir / _FOLDER_RECORD, os.fsencode(f"{record}\n"))
     if is_shared:
         return ""
-    exclude(folder)
+    exclude_from_host(folder)
     if git_dir == state_dir or not is_real_folder(git_dir):
         return f"{folder / '.git'} is not ouro's: plain git there shows another history."
     label = git_dir / _LABEL
@@ -187,7 +200,7 @@ def claim(folder: Path, state_dir: Path, git_dir: Path, *, is_shared: bool) -> s
 
 def _named_state_dir(folder: Path, histories: Path) -> Path | None:
     """The state folder that the label in `.git` names, or the `.git` file of an earlier version;
-    else None.
+    None if neither names one.
     """
     target = _gitfile_target(folder)
     if target is None and (name := read_git_file(folder / ".git" / _LABEL).strip()):
@@ -197,18 +210,18 @@ def _named_state_dir(folder: Path, histories: Path) -> Path | None:
 
 def _gitfile_target(folder: Path) -> Path | None:
     """The path in the `.git` file of a memory folder; None if there is no such file."""
-    named = named_git_dir(folder / ".git")
-    return Path(os.path.normpath(folder / named)) if named else None
+    target = named_git_dir(folder / ".git")
+    return Path(os.path.normpath(folder / target)) if target else None
 
 
-def exclude(folder: Path) -> None:
-    """Keep `.ouro/` out of the host repository, by its `info/exclude`: no tracked file is changed."""
-    _, common = git_dirs(folder.parent.parent) if folder.parent.name == ".ouro" else (None, None)
-    if common is None:
+def exclude_from_host(folder: Path) -> None:
+    """Keep `.ouro/` out of the host repository, by its `info/exclude_from_host`: no tracked file is changed."""
+    _, git_dir = git_dirs(folder.parent.parent) if folder.parent.name == ".ouro" else (None, None)
+    if git_dir is None:
         return
-    path = common / "info" / "exclude"
+    path = git_dir / "info" / "exclude"
     text = read_git_file(path)
-    if not _EXCLUDED_ALREADY.isdisjoint(line.strip() for line in text.splitlines()):
+    if not _LINES_THAT_EXCLUDE.isdisjoint(line.strip() for line in text.splitlines()):
         return
     try:
         path.parent.mkdir(exist_ok=True)
@@ -219,30 +232,30 @@ def exclude(folder: Path) -> None:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 if text and not text.endswith("\n"):
                     file.write("\n")
-                file.write(f"{_EXCLUDED}\n")
+                file.write(f"{_EXCLUDE_LINE}\n")
     except OSError as error:
-        log.warning("memory: %s cannot be excluded from git: %s", _EXCLUDED, error)
+        log.warning("memory: %s cannot be excluded from git: %s", _EXCLUDE_LINE, error)
 
 
 def _recorded_folder(state_dir: Path) -> tuple[str, str]:
     """The path and the identity of the folder that a state belongs to; both empty if none is
     recorded.
     """
-    path, _, identity = read_git_file(state_dir / _RECORD).rstrip("\n").rpartition("\n")
+    path, _, identity = read_git_file(state_dir / _FOLDER_RECORD).rstrip("\n").rpartition("\n")
     return path, identity
 
 
 def _identity(folder: Path) -> str:
-    """Distinguishes a folder from one that is created at the same path later; empty if there is no
-    folder.
+    """The device and inode of a folder: they differ if the folder is created again at the same
+    path. Empty if there is no folder.
     """
     with suppress(OSError):
-        found = folder.stat()
-        return f"{found.st_dev}:{found.st_ino}"
+        status = folder.stat()
+        return f"{status.st_dev}:{status.st_ino}"
     return ""
 
 
 def demand_known_history(git_dir: Path, own_dir: Path) -> None:
-    """Raises MemoryUnusable if a newer ouro has written a history, or the records about it."""
+    """Raise MemoryUnusable if a newer ouro has written a history, or the records about it."""
     demand_known_layout(git_dir / MARK, str(git_dir), MemoryUnusable)
     demand_known_layout(own_dir / MARK, str(own_dir.parent), MemoryUnusable)

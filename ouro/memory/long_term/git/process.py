@@ -39,28 +39,36 @@ FAST_COMMIT = ("-c", "core.compression=0")
 """Options in front of `fast-import` of one commit: to compress the tree of 10,000 notes twice takes
 55 ms, to write it uncompressed 20 ms. Its objects are compressed when they are packed.
 """
-_MISSING = ("git is not installed.", "Install git. Changes made until then are committed later.")
+_GIT_IS_MISSING = (
+    "git is not installed.",
+    "Install git. Changes made until then are committed later.",
+)
+"""A message and what to do."""
 _LAST_SECOND = 4_000_000_000.0
 _TIMEOUT = 15.0
 _SLOW_TIMEOUT = 300.0
 """Seconds for commands that read or write a whole history."""
-_SLOW = {"cat-file", "fast-export", "fast-import", "fsck", "prune", "repack"}
+_SLOW_COMMANDS = {"cat-file", "fast-export", "fast-import", "fsck", "prune", "repack"}
 _PAUSE = 60.0
 """Seconds after a timeout during which git is not started: each try would cost another timeout."""
 _REMOTE_TIMEOUT = 120.0
 _MAX_REASONS = 2
 """Lines of git's output that are shown."""
-_NOT_A_REASON = late_pattern(
+_LINE_WITHOUT_REASON = late_pattern(
     r"To |From |hint:|fatal: Could not read from remote|fatal: the remote end hung up|error: failed"
     r" to push some refs|"
     r"fatal: fetch-pack: invalid index-pack output|Please make sure you have the correct|and the"
     r" repository exists"
 )
-_LABEL = late_pattern(r"(?:(?:remote|fatal|error): *)*(?:! \[[\w ]+\] \S+ -> )?")
-_LOST = ("fetch first", "non-fast-forward", "cannot lock ref")
+"""Lines of git's output that do not say why it failed."""
+_LINE_START = late_pattern(r"(?:(?:remote|fatal|error): *)*(?:! \[[\w ]+\] \S+ -> )?")
+"""The start of a line of git's output, before the reason: `remote: error: `."""
+_SIGNS_OF_LOST_PUSH = ("fetch first", "non-fast-forward", "cannot lock ref")
 """Signs in git's output that another machine has pushed meanwhile, or pushes now."""
-_LOCK = late_pattern(r"Unable to create '([^'\n]+\.lock)': File exists")
+_LOCK_MESSAGE = late_pattern(r"Unable to create '([^'\n]+\.lock)': File exists")
+"""What git prints if a lock file exists already."""
 _PASSWORD = late_pattern(r"(?<=://)[^/@\s]*@")
+"""The name and password in the address of a remote."""
 _pause = SimpleNamespace(until=0.0)
 """The time until which git is not started, because it did not answer."""
 _HANGS = (
@@ -74,17 +82,18 @@ def run_memory_git(
     git_dir: Path,
     common_dir: Path,
     arguments: Sequence[str],
-    given: bytes,
+    stdin: bytes,
     index: Path | None,
-    keep: Sequence[int],
+    inherited: Sequence[int],
 ) -> Ended:
-    """Run git and return its result with any exit code; raises MemoryUnusable if it is missing or
+    """Run git and return its result with any exit code; raises MemoryUnusable if git is missing or
     takes too long.
 
     Args:
         common_dir: where git reads configuration, hooks and attributes instead of `git_dir`.
+        stdin: what git reads.
         index: another index than the repository's own.
-        keep: descriptors that git inherits.
+        inherited: descriptors that git inherits.
     """
     git_variables = {"GIT_COMMON_DIR": str(common_dir)}
     if index:
@@ -95,22 +104,28 @@ def run_memory_git(
     if time.monotonic() < _pause.until:
         raise MemoryUnusable(_HANGS, _HANGS_HINT)
     try:
-        # GitPython asks for git's version when it is imported, without a timeout.
         if "git.cmd" not in sys.modules:
-            with suppress(OSError):  # GitPython reports that git is missing
-                run(
-                    ["git", "version"],
-                    stdin=DEVNULL,
-                    stdout=DEVNULL,
-                    stderr=DEVNULL,
-                    timeout=_TIMEOUT,
-                    check=False,
-                )
-        timeout = _SLOW_TIMEOUT if _SLOW & {*arguments} else _TIMEOUT
-        return _execute(GitProfile.MEMORY, command, git_dir, variables, given, timeout, keep)
+            _require_answer_of_git()
+        timeout = _SLOW_TIMEOUT if _SLOW_COMMANDS & {*arguments} else _TIMEOUT
+        return _execute(GitProfile.MEMORY, command, git_dir, variables, stdin, timeout, inherited)
     except TimeoutExpired as error:
         _pause.until = time.monotonic() + _PAUSE
         raise MemoryUnusable(_HANGS, _HANGS_HINT) from error
+
+
+def _require_answer_of_git() -> None:
+    """Raise TimeoutExpired if git does not answer. GitPython asks for git's version when it is
+    imported, without a timeout.
+    """
+    with suppress(OSError):  # GitPython reports that git is missing
+        run(
+            ["git", "version"],
+            stdin=DEVNULL,
+            stdout=DEVNULL,
+            stderr=DEVNULL,
+            timeout=_TIMEOUT,
+            check=False,
+        )
 
 
 def run_remote_git(
@@ -121,7 +136,8 @@ def run_remote_git(
     timeout: float = 0,
     on_wait: OnWait | None = None,
 ) -> Ended:
-    """As `run_memory_git`, for a command that contacts a remote.
+    """Run a git command that contacts a remote, and return its result with any exit code; raises
+    MemoryUnusable if git is missing or takes too long.
 
     It uses the user's own settings and agents (keys, credentials, proxies), but neither hooks nor
     transports that run a program named in a URL, and it does not ask for a password. If one file
@@ -155,9 +171,9 @@ def _execute(
     command: list[str],
     folder: Path,
     variables: dict[str, str],
-    given: bytes,
+    stdin: bytes,
     timeout: float,
-    keep: Sequence[int] = (),
+    inherited: Sequence[int] = (),
     on_wait: OnWait | None = None,
 ) -> Ended:
     """Run a command with GitPython in its own process group, which a timeout or an interrupt kills
@@ -169,15 +185,15 @@ def _execute(
         from git.cmd import Git  # 150 ms
         from git.exc import GitCommandNotFound
     except ImportError as error:  # GitPython looks for git
-        raise MemoryUnusable(*_MISSING) from error
+        raise MemoryUnusable(*_GIT_IS_MISSING) from error
     # GitPython extends the environment of ouro. `env` removes variables that another git has set
     # there.
-    foreign = [name for name in os.environ if name not in variables]
-    if foreign:
-        removed: list[str] = []
-        for name in foreign:
-            removed += ["-u", name]
-        command = ["env", *removed, *command]
+    foreign_variables = [name for name in os.environ if name not in variables]
+    if foreign_variables:
+        env_options: list[str] = []
+        for name in foreign_variables:
+            env_options += ["-u", name]
+        command = ["env", *env_options, *command]
     try:
         running = Git(folder).execute(
             command,
@@ -186,18 +202,18 @@ def _execute(
             env=variables,
             shell=False,
             start_new_session=True,
-            pass_fds=keep,
+            pass_fds=inherited,
         )
     except GitCommandNotFound as error:
-        raise MemoryUnusable(*_MISSING) from error
+        raise MemoryUnusable(*_GIT_IS_MISSING) from error
     except (OSError, SubprocessError, ValueError) as error:
         raise MemoryUnusable(f"git could not be run: {error}") from error
     process = running.proc
     assert process is not None
-    ended = finish_git(profile, process, given, timeout, on_wait)
-    if ended.returncode == 127 and command[0] == "env":
-        raise MemoryUnusable(*_MISSING)
-    return ended
+    result = finish_git(profile, process, stdin, timeout, on_wait)
+    if result.returncode == 127 and command[0] == "env":
+        raise MemoryUnusable(*_GIT_IS_MISSING)
+    return result
 
 
 def import_stream(
@@ -205,8 +221,8 @@ def import_stream(
     parents: Sequence[str],
     changes: Mapping[str, bytes | None],
     message: str,
-    at: float = 0,
-    who: str = "",
+    seconds: float = 0,
+    committer: str = "",
 ) -> bytes:
     """The input of `git fast-import` for one commit on a branch, on top of its parents (none: the
     first commit).
@@ -214,19 +230,22 @@ def import_stream(
     git prints the id of the commit.
 
     Args:
-        at: the time of the commit by ouro, in seconds since 1970.
-        who: another committer, with the time, as `git var GIT_COMMITTER_IDENT` prints it.
+        seconds: the time of the commit by ouro, in seconds since 1970.
+        committer: another committer, with the time, as `git var GIT_COMMITTER_IDENT` prints it.
     """
     # The clock may be wrong; git and Python read no dates outside of this range.
-    at = min(max(at, 0), _LAST_SECOND)
-    who = who or f"ouro <ouro@localhost> {int(at)} {time.strftime('%z', time.localtime(at))}"
+    seconds = min(max(seconds, 0), _LAST_SECOND)
+    committer = (
+        committer
+        or f"ouro <ouro@localhost> {int(seconds)} {time.strftime('%z', time.localtime(seconds))}"
+    )
     parts = [
         b"commit ",
         ref.encode(),
         b"\nmark :1\ncommitter ",
-        who.encode(),
+        committer.encode(),
         b"\n",
-        _data(message.encode()),
+        _data_block(message.encode()),
     ]
     for word, parent in zip((b"from ", b"merge "), parents, strict=False):
         parts += [word, parent.encode(), b"\n"]
@@ -235,11 +254,11 @@ def import_stream(
         if content is None:
             parts += [b"D ", quoted, b"\n"]
         else:
-            parts += [b"M 100644 inline ", quoted, b"\n", _data(content)]
+            parts += [b"M 100644 inline ", quoted, b"\n", _data_block(content)]
     return b"".join([*parts, b"\nget-mark :1\ndone\n"])
 
 
-def _data(content: bytes) -> bytes:
+def _data_block(content: bytes) -> bytes:
     """Bytes as fast-import reads them."""
     return b"data %d\n%s\n" % (len(content), content)
 
@@ -250,24 +269,26 @@ def last_line(output: bytes) -> str:
     return lines[-1][:200] if lines else "no reason given"
 
 
-def remote_failure(remote: str, output: bytes) -> tuple[str, str]:
+def explain_remote_failure(remote: str, output: bytes) -> tuple[str, str]:
     """Why git could not reach a remote, from its output, in one line without passwords; and what to
     do.
     """
     lines = [line.strip() for line in output.decode(errors="replace").splitlines()]
-    words = [
-        _LABEL.sub("", line, count=1).rstrip(".") for line in lines if not _NOT_A_REASON.match(line)
+    messages = [
+        _LINE_START.sub("", line, count=1).rstrip(".")
+        for line in lines
+        if not _LINE_WITHOUT_REASON.match(line)
     ]
     reasons = (
-        list(dict.fromkeys(filter(None, words)))[:_MAX_REASONS]
+        list(dict.fromkeys(filter(None, messages)))[:_MAX_REASONS]
         or lines[-1:]
         or ["git gave no reason"]
     )
     is_folder = Path(remote).is_absolute() and b"does not appear to be a git repository" in output
-    what = (
+    remedy = (
         f", or make it with `git init --bare {remote}`" if is_folder else " when it can be reached"
     )
-    return without_password("; ".join(reasons))[:300], f"What is here is kept. Try again{what}."
+    return without_password("; ".join(reasons))[:300], f"What is here is kept. Try again{remedy}."
 
 
 class LostPush(msgspec.Struct, frozen=True):
@@ -280,16 +301,16 @@ class LostPush(msgspec.Struct, frozen=True):
 OTHERS_PUSH = LostPush("other machines kept pushing", "Try again.")
 
 
-def lost_push(output: bytes) -> LostPush | None:
-    """What git's output says about a push that lost against another one; None: it failed
-    otherwise.
+def read_lost_push(output: bytes) -> LostPush | None:
+    """Read from git's output why a push lost against another one; None if it failed for another
+    reason.
     """
-    words = output.decode(errors="replace")
-    if not any(sign in words for sign in _LOST):
+    text = output.decode(errors="replace")
+    if not any(sign in text for sign in _SIGNS_OF_LOST_PUSH):
         return None
-    if lock := _LOCK.search(words):
+    if lock_match := _LOCK_MESSAGE.search(text):
         return LostPush(
-            f"the repository is locked there by {clean(lock[1])}",
+            f"the repository is locked there by {clean(lock_match[1])}",
             "If no git runs there, one that was killed has left this file: remove it.",
         )
     return OTHERS_PUSH

@@ -14,22 +14,22 @@ Progress = Callable[[str], None]
 """Shows what a synchronization does; it is also called several times a second with an empty text
 while nothing happens. An exception from it ends the synchronization.
 """
-_SHOWN_AT = (3, 10, 30, 60, 120, 300, 600, 1_200, 2_400)
+_SHOW_AFTER = (3, 10, 30, 60, 120, 300, 600, 1_200, 2_400)
 """Seconds of waiting after which it is shown."""
-_LOCK_STEP = 0.2
-_MAX_LOCKED = 8.0
-"""Seconds: a lock is stale before."""
+_POLL_SECONDS = 0.2
+_STALE_AFTER = 8.0
+"""Seconds after which the locks of a killed git are stale and can be removed."""
 
 
 def wait_for_remote(remote: str, progress: Progress) -> OnWait:
     """Returns what `run_remote` calls while git waits for a remote."""
-    left = list(_SHOWN_AT)
+    remaining = list(_SHOW_AFTER)
 
     def on_wait(seconds: float) -> None:
-        if not left or seconds < left[0]:
+        if not remaining or seconds < remaining[0]:
             progress("")
             return
-        del left[0]
+        del remaining[0]
         progress(f"waiting for {without_password(remote)} ({int(seconds)} s)")
 
     return on_wait
@@ -37,12 +37,14 @@ def wait_for_remote(remote: str, progress: Progress) -> OnWait:
 
 @contextmanager
 def lock_for_sync(repository: GitRepository, progress: Progress) -> Iterator[None]:
-    """Inside, no other ouro synchronizes this history, and no lock of a killed git is left."""
+    """Hold the lock of synchronizations inside: no other ouro synchronizes this history. Locks of a
+    killed git are removed before.
+    """
     with ExitStack() as stack:
         is_shown = False
         while True:
             try:
-                stack.enter_context(repository.hold_lock("sync", timeout=_LOCK_STEP))
+                stack.enter_context(repository.hold_lock("sync", timeout=_POLL_SECONDS))
                 break
             except BlockingIOError:
                 progress("" if is_shown else "waiting for the synchronization of another ouro")
@@ -52,16 +54,16 @@ def lock_for_sync(repository: GitRepository, progress: Progress) -> Iterator[Non
 
 
 def _wait_for_stale_locks(repository: GitRepository, progress: Progress) -> None:
-    """Wait until the locks of a git that was killed a moment ago are stale, and removed. If others
-    are left then, git names them.
+    """Wait until the locks of a git that was killed a moment ago are stale, and remove them. Other
+    locks stay; git names them in its error.
     """
-    end = time.monotonic() + _MAX_LOCKED
-    while _has_locks(repository) and time.monotonic() < end:
+    end = time.monotonic() + _STALE_AFTER
+    while _remove_stale_locks(repository) and time.monotonic() < end:
         progress("")
-        time.sleep(_LOCK_STEP)
+        time.sleep(_POLL_SECONDS)
 
 
-def _has_locks(repository: GitRepository) -> bool:
-    """Remove stale locks; returns whether other ones are left."""
+def _remove_stale_locks(repository: GitRepository) -> bool:
+    """Remove stale locks; returns whether other ones exist."""
     with repository.hold_lock():
         return repository.drop_stale_locks()

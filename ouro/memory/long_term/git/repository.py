@@ -21,7 +21,13 @@ import msgspec
 
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.files import ARCHIVE, blob_id, is_memory_name
-from ouro.memory.long_term.git.memory_folders import COMMON, COPY, OWN, exclude, is_real_folder
+from ouro.memory.long_term.git.memory_folders import (
+    COMMON,
+    COPY,
+    OWN,
+    exclude_from_host,
+    is_real_folder,
+)
 from ouro.memory.long_term.git.process import (
     DURABLE_PACKS,
     FAST_COMMIT,
@@ -43,37 +49,44 @@ from ouro.utils.runtime import ensure_private_dir
 _State = TypeVar("_State")
 BRANCH = "main"
 _MAX_CACHED_TREES = 16
-_TRIES = 15
+_COMMIT_TRIES = 15
+"""How often a commit is tried while another process moves the branch."""
 _STALE_LOCK_SECONDS = 5.0
 """git needs only milliseconds to hold a lock on a ref, and to write an object."""
-_ID = late_pattern(r"[0-9a-f]{40}")
+_COMMIT_ID = late_pattern(r"[0-9a-f]{40}")
 MAX_LOOSE_OBJECTS = 2_000
 """The number of loose objects (each in its own file, three for a commit) from which on they are
 packed.
 """
-_SOME_ID = late_pattern(r"[0-9a-f]{4,40}")
-_REF = late_pattern(r"ref: (refs/heads/(?!.*\.\.)[\w./+@-]+)\s*")
+_COMMIT_ID_START = late_pattern(r"[0-9a-f]{4,40}")
+_HEAD_OF_BRANCH = late_pattern(r"ref: (refs/heads/(?!.*\.\.)[\w./+@-]+)\s*")
+"""The content of HEAD if a branch is checked out: `ref: refs/heads/main`."""
 _UNKNOWN_FORMAT = late_pattern(
     r"repositoryformatversion\s*=\s*+(?![01]\s)|objectformat\s*=\s*+(?!sha1\s)|refstorage\s*=\s*+(?!files\s)",
     re.IGNORECASE,
 )
-TIP, _INDEXED = "tip", "indexed"
+"""A setting of a git directory whose format ouro does not know."""
+TIP, _INDEX_RECORD = "tip", "indexed"
 """Records: the last commit, to notice that a branch is gone; and the commit for which plain git's
 index was made.
 """
 _COMMON_CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
-_LEFT_BY_GIT = ("fast_import_crash_*", "objects/pack/tmp_*", "objects/*/tmp_obj_*")
+"""The configuration that git reads instead of the one in the git directory."""
+_LEFTOVERS_OF_GIT = ("fast_import_crash_*", "objects/pack/tmp_*", "objects/*/tmp_obj_*")
 """Files that a failed git leaves behind: on a full disk nine files for each commit."""
-_UNFINISHED = {
+_UNFINISHED_WORK = {
     "MERGE_HEAD": "a merge",
     "CHERRY_PICK_HEAD": "a cherry-pick",
     "REVERT_HEAD": "a revert",
     "rebase-merge": "a rebase",
     "rebase-apply": "a rebase",
 }
+"""Files in the git directory that show that the user's git is at work there."""
 
 
 class Head(msgspec.Struct, frozen=True):
+    """Where the HEAD of a memory's history is."""
+
     commit: str
     """Empty before the first commit."""
     ref: str
@@ -96,8 +109,8 @@ class GitRepository:
         """
         self._folder = None if is_shared else folder
         self._trees: dict[str, Mapping[str, str]] = {}
-        self._common_of: Path | None = None
-        self._held: dict[tuple[str, int], int] = {}
+        self._common_dir_is_for: Path | None = None
+        self._lock_descriptors: dict[tuple[str, int], int] = {}
         """The descriptors of the acquired locks, by name and thread."""
 
     @property
@@ -139,31 +152,34 @@ class GitRepository:
             mark_layouts(stores, MemoryUnusable)
 
     def _make_git_dir(self, git_dir: Path) -> None:
-        """Make an empty git directory, with no records of a deleted one; a damaged one stays."""
+        """Make an empty git directory, and remove the records of a deleted one. A damaged one
+        stays.
+        """
         records = [self.own_dir / name for name in (*LEDGER_FILES, TIP, "core", "turns", "turn")]
-        # It is damaged; a damaged history is never replaced.
-        if os.path.lexists(git_dir) and self.read_record(TIP):
+        # A damaged history is never replaced.
+        is_damaged = os.path.lexists(git_dir) and self.read_record(TIP)
+        if is_damaged:
             return
         if not os.path.lexists(git_dir) and any(path.exists() for path in records):
             log.warning("memory: the history in %s was deleted; a new one begins", git_dir)
             for path in records:
                 path.unlink(missing_ok=True)
-        made = git_dir
+        target = git_dir
         if git_dir != self.state_dir:
-            exclude(git_dir.parent)
+            exclude_from_host(git_dir.parent)
             # Beside: with half a `.git`, plain git uses the repository around it.
             if not os.path.lexists(git_dir):
-                made = git_dir.with_name(COPY)
+                target = git_dir.with_name(COPY)
                 import shutil  # imported late: few sessions need it
 
-                shutil.rmtree(made, ignore_errors=True)
+                shutil.rmtree(target, ignore_errors=True)
         for folder in ("objects", "refs", "refs/heads"):
-            (made / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not os.path.lexists(made / "config"):
-            write_private(made / "config", GIT_CONFIG)
-        write_private(made / "HEAD", f"ref: refs/heads/{BRANCH}\n")
-        if made != git_dir:
-            made.rename(git_dir)
+            (target / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.path.lexists(target / "config"):
+            write_private(target / "config", GIT_CONFIG)
+        write_private(target / "HEAD", f"ref: refs/heads/{BRANCH}\n")
+        if target != git_dir:
+            target.rename(git_dir)
 
     def head(self) -> Head:
         """Where HEAD is, read without a process; raises MemoryUnusable if it or its branch is
@@ -175,61 +191,61 @@ class GitRepository:
             return Head("", f"refs/heads/{BRANCH}")
         self._demand_safe(git_dir)
         text = read_git_file(git_dir / "HEAD")
-        if _ID.fullmatch(text.strip()):
+        if _COMMIT_ID.fullmatch(text.strip()):
             return Head(text.strip(), "")
-        found = _REF.fullmatch(text)
-        if not found:
+        match = _HEAD_OF_BRANCH.fullmatch(text)
+        if not match:
             raise self._unusable_error(
                 "HEAD is empty or unreadable", f"write `ref: refs/heads/{BRANCH}` into it"
             )
-        commit = self._commit_of_ref(git_dir, found[1])
+        commit = self._read_ref(git_dir, match[1])
         if not commit and tip:
             raise self._unusable_error(
-                f"{found[1]} is gone", f"git --git-dir {self.git_dir} update-ref {found[1]} {tip}"
+                f"{match[1]} is gone", f"git --git-dir {self.git_dir} update-ref {match[1]} {tip}"
             )
-        return Head(commit, found[1])
+        return Head(commit, match[1])
 
     def tree(self, commit: str) -> Mapping[str, str]:
-        """Name -> blob of each memory file in a commit; empty without a commit. Deeper folders are
-        not walked.
+        """The blobs of the memory files in a commit, by name; empty without a commit. Deeper
+        folders are not read.
         """
         if not commit:
             return {}
         if len(self._trees) > _MAX_CACHED_TREES:
             self._trees.clear()
-        if not _SOME_ID.fullmatch(commit):
+        if not _COMMIT_ID_START.fullmatch(commit):
             raise self._unusable_error(
                 f"{commit[:40]!r} is no commit", "ouro memory log lists them"
             )
         if commit not in self._trees:
-            named = self.list_files(commit, "--", "./", f"{ARCHIVE}/")
-            files = {name: blob for name, blob in named.items() if is_memory_name(name)}
+            blobs = self.list_files(commit, "--", "./", f"{ARCHIVE}/")
+            files = {name: blob for name, blob in blobs.items() if is_memory_name(name)}
             self._trees[commit] = files
         return self._trees[commit]
 
     def list_files(self, *arguments: str) -> dict[str, str]:
-        """Name -> blob of what `git ls-tree` lists, without folders and links."""
+        """The blobs of what `git ls-tree` lists, by name, without folders and links."""
         lines = self.git("ls-tree", "-z", "--full-tree", *arguments).split(b"\0")
         entries = [line.partition(b"\t") for line in lines if line.startswith(b"100")]
         return {os.fsdecode(name): about.split()[2].decode() for about, _, name in entries}
 
     def objects(self, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-        """Kind and content of each object, by one process; raises MemoryUnusable if one cannot be
-        read.
+        """Yield the kind and content of each object, read by one process; raises MemoryUnusable if
+        one cannot be read.
         """
         if not ids:
             return
         answer = self.git(
-            "cat-file", "--batch", given="".join(f"{name}\n" for name in ids).encode()
+            "cat-file", "--batch", stdin="".join(f"{object_id}\n" for object_id in ids).encode()
         )
-        at = 0
-        for name in ids:
-            end = answer.index(b"\n", at)
-            about = answer[at:end].split()
-            if len(about) != 3:
-                raise self._unusable_error(f"{name[:12]} of the history is missing")
-            at = end + 2 + int(about[2])
-            yield about[1].decode(), answer[end + 1 : at - 1]
+        start = 0
+        for object_id in ids:
+            end = answer.index(b"\n", start)
+            header = answer[start:end].split()
+            if len(header) != 3:
+                raise self._unusable_error(f"{object_id[:12]} of the history is missing")
+            start = end + 2 + int(header[2])
+            yield header[1].decode(), answer[end + 1 : start - 1]
 
     def sizes(self, ids: Sequence[str]) -> list[int]:
         """The unpacked size of each object: a pack may be a thousand times smaller. Raises as
@@ -237,61 +253,67 @@ class GitRepository:
         """
         if not ids:
             return []
-        given = "\n".join(ids).encode()
-        answer = self.git("cat-file", "--batch-check=%(objectsize)", given=given)
+        stdin = "\n".join(ids).encode()
+        answer = self.git("cat-file", "--batch-check=%(objectsize)", stdin=stdin)
         if b"missing" in answer:
             raise self._unusable_error("a file of the history is missing")
         return list(map(int, answer.split()))
 
     def blobs(self, ids: Sequence[str]) -> dict[str, bytes]:
-        """Blob -> its content; raises MemoryUnusable if one cannot be read or was forged."""
-        found = dict(zip(ids, (content for _, content in self.objects(ids)), strict=True))
-        for blob, content in found.items():
+        """The content of each blob, by its id; raises MemoryUnusable if one cannot be read or was
+        forged.
+        """
+        contents = dict(zip(ids, (content for _, content in self.objects(ids)), strict=True))
+        for blob, content in contents.items():
             if blob_id(content) != blob:  # git does not check what it reads
                 raise self._unusable_error(f"{blob[:12]} of the history is forged")
-        return found
+        return contents
 
     def commit(
         self,
         changes: Mapping[str, bytes | None],
         message: str,
-        at: float | None = None,
-        merged: str = "",
+        commit_time: float | None = None,
+        merged_commit: str = "",
     ) -> str:
         """Commit files (None: remove one); returns the commit, or HEAD if nothing changes.
 
         A commit that another process made meanwhile stays: the new commit is made on top of it.
 
-        With another parent (`merged`) a commit is made even if nothing changes. Raises
+        With another parent (`merged_commit`) a commit is made even if nothing changes. Raises
         MemoryUnusable if no commit can be made; the history is then unchanged.
         """
-        why: tuple[str, ...] = (
+        failure: tuple[str, ...] = (
             "the branch is held by another git",
             "end it; what changed is committed next time",
         )
         blobs = {name: None if data is None else blob_id(data) for name, data in changes.items()}
-        for attempt in range(_TRIES):
+        for attempt in range(_COMMIT_TRIES):
             head = self.head()
             self._demand_free(head)
             tree = self.tree(head.commit)
-            new = {name: changes[name] for name, blob in blobs.items() if tree.get(name) != blob}
-            if not new and not merged:
+            new_files = {
+                name: changes[name] for name, blob in blobs.items() if tree.get(name) != blob
+            }
+            if not new_files and not merged_commit:
                 return head.commit
-            parents = [*filter(None, (head.commit, merged))]
-            self._drop_empty_objects(blobs[name] for name in new)
-            moment = time.time() if at is None else at
-            stream = import_stream(head.ref, parents, new, message, moment)
-            done = self.fast_import(stream, "--done", "--date-format=raw")
-            if done.returncode:
-                why = _reason_of_failure(done.stderr) or why
+            parents = [*filter(None, (head.commit, merged_commit))]
+            self._drop_empty_objects(blobs[name] for name in new_files)
+            moment = time.time() if commit_time is None else commit_time
+            stream = import_stream(head.ref, parents, new_files, message, moment)
+            fast_import = self.fast_import(stream, "--done", "--date-format=raw")
+            if fast_import.returncode:
+                failure = _reason_of_failure(fast_import.stderr) or failure
                 self.drop_stale_locks()
                 time.sleep(min(0.02 * 2**attempt, 0.25))
                 continue
-            commit = done.stdout.decode().split()[0]
+            commit = fast_import.stdout.decode().split()[0]
             self.write_record(TIP, commit, durable=False)
-            self._update_index(head.commit, commit, {name: blobs[name] for name in new})
-            now = {**tree, **blobs}
-            self._trees[commit] = {name: blob for name, blob in now.items() if blob is not None}
+            self._update_index(head.commit, commit, {name: blobs[name] for name in new_files})
+            tree_after = {**tree, **blobs}
+            self._trees[commit] = {
+                name: blob for name, blob in tree_after.items() if blob is not None
+            }
             try:
                 # Once in some hundred commits; with 10,000 notes ten times as often, as each has a
                 # tree of 670 KB.
@@ -299,16 +321,16 @@ class GitRepository:
             except MemoryUnusable as error:
                 log.warning("memory: the history cannot be packed: %s", error)
             return commit
-        raise self._unusable_error(*why)
+        raise self._unusable_error(*failure)
 
-    def common(self, one: str, other: str) -> str:
+    def common(self, first: str, second: str) -> str:
         """The last commit that both contain; empty if they have none in common."""
-        if not one or not other:
+        if not first or not second:
             return ""
-        done = self.run("merge-base", one, other)
-        if done.returncode > 1:
-            raise self._unusable_error(f"git says `{last_line(done.stderr)}`")
-        return done.stdout.decode().strip()
+        merge_base = self.run("merge-base", first, second)
+        if merge_base.returncode > 1:
+            raise self._unusable_error(f"git says `{last_line(merge_base.stderr)}`")
+        return merge_base.stdout.decode().strip()
 
     def leads_to(self, earlier: str, later: str) -> bool:
         """Whether `later` contains `earlier`; an empty `earlier` is contained in every commit."""
@@ -322,27 +344,30 @@ class GitRepository:
         self.write_record(TIP, commit, durable=False)
         rebuild_index(self, commit)
 
-    def git(self, *arguments: str, given: bytes = b"", index: Path | None = None) -> bytes:
+    def git(self, *arguments: str, stdin: bytes = b"", index: Path | None = None) -> bytes:
         """The output of a git command; raises MemoryUnusable if git is missing, took too long, or
         failed.
         """
-        done = self.run(*arguments, given=given, index=index)
-        if done.returncode:
-            raise self._unusable_error(f"git says `{last_line(done.stderr)}`")
-        return done.stdout
+        result = self.run(*arguments, stdin=stdin, index=index)
+        if result.returncode:
+            raise self._unusable_error(f"git says `{last_line(result.stderr)}`")
+        return result.stdout
 
     def run(
-        self, *arguments: str, given: bytes = b"", index: Path | None = None
+        self, *arguments: str, stdin: bytes = b"", index: Path | None = None
     ) -> CompletedProcess[bytes]:
-        """As `git`, with any exit code. git inherits the locks: a `prune` may outlive an ouro that
-        is killed.
+        """Run a git command, and return its result with any exit code. Raises MemoryUnusable if git
+        is missing or took too long. git inherits the locks: a `prune` may outlive an ouro that is
+        killed.
         """
-        git_dir, thread = self.git_dir, get_ident()
+        git_dir, this_thread = self.git_dir, get_ident()
         self._demand_safe(git_dir)
         locks = [
-            descriptor for (_, holder), descriptor in list(self._held.items()) if holder == thread
+            descriptor
+            for (_, holder), descriptor in list(self._lock_descriptors.items())
+            if holder == this_thread
         ]
-        return run_memory_git(git_dir, self._common_dir(git_dir), arguments, given, index, locks)
+        return run_memory_git(git_dir, self._common_dir(git_dir), arguments, stdin, index, locks)
 
     def run_remote(
         self,
@@ -351,7 +376,9 @@ class GitRepository:
         timeout: float = 0,
         on_wait: OnWait | None = None,
     ) -> CompletedProcess[bytes]:
-        """As `run`, with a remote: see `run_remote_git`."""
+        """Run a git command that contacts a remote, and return its result with any exit code: see
+        `run_remote_git`.
+        """
         git_dir = self.git_dir
         self._demand_safe(git_dir)
         common_dir = self._common_dir(git_dir)
@@ -365,7 +392,7 @@ class GitRepository:
         The thread that holds it may enter again. Raises BlockingIOError if another one still has it
         after `timeout` seconds.
         """
-        if (holder := (lock, get_ident())) in self._held:
+        if (holder := (lock, get_ident())) in self._lock_descriptors:
             yield
             return
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -379,10 +406,10 @@ class GitRepository:
                 # Some network disks have no locks. git moves the branch only from the expected
                 # commit.
                 pass
-            self._held[holder] = descriptor
+            self._lock_descriptors[holder] = descriptor
             yield
         finally:
-            self._held.pop(holder, None)
+            self._lock_descriptors.pop(holder, None)
             unlock(descriptor)
 
     def read_record(self, name: str) -> str:
@@ -390,7 +417,9 @@ class GitRepository:
         return read_git_file(self.own_dir / name).strip()
 
     def write_record(self, name: str, text: str, *, durable: bool = True) -> None:
-        """A record that is not `durable` may be lost in a crash, and errors are ignored."""
+        """Record a text about this memory under a name. A record that is not `durable` may be lost
+        in a crash, and errors are ignored.
+        """
         if durable:
             write_private(self.own_dir / name, f"{text}\n")
             return
@@ -419,53 +448,54 @@ class GitRepository:
         return True
 
     def _demand_free(self, head: Head) -> None:
-        """Raises MemoryUnusable if there is no branch to commit on, or the user's git is at work
+        """Raise MemoryUnusable if there is no branch to commit on, or the user's git is at work
         there.
         """
         if not head.ref:
             raise self._unusable_error(
                 "HEAD is on no branch", f"git --git-dir {self.git_dir} switch {BRANCH}"
             )
-        for name, what in _UNFINISHED.items():
+        for name, what in _UNFINISHED_WORK.items():
             if (self.git_dir / name).exists():
                 raise self._unusable_error(
                     f"{what} is not finished", "finish it, or end it with --abort"
                 )
 
-    def _commit_of_ref(self, git_dir: Path, ref: str) -> str:
+    def _read_ref(self, git_dir: Path, ref: str) -> str:
         """The commit of a branch, empty without one. Raises MemoryUnusable if it is damaged."""
-        loose = git_dir / ref
-        if loose.is_file():
-            commit = read_git_file(loose).strip()
-            if not _ID.fullmatch(commit):
-                last = self.read_record(TIP) or "git fsck --lost-found lists it"
+        ref_file = git_dir / ref
+        if ref_file.is_file():
+            commit = read_git_file(ref_file).strip()
+            if not _COMMIT_ID.fullmatch(commit):
+                remedy = self.read_record(TIP) or "git fsck --lost-found lists it"
                 raise self._unusable_error(
-                    f"{ref} is empty or unreadable", f"write the last commit into {loose}: {last}"
+                    f"{ref} is empty or unreadable",
+                    f"write the last commit into {ref_file}: {remedy}",
                 )
             return commit
         packed = read_git_file(git_dir / "packed-refs")
-        found = re.search(rf"^([0-9a-f]{{40}}) {re.escape(ref)}$", packed, re.MULTILINE)
-        return found[1] if found else ""
+        match = re.search(rf"^([0-9a-f]{{40}}) {re.escape(ref)}$", packed, re.MULTILINE)
+        return match[1] if match else ""
 
     def _update_index(self, parent: str, commit: str, changes: Mapping[str, str | None]) -> None:
-        """The index of plain git must contain ouro's commits: else the next plain commit reverts
-        them.
-        """
+        """Add ouro's commit to the index of plain git: else the next plain commit would revert it."""
         lines = [
             f"0 {'0' * 40}\t{name}" if blob is None else f"100644 {blob}\t{name}"
             for name, blob in changes.items()
         ]
-        is_of_parent = self.read_record(_INDEXED) == parent and (self.git_dir / "index").exists()
+        is_current = self.read_record(_INDEX_RECORD) == parent and (self.git_dir / "index").exists()
         with suppress(MemoryUnusable):
-            given = "\0".join([*lines, ""]).encode()
+            stdin = "\0".join([*lines, ""]).encode()
             command = ("update-index", "-z", "--add", "--index-info")
-            if is_of_parent and self.run(*command, given=given).returncode == 0:
-                self.write_record(_INDEXED, commit, durable=False)
+            if is_current and self.run(*command, stdin=stdin).returncode == 0:
+                self.write_record(_INDEX_RECORD, commit, durable=False)
                 return
         rebuild_index(self, commit)
 
     def _drop_empty_objects(self, blobs: Iterable[str | None]) -> None:
-        """A power failure may leave an empty object, which git would not replace."""
+        """Remove objects without content, which a power failure may leave: git would not replace
+        them.
+        """
         objects = self.git_dir / "objects"
         for blob in blobs:
             if blob is not None:
@@ -480,16 +510,16 @@ class GitRepository:
         """Run `git fast-import`; files of a failed run are removed, such as a report that quotes
         the stream.
         """
-        done = self.run(
+        result = self.run(
             *(DURABLE_PACKS if durable else FAST_COMMIT),
             "fast-import",
             "--quiet",
             *flags,
-            given=stream,
+            stdin=stream,
         )
-        if done.returncode or any(self.git_dir.glob("objects/pack/tmp_*")):
+        if result.returncode or any(self.git_dir.glob("objects/pack/tmp_*")):
             self.drop_leftovers(_STALE_LOCK_SECONDS)
-        return done
+        return result
 
     def drop_leftovers(self, older_than: float) -> None:
         """Remove what a git that was killed, or that failed, has left.
@@ -497,9 +527,10 @@ class GitRepository:
         Args:
             older_than: seconds; younger files may be those of a git that runs now.
         """
-        for path in chain.from_iterable(map(self.git_dir.glob, _LEFT_BY_GIT)):
+        for path in chain.from_iterable(map(self.git_dir.glob, _LEFTOVERS_OF_GIT)):
             with suppress(OSError):
                 is_old = time.time() - path.stat().st_mtime > older_than
+                # A report of a crash is complete, and quotes the text.
                 if is_old or "crash" in path.name:
                     path.unlink()
 
@@ -519,8 +550,8 @@ class GitRepository:
         return any(lock.exists() for lock in locks)
 
     def _demand_safe(self, git_dir: Path) -> None:
-        """Check that nothing in the git directory makes git read or write elsewhere, and that ouro
-        knows its format.
+        """Raise MemoryUnusable if something in the git directory makes git read or write elsewhere,
+        or if ouro does not know its format.
         """
         if not os.path.lexists(git_dir):
             raise MemoryUnusable(
@@ -549,19 +580,19 @@ class GitRepository:
         """The folder from which git reads configuration, hooks and attributes: ouro's own, never
         the one in `.git`.
         """
-        common = self.state_dir / COMMON
-        if self._common_of != git_dir:
-            if read_git_file(common / "config") != _COMMON_CONFIG:
-                ensure_private_dir(common)
-                write_private(common / "config", _COMMON_CONFIG)
+        common_dir = self.state_dir / COMMON
+        if self._common_dir_is_for != git_dir:
+            if read_git_file(common_dir / "config") != _COMMON_CONFIG:
+                ensure_private_dir(common_dir)
+                write_private(common_dir / "config", _COMMON_CONFIG)
             for name in ("objects", "refs", "packed-refs"):
-                link = common / name
+                link = common_dir / name
                 if not link.is_symlink() or link.readlink() != git_dir / name:
-                    made = common / f".{name}.{os.getpid()}.{os.urandom(4).hex()}"
-                    made.symlink_to(git_dir / name)
-                    made.replace(link)
-            self._common_of = git_dir
-        return common
+                    new_link = common_dir / f".{name}.{os.getpid()}.{os.urandom(4).hex()}"
+                    new_link.symlink_to(git_dir / name)
+                    new_link.replace(link)
+            self._common_dir_is_for = git_dir
+        return common_dir
 
     def _unusable_error(self, what: str, hint: str = "") -> MemoryUnusable:
         """The error for a history that is not changed, because something is wrong with it."""
@@ -570,30 +601,32 @@ class GitRepository:
 
 
 def _reason_of_failure(errors: bytes) -> tuple[str, ...]:
-    """What git says; empty if another process moved or locked the branch."""
-    words = errors.decode(errors="replace")
-    is_moved = "not updating" in words.lower()
-    if is_moved or "cannot lock ref" in words or "Unable to create" in words:
+    """The reason why git made no commit, for an error; empty if another process moved or locked the
+    branch.
+    """
+    text = errors.decode(errors="replace")
+    is_moved = "not updating" in text.lower()
+    if is_moved or "cannot lock ref" in text or "Unable to create" in text:
         return ()
     return (f"the last commit cannot be built on ({last_line(errors)})",)
 
 
 def rebuild_index(repo: GitRepository, commit: str) -> bool:
-    """Build the index of plain git again from a commit; if another git holds it, the next commit
-    does that.
+    """Build the index of plain git again from a commit; returns whether it was built. If another
+    git holds it, the next commit builds it.
     """
-    made = repo.own_dir / f"index.{os.getpid()}"
+    new_index = repo.own_dir / f"index.{os.getpid()}"
     try:
         # The user's git, perhaps with an open editor.
         if (repo.git_dir / "index.lock").exists():
             raise MemoryUnusable("index.lock is there")
-        repo.git("read-tree", commit, index=made)
+        repo.git("read-tree", commit, index=new_index)
         import shutil  # imported late: few sessions need it
 
-        shutil.move(made, repo.git_dir / "index")  # the folder may be on another disk
-        repo.write_record(_INDEXED, commit, durable=False)
+        shutil.move(new_index, repo.git_dir / "index")  # the folder may be on another disk
+        repo.write_record(_INDEX_RECORD, commit, durable=False)
     except (MemoryUnusable, OSError) as error:
         log.info("memory: the index stays behind: %s", error)
-        made.unlink(missing_ok=True)
+        new_index.unlink(missing_ok=True)
         return False
     return True

@@ -19,10 +19,11 @@ from ouro.memory.long_term.git.process import DURABLE_PACKS, last_line
 from ouro.memory.long_term.git.repository import TIP, GitRepository, rebuild_index
 from ouro.utils.files import write_private
 
-_WORK = "refs/ouro/rewriting"
+_WORKING_REFS = "refs/ouro/rewriting"
+"""Below it are the refs of the new commits while a rewrite runs."""
 _KEPT_REFS = "refs/ouro/kept"
 """Refs for commits that were on no branch, but could still be found."""
-_FORGOTTEN = "forgotten"
+_FORGOTTEN_RECORD = "forgotten"
 _LEFT_BY_GIT = (
     "ORIG_HEAD",
     "FETCH_HEAD",
@@ -37,17 +38,19 @@ _LEFT_BY_GIT = (
     "objects/pack/*.keep",
     "objects/info/commit-graph",
 )
-_BATCH = 2_000
-_ENTRY = re.compile(rb"[0-7]{5,6} ([^\0]+)\0.{20}", re.DOTALL)
-Change = Callable[[bytes], bytes]
+"""Files in a git directory that may hold the text although no object does."""
+_BATCH_OBJECTS = 2_000
+_TREE_ENTRY = re.compile(rb"[0-7]{5,6} ([^\0]+)\0.{20}", re.DOTALL)
+"""An entry of a tree object: mode, name, NUL, 20 bytes of an id."""
+ChangeBytes = Callable[[bytes], bytes]
 
 
-def forgotten_commits(repo: GitRepository) -> frozenset[str]:
+def read_forgotten_commits(repo: GitRepository) -> frozenset[str]:
     """The commits that were removed from this history; no remote may bring them back."""
-    return frozenset(repo.read_record(_FORGOTTEN).split())
+    return frozenset(repo.read_record(_FORGOTTEN_RECORD).split())
 
 
-def objects(repo: GitRepository) -> Iterator[bytes]:
+def read_objects(repo: GitRepository) -> Iterator[bytes]:
     """The content of each object in the git directory, reachable or not. Ids of other objects are
     left out.
 
@@ -56,19 +59,19 @@ def objects(repo: GitRepository) -> Iterator[bytes]:
     ids = (
         repo.git("cat-file", "--batch-check=%(objectname)", "--batch-all-objects").decode().split()
     )
-    for start in range(0, len(ids), _BATCH):
-        for kind, content in repo.objects(ids[start : start + _BATCH]):
+    for start in range(0, len(ids), _BATCH_OBJECTS):
+        for kind, content in repo.objects(ids[start : start + _BATCH_OBJECTS]):
             if kind == "tree":
-                yield b"\n".join(_ENTRY.findall(content))
+                yield b"\n".join(_TREE_ENTRY.findall(content))
             else:
                 yield content if kind == "blob" else content.partition(b"\n\n")[2]
 
 
-def rewrite(
+def rewrite_history(
     repo: GitRepository,
-    in_file: Change,
-    in_words: Change,
-    in_name: Change,
+    in_file: ChangeBytes,
+    in_words: ChangeBytes,
+    in_name: ChangeBytes,
     accepted: str,
     accept: Callable[[str], None],
 ) -> None:
@@ -88,36 +91,40 @@ def rewrite(
         return
     for name, commit in refs.items():
         repo.git("update-ref", "--no-deref", name, commit)
-    made = _replacements(repo, in_file, in_words, in_name)
-    changed = {old: new for old, new in made.items() if old != new}
-    old = forgotten_commits(repo) | changed.keys()
-    write_private(repo.own_dir / _FORGOTTEN, "".join(f"{commit}\n" for commit in sorted(old)))
-    rename_commits(repo, changed)
-    if accepted in made:
-        accept(made[accepted])
-    _move_refs(repo, {name: made.get(commit, commit) for name, commit in refs.items()})
+    replacements = _write_replacements(repo, in_file, in_words, in_name)
+    changed_commits = {
+        forgotten: new for forgotten, new in replacements.items() if forgotten != new
+    }
+    forgotten = read_forgotten_commits(repo) | changed_commits.keys()
+    write_private(
+        repo.own_dir / _FORGOTTEN_RECORD, "".join(f"{commit}\n" for commit in sorted(forgotten))
+    )
+    rename_commits(repo, changed_commits)
+    if accepted in replacements:
+        accept(replacements[accepted])
+    _move_refs(repo, {name: replacements.get(commit, commit) for name, commit in refs.items()})
     repo.write_record(TIP, repo.head().commit, durable=False)
     drop_unreachable(repo)
 
 
 def _working_refs(repo: GitRepository) -> list[str]:
     """The refs of a rewrite that has not ended."""
-    return repo.git("for-each-ref", "--format=%(refname)", _WORK).decode().split()
+    return repo.git("for-each-ref", "--format=%(refname)", _WORKING_REFS).decode().split()
 
 
 def _refs_to_rewrite(repo: GitRepository, accepted: str) -> dict[str, str]:
-    """The commit of each ref, also of a HEAD without a branch; with new refs for commits that no
-    ref reaches.
+    """The commit of each ref, by its name; also of a HEAD without a branch, and of new refs for
+    commits that no ref reaches.
     """
     refs = {}
-    listed = repo.git("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)")
-    for line in listed.decode().splitlines():
+    ref_lines = repo.git("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)")
+    for line in ref_lines.decode().splitlines():
         words = line.split()
         refs[words[0]] = words[-1]
     head = repo.head()
     if head.commit and not head.ref:
         refs["HEAD"] = head.commit
-    loose = sorted(_loose_commits(repo))
+    loose = sorted(_find_loose_commits(repo))
     if accepted and repo.run("cat-file", "-e", f"{accepted}^{{commit}}").returncode == 0:
         loose.append(accepted)
     for number, commit in enumerate(loose):
@@ -125,26 +132,28 @@ def _refs_to_rewrite(repo: GitRepository, accepted: str) -> dict[str, str]:
     return refs
 
 
-def _loose_commits(repo: GitRepository) -> set[str]:
-    """Unreachable commits. They were undone with plain git, and are found by the reflog."""
-    checked = repo.run("fsck", "--no-reflogs", "--dangling", "--no-progress")
+def _find_loose_commits(repo: GitRepository) -> set[str]:
+    """Find the commits that no ref reaches, without those that were forgotten. They were undone
+    with plain git, and are found by the reflog.
+    """
+    fsck = repo.run("fsck", "--no-reflogs", "--dangling", "--no-progress")
     loose = set()
-    for line in checked.stdout.decode().splitlines():
+    for line in fsck.stdout.decode().splitlines():
         if line.startswith("dangling commit "):
             loose.add(line.split()[-1])
-    return loose - forgotten_commits(repo)  # ouro was killed while it dropped these
+    return loose - read_forgotten_commits(repo)  # ouro was killed while it dropped these
 
 
-def _move_refs(repo: GitRepository, moved: dict[str, str]) -> None:
+def _move_refs(repo: GitRepository, new_commits: dict[str, str]) -> None:
     """Set the refs to their new commits, HEAD last, and remove the working refs."""
     updates = []
-    for name, commit in moved.items():
+    for name, commit in new_commits.items():
         if name != "HEAD":
             updates.append(f"update {name} {commit}\n")
     updates += [f"delete {name}\n" for name in _working_refs(repo)]
-    repo.git("update-ref", "--no-deref", "--stdin", given="".join(updates).encode())
-    if "HEAD" in moved:
-        repo.git("update-ref", "--no-deref", "HEAD", moved["HEAD"])
+    repo.git("update-ref", "--no-deref", "--stdin", stdin="".join(updates).encode())
+    if "HEAD" in new_commits:
+        repo.git("update-ref", "--no-deref", "HEAD", new_commits["HEAD"])
 
 
 def drop_unreachable(repo: GitRepository) -> None:
@@ -162,8 +171,8 @@ def drop_unreachable(repo: GitRepository) -> None:
     repo.git("prune", "--expire=now")
 
 
-def _replacements(
-    repo: GitRepository, in_file: Change, in_words: Change, in_name: Change
+def _write_replacements(
+    repo: GitRepository, in_file: ChangeBytes, in_words: ChangeBytes, in_name: ChangeBytes
 ) -> dict[str, str]:
     """Write the commits without the text; returns old commit -> its replacement."""
     exported = repo.git(
@@ -177,13 +186,13 @@ def _replacements(
         "--fake-missing-tagger",
     )
     commits: dict[str, str] = {}
-    changed = b"".join(_change_export(exported, in_file, in_words, in_name, commits))
+    changed_export = b"".join(_change_export(exported, in_file, in_words, in_name, commits))
     marks = repo.own_dir / "rewriting.marks"
     flags = ("--force", "--date-format=raw-permissive", f"--export-marks={marks}")
-    done = repo.fast_import(changed, *flags, durable=True)
-    if done.returncode:
+    fast_import = repo.fast_import(changed_export, *flags, durable=True)
+    if fast_import.returncode:
         raise MemoryUnusable(
-            f"The history in {repo.git_dir} cannot be rewritten: {last_line(done.stderr)}"
+            f"The history in {repo.git_dir} cannot be rewritten: {last_line(fast_import.stderr)}"
         )
     try:
         ids = dict(line.split() for line in marks.read_text().splitlines())
@@ -193,19 +202,30 @@ def _replacements(
 
 
 def _change_export(
-    exported: bytes, in_file: Change, in_words: Change, in_name: Change, commits: dict[str, str]
+    exported: bytes,
+    in_file: ChangeBytes,
+    in_words: ChangeBytes,
+    in_name: ChangeBytes,
+    commits: dict[str, str],
 ) -> Iterator[bytes]:
-    """The output of fast-export, changed on its way to fast-import.
+    """Yield the output of fast-export, with every file, message and name changed: the input of
+    fast-import.
 
     Adds to `commits` the mark of each commit -> its old id.
     """
-    stream, within, mark = io.BytesIO(exported), b"", ""
+    stream = io.BytesIO(exported)
+    within = b""  # the kind of object to which the line belongs
+    mark = ""
     while line := stream.readline():
         word, _, rest = line.rstrip(b"\n").partition(b" ")
         if word in (b"blob", b"commit", b"tag", b"reset"):
             within = word
         if word in (b"commit", b"reset"):
-            yield b"%s %s/%s\n" % (word, _WORK.encode(), rest.replace(b"refs/", b"") or b"head")
+            yield b"%s %s/%s\n" % (
+                word,
+                _WORKING_REFS.encode(),
+                rest.replace(b"refs/", b"") or b"head",
+            )
         elif word == b"original-oid":
             if within == b"commit":
                 commits[mark] = rest.decode()
@@ -221,12 +241,12 @@ def _change_export(
             yield line
 
 
-def _change_name(name: bytes, in_name: Change) -> bytes:
+def _change_name(name: bytes, in_name: ChangeBytes) -> bytes:
     """A file name as fast-export writes it, in quotes if it has odd characters."""
     if not name.startswith(b'"'):
         return in_name(name)
-    plain = name[1:-1].replace(b'\\"', b'"').replace(b"\\\\", b"\\")
-    new = in_name(plain)
-    if new == plain:
+    unquoted = name[1:-1].replace(b'\\"', b'"').replace(b"\\\\", b"\\")
+    new_name = in_name(unquoted)
+    if new_name == unquoted:
         return name
-    return b'"%s"' % new.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+    return b'"%s"' % new_name.replace(b"\\", b"\\\\").replace(b'"', b'\\"')

@@ -28,11 +28,15 @@ APPROVED, ACCEPTED, BEFORE = LEDGER_FILES = ("vouched", "accepted", "accepted.be
 
 
 class SkippedFile(msgspec.Struct, frozen=True):
+    """A file of memory that is not read, and the reason."""
+
     name: str
     reason: str
 
 
 class LoadedScope(msgspec.Struct, frozen=True):
+    """The files of one scope at one moment."""
+
     head: str
     """The commit; empty before the first one, or if the history cannot be read."""
     core: Mapping[str, str]
@@ -59,6 +63,8 @@ class FileEdit(msgspec.Struct, frozen=True):
 
 
 class Commit(msgspec.Struct, frozen=True):
+    """A commit of a memory, as it is shown."""
+
     id: str
     at: str
     """ISO 8601, in the time zone in which it was made."""
@@ -103,15 +109,17 @@ class DiffHunk(msgspec.Struct, frozen=True):
                 hunk.name != self.name
                 and hunk.name.rpartition("/")[2] == self.name.rpartition("/")[2]
             )
-            if is_same_file and (bool(hunk.before), bool(hunk.after)) == (
-                not self.before,
-                not self.after,
-            ):
+            # One hunk only adds lines, the other one only removes them.
+            is_opposite = bool(hunk.before) != bool(self.before)
+            is_opposite = is_opposite and bool(hunk.after) != bool(self.after)
+            if is_same_file and is_opposite:
                 return hunk
         return None
 
 
 class UndoResult(msgspec.Struct, frozen=True):
+    """What an undo has changed, and what it could not."""
+
     commit: str
     """The undo commit; empty if nothing was left to undo, or no commit could be made."""
     edits: tuple[FileEdit, ...]
@@ -122,6 +130,8 @@ class UndoResult(msgspec.Struct, frozen=True):
 
 
 class BlamedLine(msgspec.Struct, frozen=True):
+    """A line of a file, with the commit that wrote it."""
+
     number: int
     text: str
     commit: Commit
@@ -140,6 +150,9 @@ class TurnRef(msgspec.Struct, frozen=True):
     """The message to which a rewind goes back, by its number; 0: it is not a rewind."""
 
     def trailers(self, origin: str) -> dict[str, str]:
+        """The trailers of a commit that was made in this turn; numbers that are not known are left
+        out.
+        """
         numbers = {TURN: self.turn, MESSAGE: self.message, REWIND: self.rewind}
         client = {CLIENT: self.client} if self.client else {}
         return {

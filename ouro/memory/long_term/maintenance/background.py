@@ -41,7 +41,7 @@ SUMMARY_TIMEOUT = 15.0
 """Seconds that the first message of a session waits for the summary of the last session, if that is
 carried over.
 """
-_WIDTH = 80
+_TEXT_WIDTH = 80
 """Characters of a note's text or a session's title in a line."""
 
 
@@ -105,73 +105,78 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
             self._is_running = True
             self.channel.start("digest", self._run_due_tasks())
 
-    async def find_notes(self) -> tuple[Clusters, str]:
+    async def find_clusters(self) -> tuple[Clusters, str]:
         """The clusters of notes to merge, and a line with an estimate of the cost."""
         consolidator, _ = self._workers
-        found = await asyncio.to_thread(lambda: consolidator.find(every=True))
-        tokens = await asyncio.to_thread(consolidator.tokens, found)
-        return (
-            found,
-            (
-                f"{plural(len(found), 'cluster')} of notes that say about the same;"
-                f" {self._estimate(tokens)}."
-            ),
+        clusters = await asyncio.to_thread(lambda: consolidator.find(every=True))
+        tokens = await asyncio.to_thread(consolidator.estimate_tokens, clusters)
+        summary = (
+            f"{plural(len(clusters), 'cluster')} of notes that say about the same;"
+            f" {self._estimate(tokens)}."
         )
+        return clusters, summary
 
     async def find_sessions(self, days: int) -> tuple[Sequence[OldSession], str]:
         """The unread sessions last used `days` ago, oldest first, with skipped ones; and a line
         with the cost.
         """
         _, crystallizer = self._workers
-        found = await crystallizer.pending(days)
-        unread = [session for session in found if not session.skipped]
-        left_out = len(found) - len(unread)
-        skipped = f", {plural(left_out, 'session')} left out" if left_out else ""
+        sessions = await crystallizer.find_old_sessions(days)
+        unread = [session for session in sessions if not session.skipped]
+        skipped_count = len(sessions) - len(unread)
+        skipped_count_text = (
+            f", {plural(skipped_count, 'session')} left out" if skipped_count else ""
+        )
         estimate = self._estimate(sum(session.tokens for session in unread))
-        return found, f"{plural(len(unread), 'session')} to read{skipped}; {estimate}."
+        return (
+            sessions,
+            f"{plural(len(unread), 'session')} to read{skipped_count_text}; {estimate}.",
+        )
 
-    async def merge_notes(self, found: Clusters, done: list[Merge]) -> AsyncGenerator[str, None]:
-        """Merge these clusters, one after the other, into `done`; yields a line for each, and one
-        for all.
+    async def merge_notes(
+        self, clusters: Clusters, merges_done: list[Merge]
+    ) -> AsyncGenerator[str, None]:
+        """Merge these clusters, one after the other. Adds each result to `merges_done`; yields a
+        line for each, and one for all.
         """
         # Imported late, like all that only memory needs.
         from ouro.memory.long_term.notes.notebook import (
             note_event,
         )
 
-        before = self.usage()
+        usage_before = self.usage()
         with self._only_one_process():
-            async with aclosing(self._workers[0].merge(found)) as merges:
+            async with aclosing(self._workers[0].merge(clusters)) as merges:
                 async for merge in merges:
                     if merge.written is not None and not self.silent:
                         event = note_event(merge.written)
                         text = f"{event.text} (out of {len(merge.notes)} notes)"
                         self.channel.emit(msgspec.structs.replace(event, text=text))
-                    done.append(merge)
-                    yield f"{len(done)} of {len(found)} · {_merge_line(merge)}"
-        merged = [merge for merge in done if merge.written is not None]
-        fewer = sum(len(merge.notes) - 1 for merge in merged)
-        cost = _cost(self.usage() - before)
-        yield f"{plural(len(merged), 'cluster')} merged, {plural(fewer, 'note')} fewer; {cost}."
+                    merges_done.append(merge)
+                    yield f"{len(merges_done)} of {len(clusters)} · {_merge_line(merge)}"
+        successful = [merge for merge in merges_done if merge.written is not None]
+        notes_fewer = sum(len(merge.notes) - 1 for merge in successful)
+        cost = _cost(self.usage() - usage_before)
+        yield f"{plural(len(successful), 'cluster')} merged, {plural(notes_fewer, 'note')} fewer; {cost}."
 
     async def crystallize(
-        self, sessions: Sequence[OldSession], done: list[CrystallizedPart]
+        self, sessions: Sequence[OldSession], parts_done: list[CrystallizedPart]
     ) -> AsyncGenerator[str, None]:
-        """Crystallize these sessions part by part into `done`; yields a line for each part, and the
-        summary.
+        """Crystallize these sessions part by part. Adds each part to `parts_done`; yields a line
+        for each part, and a summary.
 
-        After an interruption the next call continues there.
+        After an interruption the next call continues with the first part that was not read.
         """
-        before = self.usage()
+        usage_before = self.usage()
         count = sum(session.parts for session in sessions if not session.skipped)
         with self._only_one_process():
             async with aclosing(self._workers[1].read(sessions)) as parts:
                 async for part in parts:
                     for event in part.captured.events(silent=self.silent):
                         self.channel.emit(event)
-                    done.append(part)
-                    yield f"{len(done)} of {count} · {_part_line(part)}"
-        yield _crystallized_lines(done, sessions, self.usage() - before)
+                    parts_done.append(part)
+                    yield f"{len(parts_done)} of {count} · {_part_line(part)}"
+        yield _crystallization_summary(parts_done, sessions, self.usage() - usage_before)
 
     def as_turn(self, lines: AsyncGenerator[str, None]) -> AsyncGenerator[Event, None]:
         """Run `merge_notes` or `crystallize` as a turn that shows the lines."""
@@ -197,7 +202,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
 
     @contextmanager
     def _only_one_process(self) -> Iterator[None]:
-        """Raise UsageError if another process maintains memory; no other one does inside."""
+        """Hold the lock of maintenance inside. Raises UsageError if another process holds it."""
         with only_one(self.lock) as is_mine:
             if not is_mine:
                 raise UsageError(
@@ -241,24 +246,26 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
             return
         clusters = await asyncio.to_thread(consolidator.find)
         async with aclosing(self.merge_notes(clusters, [])) as lines:
-            _ = [line async for line in lines]
+            async for _line in lines:
+                pass  # nobody sees the lines; the work is done while they are made
 
     async def _crystallize_old_sessions(self) -> None:
         """Crystallize some old sessions, if the last run was long ago."""
-        from ouro.memory.long_term.maintenance.crystallizer import for_one_run
+        from ouro.memory.long_term.maintenance.crystallizer import choose_for_one_run
 
         _, crystallizer = self._workers
         if not await asyncio.to_thread(crystallizer.is_due):
             return
-        sessions = for_one_run(await crystallizer.pending())
+        sessions = choose_for_one_run(await crystallizer.find_old_sessions())
         async with aclosing(self.crystallize(sessions, [])) as lines:
-            _ = [line async for line in lines]
-        await asyncio.to_thread(crystallizer.note_done)
+            async for _line in lines:
+                pass
+        await asyncio.to_thread(crystallizer.record_run)
 
     async def _show_last_time(self) -> None:
         await asyncio.sleep(SETTLE_SECONDS)
-        if self.summaries and (left := await self.summaries.open_line()):
-            self.channel.emit(Notice(f"Last time: {left} · /resume latest"))
+        if self.summaries and (open_task := await self.summaries.load_open_task()):
+            self.channel.emit(Notice(f"Last time: {open_task} · /resume latest"))
 
     def _estimate(self, tokens: int) -> str:
         """The tokens of a task, and their price if it is known."""
@@ -270,10 +277,12 @@ def _merge_line(merge: Merge) -> str:
     if merge.written is None:
         return (
             f"{len(merge.notes)} notes not merged: {merge.reason}"
-            f" ({one_line(merge.notes[-1].text, _WIDTH)})"
+            f" ({one_line(merge.notes[-1].text, _TEXT_WIDTH)})"
         )
     undo = f" · /memory undo {merge.written.commit[:7]}" if merge.written.commit else ""
-    return f"{len(merge.notes)} notes merged: {one_line(merge.written.note.text, _WIDTH)}{undo}"
+    return (
+        f"{len(merge.notes)} notes merged: {one_line(merge.written.note.text, _TEXT_WIDTH)}{undo}"
+    )
 
 
 def _part_line(part: CrystallizedPart) -> str:
@@ -289,18 +298,19 @@ def _part_line(part: CrystallizedPart) -> str:
     return f"{_title_of(session)}{number}: {results}"
 
 
-def _crystallized_lines(
-    parts: Sequence[CrystallizedPart], sessions: Sequence[OldSession], used: Usage
+def _crystallization_summary(
+    parts: Sequence[CrystallizedPart], sessions: Sequence[OldSession], usage: Usage
 ) -> str:
     """The summary: what was read, the results, what was skipped and why, and the cost."""
-    read = {part.session.info.id for part in parts}
-    kept = sum(len(part.captured.written) for part in parts)
-    proposed = sum(len(part.captured.proposed) for part in parts)
+    session_ids = {part.session.info.id for part in parts}
+    written_count = sum(len(part.captured.written) for part in parts)
+    proposed_count = sum(len(part.captured.proposed) for part in parts)
     refused = list(chain.from_iterable(part.captured.refused for part in parts))
-    counts = f"kept {kept}, proposed {proposed}, refused {len(refused)}"
-    lines = [f"{plural(len(read), 'session')} read: {counts}; {_cost(used)}."]
+    counts = f"kept {written_count}, proposed {proposed_count}, refused {len(refused)}"
+    lines = [f"{plural(len(session_ids), 'session')} read: {counts}; {_cost(usage)}."]
     lines += [
-        f"Refused: {one_line(operation.said, _WIDTH)} ({operation.reason})" for operation in refused
+        f"Refused: {one_line(operation.said, _TEXT_WIDTH)} ({operation.reason})"
+        for operation in refused
     ]
     lines += [
         f"Left out: {_title_of(session)} ({session.skipped})"
@@ -312,11 +322,13 @@ def _crystallized_lines(
 
 def _title_of(session: OldSession) -> str:
     """A session in one line: its short id and title."""
-    return f"{session.info.id[:8]} {one_line(session.info.title, _WIDTH)}"
+    return f"{session.info.id[:8]} {one_line(session.info.title, _TEXT_WIDTH)}"
 
 
-def _cost(used: Usage) -> str:
-    """What a task has used, in one line."""
+def _cost(usage: Usage) -> str:
+    """The tokens and the price of a task, in one line."""
     return ", ".join(
-        filter(None, (f"{used.input:,} tokens read, {used.output:,} written", dollars(used.cost)))
+        filter(
+            None, (f"{usage.input:,} tokens read, {usage.output:,} written", dollars(usage.cost))
+        )
     )

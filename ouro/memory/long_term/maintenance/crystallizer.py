@@ -40,11 +40,14 @@ CRYSTALLIZE_INSTRUCTIONS = """\
 
 This session is more than a week old. Write notes only about what is still true: facts, preferences that appear
 repeatedly, problems that could occur again, decisions with their reasons. Write no note about work that is finished."""
-_STATE = "crystallized"
+_STATE_FILE = "crystallized"
+"""The state file, in the folder of the repository, with what was read."""
 _MAX_FAILURES = 3
 
 
 class _Progress(msgspec.Struct, frozen=True):
+    """How far one session was read."""
+
     upto: int = 0
     """The number of the last message that was read."""
     at: str = ""
@@ -53,19 +56,27 @@ class _Progress(msgspec.Struct, frozen=True):
 
 
 class _State(msgspec.Struct, frozen=True):
+    """The content of the state file."""
+
     last: Mapping[str, str] = {}
     """The time of the last run in the background, by project."""
     sessions: Mapping[str, _Progress] = {}
 
 
 class OldSession(msgspec.Struct, frozen=True):
+    """A session that was not read to its end."""
+
     info: SessionInfo
     parts: int = 0
     tokens: int = 0
+    """The estimated tokens of all requests about it."""
     skipped: str = ""
+    """The reason why it is not read; empty if it is."""
 
 
 class CrystallizedPart(msgspec.Struct, frozen=True):
+    """One part of a session that was read, and what was captured from it."""
+
     session: OldSession
     part: int
     """Counted from 1."""
@@ -73,6 +84,8 @@ class CrystallizedPart(msgspec.Struct, frozen=True):
 
 
 class Crystallizer(msgspec.Struct, eq=False):
+    """Captures old sessions of one project. `repository` keeps how far each was read."""
+
     capture: Capture
     session_catalog: SessionCatalog
     repository: GitRepository
@@ -82,54 +95,54 @@ class Crystallizer(msgspec.Struct, eq=False):
         """Whether the last run in the background was a week ago. Blocks."""
         return self._state().last.get(self.memory.project, "") < _stamp(days=MIN_DAYS)
 
-    def note_done(self) -> None:
+    def record_run(self) -> None:
         """Record the time of a run in the background."""
         state = self._state()
         last = {**state.last, self.memory.project: _stamp()}
-        self.repository.save_state(_STATE, replace(state, last=last))
+        self.repository.save_state(_STATE_FILE, replace(state, last=last))
 
-    async def pending(self, days: int = MIN_DAYS) -> list[OldSession]:
-        """The sessions last used `days` ago that were not read to their end, oldest first, with
-        skipped ones.
+    async def find_old_sessions(self, days: int = MIN_DAYS) -> list[OldSession]:
+        """The sessions last used `days` ago that were not read to their end, oldest first. Some
+        have a reason why they are skipped. Records sessions without messages of the user as read.
         """
         before, progress = _stamp(days=days), self._state().sessions
-        found = []
+        sessions = []
         for info in sorted(await self.session_catalog.here(), key=lambda info: info.updated_at):
-            read = progress.get(info.id, _Progress())
+            session_progress = progress.get(info.id, _Progress())
             is_other = info.id != self.memory.session_id and not info.is_copied_by_hand
-            if not is_other or not read.at < info.updated_at < before:
-                continue
-            if read.failures >= _MAX_FAILURES:
-                found.append(OldSession(info, skipped=f"the model failed {read.failures} times"))
-            elif (
-                transcript := await read_whole_branch(self.session_catalog.store, info.id)
-            ) is None:
-                found.append(OldSession(info, skipped="it cannot be read, or memory was off in it"))
-            elif parts := _parts(transcript, read):
-                spoken = chain.from_iterable(part.spoken for part in parts)
-                words = sum(estimate(message.text) for message in spoken)
-                found.append(OldSession(info, len(parts), words + len(parts) * REQUEST_TOKENS))
-            else:
-                await asyncio.to_thread(
-                    self._record, info.id, _Progress(transcript.last_number, info.updated_at)
-                )
-                found.append(OldSession(info, skipped="it has no messages of the user"))
-        return found
+            if is_other and session_progress.at < info.updated_at < before:
+                sessions.append(await self._examine(info, session_progress))
+        return sessions
+
+    async def _examine(self, info: SessionInfo, progress: _Progress) -> OldSession:
+        """Find out whether a session can be read, in how many parts, and with how many tokens.
+        Records a session without messages of the user as read.
+        """
+        if progress.failures >= _MAX_FAILURES:
+            return OldSession(info, skipped=f"the model failed {progress.failures} times")
+        transcript = await read_whole_branch(self.session_catalog.store, info.id)
+        if transcript is None:
+            return OldSession(info, skipped="it cannot be read, or memory was off in it")
+        if parts := _unread_parts(transcript, progress):
+            spoken = chain.from_iterable(part.spoken for part in parts)
+            words = sum(estimate(message.text) for message in spoken)
+            return OldSession(info, len(parts), words + len(parts) * REQUEST_TOKENS)
+        whole = _Progress(transcript.last_number, info.updated_at)
+        await asyncio.to_thread(self._record, info.id, whole)
+        return OldSession(info, skipped="it has no messages of the user")
 
     async def read(self, sessions: Sequence[OldSession]) -> AsyncGenerator[CrystallizedPart, None]:
-        """Read sessions part by part; after an interruption or ModelError the next call continues
-        there.
+        """Capture sessions part by part; yields each part after its progress is recorded. After an
+        interruption or ModelError the next call continues there.
         """
         for session in sessions:
             info = session.info
-            transcript = (
-                None
-                if session.skipped
-                else await read_whole_branch(self.session_catalog.store, info.id)
-            )
+            if session.skipped:
+                continue
+            transcript = await read_whole_branch(self.session_catalog.store, info.id)
             if transcript is None:
                 continue
-            parts = _parts(transcript, self._state().sessions.get(info.id, _Progress()))
+            parts = _unread_parts(transcript, self._state().sessions.get(info.id, _Progress()))
             captures = self.capture.run_parts(transcript, parts, info.id, "crystallization")
             number = 0
             try:
@@ -156,27 +169,27 @@ class Crystallizer(msgspec.Struct, eq=False):
         """Record how far a session was read."""
         state = self._state()
         sessions = {**state.sessions, session_id: progress}
-        self.repository.save_state(_STATE, replace(state, sessions=sessions))
+        self.repository.save_state(_STATE_FILE, replace(state, sessions=sessions))
 
     def _state(self) -> _State:
-        return self.repository.load_state(_STATE, _State)
+        return self.repository.load_state(_STATE_FILE, _State)
 
 
-def for_one_run(sessions: Sequence[OldSession]) -> list[OldSession]:
+def choose_for_one_run(sessions: Sequence[OldSession]) -> list[OldSession]:
     """The sessions to read in one background run; at least one."""
-    found: list[OldSession] = []
+    chosen: list[OldSession] = []
     tokens = 0
     for session in sessions:
         if session.skipped:
             continue
         tokens += session.tokens
-        if found and (len(found) == MAX_SESSIONS or tokens > MAX_TOKENS):
+        if chosen and (len(chosen) == MAX_SESSIONS or tokens > MAX_TOKENS):
             break
-        found.append(session)
-    return found
+        chosen.append(session)
+    return chosen
 
 
-def _parts(transcript: Transcript, progress: _Progress) -> list[SessionPart]:
+def _unread_parts(transcript: Transcript, progress: _Progress) -> list[SessionPart]:
     """The parts of a session that were not read, without what a fork copied."""
     copied = transcript.fork.number if transcript.fork else 0
     return list(split_uncaptured(transcript.entries, max(progress.upto, copied)))

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 
 from ouro.utils.late_pattern import late_pattern
 
-_SIGNS = late_pattern(r"-?\d+|\w[+#]+|[<>]=?")
+_SIGNIFICANT_SIGNS = late_pattern(r"-?\d+|\w[+#]+|[<>]=?")
 _KINDS = {"file", "cmd", "pkg", "symbol", "tool", "config"}
 """An entity is `kind:name`: `file:api.py`, `cmd:pytest tests`, `pkg:flask`, `symbol:parse_line`,
 `tool:ruff`, `config:line-length`.
 """
 
-_SYNONYMS = {
+_KIND_SYNONYMS = {
     "command": "cmd",
     "package": "pkg",
     "class": "symbol",
@@ -28,31 +28,34 @@ _SYNONYMS = {
     "configuration": "config",
 }
 _MAX_NAME = 120
-_CODE = late_pattern(r"```[^\n]*\n(.*?)```|`([^`\n]+)`", re.DOTALL)
-_FENCE = late_pattern(r"```\w*")
-_PATH = late_pattern(
+_CODE_BLOCK = late_pattern(r"```[^\n]*\n(.*?)```|`([^`\n]+)`", re.DOTALL)
+_CODE_FENCE = late_pattern(r"```\w*")
+_FILE_PATH = late_pattern(
     r"(?<![\w/.@:-])/?(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w/(]|\.\w)"
 )
-_FOLDER = late_pattern(r"(?<![\w/.@:-])(?:\.{0,2}/)?(?:[\w@+.-]+/)+(?=[\s,;:.!?)\"']|$)")
+_FOLDER_PATH = late_pattern(r"(?<![\w/.@:-])(?:\.{0,2}/)?(?:[\w@+.-]+/)+(?=[\s,;:.!?)\"']|$)")
 _NOT_FILES = late_pattern(r"\d+\.\w+|[ei]\.[ge]|[\w-]+\.(?:com|org|net|io|dev|ai)", re.IGNORECASE)
+"""What looks like a file name: `3.x`, `e.g`, `example.com`."""
 _SYMBOL = late_pattern(
     r"\b(?:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\(\)|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+|[a-z][a-z0-9]*(?:_[a-z0-9]+)+)"
 )
+"""A name in code: `open_file()`, `NoteFile`, `read_note`."""
 _SETTING = late_pattern(r"\s*([A-Za-z_][\w.-]*)\s*[=:]\s*[^\s=({][^=({]*")
+"""A setting in code, as `line-length = 100`."""
 _ENVIRONMENT = late_pattern(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
-_INSTALLED = late_pattern(
+_INSTALLED_PACKAGE = late_pattern(
     r"(?:pip3? install|uv add|uv pip install|poetry add|npm (?:i|install)|yarn add|pnpm add|cargo"
     r" add|go get)"
     r"\s+([A-Za-z][\w.@/-]*)"
 )
-_IMPORTED = late_pattern(
+_IMPORTED_PACKAGE = late_pattern(
     r"(?:^|`)\s*(?:import|from)\s+([A-Za-z_]\w*)[\w.]*(?=`|$|\s+import|\s+as)", re.MULTILINE
 )
 _PLAIN_WORDS = frozenset(
     "bash black bundle composer go helm just make node perl rake sh swift".split()
 )
 """Programs whose names are ordinary words: recognized in code only."""
-_WORD = late_pattern(r"[a-z][\w-]+")
+_LOWER_WORD = late_pattern(r"[a-z][\w-]+")
 _PROGRAMS = frozenset(
     """
     alembic ansible bandit bash bazel black bun bundle cargo celery clang cmake composer curl deno django-admin
@@ -69,7 +72,7 @@ def entities_in(text: str) -> tuple[str, ...]:
 
     `./src/../api.py` and `api.py` are both `file:api.py`.
     """
-    return normalize_entities((*_in_code(text), *_in_plain_text(text)))
+    return normalize_entities((*_find_in_code(text), *_find_in_plain_text(text)))
 
 
 def has_names_of(text: str, other: str) -> bool:
@@ -77,7 +80,7 @@ def has_names_of(text: str, other: str) -> bool:
     `C++`, `< 30`.
     """
     names = (entity.partition(":")[2] for entity in entities_in(other))
-    has_signs = set(_SIGNS.findall(other)) <= set(_SIGNS.findall(text))
+    has_signs = set(_SIGNIFICANT_SIGNS.findall(other)) <= set(_SIGNIFICANT_SIGNS.findall(text))
     return has_signs and all(name.casefold() in text.casefold() for name in names)
 
 
@@ -89,7 +92,7 @@ def normalize_entity(entity: str, root: str = "") -> str:
     """
     kind, colon, name = entity.strip().partition(":")
     kind, name = kind.strip().casefold(), " ".join(name.split())
-    kind = _SYNONYMS.get(kind, kind)
+    kind = _KIND_SYNONYMS.get(kind, kind)
     if not colon or kind not in _KINDS or not name or len(name) > _MAX_NAME:
         return ""
     match kind:
@@ -122,9 +125,11 @@ def _relative_path(name: str, root: str) -> str:
     return "" if whole in (".", "/") or whole.startswith("../") else whole
 
 
-def _in_code(text: str) -> Iterator[str]:
-    """Code that begins with a program is a command; `NAME = VALUE` in code is a setting."""
-    for block, inline in _CODE.findall(text):
+def _find_in_code(text: str) -> Iterator[str]:
+    """Yield the commands, programs and settings that a text names in code marks: code that begins
+    with a program is a command, `NAME = VALUE` a setting.
+    """
+    for block, inline in _CODE_BLOCK.findall(text):
         for line in (block or inline).splitlines():
             words = line.strip().removeprefix("$ ").split()
             if setting := _SETTING.fullmatch(line):
@@ -135,21 +140,24 @@ def _in_code(text: str) -> Iterator[str]:
                     yield f"cmd:{' '.join(words)}"
 
 
-def _in_plain_text(text: str) -> Iterator[str]:
-    """Packages, files, settings, symbols and programs that a text names; each is removed before the
-    next kind is searched.
+def _find_in_plain_text(text: str) -> Iterator[str]:
+    """Yield the packages, files, settings, symbols and programs that a text names. Each kind is
+    removed from the text before the next one is searched.
     """
     yield from (
-        f"pkg:{package}" for package in (*_INSTALLED.findall(text), *_IMPORTED.findall(text))
+        f"pkg:{package}"
+        for package in (*_INSTALLED_PACKAGE.findall(text), *_IMPORTED_PACKAGE.findall(text))
     )
-    text = _FENCE.sub(" ", _IMPORTED.sub(" ", _INSTALLED.sub(" ", text)))
-    yield from (f"file:{path}" for path in _PATH.findall(text) if not _NOT_FILES.fullmatch(path))
-    text = _PATH.sub(" ", text)
-    yield from (f"file:{folder}" for folder in _FOLDER.findall(text))
+    text = _CODE_FENCE.sub(" ", _IMPORTED_PACKAGE.sub(" ", _INSTALLED_PACKAGE.sub(" ", text)))
+    yield from (
+        f"file:{path}" for path in _FILE_PATH.findall(text) if not _NOT_FILES.fullmatch(path)
+    )
+    text = _FILE_PATH.sub(" ", text)
+    yield from (f"file:{folder}" for folder in _FOLDER_PATH.findall(text))
     yield from (f"config:{name}" for name in _ENVIRONMENT.findall(text))
     yield from (f"symbol:{name}" for name in _SYMBOL.findall(text))
     yield from (
         f"tool:{word}"
-        for word in _WORD.findall(text)
+        for word in _LOWER_WORD.findall(text)
         if word in _PROGRAMS and word not in _PLAIN_WORDS
     )

@@ -47,18 +47,22 @@ DEAD_ENDS = "dead-ends"
 the category.
 """
 
-_HEADING = late_pattern(r"\s{0,3}(?:#{1,6}(?:\s|$)|-{3,}\s*$|<!--)")
-_MIN_START = 3
+_HEADING_OR_COMMENT = late_pattern(r"\s{0,3}(?:#{1,6}(?:\s|$)|-{3,}\s*$|<!--)")
+"""The start of a line of a core file that states nothing: a heading, a rule or a comment."""
+_MIN_ID_START = 3
 _ONLY_IF_SET = ("until", "tentative", "tried")
+"""Fields that are left out of the front matter if they are empty."""
 
 
 class Edge(msgspec.Struct, frozen=True):
+    """A link from a note to another one."""
+
     id: str
     relationship: Relationship
 
 
 class Relation(msgspec.Struct, frozen=True, rename={"source": "from", "target": "to"}):
-    """Between two entities: `file:api.py tested_by cmd:pytest`."""
+    """A relation between two entities, as `file:api.py tested_by cmd:pytest`."""
 
     source: str
     rel: str
@@ -136,18 +140,22 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ParsedNote(msgspec.Struct, frozen=True):
+    """A note that was read from a file, and what of the file cannot be read."""
+
     note: Note
     problems: tuple[str, ...] = ()
 
 
-def categories_with(own: Mapping[str, Sequence[str]]) -> dict[str, Scope]:
-    """All categories, each with its usual scope: the first one of those of the settings (`own`)."""
-    named = {name.casefold().replace("_", " "): scopes for name, scopes in own.items()}
-    added: dict[str, Scope] = {
+def categories_with(settings: Mapping[str, Sequence[str]]) -> dict[str, Scope]:
+    """All categories, each with its usual scope. Those of `settings` have the first scope that is
+    named there.
+    """
+    normalized = {name.casefold().replace("_", " "): scopes for name, scopes in settings.items()}
+    from_settings: dict[str, Scope] = {
         "-".join(name.split()): "user" if "user" in scopes[:1] else "repo"
-        for name, scopes in named.items()
+        for name, scopes in normalized.items()
     }
-    return {**CATEGORIES, **added}
+    return {**CATEGORIES, **from_settings}
 
 
 def new_id() -> str:
@@ -156,20 +164,22 @@ def new_id() -> str:
 
 
 def find_ids(word: str, ids: Iterable[str]) -> list[str]:
-    """The ids that are `word` or begin with it (`mem_3f6c1e`, `3f6c1e`, at least three characters)."""
+    """The ids that are `word` or begin with it (`mem_3f6c1e`, `3f6c1e`); none if `word` is a start
+    of less than three characters.
+    """
     start = f"mem_{word.removeprefix('mem_')}"
-    found = sorted(note_id for note_id in ids if note_id.startswith(start))
-    if start in found:
+    matches = sorted(note_id for note_id in ids if note_id.startswith(start))
+    if start in matches:
         return [start]
-    return found if len(word) >= _MIN_START else []
+    return matches if len(word) >= _MIN_ID_START else []
 
 
 def is_core_line(text: str) -> bool:
     """Whether a line of a core file is neither empty, a heading nor a comment."""
-    return bool(text.strip()) and not _HEADING.match(text)
+    return bool(text.strip()) and not _HEADING_OR_COMMENT.match(text)
 
 
-def plain(text: str) -> str:
+def strip_list_mark(text: str) -> str:
     """A core line without its list mark."""
     return re.sub(r"^\s*(?:[-*+]|\d{1,3}[.)])\s+", "", text).strip()
 
@@ -198,34 +208,36 @@ def parse_note(name: str, text: str) -> ParsedNote:
         )
     if not isinstance(data, dict):
         return ParsedNote(Note(id=note_id, text=body), ("its front matter has no fields",))
-    note, problems = _from_fields(data)
+    note, problems = _read_fields(data)
     if note.id != note_id:
         problems.append(f"its `id` is {note.id[:60] or 'empty'}: the file name counts")
     return ParsedNote(replace(note, id=note_id, text=body), tuple(problems))
 
 
-def _from_fields(data: Mapping[str, Any]) -> tuple[Note, list[str]]:
-    """The note of a front matter, and what of it cannot be read."""
-    known = _known_fields()
+def _read_fields(data: Mapping[str, Any]) -> tuple[Note, list[str]]:
+    """The note with these fields of a front matter, and the problems: one for each field that
+    cannot be read or was cleaned.
+    """
+    types = _front_matter_types()
     values: dict[str, Any] = {}
     problems: list[str] = []
     for name, value in data.items():
-        if name not in known:
+        if name not in types:
             continue
-        seen = _without_invisible(value)
-        if seen != value:
+        visible_value = _remove_invisible(value)
+        if visible_value != value:
             problems.append(f"`{name}` holds invisible characters: removed")
         try:
-            values[name] = from_plain(seen, known[name], strict=False)
+            values[name] = from_plain(visible_value, types[name], strict=False)
         except (msgspec.ValidationError, OverflowError) as error:
             problems.append(f"`{name}` cannot be read: {error}")
-    extra = {name: value for name, value in data.items() if name not in known}
+    extra = {name: value for name, value in data.items() if name not in types}
     values["confidence"] = min(1.0, max(0.0, values.get("confidence", 1.0)))
     return Note(**{"id": "", **values}, extra=extra), problems
 
 
 def note_text(note: Note) -> str:
-    """The file's content; `parse_note` gives the same note back."""
+    """The content of a note's file. `parse_note` reads the same note from it."""
     data: dict[str, Any] = msgspec.to_builtins(note)
     body, extra = data.pop("text"), data.pop("extra")
     for name in _ONLY_IF_SET:
@@ -239,18 +251,18 @@ def _unix_lines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _without_invisible(value: Any) -> Any:
+def _remove_invisible(value: Any) -> Any:
     """A value without invisible characters, which YAML escape sequences can write (M12)."""
     if isinstance(value, dict):
-        return {key: _without_invisible(item) for key, item in value.items()}
+        return {key: _remove_invisible(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_without_invisible(item) for item in value]
+        return [_remove_invisible(item) for item in value]
     return " ".join(visible_text(value)[0].splitlines()) if isinstance(value, str) else value
 
 
 @cache
-def _known_fields() -> Mapping[str, Any]:
-    """Name -> type of the fields in the front matter."""
+def _front_matter_types() -> Mapping[str, Any]:
+    """The types of the fields in the front matter, by name."""
     return {
         field.name: field.type
         for field in msgspec.structs.fields(Note)

@@ -20,13 +20,13 @@ from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.utils.text import clean, one_line, plural
 
-_WIDTH = 80
+_TEXT_WIDTH = 80
 """Characters of a note's text in the subject of a commit, and in an event about several notes."""
-_CONFIRMATION = 0.15
+_CONFIDENCE_OF_CONFIRMATION = 0.15
 """Added to the confidence in an inferred note when it is confirmed."""
-_CHECKED = 0.8
+_MIN_CONFIDENCE_AFTER_CHECK = 0.8
 """The least confidence in a note after a check of its files has passed."""
-_CONFIRMED_BY_USER = 0.9
+_MIN_CONFIDENCE_BY_USER = 0.9
 """The least confidence in a note that the user confirmed."""
 Change = Literal[
     "add", "supersede", "refine", "contradict", "confirm", "archive", "rewrite", "share"
@@ -40,6 +40,8 @@ Commit = Callable[[Scope, FileChanges, str, Trailers], str]
 
 
 class NoteFile(msgspec.Struct, frozen=True):
+    """A note with the file that it was read from."""
+
     note: Note
     scope: Scope
     name: str
@@ -51,13 +53,16 @@ class NoteFile(msgspec.Struct, frozen=True):
         return self.name.startswith(f"{ARCHIVE}/")
 
 
-class Written(msgspec.Struct, frozen=True):
+class WrittenNote(msgspec.Struct, frozen=True):
+    """A change of a note that was written."""
+
     change: Change
     note: Note
     scope: Scope
     commit: str
     """The commit; empty if none could be made."""
     before: str = ""
+    """The text of the note that it replaces; empty if it replaces none."""
 
 
 class Notebook(msgspec.Struct, eq=False):
@@ -89,26 +94,26 @@ class Notebook(msgspec.Struct, eq=False):
         for scope, store in self.stores.items():
             for name in store.load_all().notes:
                 is_wanted = archived or not name.startswith(f"{ARCHIVE}/")
-                if is_wanted and (found := self._read_note(scope, name)):
-                    yield found
+                if is_wanted and (file := self._read_note(scope, name)):
+                    yield file
 
     def texts(self, note_ids: Iterable[str]) -> dict[str, str]:
         """Id -> text of these notes; without notes that do not exist."""
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         for note_id in note_ids:
             with suppress(NoteError):
-                found[note_id] = self.find(note_id).note.text
-        return found
+                texts[note_id] = self.find(note_id).note.text
+        return texts
 
     def find(self, note_id: str) -> NoteFile:
-        """The note of that id, also an archived one. Raises NoteError: there is none that is
-        approved.
+        """The note of that id, also an archived one. Raises NoteError if there is no such note, or
+        if it has unapproved changes.
         """
         if is_note_name(f"{note_id}.md"):
             for scope in self.stores:
                 for name in (f"{note_id}.md", f"{ARCHIVE}/{note_id}.md"):
-                    if found := self._read_note(scope, name):
-                        return found
+                    if file := self._read_note(scope, name):
+                        return file
                     if name in self.untrusted(scope):
                         raise NoteError(
                             f"{note_id[:12]} was changed outside of ouro, and the change is not"
@@ -120,7 +125,7 @@ class Notebook(msgspec.Struct, eq=False):
 
     def add(
         self, note: Note, origin: Origin, trailers: Trailers | None = None, change: Change = "add"
-    ) -> Written:
+    ) -> WrittenNote:
         """Write a new note; `change` says what it does to the note that it supersedes or links to."""
         note = self.add_times(note)
         written = self._write_note(
@@ -137,14 +142,14 @@ class Notebook(msgspec.Struct, eq=False):
         A superseding note continues the chain: a chain is linear.
         """
         if change in _RELATIONSHIPS:
-            other = self.find(self.latest(target)).note
-            note = replace(note, related=(*note.related, Edge(other.id, _RELATIONSHIPS[change])))
+            other_id = self.find(self.latest(target)).note
+            note = replace(note, related=(*note.related, Edge(other_id.id, _RELATIONSHIPS[change])))
         elif change == "supersede":
             old = self.find(self.latest(target)).note
             note = replace(note, supersedes=old.id, version=old.version + 1)
-        linked = {note.id, note.supersedes, *(edge.id for edge in note.related)}
-        ids = dict.fromkeys(self.find(self.latest(other)).note.id for other in related)
-        edges = (Edge(other, "relates-to") for other in ids if other not in linked)
+        linked_ids = {note.id, note.supersedes, *(edge.id for edge in note.related)}
+        ids = dict.fromkeys(self.find(self.latest(other_id)).note.id for other_id in related)
+        edges = (Edge(other_id, "relates-to") for other_id in ids if other_id not in linked_ids)
         return replace(note, related=(*note.related, *edges))
 
     def confirm(
@@ -154,14 +159,14 @@ class Notebook(msgspec.Struct, eq=False):
         trailers: Trailers | None = None,
         *,
         is_checked: bool = False,
-    ) -> Written:
+    ) -> WrittenNote:
         """Record that the note still holds; an archived one is restored.
 
         A note confirmed by the user (`origin` is `person`) counts as said by the user, and its
         anchors are renewed. With `is_checked` a check has passed: it is no longer tentative.
         """
-        found = self.find(note_id if origin == "person" else self.latest(note_id))
-        note = replace(found.note, confirmed_at=timestamp())
+        file = self.find(note_id if origin == "person" else self.latest(note_id))
+        note = replace(file.note, confirmed_at=timestamp())
         if origin == "person":
             anchors = (
                 self.anchors.of(note.entities) if self.anchors and note.anchors else note.anchors
@@ -169,27 +174,29 @@ class Notebook(msgspec.Struct, eq=False):
             note = replace(
                 note,
                 source="user",
-                confidence=max(note.confidence, _CONFIRMED_BY_USER),
+                confidence=max(note.confidence, _MIN_CONFIDENCE_BY_USER),
                 anchors=anchors,
                 tentative="",
             )
         elif is_checked:
-            note = replace(note, confidence=max(note.confidence, _CHECKED), tentative="")
+            note = replace(
+                note, confidence=max(note.confidence, _MIN_CONFIDENCE_AFTER_CHECK), tentative=""
+            )
         else:
-            note = replace(note, confidence=min(1.0, note.confidence + _CONFIRMATION))
-        # Moves the file out of the archive.
+            note = replace(note, confidence=min(1.0, note.confidence + _CONFIDENCE_OF_CONFIRMATION))
+        # If the note is archived, this moves the file out of the archive.
         changes: FileChanges = {
-            found.name: None,
+            file.name: None,
             note.file_name: note_text(note),
         }
-        return self._write_note(found.scope, "confirm", note, changes, origin, trailers)
+        return self._write_note(file.scope, "confirm", note, changes, origin, trailers)
 
-    def archive(self, note_ids: Iterable[str], origin: Origin) -> list[Written]:
+    def archive(self, note_ids: Iterable[str], origin: Origin) -> list[WrittenNote]:
         """Exclude notes from recall; their files move to the archive. One commit a scope."""
         files = [file for file in map(self.find, note_ids) if not file.archived]
         return self._write_all("archive", files, archive_changes, origin)
 
-    def share(self, note_ids: Iterable[str], origin: Origin) -> list[Written]:
+    def share(self, note_ids: Iterable[str], origin: Origin) -> list[WrittenNote]:
         """Let notes of one branch be recalled on all branches. One commit a scope."""
         files = [
             replace(file, note=replace(file.note, branch=None)) for file in map(self.find, note_ids)
@@ -198,21 +205,21 @@ class Notebook(msgspec.Struct, eq=False):
             "share", files, lambda file: {file.name: note_text(file.note)}, origin
         )
 
-    def rewrite(self, note: Note, origin: Origin) -> Written:
+    def rewrite(self, note: Note, origin: Origin) -> WrittenNote:
         """Change a note in its file; a new scope moves the file."""
-        found = self.find(note.id)
+        file = self.find(note.id)
         note = replace(note, updated_at=timestamp())
-        if note.scope == found.scope:
+        if note.scope == file.scope:
             return self._write_note(
-                found.scope, "rewrite", note, {found.name: note_text(note)}, origin
+                file.scope, "rewrite", note, {file.name: note_text(note)}, origin
             )
         written = self._write_note(
             note.scope, "rewrite", note, {note.file_name: note_text(note)}, origin
         )
-        self._write_note(found.scope, "rewrite", note, {found.name: None}, origin)
+        self._write_note(file.scope, "rewrite", note, {file.name: None}, origin)
         return written
 
-    def merge(self, note: Note, replaced: Sequence[NoteFile]) -> Written:
+    def merge(self, note: Note, replaced: Sequence[NoteFile]) -> WrittenNote:
         """Write a note that replaces the last of `replaced`, and archive the others, in one commit."""
         note = self.add_times(note)
         changes: dict[str, str | None] = {note.file_name: note_text(note)}
@@ -254,9 +261,9 @@ class Notebook(msgspec.Struct, eq=False):
         files: Sequence[NoteFile],
         changes_of: Callable[[NoteFile], FileChanges],
         origin: Origin,
-    ) -> list[Written]:
+    ) -> list[WrittenNote]:
         """Make the same change to notes of all scopes, in one commit for each scope."""
-        done: list[Written] = []
+        written_notes: list[WrittenNote] = []
         for scope in self.stores:
             in_scope = [file for file in files if file.scope == scope]
             if not in_scope:
@@ -264,9 +271,9 @@ class Notebook(msgspec.Struct, eq=False):
             changes: dict[str, str | None] = {}
             for file in in_scope:
                 changes.update(changes_of(file))
-            written = self._write_note(scope, change, in_scope[0].note, changes, origin)
-            done += [replace(written, note=file.note) for file in in_scope]
-        return done
+            written_note = self._write_note(scope, change, in_scope[0].note, changes, origin)
+            written_notes += [replace(written_note, note=file.note) for file in in_scope]
+        return written_notes
 
     def _write_note(
         self,
@@ -277,7 +284,7 @@ class Notebook(msgspec.Struct, eq=False):
         origin: Origin,
         trailers: Trailers | None = None,
         subject: str = "",
-    ) -> Written:
+    ) -> WrittenNote:
         """Write the files of a change of a note, in one commit."""
         provenance = {
             ORIGIN: origin,
@@ -285,12 +292,14 @@ class Notebook(msgspec.Struct, eq=False):
             TURN: str(note.turn or ""),
             **(trailers or {}),
         }
-        subject = f"{subject or change.capitalize()}: {one_line(note.text, _WIDTH)}"
+        subject = f"{subject or change.capitalize()}: {one_line(note.text, _TEXT_WIDTH)}"
         if self.commit:
-            return Written(change, note, scope, self.commit(scope, changes, subject, provenance))
+            return WrittenNote(
+                change, note, scope, self.commit(scope, changes, subject, provenance)
+            )
         if scope not in self.stores:
             raise NoteError(f"The {scope} memory is off here.", "Turn it on.", ["memory on"])
-        return Written(
+        return WrittenNote(
             change, note, scope, self.stores[scope].save_and_commit(changes, subject, provenance)
         )
 
@@ -305,7 +314,7 @@ def timestamp() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def note_event(written: Written) -> NoteKept:
+def note_event(written: WrittenNote) -> NoteKept:
     """The event that shows a change of a note."""
     note = written.note
     # In full: a part that the new text does not mention must not be lost unseen.
@@ -319,12 +328,14 @@ def note_event(written: Written) -> NoteKept:
 def proposal_event(notes: Sequence[Note]) -> NoteKept:
     """One event for all notes that wait for approval."""
     first = notes[0]
-    more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
-    return NoteKept("propose", first.id, f"{clean(first.text)}{more}", first.scope, first.category)
+    others = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
+    return NoteKept(
+        "propose", first.id, f"{clean(first.text)}{others}", first.scope, first.category
+    )
 
 
 def notes_event(
-    operation: Literal["archive", "share"], written: Sequence[Written], why: str
+    operation: Literal["archive", "share"], written: Sequence[WrittenNote], reason: str
 ) -> list[NoteKept]:
     """The events that show a change of several notes, one for each commit."""
     events: list[NoteKept] = []
@@ -332,7 +343,7 @@ def notes_event(
         written, key=lambda change: (change.scope, change.commit)
     ):
         notes = [change.note for change in changes]
-        shown = "; ".join(one_line(note.text, _WIDTH) for note in notes[:3])
-        text = f"{plural(len(notes), 'note')} {why}: {shown}{'; …' if len(notes) > 3 else ''}"
+        quotes = "; ".join(one_line(note.text, _TEXT_WIDTH) for note in notes[:3])
+        text = f"{plural(len(notes), 'note')} {reason}: {quotes}{'; …' if len(notes) > 3 else ''}"
         events.append(NoteKept(operation, notes[0].id, text, scope, notes[0].category, commit))
     return events

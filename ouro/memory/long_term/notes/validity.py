@@ -30,12 +30,13 @@ _GIT_TIMEOUT = 3.0
 _DEFAULT_BRANCHES = ("main", "master", "trunk", "develop")
 _MAX_REFLOG = 2_000
 _MAX_MERGES = 500
-_CHECKOUT = late_pattern(r"checkout: moving from (\S+) to (\S+)")
-_CITED = late_pattern(r"`(?:[\w.]{0,80}\.)?([A-Za-z_]\w{2,60})(?:\(\))?`")
+_CHECKOUT_ENTRY = late_pattern(r"checkout: moving from (\S+) to (\S+)")
+"""An entry of the reflog of HEAD, as `checkout: moving from main to fix-7`."""
+_CITED_NAME = late_pattern(r"`(?:[\w.]{0,80}\.)?([A-Za-z_]\w{2,60})(?:\(\))?`")
 """The last part of a name in code marks: `open_file` of `files.open_file()`."""
 _CITED_LINE = late_pattern(r"\w\.\w{1,8}:\d{1,6}\b")
-_TIPS = "%(refname:short) %(objectname)"
-_MERGE = late_pattern(
+_BRANCH_FORMAT = "%(refname:short) %(objectname)"
+_MERGE_SUBJECT = late_pattern(
     r"Merge (?:remote-tracking )?branch '(?:origin/)?([^']+)'|Merge pull request #\d+ from"
     r" [^/\s]+/(\S+)"
 )
@@ -57,8 +58,8 @@ class Anchors:
         `MAX_ANCHORS`.
         """
         paths = [entity.removeprefix("file:") for entity in entities if entity.startswith("file:")]
-        found = [Anchor(path, blob) for path in paths if (blob := self._blob(path))]
-        return tuple(found) if len(found) <= MAX_ANCHORS else ()
+        anchors = [Anchor(path, blob) for path in paths if (blob := self._blob(path))]
+        return tuple(anchors) if len(anchors) <= MAX_ANCHORS else ()
 
     def changed_paths(self, anchors: Iterable[Anchor]) -> tuple[str, ...]:
         """The paths whose content differs from the anchor: changed or deleted."""
@@ -71,21 +72,23 @@ class Anchors:
         """
         if not anchors or len(self.changed_paths(anchors)) < len(anchors):
             return False
-        names = {found[1] for found in _CITED.finditer(text)}
-        now = "\n".join(filter(None, (self._text(anchor.path) for anchor in anchors)))
-        if not now:
+        names = {match[1] for match in _CITED_NAME.finditer(text)}
+        text_now = "\n".join(filter(None, (self._text(anchor.path) for anchor in anchors)))
+        if not text_now:
             return bool(names or _CITED_LINE.search(text))
-        missing = _absent(names, now)
+        absent_names = _find_absent(names, text_now)
         # A note may tell that a name was removed: then it was not there before either.
-        was_there = bool(missing) and missing != _absent(missing, self._earlier_text(anchors))
-        return missing == names and was_there
+        was_there = bool(absent_names) and absent_names != _find_absent(
+            absent_names, self._earlier_text(anchors)
+        )
+        return absent_names == names and was_there
 
     def _text(self, path: str) -> str:
-        """The text of a file; empty if it has none, or it is too large."""
+        """The text of a file; empty if the file cannot be read as text, or is too large."""
         return read_git_file(self._root / path) if self._blob(path) else ""
 
     def _earlier_text(self, anchors: Sequence[Anchor]) -> str:
-        """The files as they were when the note was made, if git has them."""
+        """The files as they were when the note was made; empty if git has not kept all of them."""
         git = Git(self._root, _GIT_TIMEOUT)
         try:
             return "\n".join(git.ask("cat-file", "blob", anchor.blob) for anchor in anchors)
@@ -93,7 +96,9 @@ class Anchors:
             return ""
 
     def _blob(self, path: str) -> str:
-        """The git hash of a file's content; empty if it is no regular file, or larger than 1 MiB."""
+        """The git hash of a file's content; empty if it is no regular file in the root, or larger
+        than 1 MiB.
+        """
         whole_path = self._root / path
         if Path(path).is_absolute() or ".." in Path(path).parts:
             return ""
@@ -110,7 +115,7 @@ class Anchors:
         return self._hashes[path][1]
 
 
-def _absent(names: set[str], text: str) -> set[str]:
+def _find_absent(names: set[str], text: str) -> set[str]:
     """The names that are not in a text."""
     return {name for name in names if name not in text}
 
@@ -138,54 +143,54 @@ def merged_branches(root: Path, names: Iterable[str]) -> frozenset[str]:
     """The branches of `names` that are merged into the default branch. Blocks.
 
     A deleted branch counts only if git still shows that it was merged: its last commit (from the
-    reflog of HEAD) or the contents of the files it changed are in `into`, or a merge commit names
-    it. A branch deleted without a merge does not count: its notes may describe code that was
-    discarded. A branch without commits of its own does not count.
+    reflog of HEAD) or the contents of the files it changed are in the default branch, or a merge
+    commit names it. A branch deleted without a merge does not count: its notes may describe code
+    that was discarded. A branch without commits of its own does not count.
     """
-    into = default_branch(root)
-    wanted = {name for name in names if name and name != into}
-    if not wanted or not into:
+    target = default_branch(root)
+    branches = {name for name in names if name and name != target}
+    if not branches or not target:
         return frozenset()
     try:
-        return frozenset(_find_merged_branches(Git(root, _GIT_TIMEOUT), into, wanted))
+        return frozenset(_find_merged_branches(Git(root, _GIT_TIMEOUT), target, branches))
     except GitError as error:
         log.info("merged branches of %s are not known: %s", root, error)
         return frozenset()
 
 
-def _find_merged_branches(git: Git, into: str, wanted: set[str]) -> set[str]:
-    """The branches of `wanted` that are merged into `into`. Raises GitError."""
-    tips = git.ask("for-each-ref", f"--format={_TIPS}", "refs/heads").splitlines()
+def _find_merged_branches(git: Git, target: str, branches: set[str]) -> set[str]:
+    """The branches of `branches` that are merged into `target`. Raises GitError."""
+    tips = git.ask("for-each-ref", f"--format={_BRANCH_FORMAT}", "refs/heads").splitlines()
     existing = dict(line.split() for line in tips)
-    if into not in existing:
+    if target not in existing:
         return set()
     contained = git.ask(
-        "for-each-ref", f"--merged={into}", "--format=%(refname:short)", "refs/heads"
+        "for-each-ref", f"--merged={target}", "--format=%(refname:short)", "refs/heads"
     )
-    named = _named_in_merges(git, into)
+    names_in_merges = _find_names_in_merges(git, target)
     merged = set()
-    for name in wanted.intersection(contained.split()):
-        if name in named or _first_commit(git, name) != existing[name]:
+    for name in branches.intersection(contained.split()):
+        if name in names_in_merges or _first_commit(git, name) != existing[name]:
             merged.add(name)
-    if deleted := wanted - existing.keys():
-        merged |= (deleted & named) | _find_deleted_merged_branches(git, into, deleted)
+    if deleted := branches - existing.keys():
+        merged |= (deleted & names_in_merges) | _find_deleted_merged_branches(git, target, deleted)
     return merged
 
 
-def _named_in_merges(git: Git, into: str) -> set[str]:
+def _find_names_in_merges(git: Git, target: str) -> set[str]:
     """The branches that the latest merge commits name."""
-    log_of_merges = ("log", "--merges", "--format=%s", "-n", str(_MAX_MERGES), into, "--")
-    found = map(_MERGE.match, git.ask(*log_of_merges).splitlines())
-    return {match[1] or match[2] for match in found if match}
+    log_of_merges = ("log", "--merges", "--format=%s", "-n", str(_MAX_MERGES), target, "--")
+    matches = map(_MERGE_SUBJECT.match, git.ask(*log_of_merges).splitlines())
+    return {match[1] or match[2] for match in matches if match}
 
 
-def _find_deleted_merged_branches(git: Git, into: str, deleted: set[str]) -> set[str]:
-    """The deleted branches whose last commit, or what it changed, is in `into`."""
-    begins, tips = _commits_of_checkouts(git)
+def _find_deleted_merged_branches(git: Git, target: str, deleted: set[str]) -> set[str]:
+    """The deleted branches whose last commit, or what it changed, is in `target`."""
+    first_commits, tips = _find_checkout_commits(git)
     merged = set()
     for name in deleted & tips.keys():
-        is_worked_on = tips[name] != begins.get(name)
-        if is_worked_on and _contains(git, into, tips[name]):
+        has_commits = tips[name] != first_commits.get(name)
+        if has_commits and _has_work_of(git, target, tips[name]):
             merged.add(name)
     return merged
 
@@ -196,33 +201,33 @@ def _first_commit(git: Git, branch: str) -> str:
     return commits[-1] if commits else ""
 
 
-def _commits_of_checkouts(git: Git) -> tuple[dict[str, str], dict[str, str]]:
+def _find_checkout_commits(git: Git) -> tuple[dict[str, str], dict[str, str]]:
     """The first and the last commit of each branch that was checked out here, including deleted
-    ones.
+    ones, by name.
     """
-    begins: dict[str, str] = {}
-    tips: dict[str, str] = {}
+    first_commits: dict[str, str] = {}
+    last_commits: dict[str, str] = {}
     lines = git.ask(
         "reflog", "show", "HEAD", "--format=%H %gs", "-n", str(_MAX_REFLOG)
     ).splitlines()
-    for line, before in itertools.pairwise(lines):
-        if moved := _CHECKOUT.match(line.partition(" ")[2]):
-            tips.setdefault(moved[1], before.partition(" ")[0])
-            begins[moved[2]] = line.partition(" ")[0]
-    return begins, tips
+    for line, newer_line in itertools.pairwise(lines):
+        if checkout := _CHECKOUT_ENTRY.match(line.partition(" ")[2]):
+            last_commits.setdefault(checkout[1], newer_line.partition(" ")[0])
+            first_commits[checkout[2]] = line.partition(" ")[0]
+    return first_commits, last_commits
 
 
-def _contains(git: Git, into: str, commit: str) -> bool:
-    """Whether `into` has a commit, or (after a squash) the contents of all files that the branch
-    changed.
+def _has_work_of(git: Git, target: str, commit: str) -> bool:
+    """Whether the branch `target` has a commit, or (after a squash) the contents of all files that
+    its branch changed.
     """
-    if git.ask("rev-list", "--count", commit, "--not", into, "--").strip() == "0":
+    if git.ask("rev-list", "--count", commit, "--not", target, "--").strip() == "0":
         return True
-    base = git.ask("merge-base", into, commit).strip()
+    base = git.ask("merge-base", target, commit).strip()
     if not base:
         return False
     files = git.ask("diff", "--name-only", "-z", base, commit, "--").split("\0")[:-1]
-    return bool(files) and not git.ask("diff", "--name-only", commit, into, "--", *files).strip()
+    return bool(files) and not git.ask("diff", "--name-only", commit, target, "--", *files).strip()
 
 
 def is_visible(note: Note, branch: str) -> bool:
@@ -255,21 +260,23 @@ def may_be_tentative(note: Note) -> bool:
     return note.source == "assistant" and note.confidence <= TENTATIVE_CONFIDENCE
 
 
-def is_tentative_over(note: Note, now: datetime) -> bool:
+def is_tentative_expired(note: Note, now: datetime) -> bool:
     """Whether a tentative note was not confirmed in time."""
     days = age_in_days(note.tentative, now) if note.tentative else None
     return days is not None and days > TENTATIVE_DAYS
 
 
-def is_over(note: Note, now: datetime) -> bool:
+def is_expired(note: Note, now: datetime) -> bool:
     """Whether the last day on which a note holds has passed."""
     return bool(note.until) and note.until < now.date().isoformat()
 
 
-def age_in_days(at: str, now: datetime) -> float | None:
+def age_in_days(timestamp: str, now: datetime) -> float | None:
     """The age of a time in days; None if it cannot be read."""
     try:
-        then = datetime.fromisoformat(at)
+        moment = datetime.fromisoformat(timestamp)
     except ValueError:
         return None
-    return (now - (then if then.tzinfo else then.replace(tzinfo=UTC))).total_seconds() / 86_400
+    return (
+        now - (moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+    ).total_seconds() / 86_400

@@ -17,7 +17,13 @@ import msgspec
 from ouro.errors import OuroError
 from ouro.events import RecalledNote
 from ouro.memory.long_term.git.memory_folders import repo_folder
-from ouro.memory.long_term.notes.note import DEAD_ENDS, Note, is_core_line, parse_note, plain
+from ouro.memory.long_term.notes.note import (
+    DEAD_ENDS,
+    Note,
+    is_core_line,
+    parse_note,
+    strip_list_mark,
+)
 from ouro.memory.long_term.prompt_block import quote_memory
 from ouro.memory.long_term.recall.note_finder import NoteFinder
 from ouro.memory.tokens import estimate
@@ -109,7 +115,7 @@ class OtherProjects(msgspec.Struct, eq=False):
         for hit in self._strong_hits(text, projects):
             if hit.text not in known and self._is_in_use(hit):
                 self._shown.append(hit.text)
-                text = plain(hit.text)  # a core line may have a list mark
+                text = strip_list_mark(hit.text)  # a core line may have a list mark
                 return OtherProjectNote(hit.id, text, hit.category, text_path(hit.project))
         return None
 
@@ -163,11 +169,11 @@ class OtherProjects(msgspec.Struct, eq=False):
 
     def _is_current(self, note: Note) -> bool:
         """Whether a note is the newest version, lasts, and holds on every branch."""
-        from ouro.memory.long_term.notes.validity import has_decayed, is_over
+        from ouro.memory.long_term.notes.validity import has_decayed, is_expired
 
         now, half_life = datetime.now(UTC), self.finder.settings.half_life_days
         latest = self.finder.recall.graph.latest_of([note.id]).get(note.id)
-        is_lasting = not (note.branch or note.tentative or is_over(note, now))
+        is_lasting = not (note.branch or note.tentative or is_expired(note, now))
         return is_lasting and latest == note.id and not has_decayed(note, now, half_life)
 
 

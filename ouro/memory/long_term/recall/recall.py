@@ -31,8 +31,8 @@ from ouro.memory.long_term.notes.validity import (
     age_in_days,
     confidence_now,
     has_decayed,
-    is_over,
-    is_tentative_over,
+    is_expired,
+    is_tentative_expired,
     is_visible,
 )
 from ouro.memory.long_term.prompt_block import quote_memory
@@ -324,9 +324,9 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         self, file: NoteFile, situation: Situation, merged: frozenset[str], now: datetime
     ) -> str:
         """Why a note is not sent now; empty if it may be."""
-        if is_over(file.note, now):
+        if is_expired(file.note, now):
             return "its last day has passed"
-        if is_tentative_over(file.note, now):
+        if is_tentative_expired(file.note, now):
             return f"tentative since {file.note.tentative}, and nothing confirmed it"
         is_decayed = has_decayed(file.note, now, self.settings.half_life_days)
         return _reason_to_skip_file(file, situation, merged, is_decayed=is_decayed)

@@ -48,9 +48,9 @@ def test_trailer_in_the_middle_of_a_message_is_ignored(store):
 
 def test_text_is_found_at_a_commit_or_date(store):
     store.ensure_repo()
-    first = store.repository.commit({"facts.md": b"old\n"}, "A", at=1_700_000_000)
+    first = store.repository.commit({"facts.md": b"old\n"}, "A", commit_time=1_700_000_000)
     second = store.repository.commit(
-        {"facts.md": b"new\n", "\xe9t\xe9.md": b"x"}, "B", at=1_700_090_000
+        {"facts.md": b"new\n", "\xe9t\xe9.md": b"x"}, "B", commit_time=1_700_090_000
     )
 
     assert (store.text_at(first, "facts.md"), store.text_at(second, "facts.md")) == (

@@ -17,7 +17,7 @@ from ouro.llm import ScriptedModel, ScriptedReply
 from ouro.memory.backend import ForkRecord, MessageRecord, RewindRecord
 from ouro.memory.long_term import CRYSTALLIZE_INSTRUCTIONS
 from ouro.memory.long_term.capture.session_parts import drop_outputs
-from ouro.memory.long_term.maintenance.crystallizer import OldSession, for_one_run
+from ouro.memory.long_term.maintenance.crystallizer import OldSession, choose_for_one_run
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 from ouro.session import OpenRequest
 from ouro.utils.files import only_one
@@ -242,8 +242,8 @@ def test_one_run_reads_a_limited_number_of_tokens():
         return OldSession(None, 1, tokens, skipped)
 
     many = [sized(1_000) for _ in range(9)]
-    assert len(for_one_run(many)) == 5
-    assert for_one_run([sized(0, "why"), sized(50_000), sized(10)]) == [sized(50_000)]
+    assert len(choose_for_one_run(many)) == 5
+    assert choose_for_one_run([sized(0, "why"), sized(50_000), sized(10)]) == [sized(50_000)]
 
 
 def test_tool_results_are_dropped_before_reading():

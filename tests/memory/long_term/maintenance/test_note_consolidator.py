@@ -273,9 +273,9 @@ async def test_merging_is_due_after_ten_new_notes(bench):
 
 def test_notes_close_in_meaning_form_clusters_of_at_most_eight():
     german, english = note(1, "Bitte immer kurz antworten."), note(2, "Keep replies brief.")
-    assert clusters([german, english], {english.id}) == []
-    assert clusters([german, english], {english.id}, lambda _note: [german.id]) == [
+    assert find_clusters([german, english], {english.id}) == []
+    assert find_clusters([german, english], {english.id}, lambda _note: [german.id]) == [
         (german, english)
     ]
     many = [note(n, f"{ONE} {'x' * n}") for n in range(1, 12)]
-    assert max(map(len, clusters(many, {each.id for each in many}))) == 8
+    assert max(map(len, find_clusters(many, {each.id for each in many}))) == 8

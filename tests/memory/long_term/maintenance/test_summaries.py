@@ -19,7 +19,7 @@ from ouro.memory.backend import SummaryRecord
 from ouro.memory.index import Index, Sources, search_sessions
 from ouro.memory.long_term.maintenance.summaries import (
     INSTRUCTIONS,
-    excerpt,
+    make_excerpt,
     find_open_task,
     parse_summary,
 )
@@ -203,7 +203,7 @@ def test_of_a_long_talk_its_beginning_and_end_are_shown():
     from ouro.memory.long_term.capture.session_parts import Spoken
 
     spoken = [Spoken(n, "user", f"{n} {'x' * 1_400}") for n in range(60)]
-    text = excerpt(spoken)
+    text = make_excerpt(spoken)
     assert text.startswith("User: 0 ")
     assert "[…]" in text
     assert f"User: {59} " in text
