@@ -17,10 +17,10 @@ from ouro.errors import MemoryUnusable, SessionError, UsageError
 from ouro.memory.long_term.git.files import blob_id
 from ouro.memory.long_term.git.process import (
     LostPush,
+    explain_remote_failure,
     import_stream,
     last_line,
     read_lost_push,
-    explain_remote_failure,
     without_password,
 )
 from ouro.memory.long_term.git.remote_wait import Progress, wait_for_remote

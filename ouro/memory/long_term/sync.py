@@ -20,8 +20,8 @@ from ouro.memory.long_term.git.history import record_sync
 from ouro.memory.long_term.git.process import (
     OTHERS_PUSH,
     LostPush,
-    read_lost_push,
     explain_remote_failure,
+    read_lost_push,
     without_password,
 )
 from ouro.memory.long_term.git.remote_wait import Progress, lock_for_sync, wait_for_remote

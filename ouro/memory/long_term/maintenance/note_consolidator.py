@@ -25,7 +25,6 @@ from msgspec.structs import replace
 from rapidfuzz import fuzz, process
 
 from ouro.errors import LongTermMemoryError, ModelError, OuroError
-from ouro.memory.tokens import estimate
 from ouro.memory.index import word_starts
 from ouro.memory.long_term.capture.operations import (
     MAX_NOTE,
@@ -49,6 +48,7 @@ from ouro.memory.long_term.notes.notebook import Notebook, NoteFile, WrittenNote
 from ouro.memory.long_term.prompt_block import quote_memory
 from ouro.memory.long_term.supersession import fold_words
 from ouro.memory.side_calls import AskModel
+from ouro.memory.tokens import estimate
 from ouro.messages import Message, system, user
 from ouro.utils.log import log
 from ouro.utils.text import clean

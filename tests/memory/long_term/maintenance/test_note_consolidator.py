@@ -10,7 +10,7 @@ from fakes.knowledge import Conversation
 
 from ouro.errors import ModelError
 from ouro.memory.long_term import Notebook, NoteConsolidator
-from ouro.memory.long_term.maintenance.note_consolidator import clusters
+from ouro.memory.long_term.maintenance.note_consolidator import find_clusters
 from ouro.memory.long_term.notes.note import CATEGORIES, Anchor, Edge, Note, Relation, note_text
 
 ONE = "Run the tests with pytest -q."

@@ -19,8 +19,8 @@ from ouro.memory.backend import SummaryRecord
 from ouro.memory.index import Index, Sources, search_sessions
 from ouro.memory.long_term.maintenance.summaries import (
     INSTRUCTIONS,
-    make_excerpt,
     find_open_task,
+    make_excerpt,
     parse_summary,
 )
 from ouro.messages import ToolCall, assistant, user
