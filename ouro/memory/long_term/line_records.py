@@ -141,7 +141,7 @@ def confirm_line(scope: ScopeMemory, text: str) -> None:
 
 def _files_of_lines(texts: Mapping[str, str]) -> dict[str, str]:
     """The text of each core line, with its file."""
-    from ouro.memory.long_term.notes.note import is_core_line, plain
+    from ouro.memory.long_term.notes.note import is_core_line, strip_list_mark
 
     found: dict[str, str] = {}
     for category, text in texts.items():
@@ -203,7 +203,7 @@ def _most_similar(text: str, gone: Sequence[str]) -> str:
 def _removed_lines(scope: ScopeMemory, commit: str, parent: str, name: str) -> list[str]:
     """The lines that a commit removed from a file."""
     from ouro.memory.long_term.git import history
-    from ouro.memory.long_term.notes.note import is_core_line, plain
+    from ouro.memory.long_term.notes.note import is_core_line, strip_list_mark
 
     if not parent:
         return []
@@ -221,7 +221,7 @@ def _removed_lines(scope: ScopeMemory, commit: str, parent: str, name: str) -> l
 def _commits_of_lines(scope: ScopeMemory, names: Iterable[str]) -> dict[str, Commit]:
     """Text of a line -> the commit that wrote it, of these files."""
     from ouro.memory.long_term.git import history
-    from ouro.memory.long_term.notes.note import plain
+    from ouro.memory.long_term.notes.note import strip_list_mark
 
     found: dict[str, Commit] = {}
     for name in names:

@@ -470,7 +470,7 @@ def _added_lines(
     scopes: Iterable[ScopeMemory], before: Iterable[Mapping[str, str]]
 ) -> Iterator[tuple[Scope, str]]:
     """The scope and text of each line that is in the core now, and was not before."""
-    from ouro.memory.long_term.notes.note import plain
+    from ouro.memory.long_term.notes.note import strip_list_mark
 
     for scope, texts in zip(scopes, before, strict=True):
         for name, text in scope.texts.items():

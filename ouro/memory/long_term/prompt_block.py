@@ -333,7 +333,7 @@ class MemoryPrompt:
         """A core text, each line with the day on which it was last confirmed when the session
         began; so the block is the same after a resume.
         """
-        from ouro.memory.long_term.notes.note import is_core_line, plain
+        from ouro.memory.long_term.notes.note import is_core_line, strip_list_mark
 
         began = self._began_with.get(DAY, "")
         records = self._records.get(scope, {})

@@ -120,7 +120,7 @@ class ScopeMemory(ScopeState):
         """After a tool call: approve what it wrote here if its words are trusted. A kill of ouro
         keeps this (M13).
         """
-        from ouro.memory.long_term.git.history import note_turn
+        from ouro.memory.long_term.git.history import record_turn
 
         before, self._places = self._places, self.store.places()
         if self._places == before:
@@ -162,7 +162,7 @@ class ScopeMemory(ScopeState):
         Args:
             is_rest_of_user: no agent can have written the other changes: they are trusted, as between turns.
         """
-        from ouro.memory.long_term.git.history import end_turn, note_turn
+        from ouro.memory.long_term.git.history import end_turn, record_turn
 
         approved, self._approved_in_turn = self._approved_in_turn, {}
         if not self._writes.of(at.session) and not self.store.has_changed_since_load(self.loaded):
