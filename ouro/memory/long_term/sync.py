@@ -16,6 +16,7 @@ from ouro.errors import MemoryUnusable, OuroError, UsageError, reason_of
 from ouro.events import Event, Notice
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.git.files import FileRefused
+from ouro.memory.long_term.git.git_dir_checks import BRANCH
 from ouro.memory.long_term.git.history import record_sync
 from ouro.memory.long_term.git.process import (
     OTHERS_PUSH,
@@ -25,7 +26,7 @@ from ouro.memory.long_term.git.process import (
     without_password,
 )
 from ouro.memory.long_term.git.remote_wait import Progress, lock_for_sync, wait_for_remote
-from ouro.memory.long_term.git.repository import BRANCH, GitRepository
+from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.rewrite import drop_unreachable, read_forgotten_commits
 from ouro.memory.long_term.git.values import ORIGIN, FileEdit, Scope
 from ouro.memory.long_term.manager import LongTermMemoryManager

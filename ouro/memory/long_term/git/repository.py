@@ -21,6 +21,12 @@ import msgspec
 
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.files import ARCHIVE, blob_id, is_memory_name
+from ouro.memory.long_term.git.git_dir_checks import (
+    BRANCH,
+    demand_free,
+    demand_safe,
+    unusable_history,
+)
 from ouro.memory.long_term.git.memory_folders import (
     COMMON,
     COPY,
@@ -47,7 +53,6 @@ from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir
 
 _State = TypeVar("_State")
-BRANCH = "main"
 _MAX_CACHED_TREES = 16
 _COMMIT_TRIES = 15
 """How often a commit is tried while another process moves the branch."""
@@ -61,11 +66,6 @@ packed.
 _COMMIT_ID_START = late_pattern(r"[0-9a-f]{4,40}")
 _HEAD_OF_BRANCH = late_pattern(r"ref: (refs/heads/(?!.*\.\.)[\w./+@-]+)\s*")
 """The content of HEAD if a branch is checked out: `ref: refs/heads/main`."""
-_UNKNOWN_FORMAT = late_pattern(
-    r"repositoryformatversion\s*=\s*+(?![01]\s)|objectformat\s*=\s*+(?!sha1\s)|refstorage\s*=\s*+(?!files\s)",
-    re.IGNORECASE,
-)
-"""A setting of a git directory whose format ouro does not know."""
 TIP, _INDEX_RECORD = "tip", "indexed"
 """Records: the last commit, to notice that a branch is gone; and the commit for which plain git's
 index was made.
@@ -74,14 +74,6 @@ _COMMON_CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
 """The configuration that git reads instead of the one in the git directory."""
 _LEFTOVERS_OF_GIT = ("fast_import_crash_*", "objects/pack/tmp_*", "objects/*/tmp_obj_*")
 """Files that a failed git leaves behind: on a full disk nine files for each commit."""
-_UNFINISHED_WORK = {
-    "MERGE_HEAD": "a merge",
-    "CHERRY_PICK_HEAD": "a cherry-pick",
-    "REVERT_HEAD": "a revert",
-    "rebase-merge": "a rebase",
-    "rebase-apply": "a rebase",
-}
-"""Files in the git directory that show that the user's git is at work there."""
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -189,19 +181,23 @@ class GitRepository:
         is_new = not tip and not (git_dir / "HEAD").exists()  # or another thread is creating it now
         if is_new or not os.path.lexists(git_dir):
             return Head("", f"refs/heads/{BRANCH}")
-        self._demand_safe(git_dir)
+        demand_safe(git_dir)
         text = read_git_file(git_dir / "HEAD")
         if _COMMIT_ID.fullmatch(text.strip()):
             return Head(text.strip(), "")
         match = _HEAD_OF_BRANCH.fullmatch(text)
         if not match:
-            raise self._unusable_error(
-                "HEAD is empty or unreadable", f"write `ref: refs/heads/{BRANCH}` into it"
+            raise unusable_history(
+                self.git_dir,
+                "HEAD is empty or unreadable",
+                f"write `ref: refs/heads/{BRANCH}` into it",
             )
         commit = self._read_ref(git_dir, match[1])
         if not commit and tip:
-            raise self._unusable_error(
-                f"{match[1]} is gone", f"git --git-dir {self.git_dir} update-ref {match[1]} {tip}"
+            raise unusable_history(
+                self.git_dir,
+                f"{match[1]} is gone",
+                f"git --git-dir {self.git_dir} update-ref {match[1]} {tip}",
             )
         return Head(commit, match[1])
 
@@ -214,8 +210,8 @@ class GitRepository:
         if len(self._trees) > _MAX_CACHED_TREES:
             self._trees.clear()
         if not _COMMIT_ID_START.fullmatch(commit):
-            raise self._unusable_error(
-                f"{commit[:40]!r} is no commit", "ouro memory log lists them"
+            raise unusable_history(
+                self.git_dir, f"{commit[:40]!r} is no commit", "ouro memory log lists them"
             )
         if commit not in self._trees:
             blobs = self.list_files(commit, "--", "./", f"{ARCHIVE}/")
@@ -243,7 +239,7 @@ class GitRepository:
             end = answer.index(b"\n", start)
             header = answer[start:end].split()
             if len(header) != 3:
-                raise self._unusable_error(f"{object_id[:12]} of the history is missing")
+                raise unusable_history(self.git_dir, f"{object_id[:12]} of the history is missing")
             start = end + 2 + int(header[2])
             yield header[1].decode(), answer[end + 1 : start - 1]
 
@@ -256,7 +252,7 @@ class GitRepository:
         stdin = "\n".join(ids).encode()
         answer = self.git("cat-file", "--batch-check=%(objectsize)", stdin=stdin)
         if b"missing" in answer:
-            raise self._unusable_error("a file of the history is missing")
+            raise unusable_history(self.git_dir, "a file of the history is missing")
         return list(map(int, answer.split()))
 
     def blobs(self, ids: Sequence[str]) -> dict[str, bytes]:
@@ -266,7 +262,7 @@ class GitRepository:
         contents = dict(zip(ids, (content for _, content in self.objects(ids)), strict=True))
         for blob, content in contents.items():
             if blob_id(content) != blob:  # git does not check what it reads
-                raise self._unusable_error(f"{blob[:12]} of the history is forged")
+                raise unusable_history(self.git_dir, f"{blob[:12]} of the history is forged")
         return contents
 
     def commit(
@@ -290,7 +286,7 @@ class GitRepository:
         blobs = {name: None if data is None else blob_id(data) for name, data in changes.items()}
         for attempt in range(_COMMIT_TRIES):
             head = self.head()
-            self._demand_free(head)
+            demand_free(self.git_dir, head.ref)
             tree = self.tree(head.commit)
             new_files = {
                 name: changes[name] for name, blob in blobs.items() if tree.get(name) != blob
@@ -321,7 +317,7 @@ class GitRepository:
             except MemoryUnusable as error:
                 log.warning("memory: the history cannot be packed: %s", error)
             return commit
-        raise self._unusable_error(*failure)
+        raise unusable_history(self.git_dir, *failure)
 
     def common(self, first: str, second: str) -> str:
         """The last commit that both contain; empty if they have none in common."""
@@ -329,7 +325,7 @@ class GitRepository:
             return ""
         merge_base = self.run("merge-base", first, second)
         if merge_base.returncode > 1:
-            raise self._unusable_error(f"git says `{last_line(merge_base.stderr)}`")
+            raise unusable_history(self.git_dir, f"git says `{last_line(merge_base.stderr)}`")
         return merge_base.stdout.decode().strip()
 
     def leads_to(self, earlier: str, later: str) -> bool:
@@ -339,7 +335,7 @@ class GitRepository:
     def advance(self, commit: str) -> None:
         """Move the branch forward to a commit that contains its last one."""
         head = self.head()
-        self._demand_free(head)
+        demand_free(self.git_dir, head.ref)
         self.git("update-ref", head.ref, commit, head.commit or "0" * 40)
         self.write_record(TIP, commit, durable=False)
         rebuild_index(self, commit)
@@ -350,7 +346,7 @@ class GitRepository:
         """
         result = self.run(*arguments, stdin=stdin, index=index)
         if result.returncode:
-            raise self._unusable_error(f"git says `{last_line(result.stderr)}`")
+            raise unusable_history(self.git_dir, f"git says `{last_line(result.stderr)}`")
         return result.stdout
 
     def run(
@@ -361,7 +357,7 @@ class GitRepository:
         killed.
         """
         git_dir, this_thread = self.git_dir, get_ident()
-        self._demand_safe(git_dir)
+        demand_safe(git_dir)
         locks = [
             descriptor
             for (_, holder), descriptor in list(self._lock_descriptors.items())
@@ -380,7 +376,7 @@ class GitRepository:
         `run_remote_git`.
         """
         git_dir = self.git_dir
-        self._demand_safe(git_dir)
+        demand_safe(git_dir)
         common_dir = self._common_dir(git_dir)
         return run_remote_git(git_dir, common_dir, arguments, max_bytes, timeout, on_wait)
 
@@ -447,20 +443,6 @@ class GitRepository:
         self.git(*DURABLE_PACKS, "repack", "-d", "-q", "--geometric=2", "--no-write-bitmap-index")
         return True
 
-    def _demand_free(self, head: Head) -> None:
-        """Raise MemoryUnusable if there is no branch to commit on, or the user's git is at work
-        there.
-        """
-        if not head.ref:
-            raise self._unusable_error(
-                "HEAD is on no branch", f"git --git-dir {self.git_dir} switch {BRANCH}"
-            )
-        for name, what in _UNFINISHED_WORK.items():
-            if (self.git_dir / name).exists():
-                raise self._unusable_error(
-                    f"{what} is not finished", "finish it, or end it with --abort"
-                )
-
     def _read_ref(self, git_dir: Path, ref: str) -> str:
         """The commit of a branch, empty without one. Raises MemoryUnusable if it is damaged."""
         ref_file = git_dir / ref
@@ -468,7 +450,8 @@ class GitRepository:
             commit = read_git_file(ref_file).strip()
             if not _COMMIT_ID.fullmatch(commit):
                 remedy = self.read_record(TIP) or "git fsck --lost-found lists it"
-                raise self._unusable_error(
+                raise unusable_history(
+                    self.git_dir,
                     f"{ref} is empty or unreadable",
                     f"write the last commit into {ref_file}: {remedy}",
                 )
@@ -549,33 +532,6 @@ class GitRepository:
                     lock.unlink()
         return any(lock.exists() for lock in locks)
 
-    def _demand_safe(self, git_dir: Path) -> None:
-        """Raise MemoryUnusable if something in the git directory makes git read or write elsewhere,
-        or if ouro does not know its format.
-        """
-        if not os.path.lexists(git_dir):
-            raise MemoryUnusable(
-                f"The history of memory in {git_dir} is missing.",
-                "The next write begins a new one.",
-            )
-        if not is_real_folder(git_dir):
-            raise self._unusable_error(
-                f"{git_dir} is no folder", "put the folder back that was there"
-            )
-        for name in ("objects", "refs", "refs/heads"):
-            if not is_real_folder(git_dir / name):
-                raise self._unusable_error(
-                    f"{name} in it is no folder", "put the folder back that was there"
-                )
-        if os.path.lexists(git_dir / "commondir"):
-            raise self._unusable_error(
-                "`commondir` in it leads to another repository", "remove that file"
-            )
-        if _UNKNOWN_FORMAT.search(read_git_file(git_dir / "config")):
-            raise self._unusable_error(
-                "it has a format that ouro does not know", "use SHA-1 and the files format of refs"
-            )
-
     def _common_dir(self, git_dir: Path) -> Path:
         """The folder from which git reads configuration, hooks and attributes: ouro's own, never
         the one in `.git`.
@@ -593,11 +549,6 @@ class GitRepository:
                     new_link.replace(link)
             self._common_dir_is_for = git_dir
         return common_dir
-
-    def _unusable_error(self, what: str, hint: str = "") -> MemoryUnusable:
-        """The error for a history that is not changed, because something is wrong with it."""
-        text = f"The history of memory in {self.git_dir} is left alone: {what}."
-        return MemoryUnusable(text, hint or f"git --git-dir {self.git_dir} fsck")
 
 
 def _reason_of_failure(errors: bytes) -> tuple[str, ...]:
