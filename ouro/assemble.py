@@ -91,7 +91,7 @@ from ouro.tools.tool import AnyTool
 from ouro.utils.git import find_root
 from ouro.utils.log import mask_log
 from ouro.utils.masked_writes import mask_writes
-from ouro.utils.path_text import path_text
+from ouro.utils.path_escapes import path_text
 from ouro.utils.runtime import (
     get_checkpoints_dir,
     get_index_path,

@@ -501,7 +501,7 @@ def _catalog(folder: Path) -> SessionCatalog:
     from ouro.memory.sessions.session_catalog import SessionCatalog
     from ouro.memory.yaml_backend import YamlFileMemoryStore
     from ouro.safety import SecretMask, secret_values
-    from ouro.utils.path_text import path_text
+    from ouro.utils.path_escapes import path_text
     from ouro.utils.runtime import get_index_path, get_sessions_dir
 
     mask = SecretMask(secret_values(os.environ)).mask

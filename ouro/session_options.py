@@ -27,7 +27,7 @@ from ouro.settings import McpServerSettings, Settings
 from ouro.settings_sources import SettingsByPlace, explain_settings, save_setting
 from ouro.tools.files_seen import EditorBuffers
 from ouro.tools.tool import AnyTool
-from ouro.utils.path_text import path_text, text_path
+from ouro.utils.path_escapes import path_text, text_path
 
 if TYPE_CHECKING:
     from ouro.llm import FavoriteModels

@@ -25,7 +25,7 @@ from ouro.settings_sources import (
 )
 from ouro.utils.git import remote_address
 from ouro.utils.log import log
-from ouro.utils.path_text import text_path
+from ouro.utils.path_escapes import text_path
 from ouro.utils.runtime import get_home
 from ouro.utils.text import clean, one_line
 

@@ -16,7 +16,7 @@ from ouro.errors import ToolError
 from ouro.messages import Image
 from ouro.utils.git import Git, GitError, git_branch
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.path_text import path_text
+from ouro.utils.path_escapes import path_text
 from ouro.utils.text import clean, plural
 
 GIT_TIMEOUT = 1.0

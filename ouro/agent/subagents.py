@@ -42,7 +42,7 @@ from ouro.settings import SubagentSettings
 from ouro.tools.subagent import AgentSpec, Subagent, SubagentArgs
 from ouro.tools.tool import ToolContext, ToolResult
 from ouro.utils.log import log
-from ouro.utils.path_text import path_text
+from ouro.utils.path_escapes import path_text
 from ouro.utils.runtime import get_worktrees_dir
 from ouro.utils.text import dollars, plural
 

@@ -34,7 +34,7 @@ from ouro.safety.rules import (
 )
 from ouro.safety.workspace import Workspace
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.path_text import path_text, text_path
+from ouro.utils.path_escapes import path_text, text_path
 from ouro.utils.text import readable_bytes
 
 MAX_RULES = 3

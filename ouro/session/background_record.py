@@ -23,7 +23,7 @@ from ouro.memory.backend import timestamp
 from ouro.utils.decoding import decode_json
 from ouro.utils.files import lock_descriptor, unlock, write_private
 from ouro.utils.log import log
-from ouro.utils.private_socket import check_folder, own_uid
+from ouro.utils.private_socket import ensure_private_folder, own_uid
 from ouro.utils.runtime import get_background_dir
 from ouro.utils.text import join_names
 
@@ -108,7 +108,7 @@ class Claim:
     """
 
     def __init__(self, session_id: str) -> None:
-        check_folder(get_background_dir())
+        ensure_private_folder(get_background_dir())
         self.place = BackgroundPlace(session_id)
         self._descriptor = os.open(
             self.place.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
@@ -141,7 +141,7 @@ def read_records() -> list[BackgroundRecord]:
     folder = get_background_dir()
     if not folder.exists():
         return []
-    check_folder(folder)
+    ensure_private_folder(folder)
     found = [_read_record(path) for path in folder.glob("*.json")]
     return sorted(filter(None, found), key=lambda record: record.started_at)
 

@@ -27,9 +27,10 @@ _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 def is_on_internet(address: str) -> bool:
     """Whether an address is public: not of this machine, of a local network, or special."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if found in _NAT64:
-        found = ipaddress.IPv4Address(int(found) & 0xFFFF_FFFF)
-    inner = getattr(found, "ipv4_mapped", None) or getattr(found, "sixtofour", None) or found
-    is_special = any(inner in network for network in _NOT_PUBLIC)
-    return inner.is_global and not inner.is_multicast and not is_special
+    ip = ipaddress.ip_address(address.partition("%")[0])  # `fe80::1%eth0` names an interface
+    if ip in _NAT64:
+        ip = ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF)
+    # What counts is the address of IPv4 inside of one of IPv6, to which the packets go.
+    target = getattr(ip, "ipv4_mapped", None) or getattr(ip, "sixtofour", None) or ip
+    is_special = any(target in network for network in _NOT_PUBLIC)
+    return target.is_global and not target.is_multicast and not is_special

@@ -16,7 +16,7 @@ import msgspec
 _Value = TypeVar("_Value")
 _Hook = Callable[[type, Any], Any]
 _first_use = threading.RLock()
-_known: set[Any] = set()
+_prepared_types: set[Any] = set()
 
 
 @overload
@@ -24,17 +24,19 @@ def from_plain(value: Any, kind: type[_Value], *, strict: bool = True) -> _Value
 @overload
 def from_plain(value: Any, kind: Any, *, strict: bool = True) -> Any: ...
 def from_plain(value: Any, kind: Any, *, strict: bool = True) -> Any:
-    """`value`, of dictionaries, lists and scalars, as a `kind`.
+    """Convert dictionaries, lists and scalars to a value of type `kind`.
 
-    Raises msgspec.ValidationError: it does not fit.
+    Raises msgspec.ValidationError: `value` does not fit.
     """
-    _know(kind)
+    _prepare_type(kind)
     return msgspec.convert(value, kind, strict=strict)
 
 
 def decode_json(data: bytes | str, kind: type[_Value], dec_hook: _Hook | None = None) -> _Value:
-    """JSON as a `kind`. Raises msgspec.DecodeError: it is not JSON, or does not fit."""
-    _know(kind)
+    """Convert JSON to a value of type `kind`. Raises msgspec.DecodeError: it is not JSON, or does
+    not fit.
+    """
+    _prepare_type(kind)
     return msgspec.json.decode(data, type=kind, dec_hook=dec_hook)
 
 
@@ -44,13 +46,14 @@ def json_decoder(kind: type[_Value]) -> msgspec.json.Decoder[_Value]: ...
 def json_decoder(kind: Any) -> msgspec.json.Decoder[Any]: ...
 def json_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     """A decoder for many texts of one `kind`."""
-    _know(kind)
+    _prepare_type(kind)
     return msgspec.json.Decoder(kind)
 
 
-def _know(kind: Any) -> None:
-    if kind in _known:
+def _prepare_type(kind: Any) -> None:
+    """Let msgspec build what it knows of a type, while no other thread does so."""
+    if kind in _prepared_types:
         return
     with _first_use:
         msgspec.json.Decoder(kind)
-        _known.add(kind)
+        _prepared_types.add(kind)

@@ -14,11 +14,11 @@ from typing import IO
 
 from ouro.errors import UsageError
 
-_LINE_BEFORE = frozenset(
+_EDITORS_WITH_PLUS_LINE = frozenset(
     "vi vim nvim gvim view nano pico emacs emacsclient micro kak joe jed ne mg ed".split()
 )
 """Editors that take `+12 FILE`."""
-_LINE_BEHIND: Mapping[str, Sequence[str]] = {
+_EDITORS_WITH_COLON_LINE: Mapping[str, Sequence[str]] = {
     "hx": (),
     "helix": (),
     "subl": (),
@@ -28,46 +28,49 @@ _LINE_BEHIND: Mapping[str, Sequence[str]] = {
     "cursor": ("--goto",),
     "windsurf": ("--goto",),
 }
-"""Editors that take `FILE:12`, and what precedes it."""
+"""Editors that take `FILE:12`, each with the options before it."""
 
 
 async def edit_text(name: str, text: str, stderr: IO[str] | None = None) -> str:
-    """`text` as the user saves it in the editor. Raises UsageError if there is no editor, or it
-    failed.
+    """Open `text` in the user's editor; returns the text that was saved. Raises UsageError if there
+    is no editor, or it failed.
     """
     return await run_on_text(_editor(), name, text, stderr)
 
 
 async def edit_file(path: Path, line: int, stderr: IO[str] | None = None) -> str:
-    """Open a file in the editor at a line; returns nothing. Raises UsageError if there is no
-    editor, or it failed.
+    """Open a file in the editor at a line. Returns an empty text, so that callers can await it as
+    they await `edit_text`. Raises UsageError if there is no editor, or it failed.
     """
     command = _editor()
-    await _run(command, _at_line(command, path, line), stderr)
+    await _run(command, _arguments_at_line(command, path, line), stderr)
     return ""
 
 
 def _editor() -> str:
-    usual = next(filter(shutil.which, ("nano", "vim", "vi")), "")
-    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or usual
+    """The command line of the user's editor. Raises UsageError if there is none."""
+    installed = next(filter(shutil.which, ("nano", "vim", "vi")), "")
+    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or installed
     if not command:
         raise UsageError("No editor was found.", "Set VISUAL or EDITOR.")
     return command
 
 
-def _at_line(command: str, path: Path, line: int) -> list[str]:
+def _arguments_at_line(command: str, path: Path, line: int) -> list[str]:
     """The arguments with which an editor opens a file at a line; unknown editors get only the file."""
     name = Path(command.split()[0]).name if command.split() else ""
-    if name in _LINE_BEFORE:
+    if name in _EDITORS_WITH_PLUS_LINE:
         return [f"+{line}", str(path)]
-    if name in _LINE_BEHIND:
-        return [*_LINE_BEHIND[name], f"{path}:{line}"]
+    if name in _EDITORS_WITH_COLON_LINE:
+        return [*_EDITORS_WITH_COLON_LINE[name], f"{path}:{line}"]
     return [str(path)]
 
 
 async def run_on_text(command: str, name: str, text: str, stderr: IO[str] | None = None) -> str:
-    """The text after a command line has run on a file of it. Raises UsageError: it could not start,
-    or failed.
+    """Run a command line on a temporary file with `text`; returns what is in the file afterwards.
+    Raises UsageError: the command could not start, or failed.
+
+    `name`: the name of the file, whose ending tells an editor what it is.
     """
     with tempfile.TemporaryDirectory(prefix="ouro-") as folder:
         file = Path(folder, name)

@@ -21,7 +21,7 @@ class FairLoop:
         self._steps = 0
 
     async def step(self) -> None:
-        """Call it in each step of the loop."""
+        """Let other tasks run after each STEPS_AT_ONCE calls. Await it in each step of the loop."""
         self._steps += 1
         if self._steps % STEPS_AT_ONCE == 0:
             await asyncio.sleep(0)

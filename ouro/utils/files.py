@@ -19,21 +19,25 @@ from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import ensure_private_dir, get_written_journals, is_running
 
 LAYOUT = 1
-"""The layout of all stores; a version that changes one of them counts on. Without a mark it is 1."""
+"""The number of the layout of all stores. A version of ouro that changes one of them raises it. A
+store without a mark has layout 1.
+"""
 MARK = ".layout"
-"""The mark of a store. What a newer ouro has written is neither read nor changed by this one."""
+"""The name of the file with a store's layout. This ouro neither reads nor changes a store with a
+higher number.
+"""
 _MAX_MARK_BYTES = 200
 UPDATE_HINT = "Update ouro, or set OURO_HOME to another folder. Nothing was changed."
 _RETRY_SECONDS = 0.02
 MAX_LOOKED_AT = 2_000
 """Names that are looked at to find the kinds of files of a project."""
 _MAX_FOLDER_DEPTH = 3
-_SKIPPED = {"node_modules", "venv", "__pycache__", "target", "build", "dist", "vendor"}
+_PACKAGES_AND_OUTPUT = {"node_modules", "venv", "__pycache__", "target", "build", "dist", "vendor"}
 _TEMPORARY = late_pattern(r"\..+\.([1-9][0-9]{0,8})\.[0-9a-f-]{8,36}(?:\.tmp)?")
 """Names of temporary files: of `replace_file`, of the secret scanner (a UUID), and of earlier
 versions (no suffix).
 """
-_noted: set[str] = set()
+_recorded_folders: set[str] = set()
 """The folders that this process has recorded."""
 
 
@@ -76,6 +80,7 @@ def replace_file(
                 os.fsync(descriptor)
                 status = os.fstat(descriptor)
             check()
+            # `replace` would overwrite a file that another process has made since; a link fails.
             if not (exclusive and _link(folder, temporary, name)):
                 os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         finally:
@@ -86,9 +91,10 @@ def replace_file(
         with suppress(OSError):
             error.filename = os.path.join(path_of(folder), name)  # noqa: PTH118 - of text
         raise
-    # The file is replaced already: it is not an error if the folder cannot be read.
+    # Flush the folder, too, so that the new name is on disk. The file is replaced already: it is
+    # not an error if the folder cannot be read.
     with suppress(OSError):
-        # `folder` may be O_PATH.
+        # Opened again: `folder` may be O_PATH, which cannot be flushed.
         descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
         try:
             os.fsync(descriptor)
@@ -103,17 +109,17 @@ def is_temporary(path: str) -> bool:
     return is_candidate and _TEMPORARY.fullmatch(path.rpartition("/")[2]) is not None
 
 
-def sweep_temporary(folder: Path, of: str = "") -> None:
-    """Remove temporary files that `replace_file` of killed processes, or of the process `of`, left
-    in a folder.
+def sweep_temporary(folder: Path, pid: str = "") -> None:
+    """Remove temporary files that `replace_file` of killed processes left in a folder; with `pid`
+    only those of this process.
     """
     try:
         names = os.listdir(folder)  # noqa: PTH208 (10,000 of them)
     except OSError:
         return
     for name in (name for name in names if name[0] == "."):
-        found = _TEMPORARY.fullmatch(name)
-        if found and of in ("", found[1]) and not is_running(int(found[1])):
+        match = _TEMPORARY.fullmatch(name)
+        if match and pid in ("", match[1]) and not is_running(int(match[1])):
             with suppress(OSError):
                 (folder / name).unlink()
 
@@ -124,29 +130,29 @@ def note_written_dir(folder: int) -> None:
     """
     with suppress(OSError):
         path = path_of(folder)
-        if path not in _noted:
+        if path not in _recorded_folders:
             journals = ensure_private_dir(get_written_journals())
             append_private(journals / str(os.getpid()), f"{path}\0")
-            _noted.add(path)
+            _recorded_folders.add(path)
 
 
-def sweep_written_dirs(own: Iterable[Path]) -> None:
-    """Remove temporary files that killed processes left in folders of ouro (`own`) and in recorded
-    folders.
+def sweep_written_dirs(ouro_folders: Iterable[Path]) -> None:
+    """Remove temporary files that killed processes left in ouro's own folders and in the folders
+    that `note_written_dir` recorded.
     """
-    for folder in own:
+    for folder in ouro_folders:
         sweep_temporary(folder)
     for journal in get_written_journals().glob("*"):
         if journal.name.isdecimal() and not is_running(int(journal.name)):
             with suppress(OSError):
-                for written in os.fsdecode(journal.read_bytes()).split("\0")[:-1]:
-                    sweep_temporary(Path(written), of=journal.name)
+                for recorded in os.fsdecode(journal.read_bytes()).split("\0")[:-1]:
+                    sweep_temporary(Path(recorded), pid=journal.name)
                 journal.unlink()
 
 
 def _link(folder: int, temporary: str, name: str) -> bool:
-    """Give the temporary file its name, unless the name is taken; returns False on a file system
-    without hard links.
+    """Give the temporary file its name with a hard link. Returns False on a file system without
+    hard links. Raises FileExistsError if the name is taken.
     """
     try:
         os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -286,8 +292,8 @@ def path_of(descriptor: int) -> str:
 
 @contextmanager
 def open_folder(folder: Path, *, follow: bool = True) -> Iterator[int]:
-    """The descriptor of a folder. Raises OSError; without `follow` also if it, or a folder above
-    it, is a link.
+    """Open a folder inside this context; yields its descriptor. Raises OSError; without `follow`
+    also if the folder, or one above it, is a link.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -299,7 +305,7 @@ def open_folder(folder: Path, *, follow: bool = True) -> Iterator[int]:
 
 
 def open_regular(path: Path, flags: int = 0) -> BufferedReader:
-    """A regular file, open for reading; a pipe is an error, and does not block.
+    """Open a regular file for reading. A pipe is an error, and does not block.
 
     Raises:
         OSError: it cannot be opened, or is not a regular file.
@@ -323,12 +329,13 @@ def read_start(path: Path, most: int, flags: int = 0) -> str:
 
 
 def demand_known_layout(mark: Path, store: str, error: type[OuroError]) -> None:
-    """Raises `error` if the mark of a store is of a newer ouro, or cannot be understood.
+    """Raise `error` if the mark of a store is of a newer ouro, or cannot be understood.
 
     Args:
         store: what is stored there, for the message.
     """
     try:
+        # `1 0.4.2`: the layout, and the version that wrote it.
         words = mark.read_bytes()[:_MAX_MARK_BYTES].decode("utf-8", "replace").split()
     except OSError:  # no mark: an earlier version made it
         return
@@ -339,14 +346,15 @@ def demand_known_layout(mark: Path, store: str, error: type[OuroError]) -> None:
 
 def newer_ouro(store: str, version: str = "") -> tuple[str, str]:
     """The message and the hint about a store of a newer ouro."""
+    # The version comes from a file that anyone may have written: show only what looks like one.
     number = version if version.replace(".", "").isalnum() and version.isascii() else ""
     named = f" ({number[:20]})" if number else ""
     return f"{store} was written by a newer ouro{named}.", UPDATE_HINT
 
 
 def mark_layouts(stores: Mapping[Path, str], error: type[OuroError]) -> None:
-    """Write the marks into the folders of a store that is going to be changed. Raises as
-    `demand_known_layout`.
+    """Write the marks into the folders of stores that are going to be changed. Raises `error` if
+    one of them is of a newer ouro; then nothing is written.
 
     Args:
         stores: each folder, which may not exist yet, with its name for the message.
@@ -366,9 +374,11 @@ def mark_layout(mark: Path) -> None:
 
 
 def near_endings(root: Path) -> Iterator[str]:
-    """The endings of files near the root, in lower case; an ending comes as often as it is there."""
+    """Yield the ending (`.py`, in lower case) of each file in `root` and in its folders, to a depth
+    of 3. Stops after MAX_LOOKED_AT names.
+    """
     folders, seen = [(str(root), 0)], 0
-    for folder, depth in folders:
+    for folder, depth in folders:  # the list grows meanwhile, so that near folders come first
         try:
             with os.scandir(folder) as scan:
                 entries = [*scan]
@@ -380,9 +390,10 @@ def near_endings(root: Path) -> Iterator[str]:
                 return
             if not entry.is_dir(follow_symlinks=False):
                 yield os.path.splitext(entry.name)[1].lower()  # noqa: PTH122 - for many names
-            elif depth < _MAX_FOLDER_DEPTH and _is_of_project(entry.name):
+            elif depth < _MAX_FOLDER_DEPTH and _may_hold_project_files(entry.name):
                 folders.append((entry.path, depth + 1))
 
 
-def _is_of_project(folder: str) -> bool:
-    return not folder.startswith(".") and folder not in _SKIPPED
+def _may_hold_project_files(folder: str) -> bool:
+    """Whether a folder of this name is no place of packages, build output or hidden files."""
+    return not folder.startswith(".") and folder not in _PACKAGES_AND_OUTPUT

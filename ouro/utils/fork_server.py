@@ -42,10 +42,12 @@ class ForkedProcess:
         self._server = server
 
     def wait(self) -> None:
-        """Block until the process has ended. The system gives its id to no other one before."""
-        ended = select.poll()
-        ended.register(self._descriptor, select.POLLIN)
-        ended.poll()
+        """Block until the process has ended, then release its id, which no other process gets
+        before. Call it once.
+        """
+        poller = select.poll()
+        poller.register(self._descriptor, select.POLLIN)
+        poller.poll()
         os.close(self._descriptor)
         self._server.forget(self.pid)
 
@@ -107,35 +109,37 @@ class ForkServer:
 
     def _connect(self) -> socket.socket:
         """Start the server, and wait until it has loaded its modules; returns the socket to it."""
-        own, other = socket.socketpair()
-        self._channel = own
-        with other:
+        channel, server_end = socket.socketpair()
+        self._channel = channel
+        with server_end:
             self._process = subprocess.Popen(
-                [*self._program, str(other.fileno())],
+                [*self._program, str(server_end.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                pass_fds=(other.fileno(),),
+                pass_fds=(server_end.fileno(),),
                 start_new_session=True,  # Ctrl+C is for its client
             )
-        own.settimeout(_START_TIMEOUT)
-        _receive(own)  # it has loaded its modules
-        own.settimeout(None)
-        return own
+        channel.settimeout(_START_TIMEOUT)
+        _receive(channel)  # it has loaded its modules
+        channel.settimeout(None)
+        return channel
 
     def _start(
         self, channel: socket.socket, request: _Request, descriptors: Sequence[int]
     ) -> ForkedProcess | None:
-        """None: there is no such folder."""
+        """Ask the server for a process. Returns None if it could not start one, because the folder
+        is gone. Raises OSError: the server is gone.
+        """
         # The process waits until this client knows it. Else, if the server is killed in between,
         # the caller would start another one, and two would be at work.
-        wait_for, go = os.pipe()
-        with os.fdopen(wait_for, "rb") as waiting, os.fdopen(go, "wb", 0) as going:
-            _send(channel, request, (waiting.fileno(), *descriptors))
+        go_reader, go_writer = os.pipe()
+        with os.fdopen(go_reader, "rb") as reader, os.fdopen(go_writer, "wb", 0) as writer:
+            _send(channel, request, (reader.fileno(), *descriptors))
             answer = _receive(channel)
             if not answer.descriptors:
                 return None
-            going.write(b"1")
+            writer.write(b"1")
         return ForkedProcess(answer.content, answer.descriptors[0], self)
 
     def _end(self) -> None:
@@ -177,11 +181,11 @@ def wait_for_fork(descriptor: int) -> list[str]:
             os.waitpid(content, 0)
             continue
         request = _Request(*content)
-        if _is_forked(channel, request, descriptors):
+        if _fork_for_client(channel, request, descriptors):
             return [os.fsdecode(word) for word in request.words]
 
 
-def _is_forked(channel: socket.socket, request: _Request, descriptors: Sequence[int]) -> bool:
+def _fork_for_client(channel: socket.socket, request: _Request, descriptors: Sequence[int]) -> bool:
     """Fork, and tell the client when the process has its folder and its group; returns whether this
     is the new process.
     """
@@ -209,8 +213,8 @@ def _is_forked(channel: socket.socket, request: _Request, descriptors: Sequence[
 
 
 def _begin(request: _Request, descriptors: Sequence[int], ready: int) -> None:
-    """Let this process be the one that was asked for, as soon as the client knows it; otherwise end
-    it.
+    """Turn this new process into the requested one, and wait until the client knows its id. Ends
+    the process if the folder is gone, or the client.
     """
     is_known = b""
     with suppress(OSError, ValueError):
@@ -224,8 +228,9 @@ def _begin(request: _Request, descriptors: Sequence[int], ready: int) -> None:
 
 
 def _become(request: _Request, descriptors: Sequence[int]) -> int:
-    """Take the folder, the output and the variables of a request; returns the descriptor to wait
-    for. Raises OSError: its folder is gone.
+    """Take the folder, the output and the variables of a request. Returns a descriptor from which
+    one byte can be read as soon as the client knows this process. Raises OSError: the folder is
+    gone.
     """
     os.setsid()
     os.chdir(request.folder)

@@ -15,10 +15,10 @@ from pathlib import Path
 from ouro.utils.files import open_regular, read_start
 from ouro.utils.git_process import GitProfile, run_git, stream_git
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.path_text import text_path
+from ouro.utils.path_escapes import text_path
 
 # A submodule has its own settings, which may name programs: git does not enter it.
-_OF_SUBCOMMAND = {
+_OPTIONS_OF_SUBCOMMAND = {
     "status": ("--ignore-submodules=dirty",),
     "diff": (
         "--ignore-submodules=dirty",
@@ -28,9 +28,11 @@ _OF_SUBCOMMAND = {
         "--no-textconv",
     ),
 }
-_NOT_ITS_OWN = {"system", "global", "command"}
-_FILTER = late_pattern(r"filter\..*\.(clean|smudge|process)", re.DOTALL)
-_HARMLESS = late_pattern(
+_SCOPES_OUTSIDE = {"system", "global", "command"}
+"""Scopes of settings that the repository did not set."""
+_FILTER_SETTING = late_pattern(r"filter\..*\.(clean|smudge|process)", re.DOTALL)
+"""`filter.lfs.clean`: a program through which git passes the content of files."""
+_HARMLESS_SETTING = late_pattern(
     r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
     r"|safecrlf|quotepath|abbrev|sparsecheckout(cone)?|longpaths|compression|commentchar|whitespace"
     r"|untrackedcache|preloadindex|checkstat|trustctime|excludesfile|attributesfile|fsync|hookspath|sshcommand|hidedotfiles)"
@@ -46,7 +48,8 @@ _HARMLESS = late_pattern(
 """Settings of a repository that do not run a program if git only reads. Hooks are checked one by
 one.
 """
-_ON_OR_OFF = {"true", "false", "yes", "no", "on", "off", "1", "0", ""}
+_SWITCH_VALUES = {"true", "false", "yes", "no", "on", "off", "1", "0", ""}
+"""Values of `core.fsmonitor` that name no program."""
 
 
 PREFIXES = ("--src-prefix=a/", "--dst-prefix=b/")
@@ -74,7 +77,9 @@ class Git:
         return self._run(subcommand, arguments).stdout.decode(errors="replace")
 
     def raw(self, subcommand: str, *arguments: str) -> str:
-        """As `ask`, with each byte that is not UTF-8 kept, as in the name of a path."""
+        """The output of git, with any exit code. A byte that is not UTF-8 stays, as Python writes it
+        in a path (`os.fsdecode`). Raises GitError if git is missing or timed out.
+        """
         return self._run(subcommand, arguments).stdout.decode("utf-8", "surrogateescape")
 
     def read(self, subcommand: str, *arguments: str) -> str:
@@ -84,15 +89,20 @@ class Git:
         return _output_of(self._run(subcommand, arguments))
 
     def paths(self, *arguments: str) -> list[str]:
-        """What `git ls-files` lists. Raises GitError: git is missing, timed out, or failed."""
-        done = self._run("ls-files", ("-z", *arguments))
-        if done.returncode:
-            raise GitError("git ls-files", done.returncode)
+        """The paths that `git ls-files` lists. Raises GitError: git is missing, timed out, or
+        failed.
+        """
+        result = self._run("ls-files", ("-z", *arguments))
+        if result.returncode:
+            raise GitError("git ls-files", result.returncode)
         # In one piece: name by name takes ten times as long.
-        return os.fsdecode(done.stdout).rstrip("\0").split("\0") if done.stdout else []
+        return os.fsdecode(result.stdout).rstrip("\0").split("\0") if result.stdout else []
 
     def stream_paths(self, *arguments: str) -> Iterator[str]:
-        """As `paths`, some paths at a time, as git finds them, with a zero between two of them."""
+        """Yield the paths that `git ls-files` lists while git finds them: texts of several paths,
+        with a zero character between two of them. Raises GitError: git is missing, timed out, or
+        failed.
+        """
         words = ("ls-files", "-z", *arguments)
         rest = b""
         try:
@@ -104,11 +114,11 @@ class Git:
             raise GitError(str(error)) from error
 
     def tree_paths(self, commit: str, paths: Sequence[str]) -> list[str]:
-        """Those of the paths that are in a commit."""
+        """Those of `paths` that are in a commit; all are relative to the root of the repository."""
         if not paths:
             return []
-        listed = self._run("ls-tree", ("-z", "--name-only", "--full-tree", commit, "--", *paths))
-        return os.fsdecode(listed.stdout).rstrip("\0").split("\0") if listed.stdout else []
+        result = self._run("ls-tree", ("-z", "--name-only", "--full-tree", commit, "--", *paths))
+        return os.fsdecode(result.stdout).rstrip("\0").split("\0") if result.stdout else []
 
     def change(self, *arguments: str, stdin: bytes = b"") -> str:
         """Run a command that may write; returns its output. Raises GitError: git is missing, timed
@@ -119,12 +129,14 @@ class Git:
         )
 
     def change_refs(self, *arguments: str) -> str:
-        """As `change`, for a command that touches no file of the work tree: no filter can run."""
+        """Run a command that may write, but touches no file of the work tree, so that no filter can
+        run; returns its output. Raises GitError: git is missing, timed out, or failed.
+        """
         return _output_of(self._git(*arguments))
 
     def commit_all(self, subject: str) -> bool:
-        """Commit all changes of the work tree, without hooks and signature; by the user if git
-        knows one. Returns whether there was something. Raises GitError.
+        """Commit all changes of the work tree, without hooks and signature. The author is the user
+        whom git's settings name, else `ouro`. Returns whether there was a change. Raises GitError.
         """
         self.change("add", "--all")
         if not self._has_staged():
@@ -133,16 +145,16 @@ class Git:
         return True
 
     def commit_since(self, base: str, subject: str) -> tuple[list[str], str]:
-        """As `commit_all`; returns the names of all files that differ from a commit, and the
-        differences as a patch, with each byte that is not UTF-8 kept. If nothing differs, no commit
-        is made. Raises GitError.
+        """Commit all changes of the work tree as `commit_all` does, unless nothing differs from the
+        commit `base`. Returns the names of all files that differ from it, and the differences as a
+        patch in which bytes that are not UTF-8 stay. Raises GitError.
         """
         self.change("add", "--all")
         words = ("--cached", "--binary", "--patch-with-raw", "-z", *PREFIXES, base)
-        done = self._run("diff", words)
-        if done.returncode:
-            raise GitError(done.stderr.decode(errors="replace").strip() or "git diff failed")
-        names, patch = _names_and_patch(done.stdout)
+        result = self._run("diff", words)
+        if result.returncode:
+            raise GitError(result.stderr.decode(errors="replace").strip() or "git diff failed")
+        names, patch = _names_and_patch(result.stdout)
         if names:
             try:
                 self._commit_staged(subject)
@@ -156,8 +168,8 @@ class Git:
         return bool(self.ask("diff", "--cached", "--name-only"))
 
     def _commit_staged(self, subject: str) -> None:
-        """Commit what is staged, unsigned and without hooks; as `ouro` if the user has no name in
-        git.
+        """Commit what is staged, unsigned and without hooks. The author is `ouro` if git's settings
+        name no user. Raises GitError, also if nothing is staged.
         """
         author: tuple[str, ...] = ()
         if not any(name == "user.email" and value for _, name, value in self._settings):
@@ -196,33 +208,37 @@ class Git:
         Raises:
             GitError: git is missing or timed out.
         """
-        found = [
+        settings = [
             name
             for name, value in self._own_settings.items()
-            if not _HARMLESS.fullmatch(name)
-            and not (name == "core.fsmonitor" and value.lower() in _ON_OR_OFF)
+            if not _HARMLESS_SETTING.fullmatch(name)
+            and not (name == "core.fsmonitor" and value.lower() in _SWITCH_VALUES)
         ]
-        return found or self._hooks_of_reading() or self._programs_inside()
+        return settings or self._hooks_of_reading() or self._programs_of_nested()
 
-    def _programs_inside(self) -> list[str]:
-        """The programs of nested repositories, which a plain `git status` enters with their own
-        settings.
+    def _programs_of_nested(self) -> list[str]:
+        """The first program of a nested repository, as a list of one, or an empty list: a plain
+        `git status` enters nested repositories with their own settings.
         """
-        listed = self._git("ls-files", "-z", "--stage", "--", ":/").stdout.split(b"\0")
+        entries = self._git("ls-files", "-z", "--stage", "--", ":/").stdout.split(b"\0")
+        # 160000 is the mode of a nested repository.
         for link in (
-            os.fsdecode(line.partition(b"\t")[2]) for line in listed if line.startswith(b"160000 ")
+            os.fsdecode(line.partition(b"\t")[2]) for line in entries if line.startswith(b"160000 ")
         ):
-            inside = Git(self._folder / link, self._seconds)
-            is_own = (
+            nested = Git(self._folder / link, self._seconds)
+            # An empty folder belongs to the outer repository.
+            is_repository = (
                 os.path.lexists(self._folder / link / ".git")
-                and not inside.ask("rev-parse", "--show-prefix").strip()
+                and not nested.ask("rev-parse", "--show-prefix").strip()
             )
-            if is_own and (found := inside.own_programs()):
-                return [f"{found[0]} of {link}"]
+            if is_repository and (programs := nested.own_programs()):
+                return [f"{programs[0]} of {link}"]
         return []
 
     def _hooks_of_reading(self) -> list[str]:
-        """Hooks that run when git reads: `git diff` refreshes the index and calls a hook."""
+        """The hook that runs when git only reads, as a list of one, or an empty list: `git diff`
+        refreshes the index, and calls it.
+        """
         answer = self._git("rev-parse", "--git-common-dir", "--show-toplevel").stdout.decode(
             errors="replace"
         )
@@ -238,19 +254,23 @@ class Git:
     def _run(
         self, subcommand: str, arguments: tuple[str, ...]
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run a subcommand with the options and filters that are safe for it."""
-        options = _OF_SUBCOMMAND.get(subcommand, ())
+        """Run a subcommand that only reads, with the options that make it safe and without the
+        repository's filters.
+        """
+        options = _OPTIONS_OF_SUBCOMMAND.get(subcommand, ())
         # Commands that compare files first run filters.
         filters = self._no_filters if options else ()
         return self._git(*filters, subcommand, *options, *arguments)
 
     @cached_property
     def _no_filters(self) -> tuple[str, ...]:
-        """Flags that turn off filters of the repository; filters of the user stay."""
-        filters = sorted(name for name in self._own_settings if _FILTER.fullmatch(name))
+        """Flags that turn off filters of the repository; filters of the user stay. Raises GitError
+        if one cannot be turned off.
+        """
+        filters = sorted(name for name in self._own_settings if _FILTER_SETTING.fullmatch(name))
         # Such a name cannot be written as a flag.
-        if unheard := [name for name in filters if "=" in name]:
-            raise GitError(f"{unheard[0]} of this repository cannot be turned off")
+        if unwritable := [name for name in filters if "=" in name]:
+            raise GitError(f"{unwritable[0]} of this repository cannot be turned off")
         flags: list[str] = []
         for name in filters:
             flags += ("-c", f"{name}=")
@@ -259,15 +279,19 @@ class Git:
     @property
     def _own_settings(self) -> dict[str, str]:
         """The settings from the repository, without those of the user, the system and ouro."""
-        return {name: value for scope, name, value in self._settings if scope not in _NOT_ITS_OWN}
+        return {
+            name: value for scope, name, value in self._settings if scope not in _SCOPES_OUTSIDE
+        }
 
     @cached_property
     def _settings(self) -> list[tuple[str, str, str]]:
-        """All settings that hold here: scope, name and value, the one that counts last."""
-        done = self._git("config", "--list", "--show-scope", "-z")
-        if done.returncode:
+        """All settings that hold here, as scope, name and value. Of several with one name the last
+        counts. Raises GitError.
+        """
+        result = self._git("config", "--list", "--show-scope", "-z")
+        if result.returncode:
             raise GitError("the repository's settings cannot be read")
-        words = done.stdout.decode(errors="replace").split("\0")
+        words = result.stdout.decode(errors="replace").split("\0")
         settings: list[tuple[str, str, str]] = []
         for scope, line in zip(words[::2], words[1::2], strict=False):
             name, _, value = line.partition("\n")
@@ -279,7 +303,10 @@ class Git:
 
 
 def _names_and_patch(data: bytes) -> tuple[list[str], str]:
-    """The new names of files, and the patch behind them, of `git diff --patch-with-raw -z`."""
+    """Split the output of `git diff --patch-with-raw -z` into the new names of the files and the
+    patch.
+    """
+    # `:100644 100644 3b18e51 9daeafb M\0name\0…\0\0patch`; R and C have the old name before it.
     rows, _, patch = data.partition(b"\0\0")
     fields = iter(rows.split(b"\0") if rows else ())
     names: list[str] = []
@@ -294,31 +321,35 @@ def _run_git(
     folder: Path,
     arguments: tuple[str, ...],
     seconds: float,
-    own: Mapping[str, str] | None = None,
+    variables: Mapping[str, str] | None = None,
     stdin: bytes = b"",
     profile: GitProfile = GitProfile.USER,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run git with a time limit. Raises GitError if it does not run to its end."""
+    """Run git with a time limit; returns its output, with any exit code. Raises GitError if it does
+    not run to its end.
+    """
     try:
-        return run_git(profile, arguments, folder, timeout=seconds, own=own, data=stdin)
+        return run_git(profile, arguments, folder, timeout=seconds, variables=variables, data=stdin)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise GitError(str(error)) from error
 
 
-def _output_of(done: subprocess.CompletedProcess[bytes]) -> str:
+def _output_of(result: subprocess.CompletedProcess[bytes]) -> str:
     """What git printed. Raises GitError: it failed, with its reason."""
-    if done.returncode:
+    if result.returncode:
         raise GitError(
-            done.stderr.decode(errors="replace").strip()
-            or f"git ended with exit code {done.returncode}"
+            result.stderr.decode(errors="replace").strip()
+            or f"git ended with exit code {result.returncode}"
         )
-    return done.stdout.decode(errors="replace")
+    return result.stdout.decode(errors="replace")
 
 
-_MAX_BYTES = 1 << 24
+_MAX_GIT_FILE = 1 << 24
+"""Bytes that are read of a file of git."""
 _MAX_HEAD = 4096
 _MAX_BRANCH = 250
-_NAMED_BRANCH = late_pattern(r"^(?:## |Git branch: )(.+)$", re.MULTILINE)
+_BRANCH_LINE = late_pattern(r"^(?:## |Git branch: )(.+)$", re.MULTILINE)
+"""`## main...origin/main [ahead 1]`, as git writes it, or `Git branch: main`, as ouro does."""
 
 
 def find_root(folder: Path) -> Path:
@@ -349,10 +380,10 @@ def git_branch(cwd: Path) -> str:
 
 def branch_in_note(note: str) -> str:
     """The branch in the text of an environment block; empty if there is none."""
-    found = _NAMED_BRANCH.search(note)
+    match = _BRANCH_LINE.search(note)
     branch = (
-        found[1].removeprefix("No commits yet on ").partition("...")[0].partition(" [")[0]
-        if found
+        match[1].removeprefix("No commits yet on ").partition("...")[0].partition(" [")[0]
+        if match
         else ""
     )
     return "" if branch == "HEAD (no branch)" else branch
@@ -369,7 +400,7 @@ def repository_of(folder: Path) -> Path | None:
     if root is None:
         return None
     own, shared = git_dirs(root)
-    if shared is not None and shared != own:
+    if shared is not None and shared != own:  # it is a worktree
         return shared.resolve()
     git = root / ".git"
     # A submodule is known by its folder: other folders of the repository can name the same git
@@ -378,7 +409,8 @@ def repository_of(folder: Path) -> Path | None:
 
 
 def git_dirs(project: Path) -> tuple[Path, Path] | tuple[None, None]:
-    """A root's own git directory, and the one that all its worktrees share; none without git.
+    """The git directory of a project's root, and the one that all its worktrees share; (None, None)
+    if it has no git.
 
     A `.git` file is followed only if the repository that it names also points to it: a folder
     cannot declare itself to be a worktree, or a submodule, of another repository, not even with a
@@ -412,14 +444,14 @@ def read_git_file(path: Path) -> str:
     """
     try:
         with open_regular(path, os.O_NOFOLLOW) as file:
-            return os.fsdecode(file.read(_MAX_BYTES))
+            return os.fsdecode(file.read(_MAX_GIT_FILE))
     except OSError:
         return ""
 
 
 def same_project(project: str) -> Callable[[str], bool]:
-    """Whether another folder belongs to the same project as `project`: equal, or of the same
-    repository.
+    """A function that returns whether another folder belongs to the same project as `project`: it
+    is the same folder, or in the same repository. It keeps its answers.
     """
     repository = repository_of(text_path(project))
 
@@ -492,21 +524,33 @@ def clone(address: str, revision: str, folder: Path, branch: str, seconds: float
             raise
         git(*words, "--", address, ".")  # git refuses to copy some: with links among the objects
     wanted = "origin/HEAD" if revision == "HEAD" else revision
+    # A branch exists only as `origin/NAME` in a new clone; else it is a tag or the id of a commit.
     words = ("rev-parse", "--verify", "--quiet", f"origin/{wanted}^{{commit}}")
-    found = _run_git(folder, words, seconds, profile=GitProfile.FETCH)
-    start = found.stdout.decode().strip() or git("rev-parse", "--verify", f"{wanted}^{{commit}}")
+    remote_commit = _run_git(folder, words, seconds, profile=GitProfile.FETCH)
+    start = remote_commit.stdout.decode().strip()
+    if not start:
+        start = git("rev-parse", "--verify", f"{wanted}^{{commit}}")
     git("checkout", "--quiet", "-b", branch, start)
     return start
 
 
 def remote_address(given: str, cwd: Path) -> str:
-    """The address of a remote as the user typed it; a folder is named from `cwd`."""
-    place = cwd / Path(given).expanduser()
-    is_folder = bool(given) and ":" not in given and ("/" in given or place.is_dir())
-    return str(place.resolve()) if is_folder else given
+    """The address of a remote that the user typed; a folder, relative to `cwd`, becomes its
+    absolute path.
+    """
+    path = cwd / Path(given).expanduser()
+    is_folder = bool(given) and ":" not in given and ("/" in given or path.is_dir())
+    return str(path.resolve()) if is_folder else given
 
 
 def _fetch(
-    folder: Path, arguments: tuple[str, ...], seconds: float, own: Mapping[str, str] | None = None
+    folder: Path,
+    arguments: tuple[str, ...],
+    seconds: float,
+    variables: Mapping[str, str] | None = None,
 ) -> str:
-    return _output_of(_run_git(folder, arguments, seconds, own, profile=GitProfile.FETCH)).strip()
+    """Run git on a repository that is copied from an address; returns its output. Raises GitError:
+    git is missing, timed out, or failed, with its reason.
+    """
+    result = _run_git(folder, arguments, seconds, variables, profile=GitProfile.FETCH)
+    return _output_of(result).strip()

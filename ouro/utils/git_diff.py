@@ -10,13 +10,17 @@ import msgspec
 
 from ouro.utils.text import byte_size
 
-_FILE = "diff --git "
+_FILE_START = "diff --git "
 """Begins a file: a line of a hunk begins with its sign."""
-_HUNK = "@@ -"
-_LINES = re.compile(r"[^\n]*\n|[^\n]+")
+_HUNK_START = "@@ -"
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _HUNK_HEAD = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
-_FACT = re.compile(r"((?:old|new|new file|deleted file) mode|index) ([0-9a-f]+(?:\.\.[0-9a-f]+)?)")
-_ESCAPED = re.compile(rb'\\([0-7]{3}|[abfnrtv"\\])')
+_HEADER_FACT = re.compile(
+    r"((?:old|new|new file|deleted file) mode|index) ([0-9a-f]+(?:\.\.[0-9a-f]+)?)"
+)
+"""A line of a file's header: `new file mode 100644`, `index 3b18e51..9daeafb`."""
+_ESCAPE = re.compile(rb'\\([0-7]{3}|[abfnrtv"\\])')
+"""An escape in a quoted name: `\\303`, `\\t`."""
 _ESCAPES = {
     b"a": b"\a",
     b"b": b"\b",
@@ -84,13 +88,15 @@ class HunkSides(msgspec.Struct, frozen=True):
 
 def parse_git_diff(text: str) -> list[DiffedFile]:
     """The files of a diff of git, which must have been made with PREFIXES."""
-    return [_file(part) for part in _split_before(_FILE, text) if part.startswith(_FILE)]
+    files = _split_before(_FILE_START, text)
+    return [_parse_file(file) for file in files if file.startswith(_FILE_START)]
 
 
 def hunk_sides(hunk: str) -> HunkSides:
-    head, *body = _LINES.findall(hunk)
-    found = _HUNK_HEAD.match(head)
-    if found is None:
+    """The old and the new lines of a hunk. Raises ValueError if it is not a hunk."""
+    head, *body = _LINE.findall(hunk)
+    numbers = _HUNK_HEAD.match(head)
+    if numbers is None:
         raise ValueError(f"not a hunk: {head}")
     old, new = [], []
     for line, following in zip(body, [*body[1:], ""], strict=True):
@@ -100,56 +106,66 @@ def hunk_sides(hunk: str) -> HunkSides:
             old.append(text)
         if line[0] in " +":
             new.append(text)
-    has_lines = int(found[4] or 1) > 0
-    return HunkSides(int(found[3]) - has_lines, old, new)
+    # git counts lines from 1. A hunk without new lines has the number of the line before it.
+    has_new_lines = int(numbers[4] or 1) > 0
+    return HunkSides(int(numbers[3]) - has_new_lines, old, new)
 
 
-def _file(text: str) -> DiffedFile:
+def _parse_file(text: str) -> DiffedFile:
     """One file of a diff, from its header and its hunks."""
-    head_text, *hunks = _split_before(_HUNK, text.rstrip("\n") + "\n")
+    head_text, *hunks = _split_before(_HUNK_START, text.rstrip("\n") + "\n")
     head = head_text.rstrip("\n").split("\n")
-    facts = dict(_facts(head))
+    facts = dict(_header_facts(head))
     old, new = facts.get("rename from", ""), facts.get("rename to", "")
-    path = new or facts.get("+++", "") or facts.get("---", "") or _same_name(head[0])
+    path = new or facts.get("+++", "") or facts.get("---", "") or _name_in_head(head[0])
     kind: Literal["changed", "added", "deleted", "renamed"] = "renamed" if old else "changed"
     if "new file mode" in facts:
         kind = "added"
     elif "deleted file mode" in facts:
         kind = "deleted"
     is_binary = "binary" in facts
-    notes = tuple(_notes(facts))
+    notes = tuple(_change_notes(facts))
     mode = facts.get("deleted file mode", "100644")
     before, _, after = facts.get("index", "").partition("..")
     return DiffedFile(
-        path, kind, old, mode, (before, after), is_binary, hunks=tuple(hunks), notes=notes
+        path=path,
+        kind=kind,
+        old_path=old,
+        old_mode=mode,
+        blobs=(before, after),
+        is_binary=is_binary,
+        hunks=tuple(hunks),
+        notes=notes,
     )
 
 
-def _split_before(words: str, text: str) -> Iterator[str]:
-    """The text in pieces: a line that begins with `words` begins a piece."""
+def _split_before(beginning: str, text: str) -> Iterator[str]:
+    """Yield the text in pieces: each line that begins with `beginning` begins a piece."""
     start = 0
-    while (end := text.find(f"\n{words}", start) + 1) > 0:
+    while (end := text.find(f"\n{beginning}", start) + 1) > 0:
         yield text[start:end]
         start = end
     yield text[start:]
 
 
-def _facts(head: list[str]) -> Iterator[tuple[str, str]]:
-    """What the header of a file says, each with its first words as the name."""
+def _header_facts(head: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a file's header as name and value: (`new file mode`, `100644`), (`+++`,
+    the new path).
+    """
     for row in head[1:]:
         if row.startswith(("--- ", "+++ ")):
             if row[4:] != "/dev/null":
-                yield row[:3], _name(row[4:].rstrip("\t"), "a/" if row[0] == "-" else "b/")
+                yield row[:3], _unquote_name(row[4:].rstrip("\t"), "a/" if row[0] == "-" else "b/")
         elif row.startswith(("Binary files ", "GIT binary patch")):
             yield "binary", row
-        elif found := _FACT.match(row):
-            yield found[1], found[2]
-        elif found := re.match(r"((?:rename|copy) (?:from|to)) (.+)", row):
-            yield found[1], _name(found[2], "")
+        elif match := _HEADER_FACT.match(row):
+            yield match[1], match[2]
+        elif match := re.match(r"((?:rename|copy) (?:from|to)) (.+)", row):
+            yield match[1], _unquote_name(match[2], "")
 
 
-def _notes(facts: dict[str, str]) -> Iterator[str]:
-    """What changed beside the content: the name, or the mode."""
+def _change_notes(facts: dict[str, str]) -> Iterator[str]:
+    """Yield a phrase for each change besides the content: of the name, or the mode."""
     if "rename from" in facts:
         yield f"renamed from {facts['rename from']}"
     if "copy from" in facts:
@@ -158,20 +174,22 @@ def _notes(facts: dict[str, str]) -> Iterator[str]:
         yield f"mode {facts['old mode']} → {facts['new mode']}"
 
 
-def _same_name(head: str) -> str:
-    """The name in `diff --git a/NAME b/NAME`, where no other line has it."""
+def _name_in_head(head: str) -> str:
+    """The name in `diff --git a/NAME b/NAME`, for a file of which no other line has it."""
+    # Both halves are equal, so that the middle is found although NAME may contain ` b/`.
     names = head.removeprefix("diff --git ")
-    return _name(names[len(names) // 2 + 1 :], "b/")
+    return _unquote_name(names[len(names) // 2 + 1 :], "b/")
 
 
-def _name(written: str, prefix: str) -> str:
-    """A name as git writes it: in quotes if it has odd characters."""
-    if len(written) > 1 and written[0] == written[-1] == '"':
-        quoted = written[1:-1].encode("utf-8", "surrogateescape")
-        written = _ESCAPED.sub(_character, quoted).decode("utf-8", "surrogateescape")
-    return written.removeprefix(prefix)
+def _unquote_name(name: str, prefix: str) -> str:
+    """The name that git wrote, without its prefix; git quotes one that has odd characters."""
+    if len(name) > 1 and name[0] == name[-1] == '"':
+        quoted = name[1:-1].encode("utf-8", "surrogateescape")
+        name = _ESCAPE.sub(_escaped_byte, quoted).decode("utf-8", "surrogateescape")
+    return name.removeprefix(prefix)
 
 
-def _character(found: re.Match[bytes]) -> bytes:
-    code = found[1]
+def _escaped_byte(match: re.Match[bytes]) -> bytes:
+    """The byte that an escape stands for."""
+    code = match[1]
     return bytes([int(code, 8) & 255]) if len(code) == 3 else _ESCAPES.get(code, code)

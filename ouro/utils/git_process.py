@@ -54,10 +54,12 @@ _USER, _FETCH, _CHECKPOINTS, _MEMORY, _REMOTE = (
     GitProfile.REMOTE,
 )
 _ALL = frozenset(GitProfile)
+# Whose repositories the profiles are for: the user's, ouro's own, and all but the user's.
 _OF_USER = frozenset({_USER, _FETCH})
 _OWN = frozenset({_CHECKPOINTS, _MEMORY})
 _NOT_OF_USER = frozenset({_CHECKPOINTS, _MEMORY, _REMOTE})
 _Row = tuple[str, frozenset[GitProfile]]
+"""An option, setting or variable, and the profiles that have it."""
 
 _OPTIONS: tuple[_Row, ...] = (
     # Reading must not write: another git may hold the lock of the index.
@@ -164,27 +166,29 @@ def command_line(
     """A command line of git.
 
     Args:
-        words: the subcommand and its arguments, with options in front of it.
-        places: `--git-dir=…` and the like.
+        words: the subcommand and its arguments; options may be in front of it.
+        places: where the repository is: `--git-dir=…`, `--work-tree=…`.
     """
-    line = ["git", *places, *_of_profile(_OPTIONS, profile)]
-    for setting in _of_profile(_SETTINGS, profile):
+    line = ["git", *places, *_lines_for(_OPTIONS, profile)]
+    for setting in _lines_for(_SETTINGS, profile):
         line += ["-c", setting]
     return [*line, *words]
 
 
-def environment(profile: GitProfile, own: Mapping[str, str] | None = None) -> dict[str, str]:
-    """All variables of a git process; `own` come last."""
-    inherited = set(_of_profile(_INHERITED, profile))
+def environment(profile: GitProfile, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """All variables of a git process: the inherited ones, those of its profile, and `extra`, which
+    count most.
+    """
+    inherited = set(_lines_for(_INHERITED, profile))
     variables = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("GIT_") or name in inherited
     }
-    for line in _of_profile(_VARIABLES, profile):
+    for line in _lines_for(_VARIABLES, profile):
         name, _, value = line.partition("=")
         variables[name] = value
-    return variables | dict(own or {})
+    return variables | dict(extra or {})
 
 
 def start_git(
@@ -193,7 +197,7 @@ def start_git(
     folder: Path,
     *,
     places: Sequence[str] = (),
-    own: Mapping[str, str] | None = None,
+    variables: Mapping[str, str] | None = None,
     keep: tuple[int, ...] = (),
 ) -> subprocess.Popen[bytes]:
     """Start git in a folder, with pipes; it inherits the descriptors `keep`.
@@ -204,7 +208,7 @@ def start_git(
     return subprocess.Popen(
         command_line(profile, words, places),
         cwd=folder,
-        env=environment(profile, own),
+        env=environment(profile, variables),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -246,7 +250,7 @@ def run_git(
     folder: Path,
     *,
     timeout: float,
-    own: Mapping[str, str] | None = None,
+    variables: Mapping[str, str] | None = None,
     data: bytes = b"",
 ) -> Ended:
     """Run git in a folder; returns its output, with any exit code.
@@ -255,7 +259,7 @@ def run_git(
         OSError, ValueError: it cannot be started.
         TimeoutExpired: it took longer than `timeout` seconds.
     """
-    process = start_git(profile, words, folder, own=own)
+    process = start_git(profile, words, folder, variables=variables)
     return finish_git(profile, process, data, timeout)
 
 
@@ -296,14 +300,16 @@ def _kill(profile: GitProfile, process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _of_profile(rows: Sequence[_Row], profile: GitProfile) -> list[str]:
+def _lines_for(rows: Sequence[_Row], profile: GitProfile) -> list[str]:
     return [text for text, profiles in rows if profile in profiles]
 
 
 def _communicate(
     process: subprocess.Popen[bytes], data: bytes, timeout: float, on_wait: OnWait
 ) -> tuple[bytes, bytes]:
-    """The output of a process; raises TimeoutExpired, and what `on_wait` raises."""
+    """The output and errors of a process. Calls `on_wait` until it ends. Raises TimeoutExpired
+    after `timeout` seconds, and what `on_wait` raises.
+    """
     began = time.monotonic()
     while True:
         try:

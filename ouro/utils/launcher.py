@@ -27,9 +27,11 @@ class Launcher:
     def __init__(self, pid: int, alive: int, released: int) -> None:
         self._pid = pid
         self._alive = alive
-        """The end of a pipe that the launcher holds open."""
+        """A pipe that ends when the launcher does, because only the launcher can write to it."""
         self._released = released
+        """A pipe to the launcher: a byte tells it to leave."""
         self._is_free = False
+        """Whether the launcher was told to leave: then its end means nothing."""
         _thread.start_new_thread(self._watch, ())
 
     def release(self) -> None:
@@ -63,33 +65,36 @@ def current_launcher() -> Launcher | None:
 
 
 def continue_in_child() -> None:
-    """Return in a child; this process waits for its end, and ends with its exit code.
+    """Fork. It returns only in the child; this process waits for the child's end, and ends with its
+    exit code.
 
     No thread may run yet.
     """
     global _launcher
-    alive, held = os.pipe()
-    told, released = os.pipe()
+    alive_reader, alive_writer = os.pipe()
+    release_reader, release_writer = os.pipe()
     launcher, child = os.getpid(), os.fork()
     if child:
-        os.close(alive)
-        os.close(released)
-        _wait_for(child, told)
-    os.close(held)
-    os.close(told)
-    _launcher = Launcher(launcher, alive, released)
+        os.close(alive_reader)
+        os.close(release_writer)
+        _wait_for(child, release_reader)
+    os.close(alive_writer)
+    os.close(release_reader)
+    _launcher = Launcher(launcher, alive_reader, release_writer)
 
 
-def _wait_for(child: int, told: int) -> None:
-    """Pass signals on to the child, and end as it does; does not return."""
-    os.set_blocking(told, False)
+def _wait_for(child: int, release: int) -> None:
+    """Pass signals on to the child, and end as it does, or with 0 after a byte in the pipe
+    `release`; does not return.
+    """
+    os.set_blocking(release, False)
 
     def forward(number: int, _frame: FrameType | None) -> None:
         os.kill(child, number)
 
     def leave(_number: int, _frame: FrameType | None) -> None:
         try:
-            if os.read(told, 1):
+            if os.read(release, 1):
                 os._exit(0)
         except BlockingIOError:  # a signal of another process
             pass
@@ -111,7 +116,7 @@ def _wait_for(child: int, told: int) -> None:
 
 
 def _die_by(number: int) -> None:
-    """End by the same signal, without a core dump of its own."""
+    """End this process by the signal that ended its child, without a core dump of its own."""
     import resource  # rare
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _IMPORT = r"(?m)^    from (\S+) import (\([^)]*\)|.*)$"
+"""An indented import, as it stands under TYPE_CHECKING: its module, and its names."""
 
 
 def lazy_exports(package: str) -> Callable[[str], Any]:
@@ -28,20 +29,21 @@ def lazy_exports(package: str) -> Callable[[str], Any]:
         path = sys.modules[package].__file__
         assert path is not None
         with open(path, encoding="utf-8") as file:  # noqa: PTH123 (pathlib is not loaded yet)
-            found = re.findall(_IMPORT, file.read())
-        for module, names in found:
+            imports = re.findall(_IMPORT, file.read())
+        for module, names in imports:
             homes.update(dict.fromkeys(re.findall(r"\w+", names), module))
 
-    def get(name: str) -> Any:
+    def get_export(name: str) -> Any:
         if not homes:
             read_homes()
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home = sys.modules.get(homes[name])
+        # `_initializing`: another thread imports it, and import_module waits until it has.
         if home is None or home.__spec__ is None or getattr(home.__spec__, "_initializing", False):
             from importlib import import_module
 
             home = import_module(homes[name])
         return getattr(home, name)
 
-    return get
+    return get_export

@@ -30,7 +30,9 @@ MAX_DEPTH = 100
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The keys of a JSON file; empty if there is none. Raises ConfigError."""
+    """The object in a JSON file; empty if there is no file. Raises ConfigError: it cannot be read,
+    is too large, or is not an object.
+    """
     try:
         with open_regular(path) as file:
             data = file.read(MAX_BYTES + 1)
@@ -69,12 +71,14 @@ def dump_json(value: Any, *, is_ascii: bool = False, **options: Any) -> str:
     Python would write a lone surrogate, which cannot be encoded, and which many readers refuse.
     """
     text = json.dumps(value, ensure_ascii=is_ascii, **options)
+    # A raw byte is `\udcff` in text of ASCII, and the character itself in other text.
     if "\\udc" not in text and not has_bytes(text):
         return text
     return json.dumps(_readable(json.loads(text)), ensure_ascii=is_ascii, **options)
 
 
 def _readable(value: Any) -> Any:
+    """A copy of a JSON value in whose texts and keys raw bytes are written as `\\xff`."""
     if isinstance(value, str):
         return readable_bytes(value)
     if isinstance(value, dict):
@@ -83,12 +87,13 @@ def _readable(value: Any) -> Any:
 
 
 def dictionary(value: Any) -> dict[str, Any]:
+    """`value` if it is a dictionary, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def arguments_object(value: Any) -> dict[str, Any] | None:
     """The arguments of a tool call; None if they are not an object, or have more than MAX_DEPTH
-    levels.
+    levels. Without recursion, so that no depth can crash it.
     """
     level = [value]
     for _ in range(MAX_DEPTH):
@@ -113,6 +118,7 @@ def dictionaries(value: Any) -> list[dict[str, Any]]:
 
 
 def string(value: Any) -> str:
+    """`value` if it is a text, else an empty one."""
     return value if isinstance(value, str) else ""
 
 
@@ -125,8 +131,8 @@ def text_or_json(value: Any) -> str:
 
 def count(value: Any) -> int | None:
     """A whole number >= 0, also written as `12.0`; otherwise None."""
-    found = amount(value)
-    return int(found) if found is not None and found.is_integer() else None
+    number = amount(value)
+    return int(number) if number is not None and number.is_integer() else None
 
 
 def amount(value: Any) -> float | None:

@@ -46,8 +46,8 @@ def mask_log(mask: Callable[[str], str]) -> None:
             record.exc_text = mask(logging.Formatter().formatException(record.exc_info))
         return True
 
-    for filtered in (log, *_own_handlers):
-        filtered.filters = [mask_record]
+    for log_or_handler in (log, *_own_handlers):
+        log_or_handler.filters = [mask_record]
 
 
 class _PrivateFile(logging.FileHandler):
@@ -58,7 +58,8 @@ class _PrivateFile(logging.FileHandler):
     """
 
     def emit(self, record: logging.LogRecord) -> None:
-        with suppress(OSError):  # what is logged is lost, the program continues
+        """Write a record. Never raises: without the file it is lost."""
+        with suppress(OSError):
             self._rotate_if_full()
             super().emit(record)
 
@@ -76,6 +77,7 @@ class _PrivateFile(logging.FileHandler):
         self.stream = self._open()
 
     def _open(self) -> TextIOWrapper:
+        """Open the file, which only the user can read, and make its folder. Raises OSError."""
         ensure_private_dir(Path(self.baseFilename).parent)
         stream = super()._open()
         os.fchmod(stream.fileno(), 0o600)

@@ -35,15 +35,15 @@ def peer_uid(connection: socket.socket) -> int:
 
 
 def is_own_peer(connection: socket.socket) -> bool:
-    """Whether the process at the other end is of this user; False if nobody knows."""
+    """Whether the process at the other end is of this user; False if the system does not say it."""
     try:
         return peer_uid(connection) == own_uid()
     except (OSError, struct.error):
         return False
 
 
-def check_folder(folder: Path) -> Path:
-    """Make the folder if there is none, for this user only; returns it.
+def ensure_private_folder(folder: Path) -> Path:
+    """Make the folder if there is none, and let only this user into it; returns it.
 
     Raises:
         SocketRefused: it is a link, no folder, or another user's.
@@ -51,11 +51,11 @@ def check_folder(folder: Path) -> Path:
     ensure_private_dir(folder.parent)
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode):
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode):
         raise SocketRefused(f"{tilde(folder)} is not a folder.", "Move it away; nothing was done.")
-    _refuse_other_owner(folder, found.st_uid)
-    if stat.S_IMODE(found.st_mode) & 0o077:
+    _refuse_other_owner(folder, status.st_uid)
+    if stat.S_IMODE(status.st_mode) & 0o077:
         folder.chmod(0o700)
     return folder
 
@@ -67,16 +67,17 @@ def has_socket(path: Path) -> bool:
         SocketRefused: something else is there.
     """
     try:
-        found = path.lstat()
+        status = path.lstat()
     except FileNotFoundError:
         return False
-    if not stat.S_ISSOCK(found.st_mode):
+    if not stat.S_ISSOCK(status.st_mode):
         raise SocketRefused(f"{tilde(path)} is not a socket.", "Move it away; nothing was done.")
-    _refuse_other_owner(path, found.st_uid)
+    _refuse_other_owner(path, status.st_uid)
     return True
 
 
 def _refuse_other_owner(path: Path, owner: int) -> None:
+    """Raise SocketRefused if a path belongs to another user."""
     if owner != own_uid():
         raise SocketRefused(
             f"{tilde(path)} belongs to the user with the number {owner}, not to you.",
@@ -91,7 +92,7 @@ def listen(path: Path) -> socket.socket:
         SocketRefused: the folder is not private.
         OSError: it cannot be made.
     """
-    check_folder(path.parent)
+    ensure_private_folder(path.parent)
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with _address(path) as address:
@@ -136,8 +137,8 @@ def connect(path: Path) -> socket.socket:
 
 @contextmanager
 def _address(path: Path) -> Iterator[str]:
-    """The path as the address of a socket, which must be short. A long one goes through a
-    descriptor of its folder (Linux).
+    """Yield a path as the address of a socket, which must be short: a long path becomes one through
+    a descriptor of its folder (Linux), which is open inside this context.
     """
     if len(os.fsencode(path)) <= MAX_ADDRESS:
         yield str(path)

@@ -25,15 +25,15 @@ _NEGATIONS: Mapping[str, str] = {
     "Chinese": r"不要|不能|不得|不准|禁止|别|勿|不可",
     "Japanese": r"しない|禁止|ない(?:で|こと)|てはいけ|ません|触る?な",
 }
-_IN_SCRIPT = ("Chinese", "Japanese")
+_LANGUAGES_WITHOUT_SPACES = ("Chinese", "Japanese")
 _NEGATION = late_pattern(
     "|".join(
-        f"(?:{words})" if language in _IN_SCRIPT else rf"\b(?:{words})\b"
+        f"(?:{words})" if language in _LANGUAGES_WITHOUT_SPACES else rf"\b(?:{words})\b"
         for language, words in _NEGATIONS.items()
     ),
     re.IGNORECASE,
 )
-_CHANGES = late_pattern(
+_CHANGE_VERB = late_pattern(
     r"\b(?:alter|chang|delet|edit|modif|mov|overwrit|remov|renam|replac|rewrit|touch|writ|leave"
     r"|hands off|änder|anfass|bearbeit|lösch|schreib|verschieb|anrühr|\bfass|\blass|finger weg"
     r"|laisse|supprim|touche|édite|écri|renomm"
@@ -42,33 +42,37 @@ _CHANGES = late_pattern(
     re.IGNORECASE,
 )
 """Verbs of a change: with one of them, a file after `in` is what must not change."""
-_SHARES = late_pattern(r"\b(?:commit|push|check ?in|upload|track|publish)\w*", re.IGNORECASE)
+_SHARE_VERB = late_pattern(r"\b(?:commit|push|check ?in|upload|track|publish)\w*", re.IGNORECASE)
 """`Never commit .env` does not forbid to change that file."""
-_PLACE = late_pattern(
+_PLACE_PREPOSITION = late_pattern(
     r"\b(?:at|from|in|inside|into|on|outside|outside of|than|to|under|via|with|through|aus|außerhalb|bei|im"
     r"|mit|unter|von|à|avec|dans|hors de|sous|sur|con|en|fuera de|sobre)\s+(?:the\s+|der\s+|le\s+|la\s+)?$",
     re.IGNORECASE,
 )
-_POINTS = late_pattern(
+"""A preposition at the end of a text, before the place where something is done: `work in the `."""
+_POINTING_WORD = late_pattern(
     r"\b(?:it|them|that|this|these|those|there|alone|hands off|sie|es|ihn|das|die|davon"
     r"|le|la|les|y|lo|las|los)\b|它|这个|那个|これ|それ|ここ|触",
     re.IGNORECASE,
 )
 """Words that point to what the clause before names."""
-_PUSHES = late_pattern(
+_UNNAMED_PUSH = late_pattern(
     r"(?<!force )(?<!force-)\bpush(?:e[ns]?|es|ing|ear|er)?\b"
     r"(?!\s+(?:\w+ly\s+)?(?:a|auf|in|nach|on|sur|to)\b)",
     re.IGNORECASE,
 )
 """A push to a named branch, or with force, is not every push: no name can stand for it."""
-_CLAUSE = late_pattern(r"[,;:!?](?=\s|$)|\.(?=\s|$)|[，；。、：！？]|\s[—–-]\s|\b(?:instead|but)\b")
-_CODE = late_pattern(r"`([^`\n]+)`")
-_PATH = late_pattern(
+_CLAUSE_END = late_pattern(
+    r"[,;:!?](?=\s|$)|\.(?=\s|$)|[，；。、：！？]|\s[—–-]\s|\b(?:instead|but)\b"
+)
+_CODE_SPAN = late_pattern(r"`([^`\n]+)`")
+# A path with a slash, a name with an ending (`setup.py`), or one with a dot before it (`.env`).
+_PATH_IN_TEXT = late_pattern(
     r"(?<![\w/.@:-])(?:\.{0,2}/)?(?:[A-Za-z0-9_@+.*-]+/)+[A-Za-z0-9_@+.*-]*"
     r"|(?<![\w/.@:-])\.?[A-Za-z0-9_@+*-][A-Za-z0-9_@+.*-]*\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w/(])"
     r"|(?<![\w/.@:-])\.[a-z][\w-]+"
 )
-_WORD = late_pattern(r"[A-Za-z][A-Za-z0-9_-]+")
+_PROGRAM_WORD = late_pattern(r"[A-Za-z][A-Za-z0-9_-]+")
 _ALWAYS_PROGRAMS = frozenset(
     """
     ansible apt bazel brew bun bundle bzl cargo chmod chown cmake composer conda curl deno docker
@@ -78,18 +82,20 @@ _ALWAYS_PROGRAMS = frozenset(
     """.split()
 )
 """Programs that no one takes for an ordinary word, so that they need no code marks."""
-_READS = frozenset(
+_READING_PROGRAMS = frozenset(
     "bat cat cd diff du echo file find grep head less ls more pwd rg sort stat tail tree type wc"
     " which".split()
 )
-_GIT_READS = frozenset("blame diff grep log ls-files show status".split())
-_WRITES = late_pattern(r">|\s-(?:delete|exec|execdir)\b|\btee\b")
-_WRAPPER = late_pattern(r"\w+=.*|sudo|time|env|exec|nohup")
+_READING_GIT_COMMANDS = frozenset("blame diff grep log ls-files show status".split())
+_WRITING_SYNTAX = late_pattern(r">|\s-(?:delete|exec|execdir)\b|\btee\b")
+"""With it, a line of programs that read may write, too."""
+_COMMAND_PREFIX = late_pattern(r"\w+=.*|sudo|time|env|exec|nohup")
+"""A word before a command that only says how it runs: `CI=1 sudo make`."""
 _RUNNERS = frozenset(
     "bash bun bundle deno node npx pdm perl pipenv poetry python python3 ruby sh source uv uvx zsh".split()
 )
 """Programs whose next words are what they run."""
-_SEPARATOR = late_pattern(r"\|\||&&|[;|\n]")
+_COMMAND_SEPARATOR = late_pattern(r"\|\||&&|[;|\n]")
 
 
 def forbidden_names(text: str) -> tuple[str, ...]:
@@ -98,18 +104,21 @@ def forbidden_names(text: str) -> tuple[str, ...]:
     `Never flash with pio, use ./flash.sh` forbids `pio` only: a clause without a negation forbids
     nothing, unless the negated one names nothing (`vendor/ is a mirror: leave it alone`).
     """
-    clauses = [clause for clause in _CLAUSE.split(_hide_code(text)) if clause.strip()]
-    spans = _CODE.findall(text)
-    found: dict[str, None] = {}
-    for place, clause in enumerate(clauses):
+    # A clause has the number of each code span, and `spans` its text.
+    clauses = [clause for clause in _CLAUSE_END.split(_number_code_spans(text)) if clause.strip()]
+    spans = _CODE_SPAN.findall(text)
+    forbidden: dict[str, None] = {}
+    for index, clause in enumerate(clauses):
         negation = _NEGATION.search(clause)
         if negation is None:
             continue
-        names = list(_names_in(clause, spans))
-        if not names and place and _POINTS.search(clause):
-            names = [name for name in _names_in(clauses[place - 1], spans) if not is_command(name)]
-        found.update(dict.fromkeys(names))
-    return tuple(found)
+        names = list(_forbidden_in(clause, spans))
+        if not names and index and _POINTING_WORD.search(clause):
+            names = [
+                name for name in _forbidden_in(clauses[index - 1], spans) if not is_command(name)
+            ]
+        forbidden.update(dict.fromkeys(names))
+    return tuple(forbidden)
 
 
 def forbids_change(text: str) -> bool:
@@ -118,13 +127,13 @@ def forbids_change(text: str) -> bool:
     `api/v2.py is not finished` only describes a file.
     """
     names = forbidden_names(text)
-    return bool(names) and (bool(_CHANGES.search(text)) or any(map(is_command, names)))
+    return bool(names) and (bool(_CHANGE_VERB.search(text)) or any(map(is_command, names)))
 
 
 def is_command(name: str) -> bool:
     """Whether a forbidden name is a command, not a file or folder."""
     program = name.split(" ", 1)[0]
-    return " " in name or program in _ALWAYS_PROGRAMS or not _PATH.fullmatch(name)
+    return " " in name or program in _ALWAYS_PROGRAMS or not _PATH_IN_TEXT.fullmatch(name)
 
 
 def breaks_prohibition(statement: str, tool: str, arguments: Mapping[str, object]) -> bool:
@@ -134,7 +143,7 @@ def breaks_prohibition(statement: str, tool: str, arguments: Mapping[str, object
         return False
     command = arguments.get("command")
     if isinstance(command, str):
-        return any(_line_runs(name, command) for name in names)
+        return any(_line_breaks(name, command) for name in names)
     path = arguments.get("path") or arguments.get("file_path")
     if not isinstance(path, str) or tool in ("read", "glob", "grep", "ls"):
         return False
@@ -145,20 +154,20 @@ def named_commands(text: str) -> tuple[str, ...]:
     """The commands and scripts that a text names: in code marks, by a path, or by a name that no
     one takes for an ordinary word.
     """
-    spans = [" ".join(span.split()) for span in _CODE.findall(text)]
-    plain = _CODE.sub(" ", text)
-    paths = [found[0].rstrip(".") for found in _PATH.finditer(plain)]
-    programs = _programs_in(_WORD.findall(_PATH.sub(" ", plain)))
+    spans = [" ".join(span.split()) for span in _CODE_SPAN.findall(text)]
+    plain = _CODE_SPAN.sub(" ", text)
+    paths = [match[0].rstrip(".") for match in _PATH_IN_TEXT.finditer(plain)]
+    programs = _programs_in(_PROGRAM_WORD.findall(_PATH_IN_TEXT.sub(" ", plain)))
     return tuple(dict.fromkeys([*filter(None, spans), *paths, *programs]))
 
 
 def line_names(line: str) -> frozenset[str]:
-    """The programs and scripts that a shell line runs, as a text may name them; none if it only
-    reads.
+    """The names of the programs and scripts that a shell line runs, as a text may write them; none
+    if the line only reads.
     """
     if only_reads(line):
         return frozenset()
-    return frozenset(_name_of(words[0]) for words in _runs_in(line))
+    return frozenset(_name_of(words[0]) for words in _commands_in(line))
 
 
 def names_run(text: str, line: str) -> bool:
@@ -169,15 +178,16 @@ def names_run(text: str, line: str) -> bool:
 def runs_program(name: str, line: str) -> bool:
     """Whether a shell line runs a command or a script of this name."""
     program, *rest = name.split()
-    found = (words for words in _runs_in(line) if words[1 : len(rest) + 1] == rest)
-    return any(_name_of(words[0]) == _name_of(program) for words in found)
+    candidates = (words for words in _commands_in(line) if words[1 : len(rest) + 1] == rest)
+    return any(_name_of(words[0]) == _name_of(program) for words in candidates)
 
 
-def _runs_in(line: str) -> Iterator[list[str]]:
-    """The words of each command of a line, and of what a runner such as `uv run` runs."""
-    for words in filter(None, map(_command_words, _SEPARATOR.split(line))):
+def _commands_in(line: str) -> Iterator[list[str]]:
+    """Yield the words of each command of a line, and of what a runner such as `uv run` runs."""
+    for words in filter(None, map(_command_words, _COMMAND_SEPARATOR.split(line))):
         yield words
         if words[0] in _RUNNERS:
+            # `bash build.sh`, `uv run pytest`: the program is the next word, or the one after it.
             yield from filter(None, (words[1:], words[2:]))
 
 
@@ -189,35 +199,39 @@ def _name_of(word: str) -> str:
 
 def only_reads(line: str) -> bool:
     """Whether a shell line surely changes nothing: it only runs programs that read."""
-    commands = map(_command_words, _SEPARATOR.split(line))
-    return all(_is_reading(words, line) for words in commands if words)
+    commands = map(_command_words, _COMMAND_SEPARATOR.split(line))
+    return all(_only_reads_command(words, line) for words in commands if words)
 
 
-def _hide_code(text: str) -> str:
-    """The text with a number for each code span, so that no mark inside of it ends a clause."""
-    numbers = iter(range(len(text)))
-    return _CODE.sub(lambda _found: f"`{next(numbers)}`", text)
-
-
-def _names_in(clause: str, spans: list[str]) -> Iterator[str]:
-    """The files and commands that a clause forbids. A place to work in, or one that is only shared,
-    is not forbidden.
+def _number_code_spans(text: str) -> str:
+    """The text with the number of each code span in its place (`` `0` ``), so that no mark inside of
+    a span ends a clause.
     """
-    for number in _CODE.findall(clause):
+    numbers = iter(range(len(text)))
+    return _CODE_SPAN.sub(lambda _found: f"`{next(numbers)}`", text)
+
+
+def _forbidden_in(clause: str, spans: list[str]) -> Iterator[str]:
+    """Yield the files and commands that a clause forbids. Not forbidden is a file that is only the
+    place of something (`never run npm in web/`), or that must only not be shared (`never commit
+    .env`).
+    """
+    for number in _CODE_SPAN.findall(clause):
         yield " ".join(spans[int(number)].split())
-    plain = _CODE.sub(" ", clause)
-    has_change = bool(_CHANGES.search(plain))
-    is_shared = bool(_SHARES.search(plain)) and not has_change
-    for found in _PATH.finditer(plain):
-        is_place = bool(_PLACE.search(plain[: found.start()])) and not has_change
+    plain = _CODE_SPAN.sub(" ", clause)
+    has_change = bool(_CHANGE_VERB.search(plain))
+    is_shared = bool(_SHARE_VERB.search(plain)) and not has_change
+    for match in _PATH_IN_TEXT.finditer(plain):
+        is_place = bool(_PLACE_PREPOSITION.search(plain[: match.start()])) and not has_change
         if not is_place and not is_shared:
-            yield found[0].rstrip(".")
-    if _PUSHES.search(plain) and not re.search(r"\bdocker\b", plain, re.IGNORECASE):
+            yield match[0].rstrip(".")
+    if _UNNAMED_PUSH.search(plain) and not re.search(r"\bdocker\b", plain, re.IGNORECASE):
         yield "git push"
-    yield from _programs_in(_WORD.findall(_PATH.sub(" ", plain)))
+    yield from _programs_in(_PROGRAM_WORD.findall(_PATH_IN_TEXT.sub(" ", plain)))
 
 
 def _programs_in(words: Sequence[str]) -> Iterator[str]:
+    """Yield the programs among the words of a sentence, each with its subcommand: `git push`."""
     for word, following in zip_longest(words, words[1:], fillvalue=""):
         if word.lower() in _ALWAYS_PROGRAMS:
             yield f"{word} {following}" if _is_subcommand(word, following) else word
@@ -225,7 +239,7 @@ def _programs_in(words: Sequence[str]) -> Iterator[str]:
 
 def _is_subcommand(program: str, word: str) -> bool:
     """Whether a word after a program is one of its subcommands, and not a word of the sentence."""
-    known = {
+    subcommands = {
         "terraform": {"apply", "destroy", "import"},
         "git": {"push", "commit", "rebase", "merge", "reset", "add", "stash", "tag", "clean"},
         "npm": {"install", "publish", "run", "update", "audit"},
@@ -236,13 +250,13 @@ def _is_subcommand(program: str, word: str) -> bool:
         "gh": {"pr", "release", "repo"},
         "poetry": {"add", "update", "publish"},
     }
-    return word.lower() in known.get(program.lower(), ())
+    return word.lower() in subcommands.get(program.lower(), ())
 
 
-def _line_runs(name: str, command: str) -> bool:
-    """Whether a shell line runs what is forbidden, or changes a forbidden file."""
-    commands = map(_command_words, _SEPARATOR.split(command))
-    return any(_runs(name, words, command) for words in commands if words)
+def _line_breaks(name: str, command: str) -> bool:
+    """Whether a shell line runs the forbidden command `name`, or changes the forbidden file."""
+    commands = map(_command_words, _COMMAND_SEPARATOR.split(command))
+    return any(_command_breaks(name, words, command) for words in commands if words)
 
 
 def _command_words(part: str) -> list[str]:
@@ -251,35 +265,38 @@ def _command_words(part: str) -> list[str]:
         words = shlex.split(part)
     except ValueError:
         words = part.split()
-    while words and _WRAPPER.fullmatch(words[0]):
+    while words and _COMMAND_PREFIX.fullmatch(words[0]):
         words = words[1:]
     return words
 
 
-def _runs(name: str, words: Sequence[str], line: str) -> bool:
-    """Whether a command runs a forbidden command, or touches a forbidden file."""
+def _command_breaks(name: str, words: Sequence[str], line: str) -> bool:
+    """Whether a command of a line is the forbidden command `name`, or touches the forbidden file
+    other than to read it.
+    """
     if is_command(name):
-        wanted = name.split()
-        own = [words[0].rsplit("/", 1)[-1], *words[1:]]
-        return wanted in (own[: len(wanted)], [*words[: len(wanted)]])
+        forbidden = name.split()
+        without_folder = [words[0].rsplit("/", 1)[-1], *words[1:]]
+        return forbidden in (without_folder[: len(forbidden)], [*words[: len(forbidden)]])
     if words[0].removeprefix("./") == name.removeprefix("./"):
         return True
-    return not _is_reading(words, line) and any(_covers(name, word) for word in words[1:])
+    return not _only_reads_command(words, line) and any(_covers(name, word) for word in words[1:])
 
 
-def _is_reading(words: Sequence[str], command: str) -> bool:
-    if _WRITES.search(command):
+def _only_reads_command(words: Sequence[str], line: str) -> bool:
+    """Whether a command of a line surely changes nothing."""
+    if _WRITING_SYNTAX.search(line):
         return False
-    is_git_read = words[0] == "git" and len(words) > 1 and words[1] in _GIT_READS
-    return words[0] in _READS or is_git_read
+    is_git_read = words[0] == "git" and len(words) > 1 and words[1] in _READING_GIT_COMMANDS
+    return words[0] in _READING_PROGRAMS or is_git_read
 
 
 def _covers(name: str, path: str) -> bool:
-    """Whether a forbidden file or folder is `path`, or has it below."""
-    own, path = name.strip("/").removeprefix("./"), path.removeprefix("./")
-    own = own.removesuffix("/**").removesuffix("/*")
-    if "*" in own:
+    """Whether `path` is the forbidden file or folder `name`, or is inside of it."""
+    forbidden, path = name.strip("/").removeprefix("./"), path.removeprefix("./")
+    forbidden = forbidden.removesuffix("/**").removesuffix("/*")
+    if "*" in forbidden:
         return bool(
-            re.fullmatch(rf"(?:.*/)?{re.escape(own).replace(chr(92) + '*', '[^/]*')}", path)
+            re.fullmatch(rf"(?:.*/)?{re.escape(forbidden).replace(chr(92) + '*', '[^/]*')}", path)
         )
-    return path == own or path.startswith(f"{own}/") or f"/{own}/" in f"/{path}/"
+    return path == forbidden or path.startswith(f"{forbidden}/") or f"/{forbidden}/" in f"/{path}/"

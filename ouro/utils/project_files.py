@@ -13,7 +13,7 @@ from ouro.utils.git import Git, GitError
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-Rules = tuple[tuple[str, "GitIgnoreSpec"], ...]
+IgnoreRules = tuple[tuple[str, "GitIgnoreSpec"], ...]
 """The .gitignore files that apply in a folder, with their folders, nearest first."""
 
 _TOGETHER = (("--cached", "--others", "--exclude-standard"),)
@@ -42,13 +42,14 @@ def list_project_files(root: Path) -> list[str]:
     """
     # In the order of git, which is almost sorted; a file in conflict is listed several times.
     names: dict[str, None] = {}
-    for found in stream_project_files(root):
-        names.update(dict.fromkeys(found))
+    for batch in stream_project_files(root):
+        names.update(dict.fromkeys(batch))
     return sorted(names)
 
 
 def stream_project_files(root: Path, *, tracked_first: bool = False) -> Iterator[list[str]]:
-    """As `list_project_files`, some names at a time, as they are found; a name may come twice.
+    """Yield the paths of `list_project_files` while they are found, many at a time and not sorted;
+    a path may come twice.
 
     Args:
         tracked_first: begin with the files of git's index, which takes a moment in a repository of
@@ -59,8 +60,8 @@ def stream_project_files(root: Path, *, tracked_first: bool = False) -> Iterator
 
 
 def stream_project_text(root: Path, *, tracked_first: bool = False) -> Iterator[str]:
-    """As `stream_project_files`, with the names of each text joined by zeros: a search in a text
-    takes a tenth of a loop over its names.
+    """Yield the paths of `stream_project_files` as texts, in each many paths that are joined by zero
+    characters: a search in such a text takes a tenth of a loop over the paths.
     """
     inner: dict[str, None] = {}
     listings = _TRACKED_FIRST if tracked_first else _TOGETHER
@@ -77,10 +78,13 @@ def stream_project_text(root: Path, *, tracked_first: bool = False) -> Iterator[
 
 
 def _stream_repository(root: Path, options: Sequence[str], inner: dict[str, None]) -> Iterator[str]:
-    """What git lists, without nested repositories, which are added to `inner`."""
+    """Yield what git lists, as paths joined by zero characters. Nested repositories are left out,
+    and added to `inner`.
+    """
     has_submodules = (root / ".gitmodules").exists()
     git = Git(root, _GIT_SECONDS)
     for text in git.stream_paths(*options):
+        # Without a path that ends with a slash there is no nested repository in the text.
         if not has_submodules and "/\0" not in f"{text}\0":
             yield text
             continue
@@ -91,21 +95,22 @@ def _stream_repository(root: Path, options: Sequence[str], inner: dict[str, None
             yield "\0".join(files)
 
 
-def new_folders(names: Iterable[str], known: set[str]) -> list[str]:
-    """The folders of these files that are not in `known` yet, each with a slash at its end; adds
-    them to it.
+def new_folders(names: Iterable[str], known_folders: set[str]) -> list[str]:
+    """The folders of these files that are not in `known_folders` yet, each with a slash at its end.
+    Adds them to `known_folders`.
     """
-    found: list[str] = []
+    folders: list[str] = []
     for folder in {name.rpartition("/")[0] for name in names}:
         outer = folder
-        while outer and outer not in known:
-            known.add(outer)
-            found.append(f"{outer}/")
+        while outer and outer not in known_folders:
+            known_folders.add(outer)
+            folders.append(f"{outer}/")
             outer = outer.rpartition("/")[0]
-    return found
+    return folders
 
 
 def _is_nested(root: Path, name: str, has_submodules: bool) -> bool:
+    """Whether a path that git lists is a nested repository or a submodule."""
     return name.endswith("/") or (has_submodules and (root / name / ".git").exists())
 
 
@@ -117,8 +122,8 @@ def _batches(names: Iterator[str]) -> Iterator[list[str]]:
 def walk(
     root: Path, *, ignored: bool = False, skip: frozenset[str] | set[str] = frozenset()
 ) -> Iterator[str]:
-    """Paths of the files below `root`, relative to it, in any order; links to folders are not
-    followed.
+    """Yield the paths of the files below `root`, relative to it, in any order. Links to folders are
+    yielded as files, and not followed.
 
     Args:
         ignored: include files that a .gitignore excludes.
@@ -126,9 +131,9 @@ def walk(
     """
     root = Path(os.path.abspath(root))  # noqa: PTH100 - links stay as they were named
     skipped = skip | _REPOSITORIES
-    waiting: list[tuple[str, Rules]] = [("", () if ignored else _rules_above(root))]
-    while waiting:
-        folder, rules = waiting.pop()
+    folders: list[tuple[str, IgnoreRules]] = [("", () if ignored else _rules_above(root))]
+    while folders:
+        folder, rules = folders.pop()
         entries = _entries_in(root / folder)
         if not ignored and any(entry.name == ".gitignore" for entry in entries):
             rules = _with_rules(root / folder, str(root / folder).rstrip("/"), rules)
@@ -140,7 +145,7 @@ def walk(
             if rules and _is_ignored(f"{root}/{path}", rules, is_folder=is_folder):
                 continue
             if is_folder:
-                waiting.append((f"{path}/", rules))
+                folders.append((f"{path}/", rules))
             else:
                 yield path
 
@@ -153,23 +158,26 @@ def _entries_in(folder: Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def _rules_above(root: Path) -> Rules:
-    """The rules of the folders above `root`, up to the repository's root; none if they ignore
-    `root` itself.
+def _rules_above(root: Path) -> IgnoreRules:
+    """The rules of the folders above `root`, up to the repository's root. None if they ignore `root`
+    itself, because then the user asked for ignored files.
     """
     root = Path(os.path.abspath(root))  # noqa: PTH100 - a link shall not lead to another project's rules
     folders = [root, *root.parents]
     top = next(
-        (at for at, folder in enumerate(folders) if (folder / ".git").exists()), len(folders) - 1
+        (number for number, folder in enumerate(folders) if (folder / ".git").exists()),
+        len(folders) - 1,
     )
-    rules: Rules = ()
+    rules: IgnoreRules = ()
     for folder in reversed(folders[1 : top + 1]):
         rules = _with_rules(folder, str(folder).rstrip("/"), rules)
     return () if rules and _is_ignored(str(root), rules, is_folder=True) else rules
 
 
-def _with_rules(folder: Path, name: str, rules: Rules) -> Rules:
-    """The rules with those of the folder's .gitignore before them."""
+def _with_rules(folder: Path, name: str, rules: IgnoreRules) -> IgnoreRules:
+    """`rules` with those of a folder's .gitignore before them. `name`: the folder without a slash
+    at its end.
+    """
     from pathspec import GitIgnoreSpec
 
     try:
@@ -179,7 +187,8 @@ def _with_rules(folder: Path, name: str, rules: Rules) -> Rules:
     return ((name, GitIgnoreSpec.from_lines(lines)), *rules)
 
 
-def _is_ignored(path: str, rules: Rules, *, is_folder: bool) -> bool:
+def _is_ignored(path: str, rules: IgnoreRules, *, is_folder: bool) -> bool:
+    """Whether the nearest .gitignore with a rule for an absolute path excludes it."""
     for folder, spec in rules:
         verdict = spec.check_file(path[len(folder) + 1 :] + "/" * is_folder).include
         if verdict is not None:

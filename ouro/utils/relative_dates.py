@@ -17,16 +17,19 @@ OPEN_END_DAYS = 7
 
 
 class DateWords(NamedTuple):
+    """The words of a language with which a statement names a day."""
+
     language: str
     on: str
-    """What stands before a date; empty: nothing."""
+    """The preposition before a date, with a blank; empty if the language needs none."""
     days: Mapping[str, int]
-    """Words -> days from today."""
+    """The days from today by the pattern of their words: `yesterday` is -1."""
     coming: str
-    """A pattern of a coming weekday, with the group `name`."""
+    """A pattern of a coming weekday; `{name}` stands for its name."""
     past: str
+    """A pattern of a past weekday, with `{name}`."""
     weekdays: tuple[str, ...]
-    """From Monday."""
+    """The names of the weekdays, from Monday."""
     begin: str
     """A pattern before a day from which on something holds."""
     end: str
@@ -69,10 +72,10 @@ LANGUAGES = (
         ("月", "火", "水", "木", "金", "土", "日"), r"(?!)", r"(?!)"),
 )
 # fmt: on
-_BEGINS_AFTER = re.compile(r"\s*(?:on(?:wards?)?\b|起|开始|から|以降)")
-_ENDS_AFTER = re.compile(r"\s*(?:まで|为止|之前)")
-_ISO = re.compile(r"\d{4}-\d\d-\d\d")
-_PREPOSITION = re.compile(
+_BEGIN_AFTER_DATE = re.compile(r"\s*(?:on(?:wards?)?\b|起|开始|から|以降)")
+_END_AFTER_DATE = re.compile(r"\s*(?:まで|为止|之前)")
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_PREPOSITION_AT_END = re.compile(
     r"\b(?:on|until|till|by|since|from|of|before|after|am|bis|ab|seit|vor|nach|le|à|jusqu['’]à"
     r"|dès|depuis|d['’]|el|hasta|desde|de)\s*$",
     re.IGNORECASE,
@@ -85,7 +88,7 @@ _UNTIL_EVENT = re.compile(
 
 
 def local_day(at: str = "") -> date:
-    """The local day of a time; today if it cannot be read."""
+    """The local day of an ISO timestamp; today if it is empty or cannot be read."""
     try:
         return datetime.fromisoformat(at).astimezone().date()
     except ValueError:
@@ -93,7 +96,7 @@ def local_day(at: str = "") -> date:
 
 
 def write_dates(text: str, day: date) -> str:
-    """A statement that was made on `day`, its relative dates as dates: `on 2026-11-27`."""
+    """Replace the relative dates of a statement that was made on `day`: `on 2026-11-27`."""
     for words in LANGUAGES:
         for pattern, offset in _patterns_of(words):
             write = partial(_date_text, words=words, day=day, offset=offset)
@@ -106,20 +109,21 @@ def find_end(text: str, day: date, *, is_change: bool) -> date | None:
 
     What holds from today on has no end, and neither has a change that happened today (`is_change`).
     """
-    written = write_dates(text, day)
-    for found in _ISO.finditer(written):
-        before, after = written[: found.start()], written[found.end() :]
-        if _is_end(before, after) and (last := _day_of(found[0])) and last >= day:
-            return last
+    dated = write_dates(text, day)
+    for match in _ISO_DATE.finditer(dated):
+        before, after = dated[: match.start()], dated[match.end() :]
+        if _is_end(before, after) and (end := _parse_date(match[0])) and end >= day:
+            return end
     if _UNTIL_EVENT.search(text):
         return day + timedelta(days=OPEN_END_DAYS)
     return day if not is_change and _names_today(text) else None
 
 
 def _is_end(before: str, after: str) -> bool:
+    """Whether the text before or after a date makes it an end: `until …`, `…まで`."""
     ends = (rf"(?:{words.end})(?:{re.escape(words.on)})?$" for words in LANGUAGES if words.end)
     is_before = any(re.search(end, before, re.IGNORECASE) for end in ends)
-    return is_before or _ENDS_AFTER.match(after) is not None
+    return is_before or _END_AFTER_DATE.match(after) is not None
 
 
 def _names_today(text: str) -> bool:
@@ -128,37 +132,43 @@ def _names_today(text: str) -> bool:
         for pattern, offset in _patterns_of(words):
             if offset != 0:
                 continue
-            for found in pattern.finditer(text):
-                begins = re.search(words.begin, text[: found.start()], re.IGNORECASE)
-                if not begins and not _BEGINS_AFTER.match(text[found.end() :]):
+            for match in pattern.finditer(text):
+                begins = re.search(words.begin, text[: match.start()], re.IGNORECASE)
+                if not begins and not _BEGIN_AFTER_DATE.match(text[match.end() :]):
                     return True
     return False
 
 
-def _date_text(found: re.Match[str], words: DateWords, day: date, offset: int | str) -> str:
-    """The date of a match; `offset`: days, or `coming` or `past` for a weekday."""
+def _date_text(match: re.Match[str], words: DateWords, day: date, offset: int | str) -> str:
+    """What replaces the match of a relative date: the date, with a preposition if none precedes it.
+
+    `offset`: days from `day`, or `coming` or `past` for the next or the last such weekday.
+    """
     if isinstance(offset, int):
-        there = day + timedelta(days=offset)
+        target = day + timedelta(days=offset)
     else:
-        wanted = next(
+        weekday = next(
             number
             for number in range(7)
-            if re.search(words.weekdays[number], found[0], re.IGNORECASE)
+            if re.search(words.weekdays[number], match[0], re.IGNORECASE)
         )
-        ahead = (wanted - day.weekday()) % 7
-        there = (
+        ahead = (weekday - day.weekday()) % 7
+        # `next Friday`, said on a Friday, is in seven days.
+        target = (
             day + timedelta(days=ahead or 7)
             if offset == "coming"
             else day - timedelta(days=(7 - ahead) or 7)
         )
-    before = found.string[: found.start()]
-    on = "" if _PREPOSITION.search(before) else words.on
-    if on and (not before.strip() or before.rstrip().endswith((".", "!", "?", ":"))):
-        on = on[0].upper() + on[1:]
-    return f"{on}{there.isoformat()}"
+    before = match.string[: match.start()]
+    preposition = "" if _PREPOSITION_AT_END.search(before) else words.on
+    begins_sentence = not before.strip() or before.rstrip().endswith((".", "!", "?", ":"))
+    if preposition and begins_sentence:
+        preposition = preposition[0].upper() + preposition[1:]
+    return f"{preposition}{target.isoformat()}"
 
 
-def _day_of(text: str) -> date | None:
+def _parse_date(text: str) -> date | None:
+    """The date that an ISO date names; None if there is no such day."""
     try:
         return date.fromisoformat(text)
     except ValueError:
@@ -166,9 +176,8 @@ def _day_of(text: str) -> date | None:
 
 
 def _patterns_of(words: DateWords) -> tuple[tuple[re.Pattern[str], int | str], ...]:
-    """The patterns of the dates of a language, each with what it means: days from today, or the way
-    to a weekday.
-    """
+    """The patterns of the relative dates of a language, each with its offset, as in `_date_text`."""
+    # By its name, because a DateWords holds dictionaries, which no cache can have as a key.
     return _compile_patterns(words.language)
 
 
@@ -178,11 +187,11 @@ def _compile_patterns(language: str) -> tuple[tuple[re.Pattern[str], int | str],
     words = next(row for row in LANGUAGES if row.language == language)
     names = "|".join(words.weekdays)
     edge = r"\b" if words.on else ""
-    found: list[tuple[re.Pattern[str], int | str]] = [
+    patterns: list[tuple[re.Pattern[str], int | str]] = [
         (re.compile(f"{edge}{word}{edge}", re.IGNORECASE), offset)
         for word, offset in words.days.items()
     ]
     for pattern, way in ((words.coming, "coming"), (words.past, "past")):
-        named = pattern.replace("{name}", f"(?:{names})")
-        found.append((re.compile(named, re.IGNORECASE), way))
-    return tuple(found)
+        with_names = pattern.replace("{name}", f"(?:{names})")
+        patterns.append((re.compile(with_names, re.IGNORECASE), way))
+    return tuple(patterns)

@@ -67,12 +67,12 @@ def get_models_path() -> Path:
 
 
 def get_server_facts_path() -> Path:
-    """What refusals have shown about models at their endpoints."""
+    """The file with what refusals have shown about models at their endpoints."""
     return get_home() / "server_facts.json"
 
 
 def get_price_table_path() -> Path:
-    """A table of models that `ouro models update` has fetched."""
+    """The table of models that `ouro models update` has fetched."""
     return get_home() / "cache" / "model_prices.json"
 
 
@@ -81,12 +81,12 @@ def get_trust_path() -> Path:
 
 
 def get_import_offers_path() -> Path:
-    """The projects in which an import of other agents' memory was offered."""
+    """The file of the projects in which an import of other agents' memory was offered."""
     return get_home() / "import_offers.json"
 
 
 def get_permissions_path() -> Path:
-    """The permission rules that the user added with "always", by project."""
+    """The file of the permission rules that the user added with "always", by project."""
     return get_home() / "permissions.yaml"
 
 
@@ -95,17 +95,17 @@ def get_history_path() -> Path:
 
 
 def get_background_dir() -> Path:
-    """Sockets and records of the sessions that run in the background."""
+    """The folder of sockets and records of the sessions that run in the background."""
     return get_home() / "background"
 
 
 def get_drafts_dir() -> Path:
-    """Unsent texts of prompts."""
+    """The folder of prompts that were not sent."""
     return get_home() / "drafts"
 
 
 def get_file_lists_dir() -> Path:
-    """Lists of the files of large projects."""
+    """The folder of saved lists of the files of large projects."""
     return get_home() / "file_lists"
 
 
@@ -126,7 +126,7 @@ def get_written_dirs(project: Path) -> list[Path]:
     """The folders of ouro, also in a project, into which ouro writes files, except session folders."""
     home = get_home()
     memories = (get_memory_dir(), project / ".ouro" / "memory")
-    own = (
+    home_folders = (
         home,
         home / "cache",
         home / "sessions.git",
@@ -135,12 +135,12 @@ def get_written_dirs(project: Path) -> list[Path]:
         *(memory / ".git" for memory in memories),
     )
     checkpoints = get_checkpoints_dir()
-    states = (
+    history_and_checkpoints = (
         *get_history_dir().glob("*.git/*/"),
         *checkpoints.glob("*/"),
         *checkpoints.glob("*/*/"),
     )
-    return [*own, *states, *memories, project / ".ouro"]
+    return [*home_folders, *history_and_checkpoints, *memories, project / ".ouro"]
 
 
 def is_running(pid: int) -> bool:
@@ -166,7 +166,7 @@ def send_signal(pid: int, number: int, *, group: bool = False) -> None:
 
 
 def take_stdout() -> int:
-    """A descriptor of standard output; later prints to standard output go to standard error."""
+    """Redirect standard output to standard error; returns a descriptor of the old standard output."""
     stdout = os.dup(1)
     os.dup2(2, 1)
     return stdout
@@ -177,11 +177,11 @@ def ensure_private_dir(folder: Path) -> Path:
     it.
     """
     home = get_home()
-    missing = [
+    folders = [
         folder,
         *(parent for parent in folder.parents if parent == home or home in parent.parents),
     ]
-    for parent in reversed(missing):
+    for parent in reversed(folders):
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if parent.stat().st_uid == os.getuid() and parent.stat().st_mode & 0o077:
             parent.chmod(0o700)
@@ -234,19 +234,19 @@ def get_worktrees_dir() -> Path:
 
 
 def home_secret() -> bytes:
-    """32 secret bytes of this home, made on first use; different ones each time if they cannot be
-    saved or read.
+    """32 secret bytes of this home, which are made and saved at first use. If they cannot be saved
+    or read, each call returns different ones.
     """
     path, fresh = get_home() / "mark.key", os.urandom(32)
     with suppress(OSError):
         ensure_private_dir(path.parent)
-        with suppress(FileExistsError):
+        with suppress(FileExistsError):  # they were made before, perhaps by another process now
             descriptor = os.open(
                 path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
             )
             with os.fdopen(descriptor, "wb") as file:
                 file.write(fresh)
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-            found = file.read(33)
-        return found if len(found) == len(fresh) else fresh
+            saved = file.read(33)
+        return saved if len(saved) == len(fresh) else fresh
     return fresh

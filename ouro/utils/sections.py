@@ -13,6 +13,10 @@ T = TypeVar("T")
 
 
 class SectionField(NamedTuple):
+    """A field of a section. `make_default` makes its default for each section; None: it is
+    `default`.
+    """
+
     name: str
     default: Any = None
     make_default: Callable[[], Any] | None = None
@@ -40,18 +44,18 @@ def section(kind: type[T]) -> type[T]:
 
 def _own_fields(kind: type) -> dict[str, SectionField]:
     """The fields that a class declares, by name. Its attributes for made defaults are removed."""
-    found = {}
+    fields = {}
     for name in vars(kind).get("__annotations__", {}):
         if name not in vars(kind):
-            found[name] = SectionField(name, is_required=True)
+            fields[name] = SectionField(name, is_required=True)
             continue
         default = vars(kind)[name]
         if isinstance(default, _DefaultFactory):
             delattr(kind, name)
-            found[name] = SectionField(name, make_default=default.make)
+            fields[name] = SectionField(name, make_default=default.make)
         else:
-            found[name] = SectionField(name, default)
-    return found
+            fields[name] = SectionField(name, default)
+    return fields
 
 
 def is_section(value: object) -> bool:

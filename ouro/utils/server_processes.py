@@ -17,9 +17,8 @@ GRACE = 2.0
 """Seconds that a server has to exit after its input is closed, and again after SIGTERM."""
 groups: set[int] = set()
 """The process groups of the running servers."""
-
-
 _STDERR_PIECE = 64 * 1024
+"""Bytes of stderr that are read at once."""
 
 
 class CommandMissingError(Exception):
@@ -38,7 +37,7 @@ async def start_process(
         CommandMissingError: the command does not exist.
         OSError: it cannot be started.
     """
-    # Looked up as the child does.
+    # Found as the child finds it: in its folder if the name has a slash, else in its PATH.
     program = str(Path(cwd) / command[0]) if os.sep in command[0] else command[0]
     if shutil.which(program, path=environment.get("PATH")) is None:
         raise CommandMissingError(f"The command {command[0]} was not found.")
@@ -65,7 +64,7 @@ async def exit_reason(process: asyncio.subprocess.Process, otherwise: str) -> st
 
 
 async def read_stderr(process: asyncio.subprocess.Process) -> AsyncGenerator[list[str], None]:
-    """The lines of each piece that a server writes to stderr."""
+    """Yield the lines of each piece that a server writes to stderr, until it closes it."""
     assert process.stderr is not None
     while data := await process.stderr.read(_STDERR_PIECE):
         yield data.decode("utf-8", "replace").splitlines()
@@ -84,7 +83,7 @@ async def stop_server(process: asyncio.subprocess.Process) -> None:
 
 
 async def forget_server(process: asyncio.subprocess.Process) -> None:
-    """Wait for the end of a process that was stopped."""
+    """Wait for the end of a process that was stopped, and remove its group from `groups`."""
     with suppress(TimeoutError):
         await asyncio.wait_for(process.wait(), GRACE)
     groups.discard(process.pid)

@@ -13,12 +13,14 @@ from ouro.utils.late_pattern import late_pattern
 if TYPE_CHECKING:
     from datetime import date
 
-_SEQUENCE = (
+_ESCAPE_SEQUENCE = (
     r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]).*?(?:\x07|\x1b\\|\x9c|\Z)"
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[ -/]*[0-~]?"
 )
-_SEQUENCES = late_pattern(_SEQUENCE, re.DOTALL)
-_UNFINISHED = late_pattern(rf"(?<![^\x00-\x7f])(?>{_SEQUENCE}|[^\x00-\x7f])*\Z", re.DOTALL)
+_ESCAPE_SEQUENCES = late_pattern(_ESCAPE_SEQUENCE, re.DOTALL)
+_UNFINISHED_END = late_pattern(
+    rf"(?<![^\x00-\x7f])(?>{_ESCAPE_SEQUENCE}|[^\x00-\x7f])*\Z", re.DOTALL
+)
 """The end of a text: sequences, and characters that are not ASCII, because a joiner may join them.
 """
 MAX_UNFINISHED = 4_096
@@ -29,9 +31,9 @@ _INVISIBLE = late_pattern(
     # hidden message.
     "|(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]"
 )
-_BYTES = late_pattern("[\udc80-\udcff]")
-"""Bytes of a path that are not UTF-8, as Python holds them."""
-_PRINTABLE = late_pattern("[\ufe00-\ufe0f\U000e0000-\U000e0fff]")
+_RAW_BYTES = late_pattern("[\udc80-\udcff]")
+"""A byte of a path that is not UTF-8, as Python holds it."""
+_INVISIBLE_PRINTABLE = late_pattern("[\ufe00-\ufe0f\U000e0000-\U000e0fff]")
 """Characters that are invisible, although Python counts them as printable."""
 LineChange = tuple[int, int, int, int]
 """(start, end) in the old text and (start, end) in the new one."""
@@ -53,14 +55,14 @@ def clean(text: str) -> str:
     text = text.replace("\r\n", "\n")
     if _is_visible(text):
         return text
-    text = _SEQUENCES.sub("", text)
+    text = _ESCAPE_SEQUENCES.sub("", text)
     return _INVISIBLE.sub(_replacement, text)
 
 
 def _is_visible(text: str) -> bool:
     """Whether there is no control or invisible character in a text, beside newlines and tabs."""
     is_printable = text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable()
-    return is_printable and (text.isascii() or not _PRINTABLE.search(text))
+    return is_printable and (text.isascii() or not _INVISIBLE_PRINTABLE.search(text))
 
 
 def clean_start(text: str) -> tuple[str, str]:
@@ -69,7 +71,7 @@ def clean_start(text: str) -> tuple[str, str]:
     The end, at most MAX_UNFINISHED characters, is what later text may change: an escape sequence or
     a joined emoji.
     """
-    unfinished = _UNFINISHED.search(text, max(0, len(text) - MAX_UNFINISHED))
+    unfinished = _UNFINISHED_END.search(text, max(0, len(text) - MAX_UNFINISHED))
     cut = unfinished.start() if unfinished else len(text)
     return clean(text[:cut]), text[cut:]
 
@@ -86,12 +88,12 @@ def escape_invisible(text: str) -> str:
 
 def readable_bytes(text: str) -> str:
     """`text` with `\\xff` for each byte that was not UTF-8, as in the path of a file."""
-    return _BYTES.sub(_write_byte_out, text) if has_bytes(text) else text
+    return _RAW_BYTES.sub(_write_byte_out, text) if has_bytes(text) else text
 
 
 def has_bytes(text: str) -> bool:
     """Whether `text` holds bytes that were not UTF-8."""
-    return not text.isascii() and bool(_BYTES.search(text))
+    return not text.isascii() and bool(_RAW_BYTES.search(text))
 
 
 def cut(text: str, width: int = 160) -> str:
@@ -112,7 +114,7 @@ def one_line(text: str, width: int = 160) -> str:
 
 
 def shell_words(text: str) -> list[str]:
-    """The words of a text, as a shell splits it; at blanks if a quote is not closed."""
+    """The words of a text, as a shell splits it. If a quote is not closed, it is split at blanks."""
     import shlex  # few sessions need it
 
     try:
@@ -126,10 +128,10 @@ def plural(count: int, noun: str, many: str = "") -> str:
     return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"
 
 
-def join_names(names: Collection[str], most: int = 5) -> str:
+def join_names(names: Collection[str], limit: int = 5) -> str:
     """The first names, and the number of others: `a, b and 3 more`."""
-    more = len(names) - most
-    return ", ".join(islice(names, most)) + (f" and {more:,} more" if more > 0 else "")
+    others = len(names) - limit
+    return ", ".join(islice(names, limit)) + (f" and {others:,} more" if others > 0 else "")
 
 
 def dollars(amount: float | None, unknown: str = "") -> str:
@@ -154,7 +156,7 @@ def byte_size(number: int) -> str:
 
 def local_time(at: str, today: date | None = None) -> str:
     """A timestamp in local time: `14:03` of today, `yesterday 14:03`, `21 Nov 14:03`, `21 Nov
-    2025`; else empty.
+    2025`. Empty if it cannot be read.
     """
     from datetime import date, datetime  # imported late: the first frame needs no time
 
@@ -176,10 +178,10 @@ def _write_byte_out(match: re.Match[str]) -> str:
 
 
 def _replacement(match: re.Match[str]) -> str:
-    """What replaces an invisible character: its hexadecimal value for a byte, itself for a joiner
-    between emoji, else nothing.
+    """What replaces an invisible character: `\\xff` for a raw byte, a joiner between emoji itself,
+    and nothing for any other.
     """
-    if _BYTES.match(match[0]):
+    if _RAW_BYTES.match(match[0]):
         return _write_byte_out(match)
     if match[0] == "\u200d":
         around = match.string[max(0, match.start() - 1) : match.end() + 1]
@@ -189,27 +191,28 @@ def _replacement(match: re.Match[str]) -> str:
 
 
 def line_changes(old: Sequence[str], new: Sequence[str]) -> list[LineChange]:
-    """The changed places of two texts.
+    """The ranges of lines in which two texts differ.
 
     Very long texts are one change, from their first difference to their last.
     """
-    head = _common_lines(old, new)
-    tail = _common_lines(old[head:][::-1], new[head:][::-1])
+    # Equal lines at the beginning and the end need no comparison.
+    head = _count_common_lines(old, new)
+    tail = _count_common_lines(old[head:][::-1], new[head:][::-1])
     before, after = old[head : len(old) - tail], new[head : len(new) - tail]
     changes = []
-    at = new_at = 0
+    old_end = new_end = 0
     for start, new_start, size in [*_equal_lines(before, after), (len(before), len(after), 0)]:
-        if (at, new_at) != (start, new_start):
-            changes.append((head + at, head + start, head + new_at, head + new_start))
-        at, new_at = start + size, new_start + size
+        if (old_end, new_end) != (start, new_start):
+            changes.append((head + old_end, head + start, head + new_end, head + new_start))
+        old_end, new_end = start + size, new_start + size
     return changes
 
 
 def line_hunks(
     changes: Iterable[LineChange], old_size: int, context: int
 ) -> Iterator[tuple[LineChange, list[LineChange]]]:
-    """The changed places of two texts with `context` lines around them, and the changes there;
-    places near each other are joined. `old_size`: the number of lines of the old text.
+    """Yield the range of each hunk, with `context` lines around its changes, and these changes.
+    Changes near each other are in one hunk. `old_size`: the number of lines of the old text.
     """
     groups: list[list[LineChange]] = []
     for change in changes:
@@ -228,23 +231,26 @@ def line_hunks(
         yield window, group
 
 
-def _common_lines(old: Sequence[str], new: Sequence[str]) -> int:
+def _count_common_lines(old: Sequence[str], new: Sequence[str]) -> int:
+    """The number of lines before the first difference."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
 
 
 def _equal_lines(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int]]:
-    """The starts of equal lines in both texts, and their number; empty for texts that are too long."""
-    pairs, there = len(old) * len(new), Counter(new)
+    """The blocks of equal lines: their start in both texts, and their number of lines. Empty for
+    texts that are too long.
+    """
+    pairs = len(old) * len(new)
     if pairs > _MAX_PAIRS_OF_BITS:
         return []
-    if (
-        pairs <= _MAX_PAIRS
-        and sum(count * there[line] for line, count in Counter(old).items()) <= _MAX_EQUAL_PAIRS
-    ):
+    new_counts = Counter(new)
+    equal_pairs = sum(count * new_counts[line] for line, count in Counter(old).items())
+    # difflib finds the changes that read best, but its time grows with these pairs.
+    if pairs <= _MAX_PAIRS and equal_pairs <= _MAX_EQUAL_PAIRS:
         from difflib import SequenceMatcher  # not imported at start-up
 
-        found = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
-        return [(block.a, block.b, block.size) for block in found]
+        blocks = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
+        return [(block.a, block.b, block.size) for block in blocks]
     from rapidfuzz.distance import LCSseq  # imported late: 16 ms
 
     return [

@@ -27,36 +27,47 @@ _MAX_SCORED = 1 << 16
 """Bytes that are scored, of the lines outside of ASCII; the whole file must be decodable."""
 _MARGIN = 5.0
 """Encodings within this distance of the best log-probability are its rivals (odds of 150 to 1)."""
-_LOCALE, _NEIGHBOUR, _WORD = 3.0, 6.0, 1.0
+_BONUS_OF_LOCALE, _BONUS_OF_NEIGHBOUR, _BONUS_OF_WORD = 3.0, 6.0, 1.0
 """What the language of the locale, a file beside it and a frequent word add to the score."""
 _MAX_WORDS = 10
 _MAX_CONFIG, _MAX_NEIGHBOUR, _MAX_NEIGHBOURS = 1 << 16, 1 << 16, 8
 _GIT_TIMEOUT = 5
-_SYMBOL, _STRANGE_LETTER, _STRANGE, _CONTROL = map(math.log, (1e-2, 1e-4, 1e-5, 1e-7))
-_CAPITAL = math.log(0.04)
-_AMONG_ASCII, _BESIDE_EACH_OTHER, _CASE_CHANGE = -4.0, -1.5, -3.0
-_COMMON, _OTHER = math.log(0.5), math.log(0.3)
+# The log-probability of a character that is no letter of the language.
+_SCORE_OF_SYMBOL, _SCORE_OF_STRANGE_LETTER, _SCORE_OF_STRANGE, _SCORE_OF_CONTROL = map(
+    math.log, (1e-2, 1e-4, 1e-5, 1e-7)
+)
+_SCORE_OF_CAPITAL = math.log(0.04)
+"""Added for a capital to the score of the small letter."""
+# Added for each such letter or change of case inside of a word: see `_score_neighbours`.
+_SCORE_AMONG_ASCII, _SCORE_BESIDE_EACH_OTHER, _SCORE_OF_CASE_CHANGE = -4.0, -1.5, -3.0
+_COMMON_SHARE, _OTHER_SHARE = math.log(0.5), math.log(0.3)
 """The share of the common characters of an East Asian language, and of all others."""
 _SYMBOLS = frozenset("«»“”„‘’‚–—…•°§©®™€£¥¿¡×·±µ²³ªº\u00a0№、。，！？：；（）「」『』・《》")
-_DECLARED = late_pattern(
+_ENCODING_NAME = late_pattern(
     rb"""(?:coding[:=]\s*|charset\s*=?\s*["']?|encoding\s*=\s*["']?)([A-Za-z][\w.:-]{1,30})""",
     re.IGNORECASE,
 )
-_DECLARING = late_pattern(rb"^(?:\s*<\?xml|.*<meta\b|\s*@charset|[ \t\f]*(?:#|//|;|%|/\*|\"|<!--))")
-_SINGLE = late_pattern(r"[a-z]+")
-_LETTERS = late_pattern(r"[^\W\d_]+")
+"""`coding: latin-1`, `charset="cp1252"`, `encoding='UTF-16'`."""
+_DECLARING_LINE = late_pattern(
+    rb"^(?:\s*<\?xml|.*<meta\b|\s*@charset|[ \t\f]*(?:#|//|;|%|/\*|\"|<!--))"
+)
+"""The beginning of a line that may declare an encoding: markup, or a comment."""
+_ASCII_WORD = late_pattern(r"[a-z]+")
+_LETTER_RUN = late_pattern(r"[^\W\d_]+")
 
 
 class Language(msgspec.Struct, frozen=True):
     """What a text of a language looks like in its old encodings."""
 
     encodings: tuple[str, ...]
-    """The most frequent first."""
+    """Its encodings, the most frequent first."""
     letters: str
-    """Outside of ASCII, the most frequent first."""
+    """Its letters outside of ASCII, the most frequent first."""
     words: frozenset[str] = frozenset()
+    """Frequent words in ASCII and without it; only those in ASCII are counted."""
     is_latin: bool = True
     prior: float = 0.0
+    """Added to the score, because files in this language are frequent."""
     common: int = 0
     """For East Asian languages: how many of `letters` count as common; the rest is not listed."""
 
@@ -83,7 +94,7 @@ def _asian(encodings: Sequence[str], letters: str) -> Language:
 
 @cache
 def _languages() -> Mapping[str, Language]:
-    """By the language code of a locale."""
+    """The languages, each by the language code of a locale."""
     return {
         "fr": _latin(_WEST, "éàèêçùôîâûëïœüæÿ", "le la les des et une pour dans est que", 2.0),
         "de": _latin(_WEST, "üäößé", "der die das und ist nicht mit ein für auf", 2.0),
@@ -149,8 +160,8 @@ class EncodingGuess(msgspec.Struct, frozen=True):
 
 
 def guess(data: bytes, neighbours: Iterable[str] = ()) -> EncodingGuess | None:
-    """The most probable encoding; None if no encoding fits. `neighbours`: encodings of the files
-    beside it.
+    """The most probable encoding of `data`; None if no encoding fits. `neighbours`: the encodings of
+    files in the same folder.
     """
     scores = _score_encodings(data, frozenset(neighbours))
     if not scores:
@@ -167,12 +178,12 @@ def _score_encodings(data: bytes, beside: frozenset[str]) -> dict[str, float]:
     fitting = {name for name in _all_encodings() if _fits(data, name)}
     scores: dict[str, float] = {}
     for code, language in _languages().items():
-        bonus = language.prior + (_LOCALE if language_here in (code, code[:2]) else 0.0)
+        bonus = language.prior + (_BONUS_OF_LOCALE if language_here in (code, code[:2]) else 0.0)
         for rank, encoding in enumerate(language.encodings):
             if encoding not in fitting:
                 continue
             text = lines.decode(encoding, "ignore")
-            near = _NEIGHBOUR if encoding in beside else 0.0
+            near = _BONUS_OF_NEIGHBOUR if encoding in beside else 0.0
             score = _score(text, language) + bonus + near - rank * 1.5
             scores[encoding] = max(score, scores.get(encoding, -math.inf))
     return scores
@@ -185,7 +196,7 @@ def _all_encodings() -> tuple[str, ...]:
 
 
 def _fits(data: bytes, encoding: str) -> bool:
-    """Whether the text becomes the same bytes again."""
+    """Whether bytes can be decoded, and the text becomes the same bytes again."""
     try:
         return data.decode(encoding).encode(encoding) == data
     except (UnicodeError, LookupError):
@@ -193,17 +204,19 @@ def _fits(data: bytes, encoding: str) -> bool:
 
 
 def _score(text: str, language: Language) -> float:
-    """The log-probability of the characters outside of ASCII."""
+    """How likely a text is in a language, as a logarithm: its characters outside of ASCII, which of
+    them stand beside each other, and its frequent words.
+    """
     counts = Counter(char for char in text if char > "\x7f")
-    known = _letter_scores(language)
-    score = sum(count * _score_of(char, known, language) for char, count in counts.items())
+    letter_scores = _letter_scores(language)
+    score = sum(count * _score_of(char, letter_scores, language) for char, count in counts.items())
     if language.common:
         return score
-    score += _neighbourhood(text, language)
+    score += _score_neighbours(text, language)
     if language.is_latin:
-        words = Counter(_SINGLE.findall(text[:65536].lower()))
+        words = Counter(_ASCII_WORD.findall(text[:65536].lower()))
         hits = sum(words[word] for word in language.words)
-        score += min(_MAX_WORDS, hits) * _WORD
+        score += min(_MAX_WORDS, hits) * _BONUS_OF_WORD
     return score
 
 
@@ -213,33 +226,34 @@ def _letter_scores(language: Language) -> Mapping[str, float]:
     frequent one on.
     """
     if language.common:
-        return dict.fromkeys(language.letters, _COMMON - math.log(len(language.letters)))
+        return dict.fromkeys(language.letters, _COMMON_SHARE - math.log(len(language.letters)))
     weights = [1 / (rank + 2) for rank in range(len(language.letters))]
     total = sum(weights)
     pairs = zip(language.letters, weights, strict=True)
     return {letter: math.log(weight / total) for letter, weight in pairs}
 
 
-def _score_of(char: str, known: Mapping[str, float], language: Language) -> float:
+def _score_of(char: str, letter_scores: Mapping[str, float], language: Language) -> float:
     """How likely a character is in a text of the language, as a logarithm."""
-    if (found := known.get(char)) is not None:
-        return found
+    if (letter_score := letter_scores.get(char)) is not None:
+        return letter_score
     if char in _SYMBOLS:
-        return _SYMBOL
-    if (found := known.get(char.lower())) is not None:
-        return found + _CAPITAL
+        return _SCORE_OF_SYMBOL
+    if (letter_score := letter_scores.get(char.lower())) is not None:
+        return letter_score + _SCORE_OF_CAPITAL
     if char < "\xa0":
-        return _CONTROL
+        return _SCORE_OF_CONTROL
     if language.common:
         return _score_of_ideograph(char, language)
-    return _STRANGE_LETTER if char.isalpha() else _STRANGE
+    return _SCORE_OF_STRANGE_LETTER if char.isalpha() else _SCORE_OF_STRANGE
 
 
 def _score_of_ideograph(char: str, language: Language) -> float:
-    """A character of a language with thousands. Those of the first level of its character set are
-    frequent.
+    """How likely a character is in a language with thousands of them, as a logarithm. Those of the
+    first level of its character set are frequent.
     """
     code = char.encode(language.encodings[0], "replace")
+    # The range of the first byte.
     first_level = {
         "cp932": (0x88, 0x97),
         "gb18030": (0xB0, 0xD7),
@@ -249,29 +263,33 @@ def _score_of_ideograph(char: str, language: Language) -> float:
     is_frequent = len(code) == 2 and first_level[0] <= code[0] <= first_level[1]
     is_second_byte_high = language.encodings[0] not in ("gb18030", "cp949") or code[-1] >= 0xA1
     if is_frequent and is_second_byte_high:
-        return _OTHER - math.log(3_000)
-    return _STRANGE - 3.0
+        return _OTHER_SHARE - math.log(3_000)
+    return _SCORE_OF_STRANGE - 3.0
 
 
-def _neighbourhood(text: str, language: Language) -> float:
-    """What letters beside each other say: scripts do not mix in a word, and capitals begin one."""
+def _score_neighbours(text: str, language: Language) -> float:
+    """What letters beside each other add to the score, which is negative: scripts do not mix in a
+    word, accented letters do not follow each other, and capitals only begin a word.
+    """
     score = 0.0
-    for word in _LETTERS.findall(text):
+    for word in _LETTER_RUN.findall(text):
         if word.isascii():
             continue
         ascii_letters = sum(letter < "\x80" for letter in word)
         others = len(word) - ascii_letters
         if not language.is_latin and ascii_letters:
-            score += _AMONG_ASCII * min(ascii_letters, others)
+            score += _SCORE_AMONG_ASCII * min(ascii_letters, others)
         if language.is_latin and not ascii_letters and others > 1:
-            score += _BESIDE_EACH_OTHER * others
+            score += _SCORE_BESIDE_EACH_OTHER * others
         changes = sum(one.islower() and other.isupper() for one, other in pairwise(word))
-        score += _CASE_CHANGE * changes
+        score += _SCORE_OF_CASE_CHANGE * changes
     return score
 
 
 def _locale_language() -> str:
-    """`pl` for LANG=pl_PL.UTF-8; `zh_TW` for traditional Chinese."""
+    """The language of the user's locale: `pl` for LANG=pl_PL.UTF-8, `zh_TW` for traditional Chinese;
+    empty if none is set.
+    """
     for name in ("LC_ALL", "LC_CTYPE", "LANG"):
         if value := os.environ.get(name, ""):
             code = locale.normalize(value).partition(".")[0]
@@ -286,8 +304,8 @@ def declared_in(start: bytes) -> str:
     lines = start[:1024].splitlines()
     has_markup = start.lstrip()[:1] == b"<"
     for line in lines[: len(lines) if has_markup else 2]:
-        found = _DECLARED.search(line) if _DECLARING.match(line) else None
-        if found and (name := known_encoding(found[1].decode())):
+        match = _ENCODING_NAME.search(line) if _DECLARING_LINE.match(line) else None
+        if match and (name := known_encoding(match[1].decode())):
             return name
     return ""
 
@@ -307,7 +325,7 @@ def declared_for(path: Path, start: bytes) -> list[str]:
     order.
     """
     names = [declared_in(start), _in_editorconfig(path), _in_git_attributes(path)]
-    return [known for name in names if name and (known := known_encoding(name))]
+    return [known_name for name in names if name and (known_name := known_encoding(name))]
 
 
 def _in_editorconfig(path: Path) -> str:
@@ -326,7 +344,7 @@ def _charset_in(text: str, name: str) -> tuple[str, bool]:
     for line in map(str.strip, text.splitlines()):
         key, _, value = (part.strip().lower() for part in line.partition("="))
         if line.startswith("[") and line.endswith("]"):
-            applies = _matches(line[1:-1], name)
+            applies = _section_matches(line[1:-1], name)
         elif key == "charset" and applies:
             charset = value
         elif key == "root":
@@ -334,12 +352,14 @@ def _charset_in(text: str, name: str) -> tuple[str, bool]:
     return charset, is_root
 
 
-def _matches(pattern: str, name: str) -> bool:
-    """Whether a section of `.editorconfig` names a file."""
-    found = re.search(r"\{([^{}]*,[^{}]*)\}", pattern)
-    if found:
-        before, after = pattern[: found.start()], pattern[found.end() :]
-        return any(_matches(before + choice + after, name) for choice in found[1].split(","))
+def _section_matches(pattern: str, name: str) -> bool:
+    """Whether the pattern of a section in `.editorconfig` matches a file: `*.{c,h}`, `docs/**`."""
+    choices = re.search(r"\{([^{}]*,[^{}]*)\}", pattern)
+    if choices:
+        before, after = pattern[: choices.start()], pattern[choices.end() :]
+        return any(
+            _section_matches(before + choice + after, name) for choice in choices[1].split(",")
+        )
     target = name if "/" in pattern.strip("/") else name.rpartition("/")[2]
     return fnmatchcase(target, pattern.lstrip("/"))
 
@@ -360,11 +380,11 @@ def _in_git_attributes(path: Path) -> str:
 
 def neighbour_encodings(path: Path) -> list[str]:
     """The encodings of a few files of the same kind in the folder of a file."""
-    found: list[str] = []
+    encodings: list[str] = []
     try:
         entries = sorted(os.scandir(path.parent), key=lambda entry: entry.name)
     except OSError:
-        return found
+        return encodings
     same = [Path(entry) for entry in entries if entry.name.endswith(path.suffix or "\0")]
     for other in [near for near in same if near != path][:_MAX_NEIGHBOURS]:
         try:
@@ -374,10 +394,11 @@ def neighbour_encodings(path: Path) -> list[str]:
             continue
         except UnicodeDecodeError:
             if guessed := guess(data):
-                found.append(guessed.encoding)
-    return found
+                encodings.append(guessed.encoding)
+    return encodings
 
 
 def _start_of(path: Path) -> bytes:
+    """The first bytes of a file. Raises OSError, also for a link."""
     with open_regular(path, os.O_NOFOLLOW) as file:
         return file.read(_MAX_NEIGHBOUR)

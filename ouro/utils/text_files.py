@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ouro.utils.files import note_written_dir, replace_file
 
-_MARKS = (
+_BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -41,6 +41,8 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class TextFile(msgspec.Struct, frozen=True, dict=True):
+    """The text of a file, and what must stay when it is changed."""
+
     raw: str
     """The text with its own line endings."""
     encoding: str = "utf-8"
@@ -70,18 +72,19 @@ class TextFile(msgspec.Struct, frozen=True, dict=True):
         """
         from bisect import bisect_left  # imported late: few sessions need it
 
-        pieces, at = [], 0
+        pieces, copied_to = [], 0
         windows_endings = self._positions_of_windows_endings
         for span in sorted(spans, key=lambda item: (item.start, item.end)):
             # For each `\r\n` before it, a position in `text` is less by one than in `raw`.
             pieces += [
-                self.raw[at : span.start + bisect_left(windows_endings, span.start)],
+                self.raw[copied_to : span.start + bisect_left(windows_endings, span.start)],
                 self._with_own_newlines(span.new),
             ]
-            at = span.end + bisect_left(windows_endings, span.end)
-        return replace(self, raw="".join([*pieces, self.raw[at:]]))
+            copied_to = span.end + bisect_left(windows_endings, span.end)
+        return replace(self, raw="".join([*pieces, self.raw[copied_to:]]))
 
     def with_text(self, text: str) -> TextFile:
+        """A copy with another text, in the encoding and with the line endings of this one."""
         return replace(self, raw=self._with_own_newlines(text))
 
     def encode(self) -> bytes:
@@ -104,37 +107,36 @@ class TextFile(msgspec.Struct, frozen=True, dict=True):
 
 
 def decode(data: bytes, path: Path | None = None, encoding: str = "") -> TextFile:
-    """The text in `data`: as UTF-8 or what its byte order mark says, else in the encoding that the
-    file at `path` or its project declares, else in a guessed one. Raises NotTextError if it is not
-    text.
+    """Decode a text: as UTF-8 or as its byte order mark says, else in the encoding that the file at
+    `path` or its project declares, else in a guessed one. Raises NotTextError if it is not text.
 
     `encoding`: what the user or the model has named. It counts before all others.
     """
     if encoding and _fits(data, encoding):
         return TextFile(data.decode(encoding), encoding)
-    for mark, marked in _MARKS:
+    for mark, its_encoding in _BYTE_ORDER_MARKS:
         if data.startswith(mark):
             with suppress(UnicodeDecodeError):
-                return TextFile(data[len(mark) :].decode(marked), marked, mark)
+                return TextFile(data[len(mark) :].decode(its_encoding), its_encoding, mark)
     with suppress(UnicodeDecodeError):
         if b"\0" not in data:
             return TextFile(data.decode("utf-8"))
     if b"\0" in data:
-        wide = _guess_wide(data)
-        return TextFile(data.decode(wide), wide)
+        utf16 = _guess_utf16(data)
+        return TextFile(data.decode(utf16), utf16)
     return _decode_legacy(data, path)
 
 
 def _decode_legacy(data: bytes, path: Path | None) -> TextFile:
     """A text that is not UTF-8, in the encoding that is declared for it, else in a guessed one."""
-    _demand_text(data)
+    _require_text(data)
     from ouro.utils.text_encoding import declared_for, guess, neighbour_encodings
 
     for name in declared_for(path, data[:1024]) if path else []:
         if _fits(data, name):
             return TextFile(data.decode(name), name)
-    found = guess(data, neighbour_encodings(path) if path else ())
-    encoding, rivals = (found.encoding, found.rivals) if found else ("latin-1", ())
+    best_guess = guess(data, neighbour_encodings(path) if path else ())
+    encoding, rivals = (best_guess.encoding, best_guess.rivals) if best_guess else ("latin-1", ())
     return TextFile(data.decode(encoding), encoding, is_guess=True, rivals=rivals)
 
 
@@ -142,7 +144,7 @@ def guess_encoding(start: bytes) -> str:
     """The encoding of a file of which only the start was read. Raises NotTextError if it is not
     text.
     """
-    for mark, encoding in _MARKS:
+    for mark, encoding in _BYTE_ORDER_MARKS:
         if start.startswith(mark):
             return "utf-8-sig" if encoding == "utf-8" else encoding.rpartition("-")[0]
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -151,12 +153,14 @@ def guess_encoding(start: bytes) -> str:
             decoder.decode(start)  # a character cut at the end is not an error here
             return "utf-8"
     if b"\0" in start:
-        return _guess_wide(start[: len(start) // 2 * 2])
+        return _guess_utf16(start[: len(start) // 2 * 2])
     return _decode_legacy(start, None).encoding
 
 
-def _guess_wide(data: bytes) -> str:
-    """UTF-16 without a mark: every second byte of mostly Western text is zero."""
+def _guess_utf16(data: bytes) -> str:
+    """`utf-16-le` or `utf-16-be`, for bytes without a mark: every second byte of mostly Western text
+    is zero. Raises NotTextError if it is neither.
+    """
     even, odd = data[:4096:2], data[1:4096:2]
     for encoding, zeros, others in (("utf-16-le", odd, even), ("utf-16-be", even, odd)):
         is_half_zero = zeros.count(0) * 4 > len(data[:4096]) and others.count(0) == 0
@@ -165,7 +169,8 @@ def _guess_wide(data: bytes) -> str:
     raise NotTextError
 
 
-def _demand_text(data: bytes) -> None:
+def _require_text(data: bytes) -> None:
+    """Raise NotTextError if more than one byte in fifty is a control character."""
     controls = sum(
         data[:65536].count(byte) for byte in (*range(1, 8), *range(14, 27), 28, 29, 30, 31, 127)
     )
@@ -174,6 +179,7 @@ def _demand_text(data: bytes) -> None:
 
 
 def _fits(data: bytes, encoding: str) -> bool:
+    """Whether bytes can be decoded, and the text becomes the same bytes again."""
     try:
         return data.decode(encoding).encode(encoding) == data
     except (UnicodeError, LookupError):
@@ -181,8 +187,8 @@ def _fits(data: bytes, encoding: str) -> bool:
 
 
 def find_ambiguous_char(before: TextFile, after: TextFile) -> str:
-    """The first new character that an encoding which fits the text nearly as well would write as
-    other bytes; empty if the guess is good enough for all of them.
+    """The first new character that a rival of the guessed encoding would write as other bytes, so
+    that a wrong guess would spoil it. Empty if there is none.
     """
     new = Counter(after.raw) - Counter(before.raw) if before.is_guess else Counter()
     for char in sorted(char for char in new if char > "\x7f"):
@@ -195,7 +201,7 @@ def find_ambiguous_char(before: TextFile, after: TextFile) -> str:
 def save(
     folder: int, name: str, data: bytes, *, expected: os.stat_result | None = None
 ) -> os.stat_result:
-    """Write `name` in an open folder atomically; its mode stays. Returns the new file.
+    """Write `name` in an open folder atomically; its mode stays. Returns the status of the new file.
 
     If a new file cannot replace the old one without changing its nature (hard links, another owner,
     a read-only folder), the old file is written in place.
@@ -215,7 +221,7 @@ def save(
             data,
             mode=0o666,
             like=before,
-            check=lambda: _demand_unchanged(_stat(folder, name), expected),
+            check=lambda: _require_unchanged(_stat(folder, name), expected),
         )
     except PermissionError:
         if before is None:
@@ -233,7 +239,7 @@ def _save_in_place(
         name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
     )
     with os.fdopen(descriptor, "wb"):
-        _demand_unchanged(os.fstat(descriptor), expected)
+        _require_unchanged(os.fstat(descriptor), expected)
         view = memoryview(data)
         while view:
             view = view[os.write(descriptor, view) :]
@@ -243,19 +249,21 @@ def _save_in_place(
 
 
 def _stat(folder: int, name: str) -> os.stat_result | None:
+    """The status of a file, or of a link itself; None if there is none."""
     try:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
 
 
-def _demand_unchanged(found: os.stat_result | None, expected: os.stat_result | None) -> None:
-    """Raises ChangedMeanwhileError if the two are not the same state of a file."""
-    if _identity(found) != _identity(expected):
+def _require_unchanged(status: os.stat_result | None, expected: os.stat_result | None) -> None:
+    """Raise ChangedMeanwhileError if the two are not the same state of a file."""
+    if _identity(status) != _identity(expected):
         raise ChangedMeanwhileError
 
 
 def _identity(status: os.stat_result | None) -> tuple[int, ...]:
+    """What differs as soon as a file is replaced or written; empty if there is no file."""
     return (
         () if status is None else (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
     )

@@ -25,7 +25,9 @@ from ouro.utils.runtime import take_stdout
 
 JsonObject = dict[str, Any]
 Handler = Callable[[str, JsonObject, Callable[[JsonObject], None]], Awaitable[None]]
-"""Answers a request, by its name; sends events with the function."""
+"""A function that answers a request. Its arguments are the name of the request, its fields, and a
+function that sends an event.
+"""
 START_TIMEOUT = 120.0
 """Seconds for the imports of the worker, which take 4 s on an idle machine."""
 MAX_STDERR = 40
@@ -35,7 +37,9 @@ STDERR_TIMEOUT = 1.0
 
 
 class WorkerStopped(OuroError):
-    """The worker died, or was silent for too long; `begun`: in the middle of an answer."""
+    """The worker died (`died`), or was silent for too long. `begun`: it was in the middle of an
+    answer.
+    """
 
     def __init__(self, message: str, *, begun: bool, died: bool) -> None:
         super().__init__(message)
@@ -126,7 +130,9 @@ class WorkerProcess:
     async def _receive(
         self, inbox: asyncio.Queue[JsonObject], limit: float | None, *, begun: bool
     ) -> JsonObject:
-        """The next line for a request. `limit`: seconds to wait; `begun`: whether it had an answer."""
+        """Wait for the next line for a request. `limit`: seconds to wait; `begun`: whether it had an
+        answer before. Raises WorkerStopped.
+        """
         try:
             async with asyncio.timeout(limit):
                 line = await inbox.get()
@@ -142,10 +148,12 @@ class WorkerProcess:
         self._outbox.put(None)
 
     def stop(self) -> None:
+        """Kill the worker, and wait for its end."""
         self._process.kill()
         self._process.wait()
 
     def _write_requests(self) -> None:
+        """Write what is in the outbox to the worker, until None comes or the worker has ended."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError), self._process.stdin as pipe:
             while (line := self._outbox.get()) is not None:

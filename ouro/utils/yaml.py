@@ -51,6 +51,8 @@ EMPTY = Scalar("")
 
 
 class Sequence(NamedTuple):
+    """A list."""
+
     items: tuple[Node, ...]
     line: int = 0
 
@@ -71,26 +73,29 @@ def read_yaml(path: Path, name: str = "") -> YamlTable:
 
     Raises ConfigError if it cannot be read, is not YAML, or uses an unsupported feature.
     """
-    shown = name or str(path)
+    name_shown = name or str(path)
     try:
         with open_regular(path) as file:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise ConfigError(
-                f"{shown} is larger than {MAX_BYTES:,} bytes; a settings file is small."
+                f"{name_shown} is larger than {MAX_BYTES:,} bytes; a settings file is small."
             )
         text = data.decode("utf-8-sig")
     except FileNotFoundError:
         return YamlTable({}, {})
     except OSError as error:
-        raise ConfigError(f"{shown} cannot be read: {error.strerror}.") from error
+        raise ConfigError(f"{name_shown} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{shown} is not UTF-8 text (byte {error.start}).") from error
-    return parse_table(text, shown)
+        raise ConfigError(f"{name_shown} is not UTF-8 text (byte {error.start}).") from error
+    return parse_table(text, name_shown)
 
 
 def parse_table(text: str, name: str) -> YamlTable:
-    """As `read_yaml`, but from text."""
+    """The keys of a YAML text; empty if the text is empty. `name` is its name in messages.
+
+    Raises ConfigError if it is not YAML, uses an unsupported feature, or is not a table.
+    """
     node = parse_yaml(text, name)
     if isinstance(node, YamlTable):
         return node
@@ -151,13 +156,15 @@ def read_events(
     refuse: Callable[[Any], Exception],
     max_depth: int = MAX_DEPTH,
 ) -> list[Any]:
-    """The document in `text`, or nothing if there is none; what could grow without limit is refused
-    before that.
+    """Read the only document in `text`. Returns a list with its value, or an empty one if there is no
+    document. What could grow without limit is refused before.
 
     Args:
         scalar: makes a value from its event.
-        sequence: makes a value from its items and its first event; `mapping` from keys and values in turn.
-        refuse: returns the error for an alias, an anchor, a tag, a level over `max_depth`, or a second document.
+        sequence: makes a value from its items and its first event.
+        mapping: makes a value from its keys and values, in turn, and its first event.
+        refuse: returns the error for an alias, an anchor, a tag, a level over `max_depth`, or a
+            second document.
 
     Raises:
         SyntaxError: not YAML.
@@ -170,7 +177,7 @@ def read_events(
         yaml.SequenceEndEvent: sequence,
     }
     try:
-        # May refuse characters at once.
+        # This may already raise a YAMLError, for a character that YAML does not allow.
         parser = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
         parser.get_event()  # skips the start of the stream
         parser.get_event()  # and that of the document
@@ -192,41 +199,50 @@ def _read_document(
     refuse: Callable[[Any], Exception],
     max_depth: int,
 ) -> list[Any]:
-    """As `read_events`, from the events of one document. `makers`: of sequences and mappings, by
-    the event that ends them.
+    """Build the value of one document from its events, without recursion. Returns a list with the
+    value, or an empty one if there is no document. Raises what `refuse` returns.
+
+    Args:
+        makers: by the type of an end event, the function that makes the value of a sequence or a
+            mapping from its items and its start event.
     """
     import yaml
 
     ends = (yaml.DocumentEndEvent, yaml.StreamEndEvent, type(None))
     root: list[Any] = []
-    outer: list[Any] = []
-    add = root.append
+    # The items up to now, and the start event, of each collection around the next event.
+    open_collections: list[tuple[list[Any], Any]] = []
+    items = root
     while True:
         event = next_event()
         kind = type(event)
         if kind is yaml.ScalarEvent and event.anchor is None and event.tag is None:
-            add(scalar(event))
+            items.append(scalar(event))
         elif kind in makers:
-            add, items, start = outer.pop()
-            add(makers[kind](items, start))
+            finished, start = open_collections.pop()
+            items = open_collections[-1][0] if open_collections else root
+            items.append(makers[kind](finished, start))
         elif kind in ends:
             return root
-        # An alias is an anchor.
-        elif event.anchor is not None or event.tag is not None or len(outer) >= max_depth:
-            raise refuse(event)
         else:
-            held: list[Any] = []
-            outer.append((add, held, event))
-            add = held.append
+            is_too_deep = len(open_collections) >= max_depth
+            # An alias has an anchor, too, so it is refused here.
+            if event.anchor is not None or event.tag is not None or is_too_deep:
+                raise refuse(event)
+            items = []
+            open_collections.append((items, event))
 
 
 def _syntax_error(error: Exception) -> SyntaxError:
+    """The error of the YAML library as one that names the line; 0 if it is not known."""
     mark = getattr(error, "problem_mark", None)
     reason = getattr(error, "problem", None) or getattr(error, "reason", None)
     return SyntaxError(reason or "cannot be read", (None, mark.line + 1 if mark else 0, None, None))
 
 
 class _NodeReader:
+    """Makes nodes from events, for `read_events`. `name`: the name of the file in messages."""
+
     def __init__(self, name: str) -> None:
         self._name = name
 
@@ -290,12 +306,12 @@ def read_fields(table: YamlTable, section: type[Any], name: str, path: str = "")
     """The values that `table` sets, by the names of the fields. Raises ConfigError for an unknown
     key or a wrong type.
     """
-    known, values = _fields_by_key(cast("Any", section)), {}
+    fields, values = _fields_by_key(cast("Any", section)), {}
     for key, node in table.entries.items():
-        if key not in known:
-            raise unknown_key(f"{name}:{table.key_lines[key]}", key, known, path)
-        full = f"{path}.{key}" if path else key
-        values[known[key].name] = convert(node, known[key].type, name, full)
+        if key not in fields:
+            raise unknown_key(f"{name}:{table.key_lines[key]}", key, fields, path)
+        full_path = f"{path}.{key}" if path else key
+        values[fields[key].name] = convert(node, fields[key].type, name, full_path)
     return values
 
 
@@ -330,15 +346,16 @@ def unknown_key(where: str, key: str, known: Iterable[str], path: str = "") -> C
         return ConfigError(
             f"{where}: unknown key `{prefix}{key}`. Did you mean `{prefix}{near[0]}`?"
         )
-    shown = ", ".join(f"`{prefix}{name}`" for name in names)
-    return ConfigError(f"{where}: unknown key `{prefix}{key}`. Known here: {shown}.")
+    valid_keys = ", ".join(f"`{prefix}{name}`" for name in names)
+    return ConfigError(f"{where}: unknown key `{prefix}{key}`. Known here: {valid_keys}.")
 
 
 def convert(node: Node, to: Any, name: str, path: str) -> Any:
-    """The value of `node` as the type `to`. Raises ConfigError: it has another type; names the
-    expected one.
+    """The value of `node` as the type `to`. Raises ConfigError, which names the expected type, if it
+    has another one.
 
-    Not `msgspec.convert`: see "YAML is read in two ways" in docs/architecture.md.
+    `name` is the name of the file, and `path` that of the key (`models.main`), for messages. Not
+    `msgspec.convert`: see "YAML is read in two ways" in docs/architecture.md.
     """
     if to is Any:
         return json_values(node)
@@ -375,7 +392,9 @@ def is_empty(node: Node) -> bool:
 
 
 def table_of(node: Node, name: str, path: str) -> YamlTable:
-    """The node as a table; an empty one if all lines below a heading are commented out."""
+    """The node as a table; an empty one if all lines below a heading are commented out. Raises
+    ConfigError if it is something else.
+    """
     if isinstance(node, YamlTable):
         return node
     if is_empty(node):
@@ -384,7 +403,9 @@ def table_of(node: Node, name: str, path: str) -> YamlTable:
 
 
 def items_of(node: Node, name: str, path: str) -> tuple[Node, ...]:
-    """The items of a list; none if all of them are commented out."""
+    """The items of a list; none if all of them are commented out. Raises ConfigError if it is
+    something else.
+    """
     if isinstance(node, Sequence):
         return node.items
     if is_empty(node):
@@ -393,13 +414,16 @@ def items_of(node: Node, name: str, path: str) -> tuple[Node, ...]:
 
 
 def _one_of(node: Node, words: tuple[str, ...], name: str, path: str) -> str:
+    """The text of a node. Raises ConfigError if it is none of `words`."""
     if isinstance(node, Scalar) and node.text in words:
         return node.text
     raise _wrong_value_error(node, "one of " + ", ".join(words), name, path)
 
 
 def _single_value(node: Node, to: Any, name: str, path: str) -> Any:
-    """A text, or what the reader of the type makes of it, also in quotes."""
+    """The value of a node as a text, a number or a boolean, also if it is in quotes. Raises
+    ConfigError if it has another type.
+    """
     if isinstance(node, Scalar):
         reader = _READERS.get(to)
         if reader is None and not node.is_null:
@@ -416,12 +440,12 @@ def _wrong_value_error(node: Node, what: str, name: str, path: str) -> ConfigErr
     """
     where = f"{name}:{node.line}" if node.line else name
     if not isinstance(node, Scalar):
-        found = "a list" if isinstance(node, Sequence) else "keys and values"
+        actual = "a list" if isinstance(node, Sequence) else "keys and values"
     elif len(node.text) > MAX_SHOWN:
-        found = "what is there"  # the key may be in the wrong place
+        actual = "what is there"  # the key may be in the wrong place
     else:
-        found = f"`{node.text}`" if node.text else "empty"
-    return ConfigError(f"{where}: `{path}` must be {what}, not {found}.")
+        actual = f"`{node.text}`" if node.text else "empty"
+    return ConfigError(f"{where}: `{path}` must be {what}, not {actual}.")
 
 
 def _bool(text: str) -> bool:
@@ -435,12 +459,14 @@ def _bool(text: str) -> bool:
 
 
 def _int(text: str) -> int:
+    """A whole number with at most 18 characters. Raises ValueError."""
     if not text.replace("_", "").removeprefix("-").isdecimal() or len(text) > 18:
         raise ValueError(text)
     return int(text)
 
 
 def _float(text: str) -> float:
+    """A finite number. Raises ValueError."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(text)
@@ -454,13 +480,13 @@ _NAMES_OF_TYPES = {bool: "true or false", int: "a whole number", float: "a numbe
 FRONT_MATTER = late_pattern(
     r"\A\ufeff?---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE
 )
-"""The text between the lines; the file has `\\n` line endings."""
-_KEY = late_pattern(r"([A-Za-z][\w-]*):[ \t]*(.*)")
+"""The front matter of a text with `\\n` line endings; its group is the YAML between the lines."""
+_KEY_AND_VALUE = late_pattern(r"([A-Za-z][\w-]*):[ \t]*(.*)")
 
 
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
-    """The values of the front matter, and the text after it. Without front matter: no values, and
-    the whole text.
+    """Split a text into the values of its front matter and the text after it. Without front matter
+    there are no values, and it is the whole text.
 
     A value is a str (also a number or `true`), or a list or a dict of these. Files of other
     programs often contain text that is not YAML (`description: Use when: …`, `argument-hint: [a]
@@ -473,12 +499,14 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     try:
         values = plain_values(parse_table(match[1], ""))
     except ConfigError:
-        values = _by_line(match[1])
+        values = _read_line_by_line(match[1])
     return values, text[match.end() :]
 
 
 def words_in(value: Any) -> list[str]:
-    """A list, written as a list or as text with commas: `Read, Grep`, `[Read, Grep]`."""
+    """The words of a value that is a list, or a text with commas: `[Read, Grep]`, `Read, Grep`. None
+    if it is neither.
+    """
     if isinstance(value, str):
         # A comma within parentheses belongs to the word: `Bash(git diff:*, --stat)`. Without the
         # limit, 40 KB of commas took 4 s, also in a rule of a folder that is not trusted.
@@ -488,20 +516,20 @@ def words_in(value: Any) -> list[str]:
     )
 
 
-def _by_line(text: str) -> dict[str, Any]:
+def _read_line_by_line(text: str) -> dict[str, Any]:
     """The keys and values of a text that is not valid YAML, read line by line as far as they can
     be.
     """
     values: dict[str, Any] = {}
-    last = ""
+    key = ""
     for line in text.splitlines():
-        if match := _KEY.fullmatch(line):
-            last, value = match[1], match[2].strip()
+        if match := _KEY_AND_VALUE.fullmatch(line):
+            key, value = match[1], match[2].strip()
             if value in {">", "|", ">-", "|-"}:
                 value = ""
             elif len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
                 value = value[1:-1]
-            values[last] = value
-        elif last and line.strip():
-            values[last] = f"{values[last]} {line.strip().removeprefix('- ')}".strip()
+            values[key] = value
+        elif key and line.strip():
+            values[key] = f"{values[key]} {line.strip().removeprefix('- ')}".strip()
     return values

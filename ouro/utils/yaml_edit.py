@@ -9,14 +9,14 @@ from ouro.errors import ConfigError
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.yaml import Node, Sequence, YamlTable, parse_table, plain_values
 
-_PLAIN = late_pattern(r"[A-Za-z][\w./*-]*")
-_COMMENT = late_pattern(r"\s+#")
+_PLAIN_WORD = late_pattern(r"[A-Za-z][\w./*-]*")
+_COMMENT_START = late_pattern(r"\s+#")
 
 
 def as_scalar(value: object) -> str:
     """A number or a text as YAML; quoted unless it is a plain word."""
     text = str(value)
-    return text if isinstance(value, int) or _PLAIN.fullmatch(text) else json.dumps(text)
+    return text if isinstance(value, int) or _PLAIN_WORD.fullmatch(text) else json.dumps(text)
 
 
 def with_value(text: str, path: Iterable[str], value: str, name: str) -> str:
@@ -28,7 +28,7 @@ def with_value(text: str, path: Iterable[str], value: str, name: str) -> str:
     the caller must compare it.
 
     Raises:
-        ConfigError: as `parse_table`.
+        ConfigError: `text` is not YAML, or uses an unsupported feature.
     """
     table = parse_table(text, name)
     if text and not text.endswith("\n"):
@@ -49,10 +49,11 @@ def with_value(text: str, path: Iterable[str], value: str, name: str) -> str:
 def _descend(
     table: YamlTable, words: list[str], lines: list[str]
 ) -> tuple[YamlTable, int, str, list[str]]:
-    """Follow the keys to the innermost table that exists; an empty one is opened in `lines`.
+    """Follow the keys to the innermost table that exists. If that is an empty one (`models: {}`), its
+    line is changed in `lines`, so that keys can follow.
 
-    Returns the table, the line of its key (0: it is the document), its indentation, and the keys
-    that are left.
+    Returns the table, the line of its key (0: it is the document), the indentation of its keys, and
+    the keys that are not there yet.
     """
     heading, indent = 0, ""
     while len(words) > 1 and words[0] in table.entries:
@@ -69,8 +70,8 @@ def _descend(
 
 
 def _span_of(words: list[str], table: YamlTable, heading: int, count: int) -> tuple[int, int]:
-    """The first and last line that the value at `words` of a table has; where it is to be inserted
-    in a document of `count` lines, the last one is before the first.
+    """The first and the last line of the value at the keys `words` of a table. If there is none, the
+    first is where to insert it in a document of `count` lines, and the last is the line before.
     """
     old = table.entries.get(words[0])
     if old is not None:
@@ -84,10 +85,13 @@ def _span_of(words: list[str], table: YamlTable, heading: int, count: int) -> tu
 
 
 def _comment_of(lines: list[str], name: str) -> str:
-    """The comment behind the value, with the blanks before it, if the value is one line."""
+    """The comment behind the value of a single line, with the blanks before it; empty if there is
+    none.
+    """
     text = lines[0].strip() if len(lines) == 1 else ""
-    for found in _COMMENT.finditer(text):
-        head = text[: found.start()]
+    # A `#` may be inside of the value: it begins a comment if the value is the same without it.
+    for comment in _COMMENT_START.finditer(text):
+        head = text[: comment.start()]
         try:
             is_comment = plain_values(parse_table(head, name)) == plain_values(
                 parse_table(text, name)
@@ -95,7 +99,7 @@ def _comment_of(lines: list[str], name: str) -> str:
         except ConfigError:  # it is inside of a quoted value
             continue
         if is_comment:
-            return text[found.start() :]
+            return text[comment.start() :]
     return ""
 
 

@@ -22,7 +22,7 @@ from ouro.session.background_record import (
     read_records,
 )
 from ouro.utils import private_socket
-from ouro.utils.private_socket import check_folder, connect, has_socket, listen
+from ouro.utils.private_socket import connect, ensure_private_folder, has_socket, listen
 from ouro.utils.runtime import get_background_dir
 
 OTHER = 4_242
@@ -32,7 +32,7 @@ RECORD = BackgroundRecord(ID, 1, "/project", "2026-11-28T20:00:00.000Z")
 
 @pytest.fixture
 def folder(home):
-    return check_folder(get_background_dir())
+    return ensure_private_folder(get_background_dir())
 
 
 class Running:

@@ -22,7 +22,7 @@ from ouro.session import Session, TurnObserver, TurnQueue
 from ouro.session.background_record import BackgroundRecord, Claim, EndReason, forget_record, moment
 from ouro.session.live_events import Asked
 from ouro.utils.log import log
-from ouro.utils.path_text import path_text
+from ouro.utils.path_escapes import path_text
 from ouro.utils.private_socket import has_socket, is_own_peer, listen
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from ouro.memory.sessions.session_reader import parse_record
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Message, ToolCall, ToolReply
 from ouro.utils.log import log
-from ouro.utils.path_text import path_text, text_path
+from ouro.utils.path_escapes import path_text, text_path
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.store import GitMemoryStore

@@ -14,7 +14,7 @@ import msgspec
 from ouro.errors import ModelError, SearchUnavailable
 from ouro.memory.index.index import Index, Sources
 from ouro.utils.decoding import decode_json
-from ouro.utils.path_text import path_text, text_path
+from ouro.utils.path_escapes import path_text, text_path
 
 LOWEST = 19
 """The priority of the process."""

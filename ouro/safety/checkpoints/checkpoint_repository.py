@@ -292,7 +292,9 @@ def start_checkpoint_git(
     """
     places = (f"--git-dir={folder}",)
     try:
-        return start_git(GitProfile.CHECKPOINTS, words, root, places=places, own=own, keep=keep)
+        return start_git(
+            GitProfile.CHECKPOINTS, words, root, places=places, variables=own, keep=keep
+        )
     except OSError as error:
         raise CheckpointError(
             "git is not installed, so files cannot be kept for undo.", "Install git."

@@ -38,7 +38,7 @@ from ouro.memory.long_term.trust.approval import ASKS, change_of
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.messages import Message
 from ouro.utils.log import log
-from ouro.utils.path_text import path_text
+from ouro.utils.path_escapes import path_text
 from ouro.utils.text import cut
 
 FROM_OUTSIDE = "was concluded after material from outside was read"

@@ -11,7 +11,7 @@ from pathlib import Path
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import readable_bytes
 
-_ESCAPED = late_pattern(r"\\(?:x([89a-fA-F][0-9a-fA-F])|([23][0-7]{2}))")
+_ESCAPED_BYTE = late_pattern(r"\\(?:x([89a-fA-F][0-9a-fA-F])|([23][0-7]{2}))")
 """A byte as `path_text` writes it, and as git does: `\\xff`, `\\377`."""
 
 
@@ -21,8 +21,8 @@ def path_text(path: str | os.PathLike[str]) -> str:
 
 
 def text_path(text: str) -> Path:
-    """The path that a text of `path_text` names: as it is written if it exists, or has no escaped
-    byte.
+    """The path that `path_text` wrote as `text`. If a file has exactly the name `text`, it is that
+    one, although the name looks like an escaped byte.
     """
     if "\\" not in text or os.path.lexists(text):
         return Path(text)
@@ -31,10 +31,12 @@ def text_path(text: str) -> Path:
 
 def unescape_bytes(text: str) -> str:
     """`text` with the bytes that `\\xff` or `\\377` stand for, as Python writes them in a path."""
-    pieces = _ESCAPED.sub(_byte, text)
-    return os.fsdecode(os.fsencode(pieces))
+    unescaped = _ESCAPED_BYTE.sub(_raw_byte, text)
+    # Bytes beside each other may be a character of UTF-8.
+    return os.fsdecode(os.fsencode(unescaped))
 
 
-def _byte(match: re.Match[str]) -> str:
+def _raw_byte(match: re.Match[str]) -> str:
+    """The surrogate that stands for an escaped byte in a path of Python."""
     number = int(match[1], 16) if match[1] else int(match[2], 8)
     return chr(0xDC00 + number)
