@@ -12,7 +12,7 @@ from ouro import __version__
 from ouro.commands.action import Answer, confirm
 from ouro.commands.render import CommandText, View, line, table
 from ouro.frontends.background.agents import AgentRow, answer_agent, find_agents, stop_agent
-from ouro.frontends.background.rows import cells_of
+from ouro.frontends.background.rows import row_cells
 from ouro.session.background_record import find_record
 from ouro.settings_sources import load_settings
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ouro.commands.subcommands import ShellContext
 
 
-def agents(context: ShellContext) -> int:
+def show_agents(context: ShellContext) -> int:
     """Print the list of sessions, or show it on a terminal until the user leaves; returns the exit
     code.
     """
@@ -29,7 +29,7 @@ def agents(context: ShellContext) -> int:
 
     if not context.as_json and sys.stdin.isatty() and can_draw():
         return _run_list()
-    context.print_answer(asyncio.run(_list()))
+    context.print_answer(asyncio.run(_agents_answer()))
     return 0
 
 
@@ -43,24 +43,24 @@ def _run_list() -> int:
     screen_settings = make_screen_settings(settings, __version__, Path.cwd())
     selected = ""
     while True:
-        chosen = AgentsApp(screen_settings, selected).run()
-        if chosen is None:
+        row = AgentsApp(screen_settings, selected).run()
+        if row is None:
             return 0
-        selected = chosen.record.id
-        words = ["--resume", selected] if chosen.state == "ended" else ["attach", selected]
-        folder = Path(chosen.record.cwd)
+        selected = row.record.id
+        arguments = ["--resume", selected] if row.state == "ended" else ["attach", selected]
+        folder = Path(row.record.cwd)
         subprocess.call(
-            [sys.executable, "-P", "-m", "ouro", *words],
+            [sys.executable, "-P", "-m", "ouro", *arguments],
             cwd=folder if folder.is_dir() else None,
         )
 
 
-async def running(_context: ActionContext) -> Answer:
-    return await _list()
+async def list_agents(_context: ActionContext) -> Answer:
+    return await _agents_answer()
 
 
-async def _list() -> Answer:
-    """The background sessions now."""
+async def _agents_answer() -> Answer:
+    """The rows of all background sessions, as JSON and as a table."""
     rows = await find_agents()
     return Answer([row.to_json() for row in rows], _view(rows))
 
@@ -69,7 +69,7 @@ def _view(rows: list[AgentRow]) -> View:
     """The sessions as a table, and how to answer the first open question."""
     if not rows:
         return [line('No session runs in the background. Start one: `ouro --bg "task"`')]
-    view = table([cells_of(row) for row in rows])
+    view = table([row_cells(row) for row in rows])
     waiting = next((row for row in rows if row.question is not None), None)
     if waiting is None:
         return view
@@ -77,20 +77,22 @@ def _view(rows: list[AgentRow]) -> View:
     return [*view, hint]
 
 
-async def answer(_context: ShellContext, session: str, choice: str) -> Answer:
-    row, answered = await answer_agent(session, choice)
+async def answer_question(_context: ShellContext, session: str, choice: str) -> Answer:
+    """Answer the oldest question of a session; returns the question and the answer."""
+    row, answer_text = await answer_agent(session, choice)
     question = row.live.question_line if row.live else ""
-    text = f"{row.record.short_id}: {question} → {answered or 'no answer'}"
-    return Answer({"id": row.id, "question": question, "answer": answered}, [line(text)])
+    text = f"{row.record.short_id}: {question} → {answer_text or 'no answer'}"
+    return Answer({"id": row.id, "question": question, "answer": answer_text}, [line(text)])
 
 
-async def stop(context: ShellContext, session: str, *, yes: bool) -> Answer | None:
+async def stop_session(context: ShellContext, session: str, *, yes: bool) -> Answer | None:
+    """End a session after the user has confirmed it; None if the user does not."""
     record = await asyncio.to_thread(find_record, session)
     if context.can_ask and not await confirm(
         context, f"End {record.short_id} {record.title}?", "End it", assume_yes=yes
     ):
         return None
     record, ran = await stop_agent(record.id)
-    what = "has ended" if ran else "had ended: it leaves the list"
-    text = f"{record.short_id} {what}. Resume it with `ouro --resume {record.short_id}`."
+    outcome = "has ended" if ran else "had ended: it leaves the list"
+    text = f"{record.short_id} {outcome}. Resume it with `ouro --resume {record.short_id}`."
     return Answer({"id": record.id, "stopped": ran}, [line(text)])

@@ -27,8 +27,9 @@ STOP_TIMEOUT = 25.0
 """Seconds for a host to end: its turn, then its session, have 10 each."""
 
 RowState = Literal["working", "waiting", "idle", "silent", "refused", "ended"]
-_ORDER: Sequence[RowState] = ("waiting", "silent", "refused", "working", "idle", "ended")
-_ENDED = {
+_STATE_ORDER: Sequence[RowState] = ("waiting", "silent", "refused", "working", "idle", "ended")
+"""The order of the list: what needs the user comes first."""
+_END_CAUSES = {
     "stopped": "it was stopped",
     "idle": "it was idle for long",
     "signal": "its process was ended",
@@ -42,8 +43,9 @@ class AgentRow(msgspec.Struct, frozen=True):
     record: BackgroundRecord
     state: RowState
     live: SessionState | None = None
+    """What the host sends about it; None if there is no host, or it does not answer."""
     problem: str = ""
-    """Why its state is not known."""
+    """Why the state of the session is not known; empty if it is."""
 
     @property
     def id(self) -> str:
@@ -60,20 +62,21 @@ class AgentRow(msgspec.Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """What it says last, asks, or why it ended."""
+        """The text of the row: the open question, else the last line, or why the session ended."""
         if self.state == "ended":
-            why = _ENDED[self.record.ended]
-            return f"ended: {why}; resume with `ouro --resume {self.record.short_id}`"
+            cause = _END_CAUSES[self.record.ended]
+            return f"ended: {cause}; resume with `ouro --resume {self.record.short_id}`"
         if self.problem or self.live is None:
             return self.problem
         return self.live.question_line or self.live.last_line
 
     @property
     def question(self) -> PermissionAsked | QuestionAsked | None:
-        """Its oldest open question."""
+        """The oldest open question of the session; None if there is none."""
         return self.live.question if self.live else None
 
     def to_json(self) -> dict[str, Any]:
+        """The row as `ouro agents --json` prints it."""
         live = self.live
         return {
             "id": self.id,
@@ -115,13 +118,17 @@ class AgentWatch:
         self._connections: dict[str, HostConnection] = {}
 
     async def rows(self) -> list[AgentRow]:
-        """As `find_agents`."""
+        """The background sessions: those that wait for an answer first, those that ended last.
+
+        Raises:
+            SocketRefused: the folder of the sockets is another user's.
+        """
         records = await asyncio.to_thread(read_records)
         rows = await asyncio.gather(*map(self.row, records))
-        return sorted(rows, key=lambda row: _ORDER.index(row.state))
+        return sorted(rows, key=lambda row: _STATE_ORDER.index(row.state))
 
     async def row(self, record: BackgroundRecord) -> AgentRow:
-        """The state of one session; a host that does not answer has a row too."""
+        """Ask one session for its state. A host that does not answer has a row too."""
         if not await asyncio.to_thread(lambda: BackgroundPlace(record.id).is_alive):
             await self._disconnect(record.id)
             return AgentRow(record, "ended")
@@ -136,7 +143,9 @@ class AgentWatch:
         return AgentRow(record, live.activity, live)
 
     async def connection(self, record: BackgroundRecord) -> HostConnection:
-        """The connection to this session. Raises as `HostConnection.open`."""
+        """The connection to this session; it is opened if there is none. Raises what
+        `HostConnection.open` raises.
+        """
         if record.id not in self._connections:
             self._connections[record.id] = await HostConnection.open(record)
         return self._connections[record.id]
@@ -151,26 +160,26 @@ class AgentWatch:
             await connection.close()
 
 
-def choices_of(asked: PermissionAsked | QuestionAsked | None) -> tuple[str, ...]:
-    """What `ouro agents answer` takes for this question."""
-    if isinstance(asked, PermissionAsked):
-        return asked.choices
-    return asked.question.choices if asked else ()
+def choices_of(question: PermissionAsked | QuestionAsked | None) -> tuple[str, ...]:
+    """The answers that `ouro agents answer` takes for this question; empty for free text."""
+    if isinstance(question, PermissionAsked):
+        return question.choices
+    return question.question.choices if question else ()
 
 
-def parse_answer(asked: PermissionAsked | QuestionAsked, given: str) -> UserAnswer:
-    """The answer that `given` names. Raises UsageError if it names none."""
+def parse_answer(question: PermissionAsked | QuestionAsked, text: str) -> UserAnswer:
+    """The answer that a text names, such as `y` or `2`. Raises UsageError if it names none."""
     from ouro.frontends.plain.line_questions import NotUnderstood, parse_permit, parse_reply
 
-    word = given.strip().lower()
+    word = text.strip().lower()
     try:
-        if isinstance(asked, QuestionAsked):
-            return parse_reply(given, asked.question)
-        if word in asked.choices and word != "no":  # `no` stops the turn, as the key does
+        if isinstance(question, QuestionAsked):
+            return parse_reply(text, question.question)
+        if word in question.choices and word != "no":  # `no` stops the turn, as the key does
             return from_plain({"choice": word}, Permit)
-        return parse_permit(given, asked.choices)
+        return parse_permit(text, question.choices)
     except NotUnderstood as error:
-        raise UsageError(f"`{given}` is not an answer.", str(error)) from error
+        raise UsageError(f"`{text}` is not an answer.", str(error)) from error
 
 
 async def send_answer(connection: HostConnection, question_id: str, answer: UserAnswer) -> None:
@@ -181,8 +190,8 @@ async def send_answer(connection: HostConnection, question_id: str, answer: User
         await connection.answer(question_id, answers=list(answer.answers))
 
 
-async def answer_agent(words: str, given: str) -> tuple[AgentRow, str]:
-    """Answer the oldest question of a session; returns the session, and what was answered.
+async def answer_agent(words: str, text: str) -> tuple[AgentRow, str]:
+    """Answer the oldest question of a session; returns its row, and the answer as text.
 
     Raises:
         UsageError: there is no such session or question, or it has no such answer.
@@ -191,29 +200,33 @@ async def answer_agent(words: str, given: str) -> tuple[AgentRow, str]:
     record = await asyncio.to_thread(find_record, words)
     watch = AgentWatch()
     try:
-        return await _answer_question(watch, record, given)
+        return await _answer_question(watch, record, text)
     finally:
         await watch.close()
 
 
 async def _answer_question(
-    watch: AgentWatch, record: BackgroundRecord, given: str
+    watch: AgentWatch, record: BackgroundRecord, text: str
 ) -> tuple[AgentRow, str]:
-    """As `answer_agent`."""
+    """Answer the oldest question of this session through the watch. Returns and raises what
+    `answer_agent` does.
+    """
     row = await watch.row(record)
     if row.live is None:
         raise HostGone(f"{record.short_id}: {row.line}")
-    asked = row.question
-    if asked is None:
+    question = row.question
+    if question is None:
         raise UsageError(f"{record.short_id} asks nothing now.")
-    answer = parse_answer(asked, given)
-    await send_answer(await watch.connection(record), asked.question_id, answer)
-    answered = answer.choice if isinstance(answer, Permit) else ", ".join(answer.answers)
-    return row, answered
+    answer = parse_answer(question, text)
+    await send_answer(await watch.connection(record), question.question_id, answer)
+    answer_text = answer.choice if isinstance(answer, Permit) else ", ".join(answer.answers)
+    return row, answer_text
 
 
 async def stop_agent(words: str) -> tuple[BackgroundRecord, bool]:
-    """End a session, or remove one that has ended from the list; returns whether it ran.
+    """End a session. One that has ended already is removed from the list.
+
+    Returns the record of the session, and whether it ran.
 
     Raises:
         UsageError: there is no such session.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def record_to_attach(words: str) -> BackgroundRecord:
-    """The running session of this name. Blocks. Raises UsageError if there is none."""
+    """The record of the running session that `words` name. Blocks. Raises UsageError if none runs."""
     record = find_record(words)
     if not BackgroundPlace(record.id).is_alive:
         raise UsageError(
@@ -37,10 +37,11 @@ def attach_screen(record: BackgroundRecord, screen_settings: ScreenSettings) -> 
         screen_settings, welcomes=False, shows_start=False, syncs=False
     )
     frame = first_frame.draw(screen_settings)
-    return run_tui(_opener(record), OpenRequest(record.id), "", frame, app_kind=_app_kind)
+    return run_tui(_make_opener(record), OpenRequest(record.id), "", frame, app_kind=_app_kind)
 
 
 def _app_kind() -> type[OuroApp]:
+    """The class of the full screen for a session that is attached."""
     from ouro.frontends.tui.attached import AttachedApp
 
     return AttachedApp
@@ -50,11 +51,11 @@ def attach_plain(record: BackgroundRecord) -> int:
     """Show the session in the plain prompt until the user leaves; returns the exit code."""
     from ouro.frontends.background.attached_prompt import run_attached_prompt
 
-    return asyncio.run(run_attached_prompt(_opener(record), load_settings().tui))
+    return asyncio.run(run_attached_prompt(_make_opener(record), load_settings().tui))
 
 
-def _opener(record: BackgroundRecord) -> OpenSession:
-    """What attaches to this session instead of opening one."""
+def _make_opener(record: BackgroundRecord) -> OpenSession:
+    """A function that attaches to this session, for a front end that would otherwise open one."""
 
     async def open_session(_request: OpenRequest) -> Session:
         try:

@@ -8,7 +8,7 @@ from ouro.frontends.plain.repl import Repl, is_plain
 from ouro.session import OpenRequest, OpenSession, Session, TurnQueue
 from ouro.settings import TuiSettings
 
-LEAVING = {"exit", "bg"}
+LEAVE_COMMANDS = {"exit", "bg"}
 """Commands that leave the prompt; the session runs all others."""
 
 
@@ -22,7 +22,7 @@ async def run_attached_prompt(open_session: OpenSession, settings: TuiSettings) 
 
 
 class AttachedRepl(Repl):
-    """Passes lines to the open question, or to the session."""
+    """The plain prompt on a session of another process. What the user types goes to the session."""
 
     _has_ended = False
 
@@ -31,11 +31,11 @@ class AttachedRepl(Repl):
 
     async def _carry_out(self, line: str) -> None:
         if not line.startswith(("/", "!", "#")):
-            self._printer.echoed.append(line)
+            self._printer.echoed.append(line)  # the session sends it back: it is not printed twice
         await self._front_end.send(line)
 
     def show_text(self, markdown: str, page: str) -> None:  # noqa: ARG002 (for screens)
-        """Print what a command of the session has found."""
+        """Print the text that a command of the session shows."""
         self._front_end.show(markdown)
 
     def show_session(self, draft: str) -> None:
@@ -53,7 +53,7 @@ class AttachedRepl(Repl):
     def run_here(self, text: str) -> bool:
         """Leave on `/exit` and `/bg`; False for all other commands."""
         command = find_command(text[1:].partition(" ")[0].lower())
-        if command is None or command.name not in LEAVING:
+        if command is None or command.name not in LEAVE_COMMANDS:
             return False
         self.leave()
         return True

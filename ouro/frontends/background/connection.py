@@ -1,4 +1,4 @@
-"""HostConnection: the connection of a viewer to a background session."""
+"""HostConnection: the end of a socket from which a viewer talks to the host of a session."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class HostConnection:
     async def call(
         self, method: str, *, timeout: float | None = ANSWER_TIMEOUT, **params: Any
     ) -> dict[str, Any]:
-        """The result of a request.
+        """Send a request; returns its result.
 
         Raises:
             HostRefused: the host refuses it.
@@ -82,11 +82,11 @@ class HostConnection:
         if self._is_over:
             raise HostGone("The process of this session has ended.")
         number = next(self._numbers)
-        answer = self._pending[number] = asyncio.get_running_loop().create_future()
+        future = self._pending[number] = asyncio.get_running_loop().create_future()
         self._write({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
         try:
             async with asyncio.timeout(timeout):
-                result = await answer
+                result = await future
         except TimeoutError as error:
             raise HostGone(
                 f"The process of this session did not answer in {timeout:g} s."
@@ -101,6 +101,7 @@ class HostConnection:
         self._write({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
 
     def notify(self, method: str, **params: Any) -> None:
+        """Send a notification: a message that has no answer."""
         self._write({"jsonrpc": "2.0", "method": method, "params": params})
 
     async def state(self) -> SessionState:
@@ -113,18 +114,18 @@ class HostConnection:
                 f"The process of this session is of another version of ouro: {error}."
             ) from error
 
-    async def answer(self, question_id: str, **given: Any) -> None:
-        """Answer a question with a `choice` and a `comment`, or with `answers`."""
-        await self.call(f"_{names.ANSWER}", questionId=question_id, **given)
+    async def answer(self, question_id: str, **fields: Any) -> None:
+        """Answer a question. The fields are `choice` and `comment`, or `answers`."""
+        await self.call(f"_{names.ANSWER}", questionId=question_id, **fields)
 
     async def attach(self, cwd: str) -> None:
-        """Let the host send the session, and what happens from now on."""
+        """Ask the host to send the whole session, and all that happens from now on."""
         await self.call(
             "session/load", timeout=60.0, sessionId=self.session_id, cwd=cwd, mcpServers=[]
         )
 
     async def close(self) -> None:
-        """Leave. The session goes on."""
+        """Close the connection. The session continues."""
         self._writer.close()
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
@@ -163,7 +164,7 @@ class HostConnection:
             request.set_result(message.get("result") or {})
 
     def _end(self) -> None:
-        """Fail the requests without an answer, and end the notifications."""
+        """Fail the requests without an answer, and put None as the last notification."""
         self._is_over = True
         for request in self._pending.values():
             if not request.done():
@@ -173,7 +174,7 @@ class HostConnection:
 
 @asynccontextmanager
 async def host_connection(record: BackgroundRecord) -> AsyncIterator[HostConnection]:
-    """A connection for a short time. Raises as `HostConnection.open`."""
+    """A connection to a host as long as the block runs. Raises what `HostConnection.open` raises."""
     connection = await HostConnection.open(record)
     try:
         yield connection

@@ -1,4 +1,4 @@
-"""Hosting: what a session in the foreground needs to continue without its terminal."""
+"""DetachedHost: a session of the foreground continues in the background without its terminal."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ FRONT_END_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUI
 """Signals that a front end may have handled."""
 
 
-class Hosting:
-    """The host of a session that was in the foreground, before it has left the terminal."""
+class DetachedHost:
+    """The host of a session whose process still has its terminal. `run` leaves the terminal."""
 
     def __init__(self, host: SessionHost, server: asyncio.Server, launcher: Launcher) -> None:
         self._host = host
@@ -31,26 +31,28 @@ class Hosting:
         """Leave the terminal, and host the session until it ends; returns the exit code.
 
         Args:
-            terminal: a further stream that is the terminal.
+            terminal: a further stream that is open on the terminal.
         """
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        streams = [0, 1] if terminal is None else [0, 1, terminal.fileno()]
-        for stream in streams:
-            os.dup2(nowhere, stream)
-        if os.isatty(2):
-            os.dup2(nowhere, 2)
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_RDWR)
+        descriptors = [0, 1] if terminal is None else [0, 1, terminal.fileno()]
+        for descriptor in descriptors:
+            os.dup2(null, descriptor)
+        if os.isatty(2):  # otherwise it is the log, which is still needed
+            os.dup2(null, 2)
+        os.close(null)
         for number in FRONT_END_SIGNALS:
             asyncio.get_running_loop().remove_signal_handler(number)
         self._launcher.release()
         return await serve(self._host, self._server)
 
 
-async def begin_hosting(session: Session, turns: TurnQueue, before: TurnObserver) -> Hosting:
-    """Let a host observe the session from now on; what runs goes on.
+async def begin_hosting(
+    session: Session, turns: TurnQueue, previous_observer: TurnObserver
+) -> DetachedHost:
+    """Let a host observe the session from now on. A running turn continues.
 
     Args:
-        before: the front end, which gets the session back if there can be no host.
+        previous_observer: the front end. It observes the session again if there can be no host.
 
     Raises:
         UsageError: this process cannot leave its terminal, or the session is not saved.
@@ -67,7 +69,7 @@ async def begin_hosting(session: Session, turns: TurnQueue, before: TurnObserver
     try:
         server = await host.listen()
     except (OuroError, OSError):
-        turns.observe(before)
+        turns.observe(previous_observer)
         claim.release()
         raise
-    return Hosting(host, server, launcher)
+    return DetachedHost(host, server, launcher)

@@ -13,12 +13,12 @@ from ouro.events import Event
 from ouro.messages import Message, Part, Text, Thinking, ToolCall, Usage
 from ouro.utils.decoding import from_plain
 
-_PARTS: dict[str, Any] = {"text": Text, "thinking": Thinking, "call": ToolCall}
-"""The parts of an answer that are shown."""
+_SHOWN_PARTS: dict[str, Any] = {"text": Text, "thinking": Thinking, "call": ToolCall}
+"""The classes of the parts of an answer that are shown, by the name that is sent."""
 
 
 def encode(event: Event) -> dict[str, Any]:
-    """The event as JSON; without the bytes of images."""
+    """The event as JSON. Images lose their bytes: a screen only shows their names."""
     match event:
         case events.Replied(message):
             return {"type": "replied", "message": _encode_message(message)}
@@ -32,7 +32,7 @@ def encode(event: Event) -> dict[str, Any]:
 
 
 def decode(data: Any) -> Event | None:
-    """The event; None for one that this version does not know."""
+    """The event from its JSON; None if this version does not know it."""
     try:
         if isinstance(data, dict) and data.get("type") == "replied":
             return events.Replied(_decode_message(data["message"]))
@@ -44,15 +44,15 @@ def decode(data: Any) -> Event | None:
 
 @cache
 def _tagged_events() -> Any:
-    """The union of the events that msgspec can convert. `Replied` is not in it: its message has
-    parts without a tag.
+    """The union of all events that msgspec can convert by their tag. `Replied` is left out: the
+    parts of its message have no tag.
     """
     return Union[tuple(kind for kind in get_args(Event) if kind is not events.Replied)]  # noqa: UP007
 
 
 def _encode_message(message: Message) -> dict[str, Any]:
     """An answer as JSON. Parts that are not shown are left out; the others name their kind."""
-    names = {kind: name for name, kind in _PARTS.items()}
+    names = {kind: name for name, kind in _SHOWN_PARTS.items()}
     return {
         "parts": [
             {"kind": names[type(part)], **msgspec.to_builtins(part, enc_hook=str)}
@@ -69,7 +69,13 @@ def _decode_message(data: dict[str, Any]) -> Message:
     """An answer from JSON. Raises KeyError or ValidationError for a part of another version."""
     parts: list[Part] = []
     for part in data["parts"]:
-        kind = _PARTS[part["kind"]]
+        kind = _SHOWN_PARTS[part["kind"]]
         parts.append(from_plain({**part, "kind": None}, kind))
     usage = from_plain(data.get("usage"), Usage | None)
-    return Message("assistant", tuple(parts), usage, str(data.get("model", "")), bool(data["cut"]))
+    return Message(
+        "assistant",
+        tuple(parts),
+        usage=usage,
+        model=str(data.get("model", "")),
+        cut=bool(data["cut"]),
+    )

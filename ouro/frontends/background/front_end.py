@@ -18,7 +18,7 @@ from ouro.utils.text import clean
 if TYPE_CHECKING:
     from ouro.frontends.background.host import SessionHost
 
-ELSEWHERE = "This session runs on its own."
+NO_SCREEN = "This session runs on its own."
 
 
 class HostFrontEnd(FrontEnd):
@@ -43,15 +43,17 @@ class HostFrontEnd(FrontEnd):
         self._host.show(events.Notice(text, level))
 
     async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
-        """Ask all viewers; None if they dismiss the question. It waits while there is none."""
+        """Ask all viewers, or the first one that comes; returns the value of the choice. None: they
+        dismissed the question.
+        """
         labels = [clean(choice_line(choice, current)) for choice in choices]
         question = Question(clean(title), tuple(labels))
         answer = await self.session.turn.tasks.ask(f"choice:{next(self._numbers)}", question)
         if not isinstance(answer, events.Reply) or not answer.answers:
             return None
-        picked = answer.answers[0]
+        answer_text = answer.answers[0]
         for choice, label in zip(choices, labels, strict=True):
-            if picked in (label, choice.value):
+            if answer_text in (label, choice.value):
                 return choice.value
         return None
 
@@ -63,13 +65,13 @@ class HostFrontEnd(FrontEnd):
         session_catalog: SessionCatalog,  # noqa: ARG002 (as FrontEnd names it)
         only: Collection[str] = (),  # noqa: ARG002
     ) -> OpenRequest | None:
-        raise UsageError(ELSEWHERE, "Use `ouro --resume` in a terminal.")
+        raise UsageError(NO_SCREEN, "Use `ouro --resume` in a terminal.")
 
     async def open(self, request: OpenRequest) -> None:  # noqa: ARG002
-        raise UsageError(ELSEWHERE, "Start another one: `ouro`, or `ouro --bg`.")
+        raise UsageError(NO_SCREEN, "Start another one: `ouro`, or `ouro --bg`.")
 
     async def go_to(self, message: int) -> None:
-        raise UsageError(f"{ELSEWHERE} Message {message} cannot be shown.")
+        raise UsageError(f"{NO_SCREEN} Message {message} cannot be shown.")
 
     async def send(self, text: str) -> None:
         self._host.turns.queue(Draft(text))

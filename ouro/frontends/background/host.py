@@ -39,12 +39,12 @@ MAX_LINE = 64 * 1024 * 1024
 
 
 class SessionHost(TurnObserver):
-    """Runs the session until it is stopped, was idle for long, or its process gets a signal.
+    """Runs a session until it is stopped, was idle for long, or its process gets a signal.
 
     Args:
-        claim: that this process hosts the session.
-        idle_minutes: after which it ends by itself; 0: never.
-        turns: its queue, if the session was in the foreground before.
+        claim: the lock of this process on the session.
+        idle_minutes: the session ends after so many minutes without activity; 0: it never does.
+        turns: the queue of a session that was in the foreground before; None makes a new one.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class SessionHost(TurnObserver):
         self._ending = asyncio.Event()
         self._end_reason: EndReason = ""
         self._activity: Activity = "idle"
-        self._active_at = time.monotonic()
-        """When the activity changed last, or a viewer has left."""
+        self._activity_changed_at = time.monotonic()
+        """When the activity changed last, or a viewer left."""
         self._sent_state: SessionState | None = None
-        """What the viewers got last, without times."""
+        """The state that was sent last, with its times set to 0; None before the first one."""
         self._state_timer: asyncio.TimerHandle | None = None
         self._import_lock = asyncio.Lock()
         self._has_protocol = False
@@ -142,17 +142,17 @@ class SessionHost(TurnObserver):
         if not self._idle_seconds:
             return
         while True:
-            left = self._active_at + self._idle_seconds - time.monotonic()
+            seconds_left = self._activity_changed_at + self._idle_seconds - time.monotonic()
             if not self._is_quiet():
-                self._active_at = time.monotonic()
-                left = self._idle_seconds
-            elif left <= 0:
+                self._activity_changed_at = time.monotonic()
+                seconds_left = self._idle_seconds
+            elif seconds_left <= 0:
                 self.end("idle")
                 return
-            await asyncio.sleep(max(0.05, min(left, 30.0)))
+            await asyncio.sleep(max(0.05, min(seconds_left, 30.0)))
 
     def _is_quiet(self) -> bool:
-        """Whether nothing runs, nothing is asked and nobody looks."""
+        """Whether nothing runs, no question is open, and no viewer is attached."""
         is_busy = self.turns.busy or bool(self.turns.live.asked) or bool(self.viewers)
         return not is_busy and not any(task.is_running for task in self.session.background.list())
 
@@ -203,7 +203,9 @@ class SessionHost(TurnObserver):
             await asyncio.wait(connections, timeout=FLUSH_TIMEOUT)
 
     async def _import_protocol(self) -> None:
-        """Import what only viewers need, once: the first one may not be alone."""
+        """Import the modules that only viewers need. The lock makes it once: two viewers may come
+        together.
+        """
         from ouro.frontends.acp.transport import import_sdk
 
         async with self._import_lock:
@@ -220,7 +222,7 @@ class SessionHost(TurnObserver):
         """Send this viewer nothing more."""
         if viewer in self.viewers:
             self.viewers.remove(viewer)
-            self._active_at = time.monotonic()
+            self._activity_changed_at = time.monotonic()
             self.send_state_soon()
 
     @property
@@ -234,8 +236,10 @@ class SessionHost(TurnObserver):
             raise UsageError("This question is not open any more: another viewer has answered it.")
         self.session.answer(question_id, answer)
 
-    def earlier(self) -> list[Event]:
-        """The session as it is shown: the saved messages, then what the running turn has shown."""
+    def shown_events_so_far(self) -> list[Event]:
+        """All events with which a viewer draws the session: those of the saved messages, then what
+        the running turn has shown.
+        """
         saved = list(self.session.scrollback.shown_events())
         finished = {event.call_id for event in saved if isinstance(event, events.ToolFinished)}
         return [*saved, *self.turns.live.since(finished)]
@@ -257,7 +261,7 @@ class SessionHost(TurnObserver):
             started_at=self._started_at,
             title=self.session.title,
             activity=self._activity,
-            seconds=round(time.monotonic() - self._active_at, 1),
+            seconds=round(time.monotonic() - self._activity_changed_at, 1),
             last_line=self.turns.live.last_line,
             viewers=len(self.viewers),
             status=self.session.status(),
@@ -282,15 +286,15 @@ class SessionHost(TurnObserver):
         self._sent_state = without_times
         encoded = msgspec.to_builtins(state, enc_hook=str)
         for viewer in self.viewers:
-            viewer.state(encoded)
+            viewer.send_state(encoded)
 
     def _note_activity(self) -> None:
-        """Store what the session does now, and when that has changed."""
+        """Update what the session does now. If that has changed, its time starts again."""
         activity: Activity = "working" if self.turns.busy else "idle"
         if self.turns.live.asked:
             activity = "waiting"
         if activity != self._activity:
-            self._activity, self._active_at = activity, time.monotonic()
+            self._activity, self._activity_changed_at = activity, time.monotonic()
 
     # What the session reports
 
@@ -306,27 +310,31 @@ class SessionHost(TurnObserver):
             self._write_record()
         encoded = encode(event)
         for viewer in self.viewers:
-            viewer.event(event, encoded, is_background=is_background)
+            viewer.send_event(event, encoded, is_background=is_background)
         self.send_state_soon()
 
     def show_text(self, markdown: str, page: str) -> None:
-        """Show what a command has found."""
+        """Show the viewers a text of a command. A full screen shows `page` of the documentation on
+        its own.
+        """
         for viewer in self.viewers:
             viewer.show_text(markdown, page)
 
     def show_again(self, draft: str) -> None:
-        """Show the whole session again, after it changed; `draft` is for the prompt."""
+        """Let the viewers show the whole session again, after it changed. `draft` is for their
+        prompts.
+        """
         for viewer in self.viewers:
             viewer.send_snapshot(draft)
 
     def turn_began(self) -> None:
         for viewer in self.viewers:
-            viewer.turn("began", 0.0)
+            viewer.send_turn("began", 0.0)
         self.send_state_soon()
 
     def turn_ended(self, outcome: events.Outcome, seconds: float) -> None:
         for viewer in self.viewers:
-            viewer.turn(outcome, seconds)
+            viewer.send_turn(outcome, seconds)
         self.send_state_soon()
         self._write_record()
 

@@ -62,22 +62,22 @@ def start_host(flag: str, flags: Mapping[str, Any], folder: Path) -> StartReport
         StartFailed: the process has ended, or reports nothing.
     """
     ensure_private_dir(get_log_path().parent)
-    with get_log_path().open("ab") as errors:
+    with get_log_path().open("ab") as log_file:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "ouro", flag],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=errors,
+            stderr=log_file,
             cwd=folder,
             start_new_session=True,  # it outlives this terminal
         )
     assert process.stdin is not None
     assert process.stdout is not None
-    with process.stdout as reports:
+    with process.stdout as report_stream:
         try:
-            with suppress(BrokenPipeError), process.stdin as given:
-                given.write(dump_json(flags, is_ascii=True).encode())
-            line = _read_line(reports.fileno())
+            with suppress(BrokenPipeError), process.stdin as flag_stream:
+                flag_stream.write(dump_json(flags, is_ascii=True).encode())
+            line = _read_report_line(report_stream.fileno())
         except BaseException:
             send_signal(process.pid, signal.SIGKILL, group=True)
             raise
@@ -90,12 +90,14 @@ def start_host(flag: str, flags: Mapping[str, Any], folder: Path) -> StartReport
         ) from error
 
 
-def _read_line(descriptor: int) -> bytes:
-    """The first line; what there is of it after START_TIMEOUT or at the end."""
+def _read_report_line(descriptor: int) -> bytes:
+    """Read up to the end of the first line. At the end of the stream and after START_TIMEOUT it
+    returns what there is.
+    """
     received, deadline = b"", time.monotonic() + START_TIMEOUT
     while not received.endswith(b"\n"):
-        left = deadline - time.monotonic()
-        if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+        seconds_left = deadline - time.monotonic()
+        if seconds_left <= 0 or not select.select([descriptor], [], [], seconds_left)[0]:
             break
         block = os.read(descriptor, 65_536)
         if not block:
@@ -105,7 +107,7 @@ def _read_line(descriptor: int) -> bytes:
 
 
 def read_start() -> dict[str, Any]:
-    """The flags that `start_host` has sent."""
+    """The flags that `start_host` has sent to this process."""
     flags = json.load(sys.stdin)
     return flags if isinstance(flags, dict) else {}
 
@@ -120,7 +122,7 @@ async def run_host(
     """Open a session and host it until it ends; returns the exit code.
 
     Args:
-        report_to: the descriptor for the report; it is closed then.
+        report_to: the descriptor on which to write a StartReport. It is closed afterwards.
     """
     _leave_terminal()
     try:
@@ -143,18 +145,21 @@ async def run_host(
 async def serve(host: SessionHost, server: asyncio.Server) -> int:
     """Serve until the session ends, or a signal comes; returns the exit code."""
     with handle_signals(lambda _number: host.end("signal"), signal.SIGTERM, signal.SIGINT):
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a terminal is gone: not this session's
+        # A host has no terminal: this signal is about that of the process which started it.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         reason = await host.serve(server)
     log.info("the background session %s has ended: %s", host.session.id, reason)
     return 0
 
 
 def _leave_terminal() -> None:
-    """Read and write nowhere: standard input had the flags, standard error is the log."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nowhere, 0)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)
+    """Connect standard input and output with the null device. Standard input had the flags, and
+    standard error is the log.
+    """
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    os.close(null)
 
 
 def _report(descriptor: int, report: StartReport) -> None:
@@ -165,7 +170,9 @@ def _report(descriptor: int, report: StartReport) -> None:
 
 
 def _failure_report(error: OuroError | OSError) -> StartReport:
-    """Why the session could not be opened; for a folder that is not trusted, what to ask."""
+    """A report of why the session could not be opened. For a folder that is not trusted, it has
+    what the user must be asked.
+    """
     if isinstance(error, TrustNeeded):
         trust = {
             "folder": str(error.folder),
@@ -179,7 +186,7 @@ def _failure_report(error: OuroError | OSError) -> StartReport:
 
 
 def trust_error_of(report: StartReport) -> TrustNeeded | None:
-    """The question about trust that the process reports; None if it does not."""
+    """The question about trust that a report has, as an error; None if there is none."""
     trust = report.trust
     if trust is None:
         return None

@@ -26,11 +26,11 @@ from ouro.utils.log import log
 
 SNAPSHOT_TIMEOUT = 60.0
 ENDED_TEXT = "The session has ended ({}). Resume it with `ouro --resume {}`."
-_ENDINGS = {"idle": "it was idle for long", "stopped": "it was stopped"}
+_END_CAUSES = {"idle": "it was idle for long", "stopped": "it was stopped"}
 
 
 class RemoteScrollback:
-    """The transcript as the host has sent it."""
+    """The transcript that the host has sent. It has no earlier part that must be read from disk."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -43,7 +43,7 @@ class RemoteScrollback:
         return []
 
     def last_prompts(self, _count: int) -> list[tuple[int, str]]:
-        """None are numbered here: the screen drops nothing."""
+        """Returns nothing: prompts have no numbers here, because the screen drops none of them."""
         return []
 
     def hide_before(self, _number: int) -> bool:
@@ -51,7 +51,7 @@ class RemoteScrollback:
 
 
 class RemotePlan:
-    """A plan is changed where its session runs."""
+    """Stands for the plan of the session. It can be changed only where the session runs."""
 
     text = ""
 
@@ -79,8 +79,9 @@ class RemoteFace(Protocol):
 
 
 class RemoteSession:
-    """What screens and prompts need of a `Session`. Anything else raises UsageError: commands run
-    in the process of the session.
+    """The part of a `Session` that screens and prompts use, for a session in another process.
+
+    Any other attribute raises UsageError: commands run in the process of the session.
     """
 
     def __init__(self, connection: HostConnection, state: SessionState) -> None:
@@ -91,9 +92,10 @@ class RemoteSession:
         self.scrollback = RemoteScrollback()
         self.commands: list[tuple[str, str]] = []
         """The names and descriptions of its slash commands."""
-        self._snapshot: list[Event] = []
+        self._snapshot_events: list[Event] = []
         """The parts of a transcript that have arrived so far."""
         self.plan = RemotePlan()
+        # Screens read the following. They find a session without processes and extensions.
         self.resumed = None
         self.background = SimpleNamespace(
             list=lambda: (),
@@ -143,11 +145,11 @@ class RemoteSession:
 
     def take_snapshot(self, params: dict[str, Any]) -> bool:
         """Add a part of the transcript; returns whether it was the last one."""
-        self._snapshot += filter(None, map(decode, params["events"]))
+        self._snapshot_events += filter(None, map(decode, params["events"]))
         if "state" not in params:
             return False
         self.state = state_from(params["state"])
-        self.scrollback.events, self._snapshot = self._snapshot, []
+        self.scrollback.events, self._snapshot_events = self._snapshot_events, []
         self.commands = [(str(name), str(text)) for name, text in params.get("commands", ())]
         return True
 
@@ -193,41 +195,48 @@ class RemoteSession:
             )
 
     def set_mode(self, mode: str) -> None:
+        """Ask the host to set the mode, and show it as set at once."""
         self.connection.send("session/set_mode", sessionId=self.id, modeId=mode)
         status = replace(self.state.status, mode=cast("Any", mode))
         self.state = replace(self.state, status=status)
 
     async def close(self) -> None:
-        """Leave the session; it goes on."""
+        """Leave the session; it continues."""
         await self.connection.close()
 
     def _move_running(self) -> int:
-        """Ask the host to run its commands in the background; returns 1 if one may run."""
+        """Ask the host to let its running command continue in the background.
+
+        Returns 1 if a command may run, else 0: the host is not waited for.
+        """
         self.connection.send(f"_{names.MOVE_COMMAND}")
         return int(self.state.activity == "working")
 
 
 class RemoteTurns(TurnQueue):
-    """Sends messages to the host, which runs the turns, and reports what it sends."""
+    """The queue of a session in another process: messages go to its host, which runs the turns.
+
+    What the host sends is shown by the observer and the face.
+    """
 
     def __init__(self, observer: TurnObserver, face: RemoteFace) -> None:
         super().__init__(observer)
         self._face = face
         self._remote: RemoteSession | None = None
         self._follower: asyncio.Task[None] | None = None
-        self._held: list[Draft] = []
-        """Messages from before the session was attached."""
-        self._is_turn = False
+        self._early_drafts: list[Draft] = []
+        """Messages that were sent before the session was attached."""
+        self._is_turn_running = False
         """Whether the host runs a turn."""
         self._has_ended = False
 
     @property
     def running(self) -> bool:
-        return self._is_turn
+        return self._is_turn_running
 
     @property
     def busy(self) -> bool:
-        return self._is_turn
+        return self._is_turn_running
 
     @property
     def seconds(self) -> float:
@@ -240,7 +249,7 @@ class RemoteTurns(TurnQueue):
     @property
     def waiting(self) -> tuple[str, ...]:
         sent = self._remote.state.turn.waiting if self._remote else ()
-        return (*sent, *(draft.text for draft in self._held))
+        return (*sent, *(draft.text for draft in self._early_drafts))
 
     def attach(
         self,
@@ -248,15 +257,16 @@ class RemoteTurns(TurnQueue):
         turn: AsyncGenerator[Event, None] | None = None,  # noqa: ARG002 (the host runs them)
         message: Draft | None = None,  # noqa: ARG002
     ) -> None:
-        """Show what the host sends, and send it what waits."""
+        """Show what the host sends from now on, and send it the messages that wait."""
         self.session = session
         self._remote = cast("RemoteSession", cast("object", session))
         self._follower = asyncio.create_task(self._follow(self._remote))
-        held, self._held = self._held, []
-        for draft in held:
+        early_drafts, self._early_drafts = self._early_drafts, []
+        for draft in early_drafts:
             self.say(draft)
 
     def say(self, draft: Draft) -> None:
+        """Send a message, unless it is a command that this front end runs itself."""
         if not (draft.text.startswith("/") and self._face.run_here(draft.text)):
             self._send(draft, later=False)
 
@@ -264,8 +274,8 @@ class RemoteTurns(TurnQueue):
         self._send(draft, later=True)
 
     def withdraw(self) -> Draft | None:
-        if self._held:
-            return self._held.pop()
+        if self._early_drafts:
+            return self._early_drafts.pop()
         if self._remote is None or not self._remote.state.turn.waiting:
             return None
         waiting = self._remote.state.turn.waiting
@@ -292,7 +302,7 @@ class RemoteTurns(TurnQueue):
         return place
 
     def interrupt(self) -> bool:
-        if self._remote is None or not self._is_turn:
+        if self._remote is None or not self._is_turn_running:
             return False
         self._remote.connection.notify("session/cancel", sessionId=self._remote.id)
         return True
@@ -312,7 +322,7 @@ class RemoteTurns(TurnQueue):
         turn_timeout: float | None = None,  # noqa: ARG002 (the turn goes on)
         timeout: float | None = None,  # noqa: ARG002
     ) -> None:
-        """Leave the session; it goes on."""
+        """Leave the session; it continues."""
         if self._follower is not None:
             self._follower.cancel()
             await asyncio.gather(self._follower, return_exceptions=True)
@@ -320,11 +330,11 @@ class RemoteTurns(TurnQueue):
             await self._remote.close()
 
     def _send(self, draft: Draft, *, later: bool) -> None:
-        """Send a message to the host, for the next turn (`later`) or the running one. It is held
-        until a session is attached.
+        """Send a message to the host, for the next turn (`later`) or the running one. Before a
+        session is attached, the message waits.
         """
         if self._remote is None:
-            self._held.append(draft)
+            self._early_drafts.append(draft)
             return
         if self._has_ended:
             self._face.show_session_end(f"The session {self._remote.id[:8]} does not run any more.")
@@ -342,7 +352,7 @@ class RemoteTurns(TurnQueue):
 
     async def _follow(self, session: RemoteSession) -> None:
         """Show what the host sends until its end."""
-        self._begin(session)
+        self._show_current_work(session)
         notifications = session.connection.notifications
         while (message := await notifications.get()) is not None:
             method, params = message
@@ -350,28 +360,28 @@ class RemoteTurns(TurnQueue):
                 self._receive(session, method, params)
             except (KeyError, TypeError, msgspec.ValidationError) as error:
                 log.warning("a message of the host is not understood: %s: %s", method, error)
-        self._end("its process is gone", session)
+        self._show_end("its process is gone", session)
 
-    def _begin(self, session: RemoteSession) -> None:
+    def _show_current_work(self, session: RemoteSession) -> None:
         """Show the turn that runs, and the open questions."""
         state = session.state
         if state.turn.is_running:
-            self._is_turn = True
+            self._is_turn_running = True
             self._began = time.monotonic() - state.turn.seconds
             self._observer.turn_began()
-        for asked in map(decode, state.questions):
-            if asked is not None:
-                self._observer.show(asked)
+        for question in map(decode, state.questions):
+            if question is not None:
+                self._observer.show(question)
 
-    def _end(self, why: str, session: RemoteSession) -> None:
+    def _show_end(self, cause: str, session: RemoteSession) -> None:
         """Show the end of the session, once; a running turn counts as interrupted."""
         if self._has_ended:
             return
         self._has_ended = True
-        if self._is_turn:
-            self._is_turn = False
+        if self._is_turn_running:
+            self._is_turn_running = False
             self._observer.turn_ended("interrupted", self.seconds)
-        self._face.show_session_end(ENDED_TEXT.format(why, session.id[:8]))
+        self._face.show_session_end(ENDED_TEXT.format(cause, session.id[:8]))
 
     def _receive(self, session: RemoteSession, method: str, params: dict[str, Any]) -> None:
         """Show one message of the host. Raises KeyError, TypeError or ValidationError if it is not
@@ -392,11 +402,14 @@ class RemoteTurns(TurnQueue):
             case names.SHOWN:
                 self._face.show_text(str(params["markdown"]), str(params.get("page", "")))
             case names.ENDED:
-                self._end(_ENDINGS.get(str(params.get("reason")), "its process ends"), session)
+                self._show_end(
+                    _END_CAUSES.get(str(params.get("reason")), "its process ends"), session
+                )
             case _:
                 pass
 
     def _show_event(self, params: dict[str, Any]) -> None:
+        """Show an event of the host; one that this version does not know is ignored."""
         event = decode(params["event"])
         if event is None:
             return
@@ -406,13 +419,16 @@ class RemoteTurns(TurnQueue):
     def _show_turn(self, what: str, seconds: float) -> None:
         """Show that a turn began, or how it ended: `what` is `began` or its outcome."""
         if what == "began":
-            self._is_turn, self._began = True, time.monotonic()
+            self._is_turn_running, self._began = True, time.monotonic()
             self._observer.turn_began()
             return
-        self._is_turn = False
+        self._is_turn_running = False
         self._observer.turn_ended(cast("Outcome", what), seconds)
 
 
 async def remote_session(record: BackgroundRecord) -> Session:
-    """Attach to a background session, as the front ends take it. Raises as `RemoteSession.open`."""
+    """Attach to a background session. Raises what `RemoteSession.open` raises.
+
+    The result is a RemoteSession. Its type is that of the session which front ends take.
+    """
     return cast("Session", cast("object", await RemoteSession.open(record)))

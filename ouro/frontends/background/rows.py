@@ -1,4 +1,4 @@
-"""A background session as the cells of a row."""
+"""The cells and marks with which lists show a background session."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ MARKS: Mapping[RowState, str] = {
 MAX_TITLE = 32
 
 
-def cells_of(row: AgentRow, now: datetime | None = None) -> tuple[str, ...]:
-    """Id, state, age, cost, folder, title, and the question or the last line."""
+def row_cells(row: AgentRow, now: datetime | None = None) -> tuple[str, ...]:
+    """The cells of a list row: id, state, age, cost, folder, title, and the question or the last
+    line.
+    """
     return (
         row.record.short_id,
         f"{MARKS[row.state]} {row.state}",
         format_age(row.record.started_at, now or datetime.now(UTC)),
         dollars(row.cost),
-        one_line(folder_of(row), 24),
+        one_line(folder_name(row), 24),
         one_line(clean(row.title), MAX_TITLE),
         one_line(clean(row.line), 90),
     )
 
 
-def folder_of(row: AgentRow) -> str:
-    """The name of the session's folder; of `/` its path."""
+def folder_name(row: AgentRow) -> str:
+    """The name of the session's folder. The folder `/` has no name, so its path is returned."""
     return clean(Path(row.record.cwd).name or tilde(Path(row.record.cwd)))

@@ -32,7 +32,7 @@ Activity = Literal["working", "waiting", "idle"]
 
 
 class TurnState(msgspec.Struct, frozen=True):
-    """What runs, and what waits for it."""
+    """What runs in the session, and the messages that wait for it."""
 
     is_running: bool = False
     """Whether a turn or a shell line runs, maybe behind a question."""
@@ -40,11 +40,13 @@ class TurnState(msgspec.Struct, frozen=True):
     waiting: tuple[str, ...] = ()
     """The messages that wait for the agent."""
     steering: int = 0
-    """How many of them steer the running turn."""
+    """How many of the messages in `waiting`, from the first one, steer the running turn."""
     todos: tuple[Todo, ...] = ()
 
 
 class SessionState(msgspec.Struct, frozen=True):
+    """What a host sends about its session, for lists and for attached screens."""
+
     id: str
     pid: int
     cwd: str
@@ -63,7 +65,7 @@ class SessionState(msgspec.Struct, frozen=True):
 
     @property
     def question(self) -> events.PermissionAsked | events.QuestionAsked | None:
-        """The oldest open question."""
+        """The oldest open question; None if there is none."""
         event = decode(self.questions[0]) if self.questions else None
         if isinstance(event, events.PermissionAsked | events.QuestionAsked):
             return event
@@ -71,7 +73,7 @@ class SessionState(msgspec.Struct, frozen=True):
 
     @property
     def question_line(self) -> str:
-        """The oldest open question in one line; empty without one."""
+        """The oldest open question in one line; empty if there is none."""
         match self.question:
             case events.PermissionAsked(title=title):
                 return one_line(title)
@@ -82,5 +84,5 @@ class SessionState(msgspec.Struct, frozen=True):
 
 
 def state_from(data: Any) -> SessionState:
-    """The state as it was sent. Raises msgspec.ValidationError."""
+    """The state from its JSON. Raises msgspec.ValidationError if it is not one."""
     return from_plain(data, SessionState)

@@ -1,4 +1,4 @@
-"""Viewer: one connection to a background session, in the messages of the Agent Client Protocol."""
+"""Viewer: the host's end of a connection, in the messages of the Agent Client Protocol."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MAX_WAITING = 20_000
 """Messages that wait for a viewer that does not read; then its connection is closed."""
 MAX_BYTES = 32 * 1024 * 1024
 """Bytes that wait in the socket before later messages wait."""
-CHUNK = 200
+SNAPSHOT_CHUNK = 200
 """Events in one message of a snapshot."""
 
 
@@ -54,7 +54,9 @@ class SocketTransport:
             await self._writer.drain()
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next message; None at the end, and after a line that is none."""
+        """The next message. None ends the connection: at the end, and after a line that is no
+        message.
+        """
         try:
             line = await self._reader.readline()
             message = json.loads(line) if line.strip() else None
@@ -85,8 +87,8 @@ class Viewer:
         self._sender = asyncio.create_task(self._send_all())
         self._questions: dict[str, asyncio.Task[None]] = {}
         """Questions that are asked in a client that is not ouro."""
-        self._finished = events.TurnFinished("answered")
-        """How the last turn ended."""
+        self._last_turn_finished = events.TurnFinished("answered")
+        """The end of the last turn, for the answer to its prompt."""
 
     async def serve(self, reader: asyncio.StreamReader) -> None:
         """Serve the viewer until it leaves."""
@@ -111,10 +113,10 @@ class Viewer:
 
     # What the host sends
 
-    def event(self, event: Event, encoded: dict[str, Any], *, is_background: bool) -> None:
+    def send_event(self, event: Event, encoded: dict[str, Any], *, is_background: bool) -> None:
         """Send an event; for a client that is not ouro, also start or end its question."""
         if isinstance(event, events.TurnFinished):
-            self._finished = event
+            self._last_turn_finished = event
         if self._is_ouro:
             self._notify(names.EVENTS, {"event": encoded, "background": is_background})
             return
@@ -129,16 +131,18 @@ class Viewer:
             case _:
                 pass
 
-    def state(self, encoded: dict[str, Any]) -> None:
+    def send_state(self, encoded: dict[str, Any]) -> None:
+        """Send the state of the session; only viewers of ouro understand it."""
         if self._is_ouro:
             self._notify(names.STATE, {"state": encoded})
 
-    def turn(self, what: str, seconds: float) -> None:
-        """A turn began, or ended with this outcome."""
+    def send_turn(self, what: str, seconds: float) -> None:
+        """Send that a turn began, or how it ended: `what` is `began` or its outcome."""
         if self._is_ouro:
             self._notify(names.TURN, {"what": what, "seconds": seconds})
 
     def show_text(self, markdown: str, page: str) -> None:
+        """Send a text of a command; an editor gets it as a message of the agent."""
         if self._is_ouro:
             self._notify(names.SHOWN, {"markdown": markdown, "page": page})
         else:
@@ -151,15 +155,15 @@ class Viewer:
 
     def send_snapshot(self, draft: str = "") -> None:
         """Send the whole session as it is shown, and its state."""
-        shown = self._host.earlier()
+        shown_events = self._host.shown_events_so_far()
         if not self._is_ouro:
-            for event in shown:
+            for event in shown_events:
                 for update in self._updates.replay(event):
                     self._send_update(update)
             return
-        encoded = [encode(event) for event in shown]
-        for start in range(0, len(encoded), CHUNK):
-            self._notify(names.SNAPSHOT, {"events": encoded[start : start + CHUNK]})
+        encoded = [encode(event) for event in shown_events]
+        for start in range(0, len(encoded), SNAPSHOT_CHUNK):
+            self._notify(names.SNAPSHOT, {"events": encoded[start : start + SNAPSHOT_CHUNK]})
         state = msgspec.to_builtins(self._host.state(), enc_hook=str)
         commands = [
             [command.name, command.description]
@@ -169,7 +173,7 @@ class Viewer:
         self._notify(names.SNAPSHOT, last)
 
     async def close(self, seconds: float) -> None:
-        """Send what waits, within so many seconds, and hang up."""
+        """Send what waits within `seconds`, then close the connection."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._outgoing.join()
@@ -193,8 +197,8 @@ class Viewer:
         client_capabilities: acp.ClientCapabilities | None = None,
         **_meta: Any,
     ) -> acp.InitializeResponse:
-        can = client_capabilities or acp.ClientCapabilities()
-        self._is_ouro = bool((can.field_meta or {}).get(names.META))
+        capabilities = client_capabilities or acp.ClientCapabilities()
+        self._is_ouro = bool((capabilities.field_meta or {}).get(names.META))
         return acp.InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
             agent_info=acp.Implementation(name="ouro", title="ouro", version=__version__),
@@ -233,6 +237,7 @@ class Viewer:
         session_id: str,
         **_more: Any,
     ) -> acp.LoadSessionResponse:
+        """Send the whole session, and from now on what happens in it."""
         self._check_session(session_id)
         self.send_snapshot()
         if not self._is_attached:
@@ -252,7 +257,9 @@ class Viewer:
         draft = await asyncio.to_thread(draft_of, prompt, (self._host.session.cwd,))
         self._host.turns.say(draft)
         await self._host.turns.idle()
-        return acp.PromptResponse(stop_reason=STOP_REASONS.get(self._finished.outcome, "end_turn"))
+        return acp.PromptResponse(
+            stop_reason=STOP_REASONS.get(self._last_turn_finished.outcome, "end_turn")
+        )
 
     async def cancel(self, session_id: str, **_meta: Any) -> None:
         if session_id == self._host.session.id:
@@ -280,9 +287,9 @@ class Viewer:
 
     @report_errors
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """The requests of ouro's own viewers."""
+        """Handle a request of a viewer of ouro; returns its result."""
         if method == names.ANSWER:
-            self._host.answer(str(params.get("questionId")), _answer_of(params))
+            self._host.answer(str(params.get("questionId")), _parse_answer(params))
         elif method == names.SEND:
             draft = from_plain(params.get("draft"), _SentDraft)
             images = tuple(
@@ -306,6 +313,7 @@ class Viewer:
     # Sending
 
     def _notify(self, method: str, params: dict[str, Any]) -> None:
+        """Queue a notification for a viewer of ouro."""
         if self._client is not None:
             self._queue(self._client.ext_notification(method, params))
 
@@ -332,42 +340,48 @@ class Viewer:
             finally:
                 self._outgoing.task_done()
 
-    def _ask(self, asked: PermissionAsked | QuestionAsked) -> None:
-        self._questions[asked.question_id] = asyncio.create_task(self._ask_in_client(asked))
+    def _ask(self, question: PermissionAsked | QuestionAsked) -> None:
+        self._questions[question.question_id] = asyncio.create_task(self._ask_in_client(question))
 
-    async def _ask_in_client(self, asked: PermissionAsked | QuestionAsked) -> None:
-        if isinstance(asked, PermissionAsked):
-            await self._ask_permission(asked)
+    async def _ask_in_client(self, question: PermissionAsked | QuestionAsked) -> None:
+        if isinstance(question, PermissionAsked):
+            await self._ask_permission(question)
         else:
-            await self._ask_question(asked)
+            await self._ask_question(question)
 
-    async def _ask_permission(self, asked: PermissionAsked) -> None:
-        """Ask in the client; without a choice there, the question stays open."""
-        call = self._updates.call(asked.call, f"{asked.title} ({asked.reason})", asked.display)
-        option_id = await self._choose(call, permission_options(asked))
-        choice = next((choice for choice in asked.choices if choice == option_id), None)
+    async def _ask_permission(self, question: PermissionAsked) -> None:
+        """Ask the user of the client. If they choose nothing, the question stays open."""
+        call = self._updates.call(
+            question.call, f"{question.title} ({question.reason})", question.display
+        )
+        option_id = await self._choose(call, permission_options(question))
+        choice = next((choice for choice in question.choices if choice == option_id), None)
         if choice is not None:
-            self._answer(asked.question_id, events.Permit(choice))
+            self._answer(question.question_id, events.Permit(choice))
 
-    async def _ask_question(self, asked: QuestionAsked) -> None:
-        """Ask for one of the choices; without any the next message of an ouro viewer answers."""
-        choices = asked.question.choices
+    async def _ask_question(self, question: QuestionAsked) -> None:
+        """Ask the user of the client to pick a choice. A question without choices stays open for a
+        viewer of ouro.
+        """
+        choices = question.question.choices
         options = [
             acp.PermissionOption(option_id=str(index), name=clean(choice), kind="allow_once")
             for index, choice in enumerate(choices)
         ]
-        title = clean("\n\n".join(filter(None, (asked.question.text, asked.question.details))))
+        title = clean(
+            "\n\n".join(filter(None, (question.question.text, question.question.details)))
+        )
         call = acp.ToolCallUpdate(
-            tool_call_id=asked.question_id, title=title, kind="other", status="pending"
+            tool_call_id=question.question_id, title=title, kind="other", status="pending"
         )
         option_id = await self._choose(call, options) if options else ""
         if option_id.isdecimal():
-            self._answer(asked.question_id, events.Reply((choices[int(option_id)],)))
+            self._answer(question.question_id, events.Reply((choices[int(option_id)],)))
 
     async def _choose(
         self, call: acp.ToolCallUpdate, options: Sequence[acp.PermissionOption]
     ) -> str:
-        """The id of the option that the user picks in the client; empty if they pick none."""
+        """The id of the option that the user of the client picks; empty if they pick none."""
         await self._outgoing.join()
         assert self._client is not None
         try:
@@ -396,8 +410,8 @@ class _SentDraft(msgspec.Struct):
     images: tuple[_SentImage, ...] = ()
 
 
-def _answer_of(params: dict[str, Any]) -> events.UserAnswer:
-    """The answer in a request. Raises UsageError if it is none."""
+def _parse_answer(params: dict[str, Any]) -> events.UserAnswer:
+    """The answer in a request. Raises UsageError if there is none."""
     try:
         if "choice" in params:
             given = {"choice": params["choice"], "comment": params.get("comment", "")}

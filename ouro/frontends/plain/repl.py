@@ -47,7 +47,7 @@ from ouro.utils.log import log
 from ouro.utils.text import clean, join_names, plural
 
 if TYPE_CHECKING:
-    from ouro.frontends.background.detach import Hosting
+    from ouro.frontends.background.detach import DetachedHost
     from ouro.frontends.plain.prompt_reader import PromptReader
 
 EXIT_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
@@ -133,7 +133,7 @@ class Repl(TurnObserver):
         self._failure: Exception | None = None
         """Why no session could be opened."""
         self._ctrl_c_at = -SECOND_CTRL_C
-        self._hosting: Hosting | None = None
+        self._hosting: DetachedHost | None = None
 
     def _make_turns(self) -> TurnQueue:
         return TurnQueue(self, holds_after_interrupt=True)
@@ -482,7 +482,7 @@ class Repl(TurnObserver):
             await self.turns.close()
             self._say_end(self.turns.session)
 
-    async def _leave_to_background(self, hosting: Hosting) -> None:
+    async def _leave_to_background(self, hosting: DetachedHost) -> None:
         session = self._front_end.session
         self._cancel_offer()
         self.draft.close()

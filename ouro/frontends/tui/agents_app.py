@@ -18,7 +18,7 @@ from textual.widgets import Static
 
 from ouro.errors import OuroError
 from ouro.frontends.background.agents import AgentRow, AgentWatch, send_answer, stop_agent
-from ouro.frontends.background.rows import MARKS, folder_of
+from ouro.frontends.background.rows import MARKS, folder_name
 from ouro.frontends.session_format import format_age
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screen_settings import ScreenSettings
@@ -119,7 +119,7 @@ class AgentTable(Widget, can_focus=True):
             ("❯ " if is_marked else "  ", "$mark bold"),
             (f"{MARKS[row.state]} {row.state:<8}", _STYLES[row.state]),
             (f"{row.record.short_id}  ", "$muted"),
-            (f"{one_line(folder_of(row), 16)}  ", "$secondary"),
+            (f"{one_line(folder_name(row), 16)}  ", "$secondary"),
             (one_line(clean(row.title), 120), "bold" if is_marked else ""),
         ).truncate(max(1, room), ellipsis=True)
         gap = " " * max(1, width - head.cell_length - len(figures))

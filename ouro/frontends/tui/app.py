@@ -37,7 +37,7 @@ from ouro.session.turn_queue import Draft
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
-    from ouro.frontends.background.detach import Hosting
+    from ouro.frontends.background.detach import DetachedHost
     from ouro.session import Session
 
 SECOND_PRESS = 1.0
@@ -73,7 +73,7 @@ class OuroApp(App[int], inherit_bindings=False):
         driver_class: Any = None,
     ) -> None:
         super().__init__(driver_class=driver_class, ansi_color=settings.theme == ANSI or None)
-        self.hosting: Hosting | None = None
+        self.hosting: DetachedHost | None = None
         """What hosts the session from now on: the user has left it to the background."""
         self.failure: OuroError | None = None
         """The error that ended the program because no session could be opened."""

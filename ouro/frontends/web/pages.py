@@ -16,7 +16,7 @@ from ouro.commands.export.formats import HtmlFormat, escape_html
 from ouro.display import NO_FILE, CommandOutput, Diff, Display, Plain, Todo
 from ouro.events import PermissionAsked, QuestionAsked
 from ouro.frontends.background.agents import AgentRow
-from ouro.frontends.background.rows import MARKS, folder_of
+from ouro.frontends.background.rows import MARKS, folder_name
 from ouro.frontends.background.state import SessionState
 from ouro.frontends.event_lines import PERMIT_LABELS, receipt_command
 from ouro.frontends.session_format import format_age
@@ -166,7 +166,7 @@ def _session_row(row: AgentRow, now: datetime, *, is_selected: bool) -> str:
         f'<span class="figures">{escape_html(figures)}</span>'
         f'<span class="name">{escape_html(title)}</span>'
         f'<span class="said">{escape_html(last_line)}</span>'
-        f'<span class="folder">{escape_html(folder_of(row))}</span></a>'
+        f'<span class="folder">{escape_html(folder_name(row))}</span></a>'
     )
 
 
