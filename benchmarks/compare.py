@@ -33,6 +33,7 @@ from itertools import pairwise
 from pathlib import Path
 from select import select
 
+from benchmarks import grown
 from benchmarks.programs import Program, programs, report
 from benchmarks.server import AnsweringServer
 from benchmarks.terminal import Terminal, processes_of, resident, spent_since, used_cpu
@@ -272,7 +273,7 @@ def make_many_files(folder: Path) -> None:
         place = folder / f"d{number % 500}" / f"file{number}.py"
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(f"value = {number}\n")
-    git = ["git", "-c", "user.name=bench", "-c", "user.email=bench@localhost"]
+    git = ["git", "-c", "gc.auto=0", "-c", "user.name=bench", "-c", "user.email=bench@localhost"]
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "files"]):
         subprocess.run([*git, *words], cwd=folder, check=True)
 
@@ -304,6 +305,10 @@ ROWS = {
     "growth": growth,
     "files": files,
     "mention": mention,
+    "notes": grown.notes,
+    "sessions": grown.sessions,
+    "diff": grown.diff,
+    "search": grown.search,
 }
 ONCE = {"growth"}
 AT_ONCE = {"memory"}
