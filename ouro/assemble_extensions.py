@@ -247,8 +247,7 @@ def _find_servers(basis: SessionBasis, host: mcp.Host) -> tuple[mcp.McpServers, 
     """The MCP servers, and a line for each problem of the files that name them."""
     if basis.options.safe:
         return mcp.McpServers(mcp.Registry({}), host), ()
-    problems: list[str] = []
-    plugins = extensions.plugin_tables("mcpServers", problems)
+    plugins, problems = extensions.plugin_tables("mcpServers")
     root = basis.root if basis.inputs.trusted else None
     try:
         registry = mcp.find_servers(
@@ -485,13 +484,15 @@ def find_own_tools(
     host = extensions.ToolFileHost(
         basis.cwd,
         environment,
-        {**environment, **dict(added)},
-        confinement.wrap,
-        settings.timeout_seconds,
+        user_environment={**environment, **dict(added)},
+        confine=confinement.wrap,
+        seconds=settings.timeout_seconds,
     )
-    files = extensions.find_tool_files(basis.root, partial(_trusts, basis), problems)
+    files, file_problems = extensions.find_tool_files(basis.root, partial(_trusts, basis))
+    tools, tool_problems = extensions.load_file_tools(files, host)
+    problems += [*file_problems, *tool_problems]
     found: list[extensions.OwnTool] = []
-    for tool in extensions.ToolFiles(files, host, problems).tools:
+    for tool in tools:
         if tool.name in taken:
             where = tilde(tool.file.path)
             problems.append(f"{where}: there is another tool `{tool.name}`. Rename yours.")

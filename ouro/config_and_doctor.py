@@ -475,9 +475,9 @@ def _extensions(folder: Path) -> Iterator[Finding]:
     instructions = ProjectInstructions(folder, trusts)
     hooks, wrong = find_hooks(settings, root, trusts, trusted=is_trusted)
     counts, hooks_of_files, problems = _extension_files(root, is_trusted)
-    servers = find_servers(
-        settings.mcp.servers, root if is_trusted else None, plugin_tables("mcpServers", problems)
-    )
+    plugins, plugin_problems = plugin_tables("mcpServers")
+    problems += plugin_problems
+    servers = find_servers(settings.mcp.servers, root if is_trusted else None, plugins)
     counts["hook"] = len(hooks) + hooks_of_files
     if tools := _tool_files(folder, root, trusts, settings, problems):
         counts["own tool"] = tools
@@ -527,17 +527,20 @@ def _tool_files(
     problems: list[str],
 ) -> int:
     """How many tools the files in `tools/` have; adds what is wrong with them."""
-    from ouro.extensions import ToolFileHost, ToolFiles, find_tool_files
+    from ouro.extensions import ToolFileHost, find_tool_files, load_file_tools
     from ouro.safety import Confinement, child_environment
 
-    files = find_tool_files(root, trusts, problems)
+    files, file_problems = find_tool_files(root, trusts)
+    problems += file_problems
     if not files:
         return 0
     environment = child_environment(os.environ)
     confinement = Confinement(folder, get_home() / "sandbox", settings.sandbox)
     seconds = settings.shell.timeout_seconds
     host = ToolFileHost(folder, environment, environment, confinement.wrap, seconds)
-    return len(ToolFiles(files, host, problems).tools)
+    tools, tool_problems = load_file_tools(files, host)
+    problems += tool_problems
+    return len(tools)
 
 
 def _unread_settings(root: Path, *, hooks_run: bool) -> Iterator[Finding]:

@@ -119,8 +119,7 @@ class Folder:
         from ouro.safety import Confinement
 
         root, is_trusted, settings, from_project = self._folder_settings
-        problems: list[str] = []
-        plugins = plugin_tables("mcpServers", problems)
+        plugins, problems = plugin_tables("mcpServers")
         trusted_root = root if is_trusted else None
         registry = find_servers(settings.mcp.servers, trusted_root, plugins, from_project)
         for notice in (*problems, *registry.notices):

@@ -83,7 +83,7 @@ async def _demand_custom(session: Session, word: str, argument: str, text: str) 
         return  # the session waits for this command
     custom = commands.find(word.lower())
     if custom is None:
-        raise UsageError(commands.unknown(text))
+        raise UsageError(commands.explain_unknown(text))
     if custom.is_off:
         await custom.prompt(argument)  # raises the reason
 

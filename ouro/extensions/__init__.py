@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from ouro.extensions.tool_files import (
         OwnTool,
         ToolFileHost,
-        ToolFiles,
         find_tool_files,
+        load_file_tools,
         variables_of_user,
     )
     from ouro.extensions.tool_names import (

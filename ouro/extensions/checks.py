@@ -21,17 +21,23 @@ from ouro.utils.runtime import ensure_private_dir, get_home, tilde
 
 
 class Check(msgspec.Struct, frozen=True):
+    """A correction of the user that is enforced, by a permission rule or by the command of a hook."""
+
     text: str
     """The correction, as it is shown to the user."""
     rule: str = ""
     """What is refused, in the syntax of permission rules: `shell(npm *)`; empty for a hook."""
     event: HookEvent = "before-tool"
+    """The event at which the command of a hook runs."""
     matcher: str = ""
+    """The names of the tools for which it runs; empty: all."""
     command: str = ""
     number: int = 0
+    """Its number, by which users name it."""
     project: str = ""
     """The root of the project in which it holds; empty: everywhere."""
     added_at: str = ""
+    """The time in UTC: `2026-01-31T12:00:00Z`."""
     fired: int = 0
     """The number of refusals."""
 
@@ -55,28 +61,28 @@ class Checks:
         return [check for check in self._read() if check.project in ("", self._project)]
 
     def add(self, check: Check, everywhere: bool) -> Check:
-        """Save a check; returns it with its number. Raises ConfigError, OSError."""
-        at, project = (
-            datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "" if everywhere else self._project,
-        )
+        """Save a check, for this project or for all; returns it with its number. Raises ConfigError,
+        OSError.
+        """
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        project = "" if everywhere else self._project
         with self._edit() as checks:
-            number = max((known.number for known in checks), default=0) + 1
-            checks.append(replace(check, number=number, project=project, added_at=at))
+            number = max((other.number for other in checks), default=0) + 1
+            checks.append(replace(check, number=number, project=project, added_at=now))
         return checks[-1]
 
     def remove(self, number: int) -> None:
         """Remove a check. Raises UsageError if there is none of that number here; ConfigError,
         OSError.
         """
-        known = [check.number for check in self.here()]
-        if number not in known:
-            listed = ", ".join(map(str, known)) or "none"
-            raise UsageError(f"There is no check {number} here. There are: {listed}.")
+        numbers = [check.number for check in self.here()]
+        if number not in numbers:
+            choices = ", ".join(map(str, numbers)) or "none"
+            raise UsageError(f"There is no check {number} here. There are: {choices}.")
         with self._edit() as checks:
             checks[:] = [check for check in checks if check.number != number]
 
-    def count(self, number: int) -> None:
+    def count_refusal(self, number: int) -> None:
         """Record that a check has refused something. Raises ConfigError, OSError."""
         with self._edit() as checks:
             checks[:] = [
@@ -85,7 +91,9 @@ class Checks:
 
     @contextmanager
     def _edit(self) -> Iterator[list[Check]]:
-        """All checks; the `with` block can change them, and saves them at its end."""
+        """Yield the list of all checks. What the `with` block changes in it is saved at its end;
+        nobody else can change the file meanwhile.
+        """
         ensure_private_dir(self.path.parent)
         with lock_file(self.path.with_suffix(".lock")):
             checks = self._read()

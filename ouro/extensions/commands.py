@@ -24,11 +24,17 @@ _INSERT = late_pattern(
     r"|(?<![\w@./`])@(?P<path>(?:~/)?[\w./$+-]*[\w/$])",
     re.DOTALL | re.MULTILINE,
 )
+"""Matches what is replaced in a prompt: a block of shell lines, a line such as `` !`git status` ``,
+or a path such as `@src/main.py`.
+"""
 _ARGUMENT = late_pattern(r"\$(ARGUMENTS\[\d+\]|\d(?!\d)|[A-Za-z_]\w*)")
+"""Matches the place of an argument: `$1`, `$name`, `$ARGUMENTS`, `$ARGUMENTS[0]`."""
 _FROM_ZERO = late_pattern(r"\$(?:0(?!\d)|ARGUMENTS\[)")
 """Matches arguments counted from 0, as in Claude Code; Codex and older files count from 1."""
-_TYPED = late_pattern(r"/(\w[\w:-]*)(?:\s+(.*))?\Z", re.DOTALL)
-_NAMED = late_pattern(r"([A-Z][A-Z0-9_]*)=(.*)", re.DOTALL)
+_COMMAND_CALL = late_pattern(r"/(\w[\w:-]*)(?:\s+(.*))?\Z", re.DOTALL)
+"""Matches a typed command with its arguments: `/review:pdf paper.pdf`."""
+_NAMED_ARGUMENT = late_pattern(r"([A-Z][A-Z0-9_]*)=(.*)", re.DOTALL)
+"""Matches an argument with its name: `FILE=main.py`."""
 
 
 class Insert(msgspec.Struct, frozen=True):
@@ -40,6 +46,7 @@ class Insert(msgspec.Struct, frozen=True):
 
     @property
     def written(self) -> str:
+        """The insert as it is written in the prompt."""
         return f"!`{self.what}`" if self.kind == "shell" else f"@{self.what}"
 
 
@@ -48,7 +55,9 @@ class CommandPrompt(msgspec.Struct, frozen=True):
 
     pieces: tuple[str | Insert, ...]
     model: str = ""
+    """The model of the turn; empty: that of the session."""
     mode: str = ""
+    """The permission mode of the turn; empty: that of the session."""
     allow: tuple[str, ...] = ()
     """Permission rules; empty if the command is not the user's own: a project cannot permit more.
     """
@@ -57,9 +66,12 @@ class CommandPrompt(msgspec.Struct, frozen=True):
     agent: str = ""
     """The kind of subagent that runs it; empty: the agent of the session."""
     hooks: tuple[Hook, ...] = ()
+    """Hooks that run only during the turn."""
 
 
 class CustomCommand(msgspec.Struct, frozen=True):
+    """A prompt that the user calls by `/NAME`."""
+
     name: str
     help: str
     argument: str
@@ -73,6 +85,7 @@ class CustomCommand(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The words that call it, as a built-in command has them."""
         return (self.name,)
 
     @property
@@ -108,15 +121,19 @@ class CommandRegistry:
         return dict.fromkeys(name.casefold() for name in self._get_reserved())
 
     def commands(self) -> list[CustomCommand]:
-        """All of them, sorted by name."""
-        found: dict[str, CustomCommand] = {}
+        """The commands that can be called, sorted by name. If two have the same name, the first one
+        counts.
+        """
+        by_name: dict[str, CustomCommand] = {}
         for command in self._all():
             if not command.is_off and command.name.casefold() not in self._reserved:
-                found.setdefault(command.name.casefold(), command)
-        return [found[name] for name in sorted(found)]
+                by_name.setdefault(command.name.casefold(), command)
+        return [by_name[name] for name in sorted(by_name)]
 
     def find(self, name: str) -> CustomCommand | None:
-        """The command with this name; a command that is off only if no other has the name."""
+        """The command with this name. A command that is off is returned only if no other has the
+        name.
+        """
         candidates = [
             *self._own(),
             *self.commands(),
@@ -128,45 +145,47 @@ class CommandRegistry:
 
     def called_by(self, text: str) -> tuple[CustomCommand, str] | None:
         """The command that a typed `/name …` calls, and its arguments; None if it calls none."""
-        typed = _TYPED.match(text)
-        command = self.find(typed[1]) if typed else None
-        return (command, (typed[2] or "").strip()) if typed and command else None
+        call = _COMMAND_CALL.match(text)
+        if call is None:
+            return None
+        command = self.find(call[1])
+        return (command, (call[2] or "").strip()) if command else None
 
     async def find_connected(self, text: str) -> tuple[CustomCommand, str] | None:
-        """The command that a text calls, as `called_by`. Waits for an MCP server that is not
-        connected yet; raises OuroError if it cannot be used.
+        """The command that a typed `/name …` calls, and its arguments; None if it calls none.
+
+        If no command has the name, this waits for the MCP server that the name begins with: the
+        server may offer it. Raises OuroError if the server cannot be used.
         """
-        called, typed = self.called_by(text), _TYPED.match(text)
-        if called is None and typed and ":" in typed[1] and self._connect:
-            await self._connect(typed[1].partition(":")[0])
+        called = self.called_by(text)
+        call = _COMMAND_CALL.match(text)
+        if called is None and call and ":" in call[1] and self._connect:
+            await self._connect(call[1].partition(":")[0])
             called = self.called_by(text)
         return called
 
-    def unknown(self, text: str) -> str:
+    def explain_unknown(self, text: str) -> str:
         """Why a `/name …` does not call a custom command; empty for a path or an ordinary message."""
-        typed = _TYPED.match(text)
-        if typed is None or self.find(typed[1]) or Path(f"/{typed[1]}").exists():
+        call = _COMMAND_CALL.match(text)
+        if call is None or self.find(call[1]) or Path(f"/{call[1]}").exists():
             return ""
-        if typed[1].casefold() in self._reserved:
-            return f"/{typed[1]} is for sessions on the screen."
-        word, names = (
-            typed[1].casefold(),
-            [*self._reserved, *(command.name for command in self.commands())],
-        )
-        starting = [name for name in names if name.startswith(word)]
+        word = call[1].casefold()
+        if word in self._reserved:
+            return f"/{call[1]} is for sessions on the screen."
         from difflib import get_close_matches  # imported late: few names are misspelt
 
-        near = starting[:3] or get_close_matches(word, names, n=3, cutoff=0.5)
-        hint = (
-            f"Did you mean {' or '.join(f'/{name}' for name in near)}?"
-            if near
-            else "/help lists them all."
-        )
+        names = [*self._reserved, *(command.name for command in self.commands())]
+        longer_names = [name for name in names if name.startswith(word)]
+        similar_names = longer_names[:3] or get_close_matches(word, names, n=3, cutoff=0.5)
+        if similar_names:
+            hint = f"Did you mean {' or '.join(f'/{name}' for name in similar_names)}?"
+        else:
+            hint = "/help lists them all."
         return f"There is no command /{word}. {hint}"
 
     def problems(self) -> list[str]:
         """A line for each command that cannot be called by its name."""
-        first: dict[str, CustomCommand] = {}
+        by_name: dict[str, CustomCommand] = {}
         lines: list[str] = []
         for command in self._all():
             name = command.name.casefold()
@@ -176,7 +195,7 @@ class CommandRegistry:
                 lines.append(
                     f"{command.place} is not used: /{command.name} is a command of ouro. Rename it."
                 )
-            elif (other := first.setdefault(name, command)) is not command:
+            elif (other := by_name.setdefault(name, command)) is not command:
                 lines.append(
                     f"Two are named /{command.name}: {other.place} is used, {command.place} is not."
                     " Rename one."
@@ -184,41 +203,45 @@ class CommandRegistry:
         return lines
 
     def _all(self) -> Iterator[CustomCommand]:
+        """Yield the commands of all sources, also those that are off or have the name of another."""
         return (command for source in self._sources for command in source())
 
 
 def command_of(file: ExtensionFile) -> CustomCommand:
+    """The command that a file defines: the file's text is its prompt."""
     hint = file.meta.get("argument-hint", "")
-    hint = f"[{', '.join(map(str, hint))}]" if isinstance(hint, list) else str(hint)
+    if isinstance(hint, list):  # `[file]` without quotes is a list in YAML
+        hint = f"[{', '.join(map(str, hint))}]"
     first_line = file.body.lstrip("#> ").partition("\n")[0]
 
     async def prompt(arguments: str) -> CommandPrompt:
         return prompt_of(file, arguments)
 
     return CustomCommand(
-        file.name, file.description or first_line[:100], hint, tilde(file.path), prompt
+        name=file.name,
+        help=file.description or first_line[:100],
+        argument=str(hint),
+        place=tilde(file.path),
+        prompt=prompt,
     )
 
 
 def prompt_of(file: ExtensionFile, arguments: str) -> CommandPrompt:
-    """The prompt in a file, with the arguments filled in, or at the end if it has no place for
-    them.
+    """The prompt in a file with the arguments filled in; they are added at the end if it has no
+    place for them.
     """
     is_own = file.source == "user"
     rules = [own_rule(word) for word in _allowed_tools(file)] if is_own else []
     model = str(file.meta.get("model", ""))
+    argument_names = " ".join(words_in(file.meta.get("arguments", ""))).split()
     return CommandPrompt(
-        tuple(
-            _pieces(
-                file.body, arguments, " ".join(words_in(file.meta.get("arguments", ""))).split()
-            )
-        ),
-        "" if model == "inherit" else model,
-        str(file.meta.get("mode", "")),
-        tuple(filter(None, rules)),
-        is_own,
-        agent_of(file),
-        file.hooks,
+        pieces=tuple(_pieces(file.body, arguments, argument_names)),
+        model="" if model == "inherit" else model,
+        mode=str(file.meta.get("mode", "")),
+        allow=tuple(filter(None, rules)),
+        is_own=is_own,
+        agent=agent_of(file),
+        hooks=file.hooks,
     )
 
 
@@ -228,6 +251,7 @@ def agent_of(file: ExtensionFile) -> str:
 
 
 def _allowed_tools(file: ExtensionFile) -> list[str]:
+    """The rules that the front matter permits, as they are written in it."""
     tools = file.meta.get("allowed-tools", "")
     # Skills separate tools by blanks: `Read Bash(git diff:*)`.
     if isinstance(tools, str) and "," not in tools:
@@ -235,13 +259,13 @@ def _allowed_tools(file: ExtensionFile) -> list[str]:
     return words_in(tools)
 
 
-def _pieces(body: str, typed: str, names: Sequence[str]) -> Iterator[str | Insert]:
-    """The text with arguments filled in for `$ARGUMENTS`, `$1`, `$name` and, for a typed
-    `NAME=value`, `$NAME`.
+def _pieces(body: str, arguments: str, argument_names: Sequence[str]) -> Iterator[str | Insert]:
+    """Yield the prompt in pieces, with arguments filled in for `$ARGUMENTS`, `$1`, `$name` and, for
+    an argument `NAME=value`, `$NAME`.
 
     Inserts are found before arguments are filled in, so that an argument cannot add one.
     """
-    values = _argument_values(typed, names, 0 if _FROM_ZERO.search(body) else 1)
+    values = _argument_values(arguments, argument_names, 0 if _FROM_ZERO.search(body) else 1)
     is_used = False
 
     def argument_for(match: re.Match[str]) -> str:
@@ -264,20 +288,25 @@ def _pieces(body: str, typed: str, names: Sequence[str]) -> Iterator[str | Inser
             yield Insert("shell", fill_in(insert["block"] or insert["line"]))
         end_of_last = insert.end()
     yield fill_in(body[end_of_last:])
-    if typed and not is_used:
-        yield f"\n\nArguments: {typed}"
+    if arguments and not is_used:
+        yield f"\n\nArguments: {arguments}"
 
 
-def _argument_values(typed: str, names: Sequence[str], first: int) -> dict[str, str]:
-    """What each name in a command stands for; `first`: the number of the first argument."""
-    words = shell_words(typed)
-    named = {match[1]: match[2] for word in words if (match := _NAMED.fullmatch(word))}
-    placed = [word for word in words if not _NAMED.fullmatch(word)]
+def _argument_values(arguments: str, names: Sequence[str], first_number: int) -> dict[str, str]:
+    """What each `$name` in a prompt stands for, without the `$`.
+
+    Args:
+        names: the names of the positional arguments, from the front matter.
+        first_number: the number of the first argument, 0 or 1.
+    """
+    words = shell_words(arguments)
+    named = {match[1]: match[2] for word in words if (match := _NAMED_ARGUMENT.fullmatch(word))}
+    positional = [word for word in words if not _NAMED_ARGUMENT.fullmatch(word)]
     values = {
-        "ARGUMENTS": typed,
+        "ARGUMENTS": arguments,
         **dict.fromkeys(names, ""),
-        **dict(zip(names, placed, strict=False)),
+        **dict(zip(names, positional, strict=False)),
         **named,
     }
-    values |= {str(at): word for at, word in enumerate(placed, first)}
-    return values | {f"ARGUMENTS[{at}]": word for at, word in enumerate(placed)}
+    values |= {str(number): word for number, word in enumerate(positional, first_number)}
+    return values | {f"ARGUMENTS[{index}]": word for index, word in enumerate(positional)}

@@ -4,20 +4,19 @@ plugins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from ouro.extensions.hook_files import Hook, events_hooks
+from ouro.extensions.hook_files import Hook, HookOrigin, parse_hooks
 from ouro.extensions.plugins import plugin_folders
 from ouro.safety import EXTENSION_FOLDERS, MAX_FILES, extension_files, files_below
 from ouro.settings import HookEvent
 from ouro.utils.files import open_regular
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.lenient_json import dictionary
 from ouro.utils.runtime import get_home, tilde
 from ouro.utils.text import clean
 from ouro.utils.yaml import split_front_matter
@@ -25,14 +24,18 @@ from ouro.utils.yaml import split_front_matter
 FileKind: TypeAlias = Literal["commands", "skills", "agents", "output-styles"]
 Source: TypeAlias = Literal["built in", "user", "project", "plugin"]
 MAX_BYTES = 200_000
-_SHORTER = " Move what is long to a file that it names."
 """Maximum bytes of an extension file; a larger one is not used."""
-_NAME = late_pattern(r"\w[\w-]*(:\w[\w-]*)*")
-_OF_AGENTS: Mapping[HookEvent, HookEvent] = {"turn-end": "subagent-end"}
-_FORMAT = "Put `---`, `description: …`, `---` at its begin."
+_TOO_LARGE_HINT = " Move what is long to a file that it names."
+_EXTENSION_NAME = late_pattern(r"\w[\w-]*(:\w[\w-]*)*")
+"""Matches a name such as `review` or `git:commit`."""
+_EVENTS_IN_AGENTS: Mapping[HookEvent, HookEvent] = {"turn-end": "subagent-end"}
+"""An event in the file of a subagent -> the event that is meant: that of the subagent."""
+_DESCRIPTION_HINT = "Put `---`, `description: …`, `---` at its begin."
 
 
 class ExtensionFile(msgspec.Struct, frozen=True):
+    """A file of an extension, as it was read."""
+
     name: str
     """The name by which it is called: `review`; `git:commit` for `git/commit.md` in a folder of
     commands.
@@ -48,12 +51,15 @@ class ExtensionFile(msgspec.Struct, frozen=True):
 
     @property
     def description(self) -> str:
+        """What the front matter says about it, in one line; empty if it says nothing."""
         texts = (str(self.meta.get(key, "")) for key in ("description", "when_to_use"))
         return " ".join(" ".join(texts).split())
 
 
 def find_files(kind: FileKind, root: Path, trusted: bool) -> tuple[list[ExtensionFile], list[str]]:
-    """The extension files of a kind, by name, and a line for each file that is not used. Blocks.
+    """Find the extension files of a kind.
+
+    Returns them by name, and a line for each file that is not used. Blocks.
 
     Args:
         root: the root of the project.
@@ -63,92 +69,112 @@ def find_files(kind: FileKind, root: Path, trusted: bool) -> tuple[list[Extensio
     plugin have its name as a prefix: `review:pdf`. Files with the same content, as in folders for
     several programs, count as one.
     """
-    found: dict[str, ExtensionFile] = {}
-    problems: list[str] = []
-    for path, folder, source in _places(kind, root, trusted, problems):
+    by_name: dict[str, ExtensionFile] = {}
+    paths, problems = _list_paths(kind, root, trusted)
+    for path, folder, source in paths:
         if kind == "skills" and path.name != "SKILL.md":
             continue
         try:
-            file = _read(kind, path, folder, source, problems)
+            file, file_problems = _read(kind, path, folder, source)
         except ValueError as error:
             problems.append(f"{tilde(path)} is not used: {error}")
             continue
-        first = found.setdefault(file.name.casefold(), file)
+        problems += file_problems
+        first = by_name.setdefault(file.name.casefold(), file)
         if (first.meta, first.body) != (file.meta, file.body):
-            what = (
+            problems.append(
                 f"Two {kind} are named {file.name}: {tilde(first.path)} is used, {tilde(path)} is"
-                " not."
+                " not. Rename one."
             )
-            problems.append(f"{what} Rename one.")
-    return sorted(found.values(), key=lambda file: file.name.casefold()), problems
+    return [by_name[name] for name in sorted(by_name)], problems
 
 
-def _places(
-    kind: FileKind, root: Path, trusted: bool, problems: list[str]
-) -> Iterator[tuple[Path, Path, Source]]:
-    """Each file, the folder that its name is relative to, and its source."""
+def _list_paths(
+    kind: FileKind, root: Path, trusted: bool
+) -> tuple[list[tuple[Path, Path, Source]], list[str]]:
+    """List the files of a kind without reading them.
 
+    Returns each file with the folder that its name is relative to and its source, and a line for
+    each problem.
+    """
+    paths: list[tuple[Path, Path, Source]] = []
+    problems: list[str] = []
     names = EXTENSION_FOLDERS[kind]  # `~/.ouro/commands`, `~/.claude/commands`, …
     for name in names:
         is_ours = name.startswith(".ouro/")
         folder = get_home() / name.removeprefix(".ouro/") if is_ours else Path.home() / name
         files = files_below(folder, kind)
-        problems += _check_number(folder, files)
-        yield from ((path, folder, "user") for path in files)
-    for plugin in map(Path.resolve, plugin_folders(problems).values()):
+        problems += _check_file_count(folder, files)
+        paths += [(path, folder, "user") for path in files]
+    plugins, plugin_problems = plugin_folders()
+    problems += plugin_problems
+    for plugin in map(Path.resolve, plugins.values()):
         folder = plugin / kind
-        yield from ((path, folder, "plugin") for path in files_below(folder, kind, inside=plugin))
+        files = files_below(folder, kind, inside=plugin)
+        paths += [(path, folder, "plugin") for path in files]
     if not trusted:
-        return
-    of_project = extension_files(root, kind)
+        return paths, problems
+    project_files = extension_files(root, kind)
     for name in names:
         folder = root.resolve() / name
-        files = [path for path in of_project if path.is_relative_to(folder)]
-        problems += _check_number(folder, files)
-        yield from ((path, folder, "project") for path in files)
+        files = [path for path in project_files if path.is_relative_to(folder)]
+        problems += _check_file_count(folder, files)
+        paths += [(path, folder, "project") for path in files]
+    return paths, problems
 
 
-def _check_number(folder: Path, files: Sequence[Path]) -> list[str]:
-    """The problem if a folder has more files than are used; otherwise none."""
+def _check_file_count(folder: Path, files: Sequence[Path]) -> list[str]:
+    """A line that says that a folder has more files than are used; empty if it has not."""
     if len(files) < MAX_FILES:
         return []
     return [f"{tilde(folder)} holds more than {MAX_FILES:,} files: the rest is not used."]
 
 
 def _read(
-    kind: FileKind, path: Path, folder: Path, source: Source, problems: list[str]
-) -> ExtensionFile:
-    """Raises ValueError if the file cannot be used, with the reason and the remedy."""
-    meta, body = split_front_matter(clean(read_extension(path, _SHORTER)))
+    kind: FileKind, path: Path, folder: Path, source: Source
+) -> tuple[ExtensionFile, list[str]]:
+    """Read an extension file; returns it, and a line for each of its hooks that is not used.
+
+    Raises:
+        ValueError: the file cannot be used; with the reason and the remedy.
+    """
+    meta, body = split_front_matter(clean(read_extension(path, _TOO_LARGE_HINT)))
     if kind != "commands" and not meta.get("description"):
-        raise ValueError(f"it has no description. {_FORMAT}")
+        raise ValueError(f"it has no description. {_DESCRIPTION_HINT}")
     name = _name_of(kind, path, folder, meta)
     plugin = folder.parent if source == "plugin" else None
     if plugin:
         name, body = f"{plugin.name}:{name}", body.replace("${CLAUDE_PLUGIN_ROOT}", str(plugin))
     if kind == "skills":
         body = body.replace("${CLAUDE_SKILL_DIR}", str(path.parent))
-    hooks = meta.get("hooks") or {}
-    if not isinstance(hooks, dict):
-        problems.append(
-            f"{tilde(path)}: its `hooks` cannot be read, and do not run. Is the front matter YAML?"
-        )
-    found = list(
-        events_hooks(dictionary(hooks), tilde(path), source != "user", problems, str(plugin or ""))
-    )
+    origin = HookOrigin(tilde(path), source != "user", str(plugin or ""))
+    hooks, problems = _read_hooks(meta, origin)
     if kind == "agents":
-        found = [
-            replace(hook, agent=name, event=_OF_AGENTS.get(hook.event, hook.event))
-            for hook in found
+        hooks = [
+            replace(hook, agent=name, event=_EVENTS_IN_AGENTS.get(hook.event, hook.event))
+            for hook in hooks
         ]
-    return ExtensionFile(name, path, meta, body.strip(), source, tuple(found))
+    return ExtensionFile(name, path, meta, body.strip(), source, hooks=tuple(hooks)), problems
+
+
+def _read_hooks(meta: Mapping[str, Any], origin: HookOrigin) -> tuple[list[Hook], list[str]]:
+    """The hooks in the front matter, and a line for each that is not used."""
+    events = meta.get("hooks") or {}
+    if isinstance(events, dict):
+        return parse_hooks(events, origin)
+    return [], [
+        f"{origin.place}: its `hooks` cannot be read, and do not run. Is the front matter YAML?"
+    ]
 
 
 def read_extension(path: Path, shorter: str = "") -> str:
     """The text of a file of an extension.
 
+    Args:
+        shorter: the remedy if the file is too large, for the message.
+
     Raises:
-        ValueError: it cannot be used, with the reason; of a file that is too large also `shorter`, the remedy.
+        ValueError: it cannot be used, with the reason.
     """
     try:
         with open_regular(path) as file:
@@ -170,9 +196,10 @@ def _name_of(kind: FileKind, path: Path, folder: Path, meta: Mapping[str, Any]) 
     if kind == "commands":
         name = ":".join(path.relative_to(folder).with_suffix("").parts)
     else:
-        named = meta.get("name", "")
-        usual = path.parent.name if kind == "skills" else path.stem
-        name = named if isinstance(named, str) and _NAME.fullmatch(named) else usual
-    if not _NAME.fullmatch(name):
+        name = path.parent.name if kind == "skills" else path.stem
+        own_name = meta.get("name", "")
+        if isinstance(own_name, str) and _EXTENSION_NAME.fullmatch(own_name):
+            name = own_name
+    if not _EXTENSION_NAME.fullmatch(name):
         raise ValueError(f"`{name}` is not a name: use letters, digits, `-` and `_`.")
     return name

@@ -37,7 +37,8 @@ CLAUDE_EVENTS: Mapping[str, HookEvent] = {
 }
 """The events, by their names in Claude Code's settings.json."""
 EVENT_NAMES = {event: name for name, event in CLAUDE_EVENTS.items()}
-_KNOWN_KEYS = {
+"""The names in Claude Code, by event."""
+_ENTRY_KEYS = {
     "agent",
     "args",
     "async",
@@ -52,10 +53,13 @@ _KNOWN_KEYS = {
     "type",
     "url",
 }
-_OF_KIND = {"command": "command", "http": "url", "prompt": "prompt", "agent": "prompt"}
-_CHECKER = "explore"
+"""The keys of a hook in Claude Code's format that have an effect here."""
+_NEEDED_KEY = {"command": "command", "http": "url", "prompt": "prompt", "agent": "prompt"}
 """A type of hook in Claude Code -> the key that it needs."""
-OF_TOOLS = ("before-tool", "after-tool")
+_DEFAULT_CHECKER = "explore"
+"""The kind of subagent that carries out a check which names none."""
+TOOL_EVENTS = ("before-tool", "after-tool")
+"""The events that are about a tool call."""
 
 
 class HookTraits(msgspec.Struct, frozen=True):
@@ -64,29 +68,35 @@ class HookTraits(msgspec.Struct, frozen=True):
     prompt: str = ""
     """The check that a model carries out."""
     model: str = ""
+    """The model that answers; empty: the usual small one."""
     condition: str = ""
-    """A permission rule: of a tool, the hook runs only for calls that the rule covers."""
+    """A permission rule: a hook of a tool runs only for calls that the rule covers."""
     in_background: bool = False
-    """Nobody waits for it, and it decides nothing."""
+    """Whether nobody waits for it; then it decides nothing."""
     is_once: bool = False
-    """It runs once in a session."""
+    """Whether it runs only once in a session."""
     checker: str = ""
     """The kind of subagent that carries out the check; empty: a model answers without tools."""
 
     def __str__(self) -> str:
-        """`if shell(git *), async, once`."""
+        """The traits for lists of hooks: `if shell(git *), async, once`."""
         condition = f"if {self.condition}" if self.condition else ""
         in_background = "async" if self.in_background else ""
         return ", ".join(filter(None, (condition, in_background, "once" if self.is_once else "")))
 
 
 class Hook(msgspec.Struct, frozen=True):
+    """A program, address, prompt or rule that runs at an event of a session."""
+
     event: HookEvent
     command: str
+    """A bash line; empty if the hook does not run a command."""
     url: str
+    """An address on this machine that gets the event; empty if there is none."""
     matcher: str
     """Names, or a regular expression for a part of a name; empty: everything."""
     seconds: float
+    """Its time limit."""
     place: str
     """The file that it comes from: `~/.ouro/config.yaml`."""
     is_project: bool
@@ -99,6 +109,7 @@ class Hook(msgspec.Struct, frozen=True):
     """The kind of subagent that it is for, from its file; empty: all, and the agent of the session.
     """
     on_failure: FailureAction = ""
+    """`permit`: if a guard fails, the call runs all the same."""
     traits: HookTraits = HookTraits()
 
     @property
@@ -113,25 +124,41 @@ class Hook(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        asker = self.traits.checker or "prompt"
-        asked = f"{asker}: {self.traits.prompt}" if self.traits.prompt else ""
-        refused = f"refuses {self.check.rule if self.check else ''}"
-        return one_line(self.command or self.url or asked or refused, 80)
+        """What it runs, calls, asks or refuses, in one line for users."""
+        if self.command or self.url:
+            text = self.command or self.url
+        elif self.traits.prompt:
+            text = f"{self.traits.checker or 'prompt'}: {self.traits.prompt}"
+        else:
+            text = f"refuses {self.check.rule if self.check else ''}"
+        return one_line(text, 80)
 
     def matches(self, names: Sequence[str], agent: str) -> bool:
-        """Whether it applies to one of these names (without names: always) and to the subagent with
-        that id.
+        """Whether the hook applies to one of these names (always if there are none) and to the
+        subagent with that id.
         """
         if self.agent not in ("", kind_of(agent)):
             return False
         if self.matcher in ("", "*") or not names:
             return True
-        if re.fullmatch(r"[\w ,|-]+", self.matcher):
+        is_list = re.fullmatch(r"[\w ,|-]+", self.matcher)  # `Edit|Write`: whole names
+        if is_list:
             return not {*re.split(r" *[,|] *", self.matcher.strip())}.isdisjoint(names)
         try:
             return any(re.search(self.matcher, name) for name in names)
         except re.error:
             return True  # fail closed: better to run a guard too often than never
+
+
+class HookOrigin(msgspec.Struct, frozen=True):
+    """Where hooks are written."""
+
+    place: str
+    """The file, or the plugin, as users see it."""
+    is_project: bool
+    """Whether it is of a project or plugin: then the hooks permit nothing."""
+    plugin: str = ""
+    """The folder of the plugin; empty if it is not of one."""
 
 
 def load_hooks(
@@ -148,44 +175,51 @@ def load_hooks(
         users, projects: the hooks of the user's and of the project's config.yaml.
         claude_files: settings files of Claude Code, and whether one is of the project.
     """
-    problems: list[str] = []
-    found: list[Hook] = []
-    settings = ((tilde(get_config_path()), False, users), (".ouro/config.yaml", True, projects))
-    for place, is_project, hooks in settings:
-        found += [_hook_of_settings(own, place, is_project=is_project) for own in hooks]
-    for hook in found:
-        problems += _check_hook(hook)
+    user_origin = HookOrigin(tilde(get_config_path()), is_project=False)
+    project_origin = HookOrigin(".ouro/config.yaml", is_project=True)
+    hooks = [
+        *(_hook_of_settings(settings, user_origin) for settings in users),
+        *(_hook_of_settings(settings, project_origin) for settings in projects),
+    ]
+    problems = [problem for hook in hooks for problem in _check_hook(hook)]
     for path, is_project in claude_files.items():
         try:
             events = dictionary(read_json(path).get("hooks"))
         except ConfigError as error:
             problems.append(f"{error.message} None of its hooks runs.")
         else:
-            found += events_hooks(events, tilde(path), is_project, problems)
-    for name, events in plugin_tables("hooks", problems).items():
+            file_hooks, file_problems = parse_hooks(events, HookOrigin(tilde(path), is_project))
+            hooks += file_hooks
+            problems += file_problems
+    plugins, unreadable = plugin_tables("hooks")
+    problems += unreadable
+    for name, events in plugins.items():
         # Like a project, a plugin permits nothing: the user has seen a list, not its programs.
-        found += events_hooks(events, f"plugin {name}", True, problems, str(plugin_folder(name)))
-    return tuple(found), tuple(problems)
+        origin = HookOrigin(f"plugin {name}", is_project=True, plugin=str(plugin_folder(name)))
+        plugin_hooks, plugin_problems = parse_hooks(events, origin)
+        hooks += plugin_hooks
+        problems += plugin_problems
+    return tuple(hooks), tuple(problems)
 
 
-def _hook_of_settings(settings: HookSettings, place: str, *, is_project: bool) -> Hook:
-    """A hook of the settings as a hook to run; `place` is the file that has it."""
+def _hook_of_settings(settings: HookSettings, origin: HookOrigin) -> Hook:
+    """The hook that an entry of config.yaml describes."""
     return Hook(
-        settings.event,
-        settings.command,
-        settings.url,
-        settings.matcher,
-        float(settings.timeout_seconds),
-        place,
-        is_project,
+        event=settings.event,
+        command=settings.command,
+        url=settings.url,
+        matcher=settings.matcher,
+        seconds=float(settings.timeout_seconds),
+        place=origin.place,
+        is_project=origin.is_project,
         on_failure=settings.on_failure,
         traits=HookTraits(
-            settings.prompt,
-            settings.model,
-            settings.if_,
-            settings.async_,
-            settings.once,
-            settings.agent,
+            prompt=settings.prompt,
+            model=settings.model,
+            condition=settings.if_,
+            in_background=settings.async_,
+            is_once=settings.once,
+            checker=settings.agent,
         ),
     )
 
@@ -196,7 +230,7 @@ def kind_of(agent: str) -> str:
 
 
 def _check_hook(hook: Hook) -> Iterator[str]:
-    """What will not work as it is written in a hook, as warnings."""
+    """Yield a warning for each part of a hook that will not work as it is written."""
     if hook.url and not is_loopback(hook.url):
         yield (
             f"{hook.place}: the hook {hook.url} is not on this machine (http://127.0.0.1): it is"
@@ -206,7 +240,7 @@ def _check_hook(hook: Hook) -> Iterator[str]:
         re.compile(hook.matcher if hook.matcher != "*" else "")
     except re.error as error:
         yield f"{hook.place}: the matcher `{hook.matcher}` is not valid ({error}): it fits all."
-    if hook.traits.condition and hook.event not in OF_TOOLS:
+    if hook.traits.condition and hook.event not in TOOL_EVENTS:
         yield f"{hook.place}: a hook for {hook.event} with `if` never runs: there is no tool call."
     elif hook.traits.condition and not is_rule(hook.traits.condition):
         yield f"{hook.place}: `if: {hook.traits.condition}` is not a permission rule: the hook always runs."
@@ -215,6 +249,7 @@ def _check_hook(hook: Hook) -> Iterator[str]:
 
 
 def is_rule(condition: str) -> bool:
+    """Whether a text is a permission rule about a tool that ouro has."""
     try:
         demand_tools([own_rule(condition)])
     except OuroError:
@@ -222,81 +257,84 @@ def is_rule(condition: str) -> bool:
     return True
 
 
-def events_hooks(
-    events: Mapping[str, Any], place: str, is_project: bool, problems: list[str], plugin: str = ""
-) -> Iterator[Hook]:
-    """The hooks in an object with Claude Code's format; each hook that is not used adds a line to
-    `problems`.
+def parse_hooks(events: Mapping[str, Any], origin: HookOrigin) -> tuple[list[Hook], list[str]]:
+    """The hooks in an object with Claude Code's format, and a line for each that is not used or
+    does not work as it is written.
     """
+    hooks: list[Hook] = []
+    problems: list[str] = []
     for name, groups in events.items():
         event = CLAUDE_EVENTS.get(name) or next((own for own in EVENTS if own == name), None)
         if event is None:
-            problems.append(f"{place}: ouro has no event {name}: its hooks do not run.")
+            problems.append(f"{origin.place}: ouro has no event {name}: its hooks do not run.")
             continue
         for group in dictionaries(groups):
             matcher = str(group.get("matcher") or "")
             for entry in dictionaries(group.get("hooks")):
-                hook = _read_entry(entry, event, matcher, (place, is_project, plugin), problems)
+                hook, entry_problems = _read_entry(entry, event, matcher, origin)
+                problems += entry_problems
                 if hook is not None:
                     problems += _check_hook(hook)
-                    yield hook
+                    hooks.append(hook)
+    return hooks, problems
 
 
 def _read_entry(
-    entry: Mapping[str, Any],
-    event: HookEvent,
-    matcher: str,
-    origin: tuple[str, bool, str],
-    problems: list[str],
-) -> Hook | None:
-    """The hook of an entry in Claude Code's format; None, and a line in `problems`, if it does not
-    run.
+    entry: Mapping[str, Any], event: HookEvent, matcher: str, origin: HookOrigin
+) -> tuple[Hook | None, list[str]]:
+    """The hook of an entry in Claude Code's format, and a line for each problem; None if it does
+    not run.
     """
-    place, is_project, plugin = origin
-    kind, name = entry.get("type", "command"), EVENT_NAMES[event]
-    command, needed = _command_line(entry), _OF_KIND.get(str(kind), "")
+    kind, name = str(entry.get("type", "command")), EVENT_NAMES[event]
+    needed_key = _NEEDED_KEY.get(kind, "")
+    command = _command_line(entry)
     values = {"command": command, "url": _word(entry, "url"), "prompt": _word(entry, "prompt")}
-    if not values.get(needed):
-        known = "commands, HTTP, prompts and agents"
-        problems.append(
-            f"{place}: a hook of type {kind} for {name} does not run: ouro has {known}."
-        )
-        return None
-    if ignored := sorted(set(entry) - _KNOWN_KEYS):
-        problems.append(f"{place}: `{', '.join(ignored)}` of a hook for {name} has no effect here.")
-    return Hook(
-        event,
-        command if needed == "command" else "",
-        values["url"] if needed == "url" else "",
-        matcher,
-        _parse_seconds(entry.get("timeout")),
-        place,
-        is_project,
-        plugin=plugin,
+    if not values.get(needed_key):
+        return None, [
+            f"{origin.place}: a hook of type {kind} for {name} does not run: ouro has commands,"
+            " HTTP, prompts and agents."
+        ]
+    problems: list[str] = []
+    if ignored := sorted(set(entry) - _ENTRY_KEYS):
+        keys = ", ".join(ignored)
+        problems.append(f"{origin.place}: `{keys}` of a hook for {name} has no effect here.")
+    hook = Hook(
+        event=event,
+        command=command if needed_key == "command" else "",
+        url=values["url"] if needed_key == "url" else "",
+        matcher=matcher,
+        seconds=_parse_seconds(entry.get("timeout")),
+        place=origin.place,
+        is_project=origin.is_project,
+        plugin=origin.plugin,
         on_failure="permit" if entry.get("on_failure") == "permit" else "",
         traits=HookTraits(
-            values["prompt"] if needed == "prompt" else "",
-            _word(entry, "model"),
-            _word(entry, "if"),
-            _is_true(entry.get("async")),
-            _is_true(entry.get("once")),
-            (_word(entry, "agent") or _CHECKER) if kind == "agent" else "",
+            prompt=values["prompt"] if needed_key == "prompt" else "",
+            model=_word(entry, "model"),
+            condition=_word(entry, "if"),
+            in_background=_is_true(entry.get("async")),
+            is_once=_is_true(entry.get("once")),
+            checker=(_word(entry, "agent") or _DEFAULT_CHECKER) if kind == "agent" else "",
         ),
     )
+    return hook, problems
 
 
 def _word(entry: Mapping[str, Any], key: str) -> str:
+    """The text of a key; empty if it has none, or another type of value."""
     value = entry.get(key)
     return value if isinstance(value, str) else ""
 
 
 def _is_true(value: Any) -> bool:
-    """In front matter `true` is text."""
+    """Whether a value means true. In front matter `true` is text."""
     return value is True or (isinstance(value, str) and value.lower() == "true")
 
 
 def _parse_seconds(value: Any) -> float:
-    """In front matter numbers are text."""
+    """The time limit of a hook; the usual one if the value is none. In front matter a number is
+    text.
+    """
     try:
         return amount(float(value)) or DEFAULT_SECONDS
     except (TypeError, ValueError, OverflowError):
@@ -315,5 +353,6 @@ def _command_line(entry: Mapping[str, Any]) -> str:
 
 
 def is_loopback(url: str) -> bool:
+    """Whether an address is of this machine."""
     parts = urlsplit(url)
     return parts.scheme == "http" and parts.hostname in LOOPBACK

@@ -16,14 +16,16 @@ from ouro.utils.text import clean
 
 MAX_OUTPUT = 64_000
 """Maximum bytes that are kept of each stream; the rest is read and dropped (E5)."""
-_LAST_OUTPUT = 0.5
+_LAST_OUTPUT_SECONDS = 0.5
 """Seconds for the rest of the output after the command has ended: another process may hold the pipe
 open.
 """
-_MOMENT = 0.05
+_POLL_SECONDS = 0.05
 
 
 class HookAnswer(msgspec.Struct, frozen=True):
+    """What a command or server answered, or why it did not."""
+
     exit_code: int | None
     """The exit code. None: it was ended at its timeout, or could not be run. For HTTP: 0 for a
     status of 2xx.
@@ -46,20 +48,23 @@ async def run_command(
     """Run a command; when this returns, all processes of its group have ended.
 
     Args:
-        clean_output: what is kept of its output; the default: no escape sequence.
+        data: what the command reads from standard input.
+        seconds: the time limit; the command is ended then.
+        max_output: the bytes of standard output that are kept.
         on_error_output: gets what the command prints on standard error, when it prints it.
+        clean_output: returns what is kept of its output; the default leaves escape sequences out.
     """
     from tempfile import TemporaryFile  # imported late: it imports random
 
     try:
-        with TemporaryFile() as given:  # it need not read its input
-            given.write(data)
-            given.seek(0)
+        with TemporaryFile() as input_file:  # not a pipe: the command need not read its input
+            input_file.write(data)
+            input_file.seek(0)
             process = await asyncio.create_subprocess_exec(
                 *argv,
                 cwd=cwd,
                 env=dict(environment),
-                stdin=given,
+                stdin=input_file,
                 stdout=PIPE,
                 stderr=PIPE,
                 start_new_session=True,
@@ -79,12 +84,12 @@ async def run_command(
         async with asyncio.timeout(seconds):
             # `wait` also waits for processes that have inherited the pipes.
             while process.returncode is None:
-                await asyncio.wait({ended}, timeout=_MOMENT)
+                await asyncio.wait({ended}, timeout=_POLL_SECONDS)
     except TimeoutError:
         in_time = False
     finally:
         send_signal(process.pid, signal.SIGKILL, group=True)  # also ends the processes that it left
-        await asyncio.wait(readers, timeout=_LAST_OUTPUT)
+        await asyncio.wait(readers, timeout=_LAST_OUTPUT_SECONDS)
         for reader in readers:
             reader.cancel()
         await asyncio.gather(*readers, return_exceptions=True)
@@ -94,6 +99,9 @@ async def run_command(
 
 
 async def post(url: str, data: bytes, seconds: float) -> HookAnswer:
+    """Send an event to a server on this machine. If there is no answer in time, the exit code is
+    None.
+    """
     import httpx  # imported late: only few hooks are servers
 
     out, headers = bytearray(), {"Content-Type": "application/json"}
@@ -122,10 +130,10 @@ async def _read(
 ) -> None:
     """Read a stream to its end, and keep at most `max_bytes` in `into`."""
     while data := await stream.read(1 << 16):
-        kept = data[: max(0, max_bytes - len(into))]
-        into += kept
-        if kept:
-            on_text(clean(kept.decode("utf-8", "replace")))
+        piece = data[: max(0, max_bytes - len(into))]
+        into += piece
+        if piece:
+            on_text(clean(piece.decode("utf-8", "replace")))
 
 
 def _decode(data: bytes | bytearray) -> str:
@@ -133,4 +141,5 @@ def _decode(data: bytes | bytearray) -> str:
 
 
 def _text(data: bytes | bytearray) -> str:
+    """The text of an output, without escape sequences and blanks around it."""
     return clean(_decode(data)).strip()

@@ -19,7 +19,7 @@ from ouro.extensions.checks import Check, Checks
 from ouro.extensions.hook_files import (
     DEFAULT_SECONDS,
     EVENT_NAMES,
-    OF_TOOLS,
+    TOOL_EVENTS,
     Hook,
     is_loopback,
     is_rule,
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _EDIT_FIELDS = {"old_string": "old_text", "new_string": "new_text"}
 """The texts of an edit, by their names in Claude Code."""
-_ONE_EDIT = (*_EDIT_FIELDS, "replace_all")
+_EDIT_KEYS = (*_EDIT_FIELDS, "replace_all")
+"""The keys of a single edit, by their names in Claude Code."""
 BLOCKS = 2
 """The exit code that blocks. Any other code except 0 is a failure."""
 _ANSWER_KEYS = {
@@ -58,13 +59,19 @@ _ANSWER_KEYS = {
 MAX_TEXT = 20_000
 """Maximum characters of a hook's output that are sent to the model."""
 MAX_RUNS = 200
+"""Maximum runs that are kept for `/hooks`."""
 _is_checked_now: ContextVar[bool] = ContextVar("is_checked_now", default=False)
-"""Inside, the subagent of a hook works: it does not cause a hook of its own kind."""
-_MAX_OBJECTS = 1_000
+"""Whether the subagent of a hook works in this task. Its tool calls do not start the subagent of a
+hook again.
+"""
+_MAX_JSON_OBJECTS = 1_000
 """Maximum objects that are looked for in one output."""
-_BEGINS_ANSWER = late_pattern(r"\{\s*[\"']?(?:" + "|".join(sorted(_ANSWER_KEYS)) + r")\b")
-_NAMES_DECISION = late_pattern(r"(?im)decision\W*[:=].*|(?:^|permission)\W*(?:deny|block)\b.*")
-_STRENGTH: tuple[Verdict, ...] = ("", "allow", "ask", "deny")
+_ANSWER_START = late_pattern(r"\{\s*[\"']?(?:" + "|".join(sorted(_ANSWER_KEYS)) + r")\b")
+"""Matches the start of an answer that is not valid JSON, such as `{'decision': …`."""
+_DECISION_TEXT = late_pattern(r"(?im)decision\W*[:=].*|(?:^|permission)\W*(?:deny|block)\b.*")
+"""Matches text outside of JSON that names a decision: `decision: block`, `permission: deny`."""
+_BY_STRICTNESS: tuple[Verdict, ...] = ("", "allow", "ask", "deny")
+"""The verdicts; the last one is the strictest."""
 _VERDICTS: Mapping[str, Verdict] = {
     "approve": "allow",
     "block": "deny",
@@ -72,10 +79,11 @@ _VERDICTS: Mapping[str, Verdict] = {
     "ask": "ask",
     "deny": "deny",
 }
+"""A word in an answer, also an older one of Claude Code -> the verdict."""
 
 
 class HookServices(msgspec.Struct, frozen=True):
-    """What hooks need of a session."""
+    """The parts of a session that hooks need."""
 
     ask: AskHookModel | None = None
     """Asks a model, for hooks with a prompt."""
@@ -88,49 +96,53 @@ class HookRun(msgspec.Struct, frozen=True):
 
     hook: Hook
     at: float
-    """Seconds since 1970."""
+    """When it began, in seconds since 1970."""
     seconds: float
+    """How long it took."""
     answer: HookAnswer
     outcome: HookOutcome
     failure: str
     """Why its answer does not count; empty if it counts."""
 
 
-def _enforce(check: Check) -> Hook:
+def _hook_of_check(check: Check) -> Hook:
     """The hook that enforces a check. It never permits anything."""
-    place = f"check {check.number}: {check.text}"
     return Hook(
-        check.event,
-        check.command,
-        "",
-        check.matcher,
-        DEFAULT_SECONDS,
-        place,
-        is_project=True,
+        event=check.event,
+        command=check.command,
+        url="",
+        matcher=check.matcher,
+        seconds=DEFAULT_SECONDS,
+        place=f"check {check.number}: {check.text}",
+        is_project=True,  # so that it permits nothing
         check=check,
     )
 
 
 def forbids(rule: str, tool: str, effect: str, targets: Sequence[str], cwd: Path) -> bool:
     """Whether a permission rule would refuse a call. Raises ConfigError if the rule cannot be read."""
-    judge = Permissions(Workspace(cwd), "auto", deny=[rule])
-    return isinstance(judge.decide(tool, Effect(effect), targets), Deny)
+    permissions = Permissions(Workspace(cwd), "auto", deny=[rule])
+    return isinstance(permissions.decide(tool, Effect(effect), targets), Deny)
 
 
-def covers(condition: str, given: Mapping[str, Any], cwd: Path) -> bool:
-    """Whether a rule is about a tool call. If that is not known, it is: a guard runs too often
-    rather than never.
+def covers(condition: str, call: Mapping[str, Any], cwd: Path) -> bool:
+    """Whether a rule is about a tool call, whose fields are those of `tool_data`.
+
+    If that is not known, it is: a guard runs too often rather than never.
     """
     if not is_rule(condition):
         return True
-    rule, tool, targets = own_rule(condition), given["tool"], given["targets"]
-    if forbids(rule, tool, given["effect"], targets, cwd):
+    rule, tool, targets = own_rule(condition), call["tool"], call["targets"]
+    if forbids(rule, tool, call["effect"], targets, cwd):
         return True
-    is_about = parse_rule(rule).covers(tool, Effect(given["effect"]))
-    return is_about and given["effect"] == Effect.RUN and any(map(_is_opaque, targets))
+    is_about_tool = parse_rule(rule).covers(tool, Effect(call["effect"]))
+    is_command = call["effect"] == Effect.RUN
+    # What an opaque line runs is not known, so the rule may be about it.
+    return is_about_tool and is_command and any(map(_is_opaque, targets))
 
 
 def _is_opaque(text: str) -> bool:
+    """Whether a shell line runs something that cannot be read from it."""
     from ouro.safety import parse_line  # few hooks have a condition
 
     line = parse_line(text)
@@ -164,31 +176,33 @@ class Hooks:
         self._on_failure = on_failure
         self._confine = confine
         self._services = services or HookServices()
-        self._failed: set[tuple[Hook, str]] = set()
+        self._reported: set[tuple[Hook, str]] = set()
+        """The failures that the user has seen, by hook."""
         self.run_agent: RunHookAgent | None = None
-        """Set when the session has subagents: they are made with these hooks."""
-        self._began: set[Hook] = set()
-        """The hooks with `once` that have run."""
-        self._late: list[HookOutcome] = []
-        """What hooks in the background have said."""
+        """Runs a subagent, for hooks with an agent. Assigned later: subagents are made with these hooks."""
+        self._used_hooks: set[Hook] = set()
+        """The hooks with `once` that have run: they do not run again."""
+        self._background_outcomes: list[HookOutcome] = []
+        """The outcomes of hooks in the background that were not taken yet."""
 
     def change_checks(self, change: Callable[[Checks], T]) -> T:
-        """Change the checks, then enforce the saved ones. Blocks. Raises ConfigError, and as
-        `change` does.
+        """Change the checks, then enforce the saved ones. Returns what `change` returns. Blocks.
+        Raises ConfigError, and what `change` raises.
         """
-        changed = change(self.checks)
+        result = change(self.checks)
         self.hooks = (
             *(hook for hook in self.hooks if not hook.check),
-            *map(_enforce, self.checks.here()),
+            *map(_hook_of_check, self.checks.here()),
         )
-        return changed
+        return result
 
     def add(self, hooks: Sequence[Hook]) -> None:
+        """Run these hooks, too, from now on."""
         self.hooks = tuple(dict.fromkeys((*self.hooks, *hooks)))
 
     @contextmanager
     def run_also(self, hooks: Sequence[Hook]) -> Iterator[None]:
-        """Inside this context these hooks run too."""
+        """Run these hooks, too, during the `with` block."""
         new = [hook for hook in hooks if hook not in self.hooks]
         self.add(new)
         try:
@@ -197,6 +211,7 @@ class Hooks:
             self.hooks = tuple(hook for hook in self.hooks if hook not in new)
 
     def has(self, event: HookEvent) -> bool:
+        """Whether a hook may run at an event."""
         return any(hook.event == event for hook in self.hooks)
 
     async def run(
@@ -204,75 +219,80 @@ class Hooks:
         event: HookEvent,
         data: Mapping[str, Any],
         names: Sequence[str] = (),
-        most: float | None = None,
+        max_seconds: float | None = None,
     ) -> HookOutcome:
-        """Run the hooks of an event in parallel, each once.
+        """Run the hooks of an event in parallel, each once. Returns their merged outcome; nobody waits
+        for those in the background.
 
         Args:
             data: the JSON that they receive, in addition to the name of the event.
             names: the texts for matchers: the names of a tool, else a word such as `resume`.
-            most: a limit in seconds for all of them, if it is shorter than their own.
+            max_seconds: a limit for all of them, if it is shorter than their own.
         """
         agent = str(data.get("agent", ""))
-        wanted = dict.fromkeys(
+        matching = dict.fromkeys(
             hook for hook in self.hooks if hook.event == event and hook.matches(names, agent)
         )
-        given = {**data, "hook_event_name": EVENT_NAMES[event], "event": event}
-        runs = [hook for hook in wanted if await self._is_due(hook, given)]
-        waits = [hook for hook in runs if not self._begins_later(hook, given)]
-        if not waits:
+        event_data = {**data, "hook_event_name": EVENT_NAMES[event], "event": event}
+        due = [hook for hook in matching if await self._is_due(hook, event_data)]
+        foreground = [hook for hook in due if not self._start_in_background(hook, event_data)]
+        if not foreground:
             return HookOutcome()
-        return merge_outcomes(
-            await asyncio.gather(*(self._run_one(hook, given, most) for hook in waits))
-        )
+        runs = (self._run_one(hook, event_data, max_seconds) for hook in foreground)
+        return merge_outcomes(await asyncio.gather(*runs))
 
-    def take_late(self) -> HookOutcome:
-        """What hooks in the background have said since the last time: context and messages."""
-        late, self._late = self._late, []
-        return merge_outcomes([HookOutcome(), *late])
+    def take_background_outcome(self) -> HookOutcome:
+        """The context and messages of the hooks in the background that have ended since the last call."""
+        outcomes, self._background_outcomes = self._background_outcomes, []
+        return merge_outcomes([HookOutcome(), *outcomes])
 
-    async def _is_due(self, hook: Hook, given: Mapping[str, Any]) -> bool:
-        """Whether a hook runs for an event that its matcher fits."""
-        if hook in self._began or (hook.traits.checker and _is_checked_now.get()):
+    async def _is_due(self, hook: Hook, event_data: Mapping[str, Any]) -> bool:
+        """Whether a hook runs for an event that its matcher fits. One with `once` counts as run then."""
+        if hook in self._used_hooks or (hook.traits.checker and _is_checked_now.get()):
             return False
-        if hook.traits.condition and hook.event not in OF_TOOLS:
+        condition = hook.traits.condition
+        if condition and hook.event not in TOOL_EVENTS:
             return False
-        if hook.traits.condition:
-            is_about = await asyncio.to_thread(covers, hook.traits.condition, given, self._cwd)
+        if condition:
+            is_about = await asyncio.to_thread(covers, condition, event_data, self._cwd)
             if not is_about:
                 return False
         if hook.traits.is_once:
-            self._began.add(hook)
+            self._used_hooks.add(hook)
         return True
 
-    def _begins_later(self, hook: Hook, given: Mapping[str, Any]) -> bool:
-        """Start a hook in the background, if it is one; at the end of a session nothing is."""
+    def _start_in_background(self, hook: Hook, event_data: Mapping[str, Any]) -> bool:
+        """Start a hook in the background, if it is such a hook; returns whether it was started.
+
+        At the end of a session none is: nobody would end it.
+        """
         start = self._services.start
         if not hook.traits.in_background or start is None or hook.event == "session-end":
             return False
 
         async def run() -> None:
-            outcome = await self._run_one(hook, given, None)
-            self._late.append(HookOutcome(context=outcome.context, message=outcome.message))
+            outcome = await self._run_one(hook, event_data, None)
+            # It came too late to decide, so only its texts count.
+            texts = HookOutcome(context=outcome.context, message=outcome.message)
+            self._background_outcomes.append(texts)
 
         start(run())
         return True
 
     async def _run_one(
-        self, hook: Hook, given: Mapping[str, Any], most: float | None
+        self, hook: Hook, event_data: Mapping[str, Any], max_seconds: float | None
     ) -> HookOutcome:
-        """Run one hook, record the run, and report its failure the first time; `most` limits its
-        seconds.
-        """
-        at, began = time.time(), time.monotonic()
-        answer = await self._answer(hook, given, min(hook.seconds, most or hook.seconds))
+        """Run one hook, record the run, and report its failure the first time."""
+        started_at, start = time.time(), time.monotonic()
+        seconds = min(hook.seconds, max_seconds or hook.seconds)
+        answer = await self._get_answer(hook, event_data, seconds)
         outcome, failure = read_answer(hook, answer)
-        took = time.monotonic() - began
+        took = time.monotonic() - start
         if hook.check and outcome.verdict == "deny":
-            await asyncio.to_thread(self._count, hook.check.number)
+            await asyncio.to_thread(self._count_refusal, hook.check.number)
         elif hook.check and hook.check.rule and not failure:
-            return outcome  # a rule is compared with every call
-        self.runs.append(HookRun(hook, at, took, answer, outcome, failure))
+            return outcome  # not recorded: a rule is compared with every call
+        self.runs.append(HookRun(hook, started_at, took, answer, outcome, failure))
         log.info(
             "hook %s %r: %s in %.2f s",
             hook.event,
@@ -281,30 +301,32 @@ class Hooks:
             took,
         )
         # Only once for each failure, because it may fail at every call.
-        if failure and (hook, failure) not in self._failed:
-            self._failed.add((hook, failure))
+        if failure and (hook, failure) not in self._reported:
+            self._reported.add((hook, failure))
             self._on_failure(
                 f"The hook `{hook.label}` ({hook.event}, {hook.place}) failed: {failure}"
             )
         return outcome
 
-    def _count(self, number: int) -> None:
+    def _count_refusal(self, number: int) -> None:
         try:
-            self.checks.count(number)
+            self.checks.count_refusal(number)
         except (ConfigError, OSError) as error:
             log.warning("check %s: its count is not saved: %s", number, error)
 
-    async def _answer(self, hook: Hook, given: Mapping[str, Any], seconds: float) -> HookAnswer:
-        """What the hook answers: a rule, a command, a subagent, a model or a server."""
+    async def _get_answer(
+        self, hook: Hook, event_data: Mapping[str, Any], seconds: float
+    ) -> HookAnswer:
+        """Ask what the hook consists of: a rule, a command, a subagent, a model or a server."""
         # Few sessions have a hook.
         from ouro.extensions.hook_process import HookAnswer, post, run_command
 
         if hook.check and hook.check.rule:
-            return _answer_by_rule(hook.check, given, self._cwd)
-        data = dump_json(given, is_ascii=True, default=str).encode()
+            return _answer_by_rule(hook.check, event_data, self._cwd)
+        data = dump_json(event_data, is_ascii=True, default=str).encode()
         if hook.command:
             argv: Sequence[str] = ("bash", "-c", hook.command)
-            if hook.is_project and not hook.check:
+            if hook.is_project and not hook.check:  # the user wrote the command of a check
                 argv = await asyncio.to_thread(self._confine, argv)
             environment = {**self._environment, "CLAUDE_PLUGIN_ROOT": hook.plugin}
             return await run_command(argv, data, self._cwd, environment, seconds)
@@ -321,7 +343,7 @@ class Hooks:
         return HookAnswer(None, "", "its address is not on this machine")
 
     async def _check_by_agent(self, hook: Hook, data: bytes, seconds: float) -> HookAnswer:
-        """Ask a subagent. Its own tool calls run no hook with a subagent again."""
+        """Ask a subagent. Its own tool calls do not start the subagent of a hook again."""
         from ouro.extensions.prompt_hook import ask_agent  # few hooks have an agent
 
         token = _is_checked_now.set(True)
@@ -333,22 +355,22 @@ class Hooks:
 
 
 def merge_outcomes(outcomes: Sequence[HookOutcome]) -> HookOutcome:
-    """Merge outcomes: the strictest verdict with its reasons, all contexts, the last change of the
-    input.
+    """Merge outcomes: the strictest verdict with its reasons, all contexts, and the changes of the
+    input, of which the last counts for each key.
     """
-    found: list[Verdict] = [outcome.verdict for outcome in outcomes]
-    verdict = max(found, key=_STRENGTH.index)
-    reasons = [outcome.reason for outcome in outcomes if outcome.verdict == verdict]
-    changed: dict[str, Any] | None = None
+    verdicts: list[Verdict] = [outcome.verdict for outcome in outcomes]
+    strictest = max(verdicts, key=_BY_STRICTNESS.index)
+    reasons = [outcome.reason for outcome in outcomes if outcome.verdict == strictest]
+    changed_input: dict[str, Any] | None = None
     for outcome in outcomes:
         if outcome.input is not None:
-            changed = {**(changed or {}), **outcome.input}
+            changed_input = {**(changed_input or {}), **outcome.input}
     return HookOutcome(
-        verdict,
-        "\n".join(dict.fromkeys(filter(None, reasons))),
-        changed,
-        "\n\n".join(filter(None, (outcome.context for outcome in outcomes))),
-        "\n".join(filter(None, (outcome.message for outcome in outcomes))),
+        verdict=strictest,
+        reason="\n".join(dict.fromkeys(filter(None, reasons))),
+        input=changed_input,
+        context="\n\n".join(filter(None, (outcome.context for outcome in outcomes))),
+        message="\n".join(filter(None, (outcome.message for outcome in outcomes))),
     )
 
 
@@ -364,24 +386,24 @@ def read_answer(hook: Hook, answer: HookAnswer) -> tuple[HookOutcome, str]:
         return _failed_outcome(hook, _describe_end(answer))
     answers, garbled = _find_answers(answer.out)
     try:
-        outcomes = [_parse_outcome(hook, found) for found in answers]
+        outcomes = [_parse_outcome(hook, parsed) for parsed in answers]
     except (ValueError, TypeError, AttributeError) as error:
-        return _failed_outcome(hook, _not_understood(str(error), answer.out))
+        return _failed_outcome(hook, _describe_garbled(str(error), answer.out))
     if garbled:
-        return _failed_outcome(hook, _not_understood("no JSON object", garbled))
+        return _failed_outcome(hook, _describe_garbled("no JSON object", garbled))
     if outcomes:
         return merge_outcomes(outcomes), ""
     # Plain text is context for the same events as in Claude Code.
-    adds = hook.event in ("session-start", "user-prompt", "before-compaction")
-    return HookOutcome(context=cut(answer.out, MAX_TEXT) if adds else ""), ""
+    is_context = hook.event in ("session-start", "user-prompt", "before-compaction")
+    return HookOutcome(context=cut(answer.out, MAX_TEXT) if is_context else ""), ""
 
 
-def _answer_by_rule(check: Check, given: Mapping[str, Any], cwd: Path) -> HookAnswer:
-    """What a check with a rule answers to a call: it blocks what the rule forbids."""
+def _answer_by_rule(check: Check, call: Mapping[str, Any], cwd: Path) -> HookAnswer:
+    """The answer of a check with a rule: it blocks a call that the rule forbids."""
     from ouro.extensions.hook_process import HookAnswer  # few sessions have a hook
 
     try:
-        is_refused = forbids(check.rule, given["tool"], given["effect"], given["targets"], cwd)
+        is_refused = forbids(check.rule, call["tool"], call["effect"], call["targets"], cwd)
     except ConfigError as error:
         return HookAnswer(None, "", error.message)
     if not is_refused:
@@ -391,7 +413,9 @@ def _answer_by_rule(check: Check, given: Mapping[str, Any], cwd: Path) -> HookAn
 
 
 def _failed_outcome(hook: Hook, failure: str) -> tuple[HookOutcome, str]:
-    """What a hook that failed decides: a guard refuses the call, others do nothing."""
+    """The outcome of a hook that failed, and its failure. A guard refuses the call; other hooks
+    decide nothing.
+    """
     if not hook.is_guard:
         return HookOutcome(), failure
     reason = (
@@ -402,82 +426,89 @@ def _failed_outcome(hook: Hook, failure: str) -> tuple[HookOutcome, str]:
 
 
 def _describe_end(answer: HookAnswer) -> str:
+    """How a hook ended that did not succeed."""
     what = "no answer" if answer.exit_code is None else f"exit code {answer.exit_code}"
     return f"{what}: {one_line(answer.error or answer.out, 300)}".rstrip(": ")
 
 
-def _not_understood(error: str, out: str) -> str:
+def _describe_garbled(error: str, out: str) -> str:
     return f"its output is not JSON that ouro understands ({error}): {one_line(out, 120)}"
 
 
 def _find_answers(out: str) -> tuple[list[dict[str, Any]], str]:
-    """The answers in an output; and the first text of it that reads as one but is none, such as an
-    answer that is cut, or in the notation of another language. Banners and logs are passed over.
+    """Find the answers in an output, between banners and logs.
+
+    Returns them, and the first text that looks like an answer but cannot be read: an answer that is
+    cut, or in the notation of another language. The text is empty if there is none.
     """
     answers: list[dict[str, Any]] = []
-    rest, at = "", 0
-    for start, end, found in _find_objects(out):
-        if found is None and (start == 0 or _BEGINS_ANSWER.match(out, start)):
+    text_outside, end_of_last = "", 0
+    for start, end, parsed in _find_objects(out):
+        if parsed is None and (start == 0 or _ANSWER_START.match(out, start)):
             return answers, out[start:]
-        if found and not _ANSWER_KEYS.isdisjoint(found):
-            answers.append(found)
-            rest += out[at:start]
-            at = end
-    garbled = _NAMES_DECISION.search(rest + out[at:])
+        if parsed and not _ANSWER_KEYS.isdisjoint(parsed):
+            answers.append(parsed)
+            text_outside += out[end_of_last:start]
+            end_of_last = end
+    garbled = _DECISION_TEXT.search(text_outside + out[end_of_last:])
     return answers, garbled.group() if garbled else ""
 
 
 def _find_objects(out: str) -> Iterator[tuple[int, int, dict[str, Any] | None]]:
-    """Each outer object of JSON, with its start and end; None for a brace that begins none."""
-    decoder, at = json.JSONDecoder(), 0
-    for _ in range(_MAX_OBJECTS):
-        start = out.find("{", at)
+    """Yield each outer JSON object of an output, with its start and end. For a brace that begins
+    none, the object is None.
+    """
+    decoder, end = json.JSONDecoder(), 0
+    for _ in range(_MAX_JSON_OBJECTS):
+        start = out.find("{", end)
         if start < 0:
             return
         try:
-            found, at = decoder.raw_decode(out, start)
+            parsed, end = decoder.raw_decode(out, start)
         except (ValueError, RecursionError):
-            found, at = None, start + 1
-        yield start, at, found
+            parsed, end = None, start + 1
+        yield start, end, parsed
 
 
-def _parse_outcome(hook: Hook, said: Mapping[str, Any]) -> HookOutcome:
-    """What the JSON answer of a hook decides. Raises TypeError if it changes the input to something
-    else than an object.
+def _parse_outcome(hook: Hook, answer: Mapping[str, Any]) -> HookOutcome:
+    """What the JSON answer of a hook decides. Raises TypeError if the changed input is not an
+    object, ValueError for an unknown decision.
     """
-    own: Mapping[str, Any] = said.get("hookSpecificOutput") or {}
-    verdict, why = _verdict_of(hook, own, said)
+    specific: Mapping[str, Any] = answer.get("hookSpecificOutput") or {}  # newer format
+    verdict, explanation = _verdict_of(hook, specific, answer)
     if verdict == "allow" and hook.is_project:
         verdict = ""  # a project permits nothing (R2)
-    changed = own.get("updatedInput") or said.get("input")
-    if changed is not None and not isinstance(changed, dict):
+    changed_input = specific.get("updatedInput") or answer.get("input")
+    if changed_input is not None and not isinstance(changed_input, dict):
         raise TypeError("the changed input is not an object")
-    reason = cut(str(why), MAX_TEXT) or ("It gave no reason." if verdict == "deny" else "")
-    context = cut(str(own.get("additionalContext") or said.get("context") or ""), MAX_TEXT)
-    notice = cut(str(said.get("systemMessage") or ""), 2_000)
-    return HookOutcome(verdict, reason, changed, context, notice)
+    reason = cut(str(explanation), MAX_TEXT) or ("It gave no reason." if verdict == "deny" else "")
+    context = cut(str(specific.get("additionalContext") or answer.get("context") or ""), MAX_TEXT)
+    notice = cut(str(answer.get("systemMessage") or ""), 2_000)
+    return HookOutcome(verdict, reason, changed_input, context, notice)
 
 
 def _verdict_of(
-    hook: Hook, own: Mapping[str, Any], said: Mapping[str, Any]
+    hook: Hook, specific: Mapping[str, Any], answer: Mapping[str, Any]
 ) -> tuple[Verdict, object]:
-    """What a hook decides, and why."""
-    word = str(own.get("permissionDecision") or said.get("decision") or "")
+    """The decision in an answer, and its reason. `specific` is the part of the answer for this
+    event, which comes first. Raises ValueError if the decision is unknown.
+    """
+    word = str(specific.get("permissionDecision") or answer.get("decision") or "")
     if word and word not in _VERDICTS:
         raise ValueError(f"`{word}` is not a decision")
-    reason = own.get("permissionDecisionReason") or said.get("reason") or ""
-    if said.get("continue") is not False:
+    reason = specific.get("permissionDecisionReason") or answer.get("reason") or ""
+    if answer.get("continue") is not False:
         return _VERDICTS.get(word, ""), reason
     # At the end of a turn a refusal makes the agent continue.
     ends_turn = hook.event in ("turn-end", "subagent-end")
-    return "" if ends_turn else "deny", said.get("stopReason") or reason
+    return "" if ends_turn else "deny", answer.get("stopReason") or reason
 
 
 def tool_data(
     tool: str, effect: str, arguments: Mapping[str, Any], targets: Sequence[str], cwd: Path
 ) -> dict[str, Any]:
-    """The fields about a tool call: tool and arguments with the names of Claude Code and with
-    ouro's own.
+    """The fields of a tool call for hooks: tool and arguments with the names of Claude Code and
+    with ouro's own.
     """
     names = {"tool_name": names_elsewhere(tool)[0], "tool": tool, "effect": str(effect)}
     theirs = _claude_arguments(tool, arguments, targets, cwd)
@@ -487,7 +518,9 @@ def tool_data(
 def _claude_arguments(
     tool: str, arguments: Mapping[str, Any], targets: Sequence[str], cwd: Path
 ) -> dict[str, Any]:
-    """The arguments with the fields of Claude Code; the texts of several edits are joined."""
+    """The arguments of a call, with the fields of Claude Code in addition; the texts of several
+    edits are joined.
+    """
     theirs: dict[str, Any] = {}
     if targets and tool in ("read", "write", "edit", "notebook_edit", "apply_patch"):
         theirs["file_path"] = str(cwd / Path(targets[0]).expanduser())
@@ -527,19 +560,25 @@ def _notebook_fields(
 def own_arguments(
     tool: str,
     arguments: Mapping[str, Any],
-    changed: Mapping[str, Any],
+    hook_input: Mapping[str, Any],
     targets: Sequence[str],
     cwd: Path,
 ) -> dict[str, Any]:
-    """The arguments of a call with the changes of a hook, which uses the names of the tool or of
-    Claude Code.
+    """The arguments of a call with the changes of a hook.
+
+    Args:
+        hook_input: the arguments as the hook returned them, with the names of the tool or of Claude Code.
     """
-    given = _claude_arguments(tool, arguments, targets, cwd)
-    new = {key: value for key, value in changed.items() if key not in given or value != given[key]}
-    if "path" in arguments and "file_path" in new:
-        new["path"] = new.pop("file_path")
-    if tool == "edit" and not new.keys().isdisjoint(_ONE_EDIT):
+    offered = _claude_arguments(tool, arguments, targets, cwd)
+    changes = {
+        key: value
+        for key, value in hook_input.items()
+        if key not in offered or value != offered[key]
+    }
+    if "path" in arguments and "file_path" in changes:
+        changes["path"] = changes.pop("file_path")
+    if tool == "edit" and not changes.keys().isdisjoint(_EDIT_KEYS):
         # The joined texts of several edits are not in the file, so such an edit would fail.
-        edit = {key: new.pop(key, given.get(key)) for key in _ONE_EDIT}
-        new["edits"] = [{_EDIT_FIELDS.get(key, key): value for key, value in edit.items()}]
-    return {**arguments, **new}
+        edit = {key: changes.pop(key, offered.get(key)) for key in _EDIT_KEYS}
+        changes["edits"] = [{_EDIT_FIELDS.get(key, key): value for key, value in edit.items()}]
+    return {**arguments, **changes}

@@ -28,7 +28,7 @@ MANIFEST = Path(".claude-plugin") / "plugin.json"
 MARKETPLACE = Path(".claude-plugin") / "marketplace.json"
 TABLES = {"hooks": Path("hooks") / "hooks.json", "mcpServers": Path(".mcp.json")}
 """The default file for each table; the manifest may name others."""
-_NOT_USED = (
+_UNUSED_PARTS = (
     "lspServers",
     ".lsp.json",
     "outputStyles",
@@ -40,18 +40,27 @@ _NOT_USED = (
     "dependencies",
 )
 """Files and manifest keys of a plugin that ouro ignores."""
-_IGNORES = "not used by ouro: "
+_UNUSED_PREFIX = "not used by ouro: "
+"""The start of the line about them."""
 MAX_FILES = 5_000
+"""Maximum files of a plugin."""
 MAX_BYTES = 50_000_000
+"""Maximum bytes of a plugin."""
 _FETCH_TIMEOUT = 120.0
+"""Seconds."""
 _MAX_JSON = 1_000_000
-_NAME = late_pattern(r"\w[\w-]{0,63}")
-_SHORT = late_pattern(r"[\w-][\w.-]*/[\w.-]+")
-_URL = late_pattern(r"https://\S+|ssh://\S+|file:///\S+|[\w.-]+@[\w.-]+:\S+")
-_COMMIT = late_pattern(r"[0-9a-f]{40}")
+"""Bytes that are read of a file in JSON."""
+_PLUGIN_NAME_FORM = late_pattern(r"\w[\w-]{0,63}")
+_OWNER_AND_NAME = late_pattern(r"[\w-][\w.-]*/[\w.-]+")
+"""Matches a repository on GitHub: `owner/name`."""
+_GIT_ADDRESS = late_pattern(r"https://\S+|ssh://\S+|file:///\S+|[\w.-]+@[\w.-]+:\S+")
+"""Matches `https://…`, `ssh://…`, `file:///…` and `git@host:path`."""
+_COMMIT_ID = late_pattern(r"[0-9a-f]{40}")
 
 
 class Plugin(msgspec.Struct, frozen=True):
+    """An installed plugin: where it is from."""
+
     source: str
     """A folder, or the address of a git repository."""
     path: str = ""
@@ -64,23 +73,24 @@ class Plugin(msgspec.Struct, frozen=True):
 
 
 def plugins_dir() -> Path:
+    """The folder with the installed plugins and the list of them."""
     return get_home() / "plugins"
 
 
-def _index() -> Path:
+def _index_path() -> Path:
     return plugins_dir() / "plugins.json"
 
 
 def installed_plugins() -> dict[str, Plugin]:
     """The installed plugins by name. Raises ConfigError: their list cannot be read."""
     try:
-        with open_regular(_index()) as file:
+        with open_regular(_index_path()) as file:
             return decode_json(file.read(_MAX_JSON), dict[str, Plugin])
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.MsgspecError) as error:
         raise ConfigError(
-            f"{tilde(_index())} cannot be read: {error}. No plugin is used."
+            f"{tilde(_index_path())} cannot be read: {error}. No plugin is used."
         ) from error
 
 
@@ -88,51 +98,51 @@ def plugin_folder(name: str) -> Path:
     return plugins_dir() / name
 
 
-def plugin_folders(problems: list[str]) -> dict[str, Path]:
-    """The folder of each installed plugin; if the list cannot be read, none, and a line in
-    `problems`.
+def plugin_folders() -> tuple[dict[str, Path], list[str]]:
+    """The folder of each installed plugin, and a line for each problem.
+
+    There are no folders if the list of plugins cannot be read.
     """
     try:
-        return {name: plugin_folder(name) for name in installed_plugins()}
+        return {name: plugin_folder(name) for name in installed_plugins()}, []
     except ConfigError as error:
-        problems.append(error.message)
-        return {}
+        return {}, [error.message]
 
 
-def plugin_tables(key: str, problems: list[str]) -> dict[str, dict[str, Any]]:
-    """`hooks` or `mcpServers` of each installed plugin; unreadable ones add a line to `problems`.
+def plugin_tables(key: str) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """`hooks` or `mcpServers` of each installed plugin, and a line for each that cannot be read.
     Blocks.
     """
-    found: dict[str, dict[str, Any]] = {}
-    for name, folder in plugin_folders(problems).items():
+    tables: dict[str, dict[str, Any]] = {}
+    folders, problems = plugin_folders()
+    for name, folder in folders.items():
         try:
-            found[name] = _table(folder, key)
+            tables[name] = _table(folder, key)
         except ConfigError as error:
             problems.append(f"plugin {name}: {error.message}")
-    return found
+    return tables, problems
 
 
 def _table(folder: Path, key: str) -> dict[str, Any]:
-    """A table from its file and from the manifest (inline or in other files);
-    `${CLAUDE_PLUGIN_ROOT}` is filled in.
+    """`hooks` or `mcpServers` of a plugin, from the usual file and from the manifest, where they
+    are inline or in other files; `${CLAUDE_PLUGIN_ROOT}` is filled in.
 
     Raises:
         ConfigError: one of the files is not valid, or does not exist.
     """
-    named = _read_json(folder / MANIFEST, folder).get(key, [])
-    sources = named if isinstance(named, list) else [named]
+    in_manifest = _read_json(folder / MANIFEST, folder).get(key, [])
+    sources = in_manifest if isinstance(in_manifest, list) else [in_manifest]
     names = [name for name in sources if isinstance(name, str) and Path(name) != TABLES[key]]
-    tables = [
-        _read_json(path, folder)
-        for path in (folder / TABLES[key], *(_resolve_named(folder, name) for name in names))
-    ]
-    found: dict[str, Any] = {}
+    paths = [folder / TABLES[key], *(_resolve_named(folder, name) for name in names)]
+    tables = [_read_json(path, folder) for path in paths]
+    merged: dict[str, Any] = {}
     for table in (*tables, *dictionaries(sources)):
         for name, value in dictionary(table.get(key, table)).items():
-            found[name] = (
-                [*dictionaries(found.get(name)), *value] if isinstance(value, list) else value
-            )
-    return found
+            if isinstance(value, list):  # the hooks of an event add up
+                merged[name] = [*dictionaries(merged.get(name)), *value]
+            else:
+                merged[name] = value
+    return merged
 
 
 def _resolve_named(folder: Path, name: str) -> Path:
@@ -145,7 +155,13 @@ def _resolve_named(folder: Path, name: str) -> Path:
 
 @contextmanager
 def fetch_plugin(source: str, ref: str = "", path: str = "") -> Iterator[tuple[str, Path, Plugin]]:
-    """A plugin's name, a copy of its files in a temporary folder, and its entry. Blocks.
+    """Fetch a plugin; yields its name, the temporary folder with a copy of its files, and its entry
+    for the list. Blocks.
+
+    Args:
+        source: a folder, `owner/name`, or the address of a git repository.
+        ref: a branch, tag or commit of the repository.
+        path: the folder of the plugin in the source.
 
     Raises:
         UsageError: it cannot be fetched, is too large, or is not a plugin.
@@ -155,14 +171,14 @@ def fetch_plugin(source: str, ref: str = "", path: str = "") -> Iterator[tuple[s
     import tempfile  # imported late: it imports random
 
     with tempfile.TemporaryDirectory(prefix=".new-", dir=plugins_dir()) as temporary:
-        whole, commit = Path(temporary) / "source", ""
-        local = Path(source).expanduser()
-        if local.is_dir() and not ref:
-            source = _copy(local, whole)
+        source_folder, commit = Path(temporary) / "source", ""
+        local_folder = Path(source).expanduser()
+        if local_folder.is_dir() and not ref:
+            source = _copy(local_folder, source_folder)
         else:
-            source, commit = _fetch(source, ref, whole)
-        folder = (whole / path).resolve()
-        if not folder.is_relative_to(whole.resolve()) or not folder.is_dir():
+            source, commit = _fetch(source, ref, source_folder)
+        folder = (source_folder / path).resolve()
+        if not folder.is_relative_to(source_folder.resolve()) or not folder.is_dir():
             raise UsageError(f"There is no folder `{path}` in {source}.")
         manifest = _read_json(folder / MANIFEST, folder)
         if not manifest and (market := _read_json(folder / MARKETPLACE, folder)):
@@ -171,49 +187,51 @@ def fetch_plugin(source: str, ref: str = "", path: str = "") -> Iterator[tuple[s
                 f" {_list_plugins(market)}."
             )
         name = _plugin_name(manifest, folder.name if path else "", source)
-        _check(folder)  # before copying: no link may lead out of the plugin
-        _gather(folder, manifest)
-        _check(folder)
-        if all(line.startswith(_IGNORES) for line in describe_plugin(folder)):
+        _check_size_and_links(folder)  # before copying: no link may lead out of the plugin
+        _copy_to_usual_folders(folder, manifest)
+        _check_size_and_links(folder)  # the copies, too
+        if all(line.startswith(_UNUSED_PREFIX) for line in describe_plugin(folder)):
             raise UsageError(
                 f"{source} is not a plugin: it has no commands, skills, agents, hooks or MCP"
                 " servers."
             )
         version = one_line(str(manifest.get("version", "")), 40)
-        yield name, folder, Plugin(source, path, ref, commit, version)
+        yield name, folder, Plugin(source, path=path, ref=ref, commit=commit, version=version)
 
 
 def install(name: str, folder: Path, plugin: Plugin) -> None:
-    """Replace the installed plugin with a fetched one. Raises ConfigError if it cannot be written."""
+    """Replace the installed plugin with a fetched one, and save it in the list. Raises ConfigError
+    if it cannot be written.
+    """
     import shutil  # imported late: few sessions need it
 
-    target, old = plugin_folder(name), plugins_dir() / f".old-{name}"
+    target, replaced = plugin_folder(name), plugins_dir() / f".old-{name}"
     try:
-        shutil.rmtree(old, ignore_errors=True)
+        shutil.rmtree(replaced, ignore_errors=True)
         if target.exists():
-            target.rename(old)
+            target.rename(replaced)
         shutil.move(folder, target)
-        shutil.rmtree(old, ignore_errors=True)
+        shutil.rmtree(replaced, ignore_errors=True)
         _save({**installed_plugins(), name: plugin})
     except OSError as error:
         raise ConfigError(f"{tilde(target)} cannot be written: {error.strerror}.") from error
 
 
 def remove(name: str) -> None:
-    """Remove a plugin. Raises ConfigError: the list cannot be written."""
+    """Remove a plugin and its files. Raises ConfigError: the list cannot be written."""
     import shutil  # imported late: few sessions need it
 
-    left = {other: plugin for other, plugin in installed_plugins().items() if other != name}
+    remaining = {other: plugin for other, plugin in installed_plugins().items() if other != name}
     try:
-        _save(left)
+        _save(remaining)
         shutil.rmtree(plugin_folder(name), ignore_errors=True)
     except OSError as error:
-        raise ConfigError(f"{tilde(_index())} cannot be written: {error.strerror}.") from error
+        raise ConfigError(f"{tilde(_index_path())} cannot be written: {error.strerror}.") from error
 
 
 def describe_plugin(folder: Path) -> Iterator[str]:
-    """The contents of a plugin, as lines: its files by kind, each program that it would run or
-    reach, and unused parts.
+    """Yield the contents of a plugin, as lines: its files by kind, each program that it would run
+    or reach, and unused parts.
 
     Raises:
         ConfigError: its hooks or servers are not valid JSON.
@@ -229,26 +247,27 @@ def describe_plugin(folder: Path) -> Iterator[str]:
         if names:
             yield f"{kind}: {', '.join(names)}"
     for key in TABLES:
-        table = _table(folder, key)
-        shown = json.dumps({key: table}).replace(
-            json.dumps(str(folder))[1:-1], "${CLAUDE_PLUGIN_ROOT}"
-        )
-        yield from programs_in(shown, f"{key}.json")
+        table = json.dumps({key: _table(folder, key)})
+        folder_in_json = json.dumps(str(folder))[1:-1]
+        text = table.replace(folder_in_json, "${CLAUDE_PLUGIN_ROOT}")
+        yield from programs_in(text, f"{key}.json")
     manifest = _read_json(folder / MANIFEST, folder)
-    if others := [name for name in _NOT_USED if name in manifest or (folder / name).exists()]:
-        yield f"{_IGNORES}{', '.join(others)}"
+    if others := [name for name in _UNUSED_PARTS if name in manifest or (folder / name).exists()]:
+        yield f"{_UNUSED_PREFIX}{', '.join(others)}"
 
 
 def _names_of_files(paths: Sequence[Path], folder: Path, kind: str) -> list[str]:
-    """The names under which the files of a kind are used: of a skill, its folder."""
-    found = [path.relative_to(folder) for path in paths]
+    """The names by which the files of a kind are used. A skill has the name of its folder."""
+    relative = [path.relative_to(folder) for path in paths]
     if kind == "skills":
-        found = [path.parent for path in found if path.name == "SKILL.md"]
-    return [escape_invisible(str(path).removesuffix(".md")) for path in found]
+        relative = [path.parent for path in relative if path.name == "SKILL.md"]
+    return [escape_invisible(str(path).removesuffix(".md")) for path in relative]
 
 
 def changed_files(before: Path, after: Path) -> list[str]:
-    """The files that differ between two folders of a plugin, and how."""
+    """A line for each file that differs between two folders of a plugin: `added x`, `removed x`,
+    `changed x`.
+    """
     old = {str(path.relative_to(before)): path for path in _all_files(before)}
     new = {str(path.relative_to(after)): path for path in _all_files(after)}
     lines = [f"added {name}" for name in sorted(new.keys() - old.keys())]
@@ -260,7 +279,7 @@ def changed_files(before: Path, after: Path) -> list[str]:
 
 
 def _copy(local: Path, folder: Path) -> str:
-    """Copy a folder of this machine into a new one; returns its real path."""
+    """Copy a folder of this machine into a new folder. Returns the real path of the copied one."""
     import shutil  # imported late: few sessions need it
 
     try:
@@ -271,39 +290,39 @@ def _copy(local: Path, folder: Path) -> str:
 
 
 def _fetch(source: str, ref: str, folder: Path) -> tuple[str, str]:
-    """Fetch a repository into a new folder; returns its address and the commit."""
-    if _SHORT.fullmatch(source):
+    """Fetch a repository into a new folder; returns its address and the commit. Raises UsageError."""
+    if _OWNER_AND_NAME.fullmatch(source):
         source = f"https://github.com/{source}"
-    elif not _URL.fullmatch(source):
+    elif not _GIT_ADDRESS.fullmatch(source):
         hint = "Write https://…, git@…, or owner/name."
         raise UsageError(f"`{source}` is neither a folder nor a git address.", hint)
     folder.mkdir()
     try:
         return source, fetch_tree(source, ref or "HEAD", folder, _FETCH_TIMEOUT)
     except GitError as error:
-        what = (
-            f"commit {ref[:12]}"
-            if _COMMIT.fullmatch(ref)
-            else f"`{ref}`"
-            if ref
-            else "its newest commit"
-        )
         reason = one_line(clean(str(error)), 300)
-        hint = (
-            "Add the plugin again without --ref for its newest commit."
-            if ref
-            else "Look at the address."
-        )
-        raise UsageError(f"{source}: {what} cannot be fetched: {reason}", hint) from error
+        hint = "Look at the address."
+        if ref:
+            hint = "Add the plugin again without --ref for its newest commit."
+        raise UsageError(
+            f"{source}: {_describe_ref(ref)} cannot be fetched: {reason}", hint
+        ) from error
 
 
-def _gather(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Copy commands, skills and agents from the places in the manifest to the usual folders; links
-    are not copied.
+def _describe_ref(ref: str) -> str:
+    """What is fetched, for a message."""
+    if not ref:
+        return "its newest commit"
+    return f"commit {ref[:12]}" if _COMMIT_ID.fullmatch(ref) else f"`{ref}`"
+
+
+def _copy_to_usual_folders(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Copy commands, skills and agents that the manifest names in other folders to the usual ones;
+    links are not copied.
     """
     for kind in FILE_KINDS:
-        named, target = manifest.get(kind, []), folder / kind
-        for name in map(str, named if isinstance(named, list) else [named]):
+        sources, target = manifest.get(kind, []), folder / kind
+        for name in map(str, sources if isinstance(sources, list) else [sources]):
             path = _resolve_named(folder, name)
             if path.is_relative_to(target.resolve()) or target.resolve().is_relative_to(path):
                 continue  # it is already in the usual folder
@@ -317,11 +336,12 @@ def _gather(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def _copy_into(target: Path, path: Path, *, in_own_folder: bool) -> None:
-    """Copy a file, or what is in a folder without links; `in_own_folder`: the folder itself."""
+    """Copy a file, or the files of a folder without links, into `target`. With `in_own_folder` the
+    folder itself is copied.
+    """
     import shutil  # imported late: few sessions need it
 
     def links(parent: str, names: list[str]) -> list[str]:
-
         return [name for name in names if (Path(parent) / name).is_symlink()]
 
     if not path.is_dir():
@@ -332,14 +352,15 @@ def _copy_into(target: Path, path: Path, *, in_own_folder: bool) -> None:
     shutil.copytree(path, into, ignore=links, dirs_exist_ok=True)
 
 
-def _check(folder: Path) -> None:
-    """Refuse a plugin that is too large; remove links that lead out of it."""
+def _check_size_and_links(folder: Path) -> None:
+    """Remove links that lead out of a plugin. Raises UsageError if it is too large."""
     count = size = 0
     for path in _all_files(folder):
         if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
             path.unlink()
             continue
-        count, size = count + 1, size + (path.stat().st_size if path.exists() else 0)
+        count += 1
+        size += path.stat().st_size if path.exists() else 0
         if count > MAX_FILES or size > MAX_BYTES:
             raise UsageError(
                 f"The plugin has more than {MAX_FILES:,} files or {MAX_BYTES // 1_000_000} MB."
@@ -347,12 +368,14 @@ def _check(folder: Path) -> None:
 
 
 def _all_files(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder, and its links to folders, which are not followed."""
     for parent, folders, files in os.walk(folder):
         links = [name for name in folders if (Path(parent) / name).is_symlink()]
         yield from (Path(parent) / name for name in (*links, *files))
 
 
 def _list_plugins(market: Mapping[str, Any]) -> str:
+    """The paths of the plugins that a marketplace has in its own repository, for a message."""
     sources = (string(item.get("source")) for item in dictionaries(market.get("plugins")))
     paths = [one_line(source.removeprefix("./"), 80) for source in sources if source]
     return ", ".join(paths[:40]) or "none of them is in this repository"
@@ -362,17 +385,19 @@ def _plugin_name(manifest: Mapping[str, Any], folder: str, source: str) -> str:
     """The name in the manifest, else that of the folder or the last part of the source.
 
     Raises:
-        UsageError: it is not valid.
+        UsageError: the name is not valid.
     """
     last_part = re.split(r"[/:]", source.rstrip("/"))[-1]
     name = str(manifest.get("name") or folder or last_part).removesuffix(".git")
-    if not _NAME.fullmatch(name):
+    if not _PLUGIN_NAME_FORM.fullmatch(name):
         raise UsageError(f"`{one_line(name, 60)}` is not a name for a plugin: {source}")
     return name
 
 
 def _read_json(path: Path, folder: Path) -> dict[str, Any]:
-    """The object in a JSON file of the plugin; empty if there is no file. Raises ConfigError."""
+    """The object in a JSON file of the plugin, with `${CLAUDE_PLUGIN_ROOT}` filled in; empty if
+    there is no file. Raises ConfigError.
+    """
     if not path.resolve().is_relative_to(folder.resolve()):
         raise ConfigError(f"{path} is outside of the plugin.")
     try:
@@ -387,6 +412,8 @@ def _read_json(path: Path, folder: Path) -> dict[str, Any]:
 
 
 def _save(plugins: Mapping[str, Plugin]) -> None:
+    """Save the list of installed plugins."""
     write_private(
-        _index(), msgspec.json.format(msgspec.json.encode(dict(sorted(plugins.items()))), indent=2)
+        _index_path(),
+        msgspec.json.format(msgspec.json.encode(dict(sorted(plugins.items()))), indent=2),
     )

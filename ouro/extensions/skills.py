@@ -24,17 +24,24 @@ SKILLS = """\
 
 A skill says how to do one kind of task here. Where a task fits one, call `skill` with its name before you begin, and do
 what it returns: those are instructions of the user or of the project."""
+"""The head of the section in the system prompt."""
 MAX_DESCRIPTION = 1_024
+"""Maximum characters of a description in the system prompt."""
 MIN_DESCRIPTION = 40
+"""If descriptions of this length are still too long together, only names are listed."""
 MAX_LISTED = 60
 """Maximum files next to a skill that are listed for the model."""
 MAX_FILE = 100_000
+"""Maximum characters of a file next to a skill that the model is shown."""
 
 
 class Skill(msgspec.Struct, frozen=True):
+    """A skill, with what the user decided about it."""
+
     file: ExtensionFile
     """The SKILL.md as it was at the start of the session."""
     is_on: bool = True
+    """Whether the user has left it switched on."""
 
     @property
     def name(self) -> str:
@@ -47,16 +54,14 @@ class Skill(msgspec.Struct, frozen=True):
     @property
     def is_offered(self) -> bool:
         """Whether the model may use it without being asked by the user."""
-        return (
-            self.is_on and str(self.file.meta.get("disable-model-invocation", "")).lower() != "true"
-        )
+        is_for_users = str(self.file.meta.get("disable-model-invocation", "")).lower() == "true"
+        return self.is_on and not is_for_users
 
     @property
     def tokens(self) -> tuple[int, int]:
         """About how many tokens it needs in each request, and how many more if it is used."""
-        return estimate(_line(self, MAX_DESCRIPTION)) if self.is_offered else 0, estimate(
-            self.file.body
-        )
+        in_prompt = estimate(_line(self, MAX_DESCRIPTION)) if self.is_offered else 0
+        return in_prompt, estimate(self.file.body)
 
 
 class Skills:
@@ -85,6 +90,7 @@ class Skills:
         self._save = save
 
     def all(self) -> list[Skill]:
+        """All skills, also those that are switched off."""
         return [Skill(file, name not in self._off) for name, file in self._files.items()]
 
     def prompt(self) -> str:
@@ -92,12 +98,15 @@ class Skills:
         offered = [skill for skill in self.all() if skill.is_offered]
         if not offered:
             return ""
-        room = int(self._budget * CHARACTERS_A_TOKEN)
+        max_characters = int(self._budget * CHARACTERS_A_TOKEN)
         width = MAX_DESCRIPTION
-        while width > MIN_DESCRIPTION and sum(len(_line(skill, width)) for skill in offered) > room:
+        while (
+            width > MIN_DESCRIPTION
+            and sum(len(_line(skill, width)) for skill in offered) > max_characters
+        ):
             width = width * 3 // 4
         lines = [_line(skill, width) for skill in offered]
-        if sum(map(len, lines)) > room:
+        if sum(map(len, lines)) > max_characters:
             lines = [f"By name only: {', '.join(skill.name for skill in offered)}"]
         return "\n".join([SKILLS, "", *lines])
 
@@ -114,40 +123,30 @@ class Skills:
     def read(self, name: str, file: str = "", arguments: str = "") -> str:
         """The text of a skill, or of a file next to it, for the model.
 
+        Args:
+            file: the path of the file below the folder of the skill; empty: the skill itself.
+            arguments: what is filled in for the arguments in the skill.
+
         Raises:
             ToolError: there is no such skill or file, or it may not be used.
         """
         skill = self.find_offered(name)
         if file and file != "SKILL.md":
             return self._read_extra_file(skill, file)
-        files = [
-            str(path.relative_to(skill.folder))
-            for path in self._other_files(skill)
-            if path.name != "SKILL.md"
-        ]
-        more = f", and {len(files) - MAX_LISTED} more" if len(files) > MAX_LISTED else ""
-        beside = (
-            f"\n\nFiles beside it, for `file`: {', '.join(files[:MAX_LISTED])}{more}."
-            if files
-            else ""
-        )
-        scripts = (
-            f" A script is run with `shell`, by its full path below {skill.folder}."
-            if files
-            else ""
-        )
         body = skill.file.body
         if arguments:
             pieces = prompt_of(skill.file, arguments).pieces
             body = "".join(piece if isinstance(piece, str) else piece.written for piece in pieces)
-        return f'<skill name="{name}" folder="{skill.folder}">\n{body}\n</skill>{beside}{scripts}'
+        files = self._describe_extra_files(skill)
+        return f'<skill name="{name}" folder="{skill.folder}">\n{body}\n</skill>{files}'
 
     def commands(self) -> list[CustomCommand]:
         """The command `/NAME` of each skill."""
         return [_command(skill) for skill in self.all()]
 
     def switch(self, name: str, *, on: bool) -> None:
-        """Switch a skill on or off, now and later; the system prompt changes with the next session.
+        """Switch a skill on or off, in this session and in later ones. The system prompt changes
+        with the next session.
 
         Raises:
             UsageError: there is no such skill.
@@ -160,8 +159,27 @@ class Skills:
         self._off = off
 
     def _other_files(self, skill: Skill) -> list[Path]:
+        """The files below the folder of a skill; of a project's skill only trusted ones."""
         files = files_below(skill.folder, "skills", inside=skill.folder.resolve())
         return [path for path in files if skill.file.source != "project" or self._trusts(path)]
+
+    def _describe_extra_files(self, skill: Skill) -> str:
+        """A list of the files next to a skill, and how its scripts are run; empty if there are
+        none.
+        """
+        names = [
+            str(path.relative_to(skill.folder))
+            for path in self._other_files(skill)
+            if path.name != "SKILL.md"
+        ]
+        if not names:
+            return ""
+        left_out = len(names) - MAX_LISTED
+        more = f", and {left_out} more" if left_out > 0 else ""
+        return (
+            f"\n\nFiles beside it, for `file`: {', '.join(names[:MAX_LISTED])}{more}."
+            f" A script is run with `shell`, by its full path below {skill.folder}."
+        )
 
     def _read_extra_file(self, skill: Skill, name: str) -> str:
         """A trusted file in the folder of a skill, cut to MAX_FILE. Raises ToolError for another
@@ -185,8 +203,8 @@ class Skills:
 
 
 def _command(skill: Skill) -> CustomCommand:
-    """The slash command of a skill; calling it is an error if only the model may use it, or it is
-    off.
+    """The slash command of a skill. Calling it raises UsageError if only the model may use the
+    skill, or if it is off.
     """
     command, reason = command_of(skill.file), ""
     if str(skill.file.meta.get("user-invocable", "")).lower() == "false":
@@ -204,4 +222,5 @@ def _command(skill: Skill) -> CustomCommand:
 
 
 def _line(skill: Skill, width: int) -> str:
+    """The line of a skill in the system prompt, with its description cut to `width` characters."""
     return f"- {skill.name}: {cut(skill.file.description, width)}"

@@ -20,10 +20,12 @@ field takes 0.3 s on a busy machine.
 PAUSE = 0.3
 """Seconds between two runs."""
 MAX_LINE = 500
+"""Maximum characters of the line."""
 MAX_FAILURES = 3
-"""After so many failed runs in a row it is not run any more."""
-_COLOR, _NO_COLOR = late_pattern(r"(\x1b\[[0-9;:]*m)"), "\x1b[0m"
-_BLANKS = late_pattern(r"\s+")
+"""After this number of failed runs in a row it is not run any more."""
+_COLOR_CODE = late_pattern(r"(\x1b\[[0-9;:]*m)")
+_END_OF_COLORS = "\x1b[0m"
+_WHITE_SPACE = late_pattern(r"\s+")
 
 
 class StatusScript:
@@ -40,10 +42,12 @@ class StatusScript:
         """The newest line, with codes of colours and nothing else; empty until there is one."""
         self._cwd = cwd
         self._environment = environment
-        self._wanted: dict[str, Any] = {}
-        self._shown: dict[str, Any] = {}
+        self._newest_state: dict[str, Any] = {}
+        """The state that the line should be for."""
+        self._run_state: dict[str, Any] = {}
+        """The state that the last run was for."""
         self._failures = 0
-        self._began = time.monotonic()
+        self._start = time.monotonic()
         self._task: asyncio.Task[None] | None = None
 
     def update(
@@ -55,12 +59,13 @@ class StatusScript:
         """Bring the line up to date with the state, in the background; `on_change` gets a new line,
         `on_end` the reason when the command is not run any more.
         """
-        self._wanted = dict(state)
-        is_due = self._wanted != self._shown and self._failures < MAX_FAILURES
+        self._newest_state = dict(state)
+        is_due = self._newest_state != self._run_state and self._failures < MAX_FAILURES
         if is_due and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._run(on_change, on_end))
 
     async def close(self) -> None:
+        """End the run that is under way."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -71,8 +76,8 @@ class StatusScript:
         """Run the script until its output is for the wanted state. After MAX_FAILURES it is not run
         again.
         """
-        while self._wanted != self._shown:
-            self._shown = self._wanted
+        while self._newest_state != self._run_state:
+            self._run_state = self._newest_state
             problem = await self._run_once(on_change)
             self._failures = self._failures + 1 if problem else 0
             if self._failures >= MAX_FAILURES:
@@ -84,16 +89,14 @@ class StatusScript:
             await asyncio.sleep(PAUSE)
 
     async def _run_once(self, on_change: Callable[[str], object]) -> str:
-        """Run the command with the state; returns what went wrong."""
+        """Run the command once. Returns what went wrong; empty if it succeeded."""
         from ouro.extensions.hook_process import run_command  # few have a script
 
-        milliseconds = round(1000 * (time.monotonic() - self._began))
-        cost = {**self._shown.get("cost", {}), "total_duration_ms": milliseconds}
-        given = dump_json({**self._shown, "cost": cost}).encode()
-        argv = ("bash", "-c", self.command)
+        milliseconds = round(1000 * (time.monotonic() - self._start))
+        cost = {**self._run_state.get("cost", {}), "total_duration_ms": milliseconds}
         answer = await run_command(
-            argv,
-            given,
+            ("bash", "-c", self.command),
+            dump_json({**self._run_state, "cost": cost}).encode(),
             self._cwd,
             self._environment,
             SECONDS,
@@ -111,14 +114,14 @@ class StatusScript:
 
 def _colored_line(text: str) -> str:
     """The first line of an output, cut, without control characters except codes of colours."""
-    shown, left = "", MAX_LINE
-    first = next(iter(text.strip().splitlines()), "")
-    for piece in _COLOR.split(first):
-        if _COLOR.fullmatch(piece):
-            shown += piece
-        elif left > 0:
-            words = cut(_BLANKS.sub(" ", clean(piece)), left)
-            shown += words
-            left -= len(words)
-    line = shown.strip()
-    return f"{line}{_NO_COLOR}" if "\x1b" in line else line
+    line, room = "", MAX_LINE
+    first_line = next(iter(text.strip().splitlines()), "")
+    for piece in _COLOR_CODE.split(first_line):
+        if _COLOR_CODE.fullmatch(piece):
+            line += piece
+        elif room > 0:
+            words = cut(_WHITE_SPACE.sub(" ", clean(piece)), room)
+            line += words
+            room -= len(words)
+    line = line.strip()
+    return f"{line}{_END_OF_COLORS}" if "\x1b" in line else line

@@ -12,11 +12,14 @@ from ouro.extensions.discovery import ExtensionFile, Source
 from ouro.utils.yaml import split_front_matter
 
 BUILT_IN = Path(__file__).with_name("builtin_styles")
+"""The folder with a file for each style of ouro."""
 NO_STYLE = "default"
 """The name that means: no style."""
 
 
 class OutputStyle(msgspec.Struct, frozen=True):
+    """A way to answer, as the model is told it."""
+
     name: str
     description: str
     text: str
@@ -52,8 +55,8 @@ class OutputStyles:
             self.problem = f"style: {error}"
 
     def use(self, name: str) -> None:
-        """Answer in this style from the next message on. Raises UsageError: there is none of that
-        name.
+        """Answer in this style from the next message on; `default`, `off` or `none`: in no style.
+        Raises UsageError if there is no style of that name.
         """
         if name.casefold() in ("", NO_STYLE, "off", "none"):
             self.current = None
@@ -81,6 +84,7 @@ class OutputStyles:
 
 
 def _built_in() -> Iterable[OutputStyle]:
+    """Yield the styles of ouro."""
     for path in sorted(BUILT_IN.glob("*.md")):
         meta, body = split_front_matter(path.read_text(encoding="utf-8"))
         yield OutputStyle(path.stem, str(meta.get("description", "")), body.strip(), "built in")

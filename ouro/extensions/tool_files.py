@@ -13,7 +13,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -34,16 +33,25 @@ from ouro.utils.runtime import ensure_private_dir, get_home, tilde
 from ouro.utils.text import clean, cut, escape_invisible, one_line
 
 MAX_ANSWER = 32 * 1024 * 1024
+"""Maximum bytes of a worker's answer; images are in it."""
 MAX_PREVIEW = 4_000
 MAX_CACHED = 200
+"""Maximum files whose descriptions are saved."""
 DESCRIBE_SECONDS = 20.0
+"""The time limit for a worker that describes its tools."""
 Confine: TypeAlias = Callable[[Sequence[str], Limits], Sequence[str]]
-_NAME = re.compile(r"[a-zA-Z][\w-]{0,63}", re.ASCII)
-_WORKER = ("-P", "-B", "-m", "ouro.extensions.tool_worker")
-"""-P: the working folder may contain a file with the name of a module."""
+"""Returns the command that runs another one in the sandbox. Blocks."""
+_TOOL_NAME = re.compile(r"[a-zA-Z][\w-]{0,63}", re.ASCII)
+"""A name that models accept for a tool: letters, digits, `_` and `-`."""
+_WORKER_ARGUMENTS = ("-P", "-B", "-m", "ouro.extensions.tool_worker")
+"""How Python runs the worker. With -P it does not import from the working folder, which may contain
+a file with the name of a module.
+"""
 
 
 class ToolFile(msgspec.Struct, frozen=True):
+    """A file of tools, as it was read."""
+
     path: Path
     source: Literal["user", "project"]
     text: str
@@ -70,72 +78,78 @@ class ToolFileHost(msgspec.Struct, frozen=True):
         seconds: float,
         report: Callable[[str], None] = lambda _text: None,
     ) -> ToolAnswer:
-        """The answer of a worker, or an answer with an error that says how the worker ended."""
-        argv = await asyncio.to_thread(self.confine, [sys.executable, *_WORKER], limits)
+        """Run a worker with a request. Returns its answer, or one with an error that says how the
+        worker ended; `report` gets what it prints.
+        """
+        argv = await asyncio.to_thread(self.confine, [sys.executable, *_WORKER_ARGUMENTS], limits)
         environment = self.user_environment if file.source == "user" else self.environment
         data = msgspec.json.encode(request)
-        ended = await run_command(argv, data, self.cwd, environment, seconds, MAX_ANSWER, report)
+        output = await run_command(argv, data, self.cwd, environment, seconds, MAX_ANSWER, report)
         try:
-            return decode_json(ended.out.encode(), ToolAnswer)
+            return decode_json(output.out.encode(), ToolAnswer)
         except (msgspec.MsgspecError, ValueError):
-            return ToolAnswer(error=_describe_end(ended))
+            return ToolAnswer(error=_describe_end(output))
 
 
-def _describe_end(ended: HookAnswer) -> str:
+def _describe_end(output: HookAnswer) -> str:
     """How a worker without an answer has ended."""
-    if ended.exit_code is None:
-        return ended.error
-    last = ended.error.rpartition("\n")[2]
-    return f"it ended with exit code {ended.exit_code}{f': {last}' if last else ''}"
+    if output.exit_code is None:
+        return output.error
+    last_line = output.error.rpartition("\n")[2]
+    cause = f": {last_line}" if last_line else ""
+    return f"it ended with exit code {output.exit_code}{cause}"
 
 
-class ToolFiles:
-    """The tools of the files of a session. Blocks when it is first used: it reads the files, and
-    describes those that are new.
+def load_file_tools(
+    files: Sequence[ToolFile], host: ToolFileHost
+) -> tuple[list[OwnTool], list[str]]:
+    """The tools of the files, and a line for each file or tool that is not used.
+
+    If two tools have the same name, the first is used: the user's are before the project's. Blocks:
+    files that are new are described by workers.
     """
+    if not files:
+        return [], []
+    tools: dict[str, OwnTool] = {}
+    problems: list[str] = []
+    answers = _describe_all(files, host)
+    for file, answer in zip(files, answers, strict=True):
+        if answer.error:
+            problem = one_line(clean(answer.error), 300).rstrip(".")
+            problems.append(f"{tilde(file.path)} is not used: {problem}.")
+        for description in answer.tools:
+            tool = OwnTool(description, file, host)
+            problem = _find_name_problem(tool, tools)
+            if problem:
+                problems.append(problem)
+            else:
+                tools[tool.name] = tool
+    return list(tools.values()), problems
 
-    def __init__(self, files: Sequence[ToolFile], host: ToolFileHost, problems: list[str]) -> None:
-        self._files = files
-        self._host = host
-        self._problems = problems
 
-    @cached_property
-    def tools(self) -> tuple[OwnTool, ...]:
-        """The tools by name. If two have the same name, the user's goes before the project's."""
-        if not self._files:
-            return ()
-        found: dict[str, OwnTool] = {}
-        answers = _describe_all(self._files, self._host)
-        for file, answer in zip(self._files, answers, strict=True):
-            if answer.error:
-                problem = one_line(clean(answer.error), 300).rstrip(".")
-                self._problems.append(f"{tilde(file.path)} is not used: {problem}.")
-            for tool in answer.tools:
-                self._add(OwnTool(tool, file, self._host), found)
-        return tuple(found.values())
-
-    def _add(self, tool: OwnTool, found: dict[str, OwnTool]) -> None:
-        """Add a tool to `found`, or its problem: its name is not valid or used twice."""
-        if not _NAME.fullmatch(tool.name):
-            name = one_line(escape_invisible(tool.name), 60)
-            problem = f"`{name}` is not a name: use letters, digits, `-` and `_`."
-            self._problems.append(f"{tilde(tool.file.path)}: {problem}")
-        elif tool.name in found:
-            first = tilde(found[tool.name].file.path)
-            second = tilde(tool.file.path)
-            self._problems.append(
-                f"Two tools are named {tool.name}: that of {first} is used, that of {second} is not."
-            )
-        else:
-            found[tool.name] = tool
+def _find_name_problem(tool: OwnTool, others: Mapping[str, OwnTool]) -> str:
+    """Why a tool cannot be used by its name: it is not valid, or one of `others` has it. Empty if
+    it can.
+    """
+    if not _TOOL_NAME.fullmatch(tool.name):
+        name = one_line(escape_invisible(tool.name), 60)
+        problem = f"`{name}` is not a name: use letters, digits, `-` and `_`."
+        return f"{tilde(tool.file.path)}: {problem}"
+    if tool.name not in others:
+        return ""
+    first = tilde(others[tool.name].file.path)
+    second = tilde(tool.file.path)
+    return f"Two tools are named {tool.name}: that of {first} is used, that of {second} is not."
 
 
 class ToolFileArguments(msgspec.Struct, frozen=True):
+    """The arguments of a call, by name."""
+
     values: dict[str, Any]
 
 
 class OwnTool(Tool[ToolFileArguments]):
-    """One tool of a file."""
+    """One tool of a file. Each call runs the file in a worker."""
 
     Args = ToolFileArguments
 
@@ -205,46 +219,49 @@ def _to_result(outcome: ToolOutcome) -> ToolResult:
     return ToolResult(clean(outcome.text), display, outcome.failed, outcome.images)
 
 
-def find_tool_files(
-    root: Path, trusts: Callable[[Path], bool], problems: list[str]
-) -> list[ToolFile]:
-    """The tool files of the user, and of a project those that are trusted. Blocks.
+def find_tool_files(root: Path, trusts: Callable[[Path], bool]) -> tuple[list[ToolFile], list[str]]:
+    """Read the tool files of the user, and of a project those that are trusted. Blocks.
 
-    Only files directly in the folder are used: what is below it may be read by them.
+    Returns them, and a line for each file that cannot be read. Only files directly in the folder
+    are used: what is below it may be read by them.
     """
-    found: list[ToolFile] = []
+    files: list[ToolFile] = []
+    problems: list[str] = []
     for path, source in _list_paths(root, trusts):
         if path.name.startswith("_"):
             continue
         try:
-            found.append(ToolFile(path, source, read_extension(path)))
+            files.append(ToolFile(path, source, read_extension(path)))
         except ValueError as error:
             problems.append(f"{tilde(path)} is not used: {error}")
-    return found
+    return files, problems
 
 
 def _list_paths(
     root: Path, trusts: Callable[[Path], bool]
 ) -> Iterator[tuple[Path, Literal["user", "project"]]]:
     """The files directly in `tools/` of the user, then the trusted ones of the project."""
-    of_user = get_home() / "tools"
-    for path in files_below(of_user, "tools"):
-        if path.parent == of_user:
+    user_folder = get_home() / "tools"
+    for path in files_below(user_folder, "tools"):
+        if path.parent == user_folder:
             yield path, "user"
-    of_project = root.resolve() / ".ouro" / "tools"
+    project_folder = root.resolve() / ".ouro" / "tools"
     for path in extension_files(root, "tools"):
-        if path.parent == of_project and trusts(path):
+        if path.parent == project_folder and trusts(path):
             yield path, "project"
 
 
 def _describe_all(files: Sequence[ToolFile], host: ToolFileHost) -> list[ToolAnswer]:
-    """The tools of each file: from the cache, else from a worker; the workers run side by side."""
+    """The tools of each file, in an answer for each, in the same order.
+
+    They are from the cache; new files are described by workers, which run side by side.
+    """
     cache = _DescriptionCache()
     answers = {file.path: cache.get(file) for file in files}
-    unknown = [file for file in files if answers[file.path] is None]
-    if unknown:
-        described = asyncio.run(_describe_new(unknown, host))
-        for file, answer in zip(unknown, described, strict=True):
+    new_files = [file for file in files if answers[file.path] is None]
+    if new_files:
+        new_answers = asyncio.run(_describe_new(new_files, host))
+        for file, answer in zip(new_files, new_answers, strict=True):
             answers[file.path] = answer
             if not answer.error:
                 cache.add(file, answer)
@@ -253,7 +270,7 @@ def _describe_all(files: Sequence[ToolFile], host: ToolFileHost) -> list[ToolAns
 
 
 async def _describe_new(files: Sequence[ToolFile], host: ToolFileHost) -> list[ToolAnswer]:
-    """Run a worker for each file that describes its tools."""
+    """Describe the tools of files by workers, one for each file."""
     requests = [ToolRequest(str(file.path), file.text, cwd=str(host.cwd)) for file in files]
     runs = (
         host.run(file, request, "read", DESCRIBE_SECONDS)
@@ -269,7 +286,9 @@ class _SavedDescriptions(msgspec.Struct):
 
 
 class _DescriptionCache:
-    """The tools of files by their content, in a file of the home folder, which may be deleted."""
+    """The descriptions of tools by the content of their file. They are saved in a file of the home
+    folder that may be deleted.
+    """
 
     def __init__(self) -> None:
         self._path = get_home() / "cache" / "tool_files.json"
@@ -280,6 +299,7 @@ class _DescriptionCache:
                 self._tools = saved.tools
 
     def get(self, file: ToolFile) -> ToolAnswer | None:
+        """The saved answer for a file; None if there is none."""
         tools = self._tools.get(_hash(file))
         return None if tools is None else ToolAnswer(tools=tools)
 
@@ -300,10 +320,12 @@ def _hash(file: ToolFile) -> str:
 def variables_of_user(
     environment: Mapping[str, str],
     names: Sequence[str],
-    withheld: Sequence[str],
+    keys: Sequence[str],
 ) -> Iterator[tuple[str, str]]:
-    """The variables that the settings name for the user's own tools, without keys of models."""
+    """Yield the variables that the settings name for the user's own tools. One that has a key of a
+    model in it is withheld.
+    """
     for name in names:
         value = environment.get(name)
-        if value is not None and not any(secret in value for secret in withheld):
+        if value is not None and not any(secret in value for secret in keys):
             yield name, value

@@ -19,7 +19,8 @@ MODES: Mapping[Mode, str] = {
     "auto": "bypassPermissions",
 }
 """ouro's mode -> Claude Code's mode."""
-_RULE = late_pattern(r"(\w[\w.*-]*)(?:\((.*)\))?", re.DOTALL)
+_TOOL_RULE = late_pattern(r"(\w[\w.*-]*)(?:\((.*)\))?", re.DOTALL)
+"""Matches a tool with or without a pattern: `Bash`, `Bash(git diff:*)`."""
 NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "read": ("Read", "read_file", "NotebookRead"),
     "write": ("Write", "write_file"),
@@ -43,13 +44,13 @@ NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
 """ouro's name -> names in other programs, Claude Code's first. Tools of MCP servers have the same
 name everywhere.
 """
-_ALSO_MATCHED = {"shell_input": ("Bash",)}
+_NAMES_FOR_HOOKS = {"shell_input": ("Bash",)}
 """A hook that watches commands watches what is typed into them, too."""
-_OTHER_HEADS = ("run", "net", "mcp", "tool")
+_EFFECT_HEADS = ("run", "net", "mcp", "tool")
 """Effects that a permission rule can name instead of a tool."""
-_CHANGING = ("write", "edit", "notebook_edit", "apply_patch")
-_RULES = {
-    other: "write" if tool in _CHANGING else tool
+_CHANGING_TOOLS = ("write", "edit", "notebook_edit", "apply_patch")
+_HEAD_IN_OURO = {
+    other: "write" if tool in _CHANGING_TOOLS else tool
     for tool, others in NAMES_ELSEWHERE.items()
     for other in others
 }
@@ -58,31 +59,31 @@ _RULES = {
 
 
 def own_rule(name: str) -> str:
-    """ouro's permission rule for one tool of a list; a name of ouro's stays unchanged. Empty: it is
-    not a rule.
+    """ouro's permission rule for a tool that a file of Claude Code names; a rule of ouro's stays
+    unchanged. Empty if the text is not a rule.
     """
-    found = _RULE.fullmatch(name.strip())
-    if found is None:
+    match = _TOOL_RULE.fullmatch(name.strip())
+    if match is None:
         return ""
-    head, pattern = found[1], (found[2] or "").strip()
+    head, pattern = match[1], (match[2] or "").strip()
     if head.startswith("mcp__"):
         server, _, tool = head.removeprefix("mcp__").partition("__")
         return f"mcp({server}.{tool or '*'})"
     pattern = re.sub(r":\*$", " *", pattern).removeprefix("domain:")
-    head = _RULES.get(head, head)
+    head = _HEAD_IN_OURO.get(head, head)
     return f"{head}({pattern})" if pattern and pattern != "*" else head
 
 
 def names_elsewhere(tool: str) -> tuple[str, ...]:
-    """The names of one of ouro's tools in other programs, Claude Code's first; its own name if they
-    have none.
+    """The names of one of ouro's tools in other programs, Claude Code's first. If they have no such
+    tool, its own name.
     """
-    return (*NAMES_ELSEWHERE.get(tool, (tool,)), *_ALSO_MATCHED.get(tool, ()))
+    return (*NAMES_ELSEWHERE.get(tool, (tool,)), *_NAMES_FOR_HOOKS.get(tool, ()))
 
 
 def own_names(name: str) -> tuple[str, ...]:
-    """ouro's tools for a name, also one of another program's; empty if there are none. `mcp__…`
-    stays.
+    """ouro's tools for a name of ouro's or of another program's; empty if there are none. The name
+    of a tool of an MCP server, `mcp__…`, stays.
     """
     if name in NAMES_ELSEWHERE or name.startswith("mcp__"):
         return (name,)
@@ -90,33 +91,37 @@ def own_names(name: str) -> tuple[str, ...]:
     return tuple(
         tool
         for tool, names in NAMES_ELSEWHERE.items()
-        if wanted in {known.casefold() for known in (tool, *names)}
+        if wanted in {other.casefold() for other in (tool, *names)}
     )
 
 
-def demand_rules(places: SettingsByPlace, more: Iterable[str] = ()) -> None:
-    """As `demand_tools`, for the rules in the settings, by place; the message names file and line."""
-    for place, found in places.items():
-        for name in sorted(ADD_UP & found.keys()):
+def demand_rules(places: SettingsByPlace, other_tools: Iterable[str] = ()) -> None:
+    """Raises OuroError if a permission rule in the settings names neither a tool (of ouro or
+    `other_tools`) nor an effect. The message names file and line.
+    """
+    for place, settings in places.items():
+        for name in sorted(ADD_UP & settings.keys()):
             demand_tools(
-                found[name].value, more, "" if place == "flags" else f"{found[name].source}: "
+                settings[name].value,
+                other_tools,
+                "" if place == "flags" else f"{settings[name].source}: ",
             )
 
 
-def demand_tools(rules: Iterable[str], more: Iterable[str] = (), where: str = "") -> None:
-    """Raises OuroError if a rule names neither a tool (of ouro or `more`) nor an effect: it would
-    have no effect.
+def demand_tools(rules: Iterable[str], other_tools: Iterable[str] = (), where: str = "") -> None:
+    """Raises OuroError if a rule names neither a tool (of ouro or `other_tools`) nor an effect: it
+    would have no effect.
 
     `where` is the beginning of the message.
     """
-    known = (*NAMES_ELSEWHERE, *_OTHER_HEADS, *more)
+    heads = (*NAMES_ELSEWHERE, *_EFFECT_HEADS, *other_tools)
     for rule in rules:
         head = parse_rule(rule, where).head
-        if "*" in head or head in known:
+        if "*" in head or head in heads:
             continue
         from difflib import get_close_matches  # imported late: few names are misspelt
 
-        names = [f"`{own_rule(rule)}`"] if own_names(head) else get_close_matches(head, known, 3)
+        names = [f"`{own_rule(rule)}`"] if own_names(head) else get_close_matches(head, heads, 3)
         hint = (
             f"Did you mean {' or '.join(names)}?"
             if names
@@ -126,13 +131,13 @@ def demand_tools(rules: Iterable[str], more: Iterable[str] = (), where: str = ""
 
 
 def own_tools(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """ouro's tools for these names, each once, and the names without one. `Bash(git *)` counts as
-    `Bash`.
+    """Translate a list of tools. Returns ouro's tools for the names, each once, and the names
+    without one. `Bash(git *)` counts as `Bash`.
     """
-    found: dict[str, None] = {}
+    tools: dict[str, None] = {}
     unknown: list[str] = []
     for name in names:
-        own = own_names(name.partition("(")[0].strip())
-        found.update(dict.fromkeys(own))
-        unknown += [] if own else [name]
-    return tuple(found), tuple(unknown)
+        names_here = own_names(name.partition("(")[0].strip())
+        tools.update(dict.fromkeys(names_here))
+        unknown += [] if names_here else [name]
+    return tuple(tools), tuple(unknown)

@@ -26,10 +26,12 @@ from ouro.utils.decoding import decode_json
 from ouro.utils.runtime import take_stdout
 
 MODULE = "ouro_tool_file"
+"""The name under which a tool file is imported."""
 
 
 def main() -> None:
-    answers = take_stdout()
+    """Answer one request from standard input."""
+    answer_fd = take_stdout()
     logging.disable()  # the answer says what is wrong
     request = decode_json(sys.stdin.buffer.read(), ToolRequest)
     try:
@@ -38,7 +40,7 @@ def main() -> None:
         answer = ToolAnswer(error=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the file does is its error
         answer = ToolAnswer(error=_describe_error(error, request.path))
-    with os.fdopen(answers, "wb") as file:
+    with os.fdopen(answer_fd, "wb") as file:
         file.write(msgspec.json.encode(answer))
 
 
@@ -56,24 +58,23 @@ def _answer(request: ToolRequest) -> ToolAnswer:
             raise
         raise error.__cause__ from None  # the error of the function, with its line
     body = result.display.body
-    shown = body.text if isinstance(body, Plain) else None
+    text = body.text if isinstance(body, Plain) else None
     return ToolAnswer(
-        outcome=ToolOutcome(
-            result.text, result.display.summary, shown, result.failed, result.images
-        )
+        outcome=ToolOutcome(result.text, result.display.summary, text, result.failed, result.images)
     )
 
 
 def _load(request: ToolRequest) -> dict[str, FunctionTool]:
-    """Run the file as a module, and return its tools by name."""
+    """Run the file as a module, and return its tools by name. Raises what the file raises, and
+    ValueError if it has no tools or two with the same name.
+    """
     module = types.ModuleType(MODULE)
     module.__file__ = request.path
     sys.modules[MODULE] = module  # type hints and dataclasses look their module up
     code = compile(request.source, request.path, "exec", dont_inherit=True)
     exec(code, module.__dict__)  # noqa: S102 - it was trusted
-    found = dict.fromkeys(_tools_in(module))
     tools: dict[str, FunctionTool] = {}
-    for tool in found:
+    for tool in dict.fromkeys(_tools_in(module)):  # a tool may have two names in the module
         if tools.setdefault(tool.name, tool) is not tool:
             raise ValueError(f"two of its tools have the name `{tool.name}`")
     if not tools:
@@ -82,6 +83,7 @@ def _load(request: ToolRequest) -> dict[str, FunctionTool]:
 
 
 def _tools_in(module: types.ModuleType) -> Iterator[FunctionTool]:
+    """Yield the tools among the values of a module."""
     for value in vars(module).values():
         if isinstance(value, FunctionTool):
             yield value
@@ -94,19 +96,21 @@ def _describe(tool: FunctionTool) -> ToolDescription:
     return ToolDescription(
         tool.spec(),
         tool.asks,
-        "" if is_writing else argument,
-        argument if is_writing else "",
-        _default_path(tool) if argument else None,
+        reads="" if is_writing else argument,
+        writes=argument if is_writing else "",
+        default_path=_default_path(tool) if argument else None,
     )
 
 
 def _default_path(tool: FunctionTool) -> str | None:
+    """The default of the argument that names a path; None if it has none."""
     defaults = {item.name: item.default for item in msgspec.structs.fields(tool.Args)}
     value = defaults[tool.path_argument]
     return None if value is msgspec.NODEFAULT else str(value)
 
 
 async def _ask_nobody(_question: object) -> tuple[str, ...]:
+    """Answer no question: a worker has no user."""
     return ()
 
 

@@ -29,40 +29,44 @@ characters.
 """
 MAX_PROGRAM = 2_000
 _MAX_READ = 1_000_000
-_PROGRAMS = "programs that these run"
-_VARIABLE = late_pattern(r"\$\{?(\w+)")
+"""Bytes of a file that are searched."""
+_PROGRAM_FILES = "programs that these run"
+"""The kind of files that settings run."""
+_VARIABLE_NAME = late_pattern(r"\$\{?(\w+)")
+"""Matches a variable of a shell line: `$HOME`, `${HOME}`."""
 
 
 def describe_files(root: Path, files: Sequence[Path]) -> list[str]:
     """A line for each kind of files, and one for each program or address that they name. Blocks."""
-    groups: defaultdict[str, list[str]] = defaultdict(list)
+    names_by_kind: defaultdict[str, list[str]] = defaultdict(list)
     programs: list[str] = []
-    programs_named = programs_of(root)
-    of_container = devcontainer_files(root)
-    if any(path in of_container for path in files):
+    run_by_settings = programs_of(root)
+    container_files = devcontainer_files(root)
+    if any(path in container_files for path in files):
         programs += [_cut_program(line) for line in describe_devcontainer(root)]
-    hidden: list[str] = []
+    with_invisible: list[str] = []
     for path in files:
         name = str(path.relative_to(root.resolve()))
-        is_program = path in programs_named
-        kind, shown = (_PROGRAMS, escape_invisible(name)) if is_program else _kind_and_name(name)
-        if path in of_container:
+        kind, shown_name = _kind_and_name(name)
+        if path in run_by_settings:
+            kind, shown_name = _PROGRAM_FILES, escape_invisible(name)
+        if path in container_files:
             kind = "devcontainer"
-        groups[kind].append(shown)
+        names_by_kind[kind].append(shown_name)
         text = read_start(path, _MAX_READ).removeprefix("\ufeff").replace("\r\n", "\n")
         if clean(text) != text:
-            hidden.append(name)
+            with_invisible.append(name)
         if kind == "settings" or (kind in EXTENSION_FOLDERS and name.endswith(".md")):
-            programs += [f"{shown} runs or reaches {line}" for line in programs_in(text, name)]
-    lines = [_line(kind, dict.fromkeys(names)) for kind, names in groups.items()]
-    if hidden:
-        lines.append(_line("with invisible characters, which are left out", hidden))
+            programs += [f"{shown_name} runs or reaches {line}" for line in programs_in(text, name)]
+    lines = [_line(kind, dict.fromkeys(names)) for kind, names in names_by_kind.items()]
+    if with_invisible:
+        lines.append(_line("with invisible characters, which are left out", with_invisible))
     return [*lines, *programs]
 
 
 def programs_in(text: str, name: str) -> Iterator[str]:
-    """`hooks.PreToolUse: ./check.sh` for each hook and MCP server in a file of settings, or in
-    front matter.
+    """Yield a line such as `hooks.PreToolUse: ./check.sh` for each hook and MCP server in a file of
+    settings, or in front matter.
     """
     try:
         for section, values in scripted_values(text, name).items():
@@ -71,24 +75,26 @@ def programs_in(text: str, name: str) -> Iterator[str]:
         yield "something that cannot be read"
 
 
-def _programs(value: Any, place: str) -> Iterator[str]:
-    """A line for each program, address or prompt in the settings of hooks and MCP servers, however
-    deep; `place` is the dotted key.
+def _programs(value: Any, key_path: str) -> Iterator[str]:
+    """Yield a line for each program, address or prompt in the settings of hooks and MCP servers,
+    however deep they are.
+
+    `key_path` is the dotted key of `value`.
     """
     if isinstance(value, list):
         for item in value:
-            yield from _programs(item, place)
+            yield from _programs(item, key_path)
     if not isinstance(value, dict):
         return
     if program := value.get("command") or value.get("url"):
         command_line = _command_line(program, value)
-        yield f"{escape_invisible(place)}: {_cut_program(command_line)}"
-        yield from _details(value, place)
-    elif (asked := value.get("prompt")) and place.startswith("hooks"):
-        yield f"{escape_invisible(place)}: a model is asked: {_cut_program(str(asked))}"
+        yield f"{escape_invisible(key_path)}: {_cut_program(command_line)}"
+        yield from _details(value, key_path)
+    elif (prompt := value.get("prompt")) and key_path.startswith("hooks"):
+        yield f"{escape_invisible(key_path)}: a model is asked: {_cut_program(str(prompt))}"
     # Also below a program: a group of hooks may have a `command` that nothing runs.
     for key, item in value.items():
-        yield from _programs(item, place if key == "hooks" else f"{place}.{key}")
+        yield from _programs(item, key_path if key == "hooks" else f"{key_path}.{key}")
 
 
 def _command_line(program: Any, value: Mapping[str, Any]) -> str:
@@ -100,18 +106,21 @@ def _command_line(program: Any, value: Mapping[str, Any]) -> str:
     return " ".join(map(str, words))
 
 
-def _details(value: dict[str, Any], place: str) -> Iterator[str]:
-    """What else decides what a program gets: its folder, headers and each variable, however long."""
+def _details(value: dict[str, Any], key_path: str) -> Iterator[str]:
+    """Yield what else decides what a program gets: its folder, headers and each variable, however
+    long.
+    """
     if folder := value.get("cwd"):
-        yield f"{escape_invisible(place)}: in the folder {_cut_program(str(folder))}"
+        yield f"{escape_invisible(key_path)}: in the folder {_cut_program(str(folder))}"
     for name, text in dictionary(value.get("headers")).items():
-        yield f"{escape_invisible(place)}: with the header {_cut_program(f'{name}: {text}')}"
-    names = dict.fromkeys(_VARIABLE.findall(json.dumps(value, ensure_ascii=False)))
+        yield f"{escape_invisible(key_path)}: with the header {_cut_program(f'{name}: {text}')}"
+    names = dict.fromkeys(_VARIABLE_NAME.findall(json.dumps(value, ensure_ascii=False)))
     if names:
-        yield f"{escape_invisible(place)}: with the variables {', '.join(names)}"
+        yield f"{escape_invisible(key_path)}: with the variables {', '.join(names)}"
 
 
 def _cut_program(text: str) -> str:
+    """A program, without invisible characters; the number of characters that are left out is in it."""
     left_out = len(text) - MAX_PROGRAM
     rest = f" (and {left_out:,} characters more)" if left_out > 0 else ""
     return escape_invisible(text[:MAX_PROGRAM]) + rest
@@ -122,22 +131,24 @@ def _kind_and_name(path: str) -> tuple[str, str]:
     for kind, folders in EXTENSION_FOLDERS.items():
         for folder in folders:
             if path.startswith(f"{folder}/"):
-                return kind, escape_invisible(
-                    _extension_name(path.removeprefix(f"{folder}/"), kind)
-                )
-    own = path in {str(CONFIG_FILE), str(MCP_FILE)} or path.endswith(".json")
-    return "settings" if own else "instructions", escape_invisible(path)
+                name = _extension_name(path.removeprefix(f"{folder}/"), kind)
+                return kind, escape_invisible(name)
+    is_settings = path in {str(CONFIG_FILE), str(MCP_FILE)} or path.endswith(".json")
+    return "settings" if is_settings else "instructions", escape_invisible(path)
 
 
-def _extension_name(below: str, kind: str) -> str:
-    """How the user calls an extension: a command with a slash, others by their name."""
+def _extension_name(path: str, kind: str) -> str:
+    """How the user calls an extension with this path in the folder of its kind: a command with a
+    slash, others by their name.
+    """
     if kind == "skills":
-        return below.rpartition("/")[0].partition("/")[0] or below
+        return path.rpartition("/")[0].partition("/")[0] or path
     if kind == "tools":
-        return below
-    name = below.removesuffix(".md").replace("/", ":")
+        return path
+    name = path.removesuffix(".md").replace("/", ":")
     return f"/{name}" if kind == "commands" else name
 
 
 def _line(kind: str, names: Iterable[str]) -> str:
+    """A kind with the names of its files, cut."""
     return cut(f"{kind}: {', '.join(names)}", MAX_WIDTH)

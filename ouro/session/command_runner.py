@@ -49,7 +49,7 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         """
         if called := await self.registry.find_connected(text):
             return await called[0].prompt(called[1])
-        if unknown := self.registry.unknown(text):
+        if unknown := self.registry.explain_unknown(text):
             emit(Notice(f"{unknown} The message was sent as it is.", "warning"))
         return None
 

@@ -55,7 +55,7 @@ def test_a_folder_is_installed_after_its_content_was_shown(plugin, tmp_path, cap
     )
     assert find_files("skills", tmp_path, trusted=False)[0][0].name == "review:style"
     assert find_files("agents", tmp_path, trusted=False)[0][0].name == "review:strict"
-    assert plugin_tables("mcpServers", []) == {
+    assert plugin_tables("mcpServers")[0] == {
         "review": {"docs": {"command": f"{plugin_folder('review')}/serve", "args": ["--fast"]}}
     }
     assert main(["plugin", "add", str(plugin), "--yes"]) == 2
@@ -200,10 +200,10 @@ def test_manifest_hooks_and_servers_are_merged_with_their_files(plugin, capsys):
     write(plugin / "more.json", json.dumps({"hooks": {"Stop": [hook]}}))
     assert main(["plugin", "add", str(plugin), "--yes"]) == 0
     assert "not used by ouro: outputStyles\n" in capsys.readouterr().out
-    assert plugin_tables("hooks", []) == {
+    assert plugin_tables("hooks")[0] == {
         "review": {"Stop": [{"hooks": [{"command": "notify"}]}, hook]}
     }
-    assert list(plugin_tables("mcpServers", [])["review"]) == ["docs", "two"]
+    assert list(plugin_tables("mcpServers")[0]["review"]) == ["docs", "two"]
 
 
 def test_f1_files_named_in_the_manifest_are_not_copied_through_links(plugin, tmp_path):
@@ -237,6 +237,6 @@ def test_plugin_broken_after_install_does_not_affect_the_others(plugin, tmp_path
     for folder in (broken, plugin):
         assert main(["plugin", "add", str(folder), "--yes"]) == 0
     write(plugin_folder("broken") / ".mcp.json", "{")
-    problems: list[str] = []
-    assert list(plugin_tables("mcpServers", problems)) == ["review"]
+    tables, problems = plugin_tables("mcpServers")
+    assert list(tables) == ["review"]
     assert problems[0].startswith("plugin broken: .mcp.json of the plugin is not valid JSON")

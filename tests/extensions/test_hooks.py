@@ -129,7 +129,7 @@ async def test_strictest_verdict_wins_and_hooks_run_in_parallel(tmp_path):
 
 async def test_e5_hanging_hook_is_killed_with_its_children(tmp_path):
     hooks, failures = hooks_of(tmp_path, "sleep 1000 & echo $! > child; sleep 1000", seconds=1)
-    outcome = await hooks.run("before-tool", {}, ("edit",), most=0.3)
+    outcome = await hooks.run("before-tool", {}, ("edit",), max_seconds=0.3)
     assert outcome.verdict == "deny"
     assert "ran longer than 0.3 s" in failures[0]
     await _wait_for_end(int((tmp_path / "child").read_text()))
