@@ -491,14 +491,11 @@ def find_own_tools(
     files, file_problems = extensions.find_tool_files(basis.root, partial(_trusts, basis))
     tools, tool_problems = extensions.load_file_tools(files, host)
     problems += [*file_problems, *tool_problems]
-    found: list[extensions.OwnTool] = []
     for tool in tools:
         if tool.name in taken:
             where = tilde(tool.file.path)
             problems.append(f"{where}: there is another tool `{tool.name}`. Rename yours.")
-        else:
-            found.append(tool)
-    return found
+    return [tool for tool in tools if tool.name not in taken]
 
 
 def _mcp_host(

@@ -476,10 +476,11 @@ def _extensions(folder: Path) -> Iterator[Finding]:
     hooks, wrong = find_hooks(settings, root, trusts, trusted=is_trusted)
     counts, hooks_of_files, problems = _extension_files(root, is_trusted)
     plugins, plugin_problems = plugin_tables("mcpServers")
-    problems += plugin_problems
+    tools, tool_problems = _tool_files(folder, root, trusts, settings)
+    problems += [*plugin_problems, *tool_problems]
     servers = find_servers(settings.mcp.servers, root if is_trusted else None, plugins)
     counts["hook"] = len(hooks) + hooks_of_files
-    if tools := _tool_files(folder, root, trusts, settings, problems):
+    if tools:
         counts["own tool"] = tools
     if checks := len(Checks(root).here()):
         counts["check"] = checks
@@ -520,27 +521,21 @@ def _extension_files(root: Path, is_trusted: bool) -> tuple[dict[str, int], int,
 
 
 def _tool_files(
-    folder: Path,
-    root: Path,
-    trusts: Callable[[Path], bool],
-    settings: Settings,
-    problems: list[str],
-) -> int:
-    """How many tools the files in `tools/` have; adds what is wrong with them."""
+    folder: Path, root: Path, trusts: Callable[[Path], bool], settings: Settings
+) -> tuple[int, list[str]]:
+    """How many tools the files in `tools/` have, and a line for each problem of them."""
     from ouro.extensions import ToolFileHost, find_tool_files, load_file_tools
     from ouro.safety import Confinement, child_environment
 
-    files, file_problems = find_tool_files(root, trusts)
-    problems += file_problems
+    files, problems = find_tool_files(root, trusts)
     if not files:
-        return 0
+        return 0, problems
     environment = child_environment(os.environ)
     confinement = Confinement(folder, get_home() / "sandbox", settings.sandbox)
     seconds = settings.shell.timeout_seconds
     host = ToolFileHost(folder, environment, environment, confinement.wrap, seconds)
     tools, tool_problems = load_file_tools(files, host)
-    problems += tool_problems
-    return len(tools)
+    return len(tools), [*problems, *tool_problems]
 
 
 def _unread_settings(root: Path, *, hooks_run: bool) -> Iterator[Finding]:

@@ -181,7 +181,9 @@ def load_hooks(
         *(_hook_of_settings(settings, user_origin) for settings in users),
         *(_hook_of_settings(settings, project_origin) for settings in projects),
     ]
-    problems = [problem for hook in hooks for problem in _check_hook(hook)]
+    problems: list[str] = []
+    for hook in hooks:
+        problems += _check_hook(hook)
     for path, is_project in claude_files.items():
         try:
             events = dictionary(read_json(path).get("hooks"))

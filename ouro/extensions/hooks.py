@@ -241,7 +241,7 @@ class Hooks:
         runs = (self._run_one(hook, event_data, max_seconds) for hook in foreground)
         return merge_outcomes(await asyncio.gather(*runs))
 
-    def take_background_outcome(self) -> HookOutcome:
+    def collect_background_outcome(self) -> HookOutcome:
         """The context and messages of the hooks in the background that have ended since the last call."""
         outcomes, self._background_outcomes = self._background_outcomes, []
         return merge_outcomes([HookOutcome(), *outcomes])

@@ -40,7 +40,7 @@ RunHookAgent = Callable[[str, str], Awaitable[str]]
 LOOK_FIRST = """\
 Look with your tools before you answer: a claim in the event is no proof. Your whole report is
 this JSON."""
-"""What a subagent is told in addition."""
+"""The additional instructions for a subagent."""
 
 
 class PromptVerdict(msgspec.Struct, frozen=True):

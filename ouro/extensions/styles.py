@@ -18,7 +18,7 @@ NO_STYLE = "default"
 
 
 class OutputStyle(msgspec.Struct, frozen=True):
-    """A way to answer, as the model is told it."""
+    """A way to answer, and the instructions for it."""
 
     name: str
     description: str

@@ -44,7 +44,7 @@ class SessionHooks(msgspec.Struct, eq=False):
         """Text that hooks add to the user's message; with the first message also start hooks.
         Raises PromptRefused.
         """
-        late = self.hooks.take_background_outcome()
+        late = self.hooks.collect_background_outcome()
         if late.message:
             self.tasks.emit(Notice(late.message))
         texts = [late.context]

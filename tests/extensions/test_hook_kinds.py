@@ -156,9 +156,9 @@ async def test_nobody_waits_for_a_hook_in_the_background(tmp_path):
     assert not (tmp_path / "ran").exists()
     (tmp_path / "go").touch()
     await until(lambda: all(task.done() for task in tasks))
-    late = hooks.take_background_outcome()
+    late = hooks.collect_background_outcome()
     assert (late.verdict, late.context, late.message) == ("", "late words", "for you")
-    assert hooks.take_background_outcome().context == ""
+    assert hooks.collect_background_outcome().context == ""
 
 
 async def test_a_hook_in_the_background_refuses_nothing_and_that_is_said(tmp_path):

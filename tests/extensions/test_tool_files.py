@@ -170,7 +170,9 @@ async def test_descriptions_are_kept_until_the_file_changes(bench, monkeypatch):
     path = bench.own("make.py", MAKE)
     assert "make" in await bench.names()
     saved = (get_home() / "cache" / "tool_files.json").read_bytes()
-    monkeypatch.setattr("ouro.extensions.tool_files._WORKER_ARGUMENTS", ("-c", "raise SystemExit(9)"))
+    monkeypatch.setattr(
+        "ouro.extensions.tool_files._WORKER_ARGUMENTS", ("-c", "raise SystemExit(9)")
+    )
     assert "make" in await bench.names()
     path.write_text(path.read_text() + "# changed\n")
     assert "make" not in await bench.names()
