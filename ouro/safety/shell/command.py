@@ -13,18 +13,21 @@ _HARMLESS_VARIABLES = re.compile(
     r"(LANG|LANGUAGE|LC_[A-Z]+|TZ|CI|NO_COLOR|FORCE_COLOR|CLICOLOR(_FORCE)?|COLUMNS|LINES|TERM|RUST_BACKTRACE"
     r"|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONUTF8|PYTHONHASHSEED|NODE_ENV)"
 )
+"""Variables that, with a plain value, do not make a program run another one."""
 
-_NUMBER = r"(0|-?[1-9][0-9]{0,5})"
-_SEVERAL = re.compile(
-    rf"((?:--[\w-]+=)?[\w./*?@%+:-]*)(?:\{{{_NUMBER}\.\.{_NUMBER}\}}|\{{([\w./*?@%+:-]*(?:,[\w./*?@%+:-]*)+)\}}"
-    rf"|\$\(seq (?:{_NUMBER} )?{_NUMBER}\))([\w./*?@%+:-]*)(?=[\s;&|<>()]|\Z)"
+_NUMBER_PATTERN = r"(0|-?[1-9][0-9]{0,5})"
+_BRACE_WORD = re.compile(
+    rf"((?:--[\w-]+=)?[\w./*?@%+:-]*)(?:\{{{_NUMBER_PATTERN}\.\.{_NUMBER_PATTERN}\}}|\{{([\w./*?@%+:-]*(?:,[\w./*?@%+:-]*)+)\}}"
+    rf"|\$\(seq (?:{_NUMBER_PATTERN} )?{_NUMBER_PATTERN}\))([\w./*?@%+:-]*)(?=[\s;&|<>()]|\Z)"
 )
 """A word that bash expands to several: `{1..3}`, `src/{a,b}.py`, `$(seq 3)`."""
 _MAX_WORDS = 40
-_TESTS = {"-e", "-f", "-d", "-r", "-w", "-x", "-s", "-L", "-h", "-z", "-n"}
+_FILE_TESTS = {"-e", "-f", "-d", "-r", "-w", "-x", "-s", "-L", "-h", "-z", "-n"}
 
 
 class Word(msgspec.Struct, frozen=True):
+    """A word of a shell line, as bash passes it to a command."""
+
     text: str
     """The text without quotes."""
     exact: bool = True
@@ -40,21 +43,25 @@ class Word(msgspec.Struct, frozen=True):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The parts that may be a path: `x`, `of=x`, `--file=x`, `-f/x`."""
+        """The parts of the word that may be a path: `x` of `x`, `@x`, `of=x`, `--file=x`, and `/x`
+        of `-f/x`.
+        """
         if self.under:
             return self.under
-        whole = (
-            ()
-            if self.text.startswith("-")
-            else (self.text, *([self.text[1:]] if self.text[:1] == "@" else []))
-        )
+        whole: tuple[str, ...] = ()
+        if self.text.startswith("@"):  # curl and others read the file after it
+            whole = (self.text, self.text[1:])
+        elif not self.text.startswith("-"):
+            whole = (self.text,)
         if "=" in self.text:
             return (*whole, self.text.partition("=")[2])
-        inside = re.match(r"-[A-Za-z]+([/~.].*)", self.text)
-        return (inside[1],) if inside else whole
+        in_option = re.match(r"-[A-Za-z]+([/~.].*)", self.text)
+        return (in_option[1],) if in_option else whole
 
 
 class Assignment(msgspec.Struct, frozen=True):
+    """`NAME=value` before a command, or alone."""
+
     name: str
     value: Word
 
@@ -64,10 +71,9 @@ class Assignment(msgspec.Struct, frozen=True):
         is_plain = _HARMLESS_VARIABLES.fullmatch(self.name) and re.fullmatch(
             r"[\w.:@+-]*", self.value.text
         )
-        return bool(
-            is_plain
-            or re.fullmatch(r"(GIT_|MAN|GH_)?PAGER=(cat)?", f"{self.name}={self.value.text}")
-        )
+        text = f"{self.name}={self.value.text}"
+        turns_off_pager = re.fullmatch(r"(GIT_|MAN|GH_)?PAGER=(cat)?", text)
+        return bool(is_plain or turns_off_pager)
 
 
 class Redirect(msgspec.Struct, frozen=True):
@@ -87,6 +93,8 @@ class Redirect(msgspec.Struct, frozen=True):
 
 
 class Command(msgspec.Struct, frozen=True):
+    """A command of a shell line: its words, and what comes before and into it."""
+
     words: tuple[Word, ...]
     assignments: tuple[Assignment, ...] = ()
     piped: bool = False
@@ -96,8 +104,8 @@ class Command(msgspec.Struct, frozen=True):
     stdin: str | None = None
     """The text of its here-document."""
     kind: Literal["plain", "wrapper", "guess"] = "plain"
-    """A wrapper only runs the command after it. A guess is what a command may run: for deny rules
-    and floor.
+    """A wrapper only runs the command after it. A guess is what a command may run; only deny rules,
+    ask rules and the floor look at it.
     """
 
     @property
@@ -133,31 +141,35 @@ def several_words(text: str, at: int) -> list[Word]:
     """The words to which bash expands the word at a position, if it is one like `{1..3}`; otherwise
     none.
     """
-    match = _SEVERAL.match(text, at)
+    match = _BRACE_WORD.match(text, at)
     if not match or not shutil.which("bash"):
         return []
     texts = _expand(*match.groups())
     if not all(texts) or len(texts) > _MAX_WORDS:
         return []
-    found: list[Word] = []
+    words: list[Word] = []
     for word in texts:
         is_glob = bool(re.search(r"[*?]", word))
-        found.append(Word(word, not is_glob, is_glob, match[0]))
-    return found
+        words.append(Word(word, exact=not is_glob, glob=is_glob, raw=match[0]))
+    return words
 
 
 def _expand(
     head: str,
     first: str | None,
     last: str | None,
-    listed: str | None,
+    choices: str | None,
     start: str | None,
     end: str | None,
     tail: str,
 ) -> list[str]:
-    """The texts of `a{1..3}b`, `a{x,y}b` or `$(seq 2 3)`; none for `a$(seq 3)b`."""
-    if listed:
-        return [f"{head}{value}{tail}" for value in listed.split(",")]
+    """The texts of `a{1..3}b`, `a{x,y}b` or `$(seq 2 3)`; none for `a$(seq 3)b`. The arguments are
+    the groups of _BRACE_WORD: `first` and `last` of `{1..3}`, `choices` of `{x,y}`, `start` and
+    `end` of seq.
+    """
+    if choices:
+        return [f"{head}{value}{tail}" for value in choices.split(",")]
+    # Only the first and the last number of seq are joined with the text around it.
     if end and head + tail:
         return []
     numbers = range(int(first or start or 1), int(last or end or 0) + 1)
@@ -167,13 +179,13 @@ def _expand(
 def is_plain_test(words: Sequence[Word]) -> bool:
     """Whether `[[` only looks at one file or compares two texts."""
     raws = [word.raw for word in words[words[0].raw == "!" :]] if words else []
-    has_one = len(raws) == len(("-f", "x", "]]")) and raws[0] in _TESTS
+    has_one = len(raws) == len(("-f", "x", "]]")) and raws[0] in _FILE_TESTS
     has_two = len(raws) == len(("x", "=", "y", "]]")) and raws[1] in ("=", "==", "!=")
     return (has_one or has_two) and raws[-1] == "]]"
 
 
 class ShellLine(msgspec.Struct):
-    """A parsed shell line: its commands in order, including nested ones."""
+    """A parsed shell line: its commands in order, including nested ones. The parser fills it."""
 
     commands: list[Command] = []
     redirects: list[Redirect] = []
@@ -186,6 +198,7 @@ class ShellLine(msgspec.Struct):
     has no `raw`.
     """
     rounds: int = 0
+    """How often the body of a loop was read up to its `done`."""
     bodies: list[str] = []
     """The here-documents."""
 

@@ -25,7 +25,7 @@ from ouro.safety.shell.read_only import (
 from ouro.safety.shell.tables import UNKNOWN, CommandRow, names, rows
 from ouro.safety.workspace import GuardedMemory, Workspace
 
-_FINAL = """
+_FINAL_COMMANDS = """
 # commands, some only with one of these options | what they do
 npm publish, yarn publish, yarn npm publish, pnpm publish, cargo publish, poetry publish, uv publish, twine upload,
     gem push | publishes a package
@@ -56,31 +56,36 @@ git filter-branch, git filter-repo, git replace | rewrites history
 git update-ref | moves references
 git remote add, git remote set-url, git remote rename | changes where commits go
 """
-_RIGHTS = names("sudo doas su pkexec run0 runuser visudo passwd useradd usermod userdel chpasswd")
-_MACHINE = re.compile(
+_RIGHTS_CHANGERS = names(
+    "sudo doas su pkexec run0 runuser visudo passwd useradd usermod userdel chpasswd"
+)
+_MACHINE_COMMAND = re.compile(
     r"mkfs(\..*)?|mke2fs|wipefs|fdisk|sfdisk|parted|mkswap|blkdiscard|diskutil|mount|umount|losetup|cryptsetup|shutdown"
     r"|reboot|halt|poweroff|init|telinit|systemctl|service|launchctl|crontab|at|iptables|nft|ufw|insmod|modprobe|sysctl|kexec"
 )
-_CHANGERS = names("chmod chown chgrp")
+_MODE_CHANGERS = names("chmod chown chgrp")
 _REMOVERS = names("rm shred")
-_SEARCHERS = names("rg ag ack ugrep tar zip 7z 7za 7zz rsync")
+_RECURSIVE_READERS = names("rg ag ack ugrep tar zip 7z 7za 7zz rsync")
 _FETCHERS = names("curl wget fetch aria2c nc ncat netcat socat http https lynx")
 _INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|deno|bun|php|lua)[\d.]*")
 
 
 @cache
 def _final_commands() -> tuple[tuple[str, tuple[str, ...], str], ...]:
-    """The rows of the table: words that a command begins with, ignoring options between them;
-    options; what it does.
+    """The rows of the table, for each command: the words that it begins with, ignoring options
+    between them; the options of which it must have one (empty: it need not); and what it does.
     """
-    found = []
-    for line in re.sub(r"\n    +", " ", _FINAL).strip().splitlines()[1:]:
+    final_commands = []
+    for line in re.sub(r"\n    +", " ", _FINAL_COMMANDS).strip().splitlines()[1:]:
         commands, _, reason = line.partition(" | ")
         for command in commands.split(","):
             texts = command.split()
+            # `.` is an operand, of `git checkout -- .`, but is treated as an option here.
             options = tuple(text for text in texts if text[0] in "-.")
-            found.append((" ".join([*texts[: len(texts) - len(options)], ""]), options, reason))
-    return tuple(found)
+            final_commands.append(
+                (" ".join([*texts[: len(texts) - len(options)], ""]), options, reason)
+            )
+    return tuple(final_commands)
 
 
 class CommandCheck(NamedTuple):
@@ -88,11 +93,11 @@ class CommandCheck(NamedTuple):
 
     name: str
     find: Callable[[Command, Places], str]
-    """Returns the reason; empty if the check does not apply."""
+    """Returns the reason of the question; empty if the check does not apply."""
 
 
 def floor(line: ShellLine, places: Places) -> str:
-    """Why the user must be asked in every mode; empty if not."""
+    """Why the user must be asked about a line in every mode, whatever the rules say; empty if not."""
     for command in line.commands:
         for check in COMMAND_CHECKS:
             if reason := check.find(command, places):
@@ -104,6 +109,7 @@ def floor(line: ShellLine, places: Places) -> str:
 
 
 def _check_pattern_of_keys(command: Command, places: Places) -> str:
+    """Why a pattern of files among the words needs a question; empty if none can match keys."""
     for word in command.arguments:
         starts = places.paths_of(before_pattern(word.text)) if word.glob else ()
         if any(map(places.is_above_keys, starts)):
@@ -112,7 +118,10 @@ def _check_pattern_of_keys(command: Command, places: Places) -> str:
 
 
 def _check_folder_of_keys(command: Command, places: Places) -> str:
-    """Without a path, a command that reads all files below reads the folder that `cd` named."""
+    """Why a command that reads all files below its folder needs a question: there are keys. Empty if
+    it does not.
+    """
+    # Without a path it reads a folder that `cd` named before it.
     above = next(filter(places.is_above_keys, places.folders[1:]), None)
     if above is None or not reads_all_below(command):
         return ""
@@ -120,6 +129,7 @@ def _check_folder_of_keys(command: Command, places: Places) -> str:
 
 
 def _check_fetch(line: ShellLine) -> str:
+    """Why a line that fetches needs a question: it may run what it fetches. Empty if it does not."""
     fetches = any(command.program in _FETCHERS for command in line.commands)
     if fetches and (line.opaque or any(map(_runs_input, line.commands))):
         return "it runs what it fetches from the network"
@@ -139,7 +149,9 @@ def _check_path(path: Path, is_written: bool, command: Command | None, places: P
 
 
 def _reaches_keys(path: Path, command: Command | None, places: Places) -> bool:
-    """Whether a command that opens a path reads keys there or below; None: a redirection."""
+    """Whether what opens a path may read keys there or below it. `command` is None for a
+    redirection.
+    """
     if command is None:
         return places.holds_keys(path)
     if places.is_above_keys(path) and reads_all_below(command):
@@ -148,6 +160,7 @@ def _reaches_keys(path: Path, command: Command | None, places: Places) -> bool:
 
 
 def _is_foreign_device(path: Path, places: Places) -> bool:
+    """Whether a path is a device that needs a question."""
     name = str(path)
     if not name.startswith("/dev/") or name in HARMLESS_DEVICES:
         return False
@@ -158,36 +171,39 @@ def _is_foreign_device(path: Path, places: Places) -> bool:
 def _check_irreversible(command: Command, _places: Places) -> str:
     """What a command does that cannot be undone; empty if nothing is known."""
     name = command.program
+    # A guess may begin at any word, so that one of these names may be an argument.
     if command.kind != "guess":
-        if name in _RIGHTS:
+        if name in _RIGHTS_CHANGERS:
             return "acts with the rights of another user"
-        if _MACHINE.fullmatch(name):
+        if _MACHINE_COMMAND.fullmatch(name):
             return "changes the machine itself"
     words = command.arguments
     if name == "git":
         words = tuple(git_words(words)[0])
-    found = read_options(words, UNKNOWN)
+    options = read_options(words, UNKNOWN)
     texts = [word.text for word in words]
-    if reason := _find_final(name, texts, found):
+    if reason := _find_final(name, texts, options):
         return f"{texts[0]} {reason}" if name == "git" else reason
     if name == "git" and texts:
-        return _check_git(texts[0], texts[1:], found)
+        return _check_git(texts[0], texts[1:], options)
     return _check_processes_and_devices(name, texts)
 
 
-def _find_final(name: str, texts: Sequence[str], found: ReadOptions) -> str:
-    """What the table of final commands says about a command; empty if it is not in it."""
-    called = " ".join([name, *(text for text in texts if not text.startswith("-")), ""])
+def _find_final(name: str, texts: Sequence[str], given: ReadOptions) -> str:
+    """What a command of the table of final commands does; empty if it is not in the table."""
+    begin = " ".join([name, *(text for text in texts if not text.startswith("-")), ""])
     for command_words, options, reason in _final_commands():
-        if not called.startswith(command_words):
+        if not begin.startswith(command_words):
             continue
-        has_option = found.has(*(option.lstrip("-") for option in options))
+        has_option = given.has(*(option.lstrip("-") for option in options))
         if not options or has_option or not set(options).isdisjoint(texts):
             return reason
     return ""
 
 
 def _check_processes_and_devices(name: str, texts: Sequence[str]) -> str:
+    """What `kill` or `dd` do that cannot be undone; empty if nothing."""
+    # `kill -1` alone names no process.
     if name == "kill" and texts != ["-1"] and texts[-1:] in (["-1"], ["1"]):
         return "ends every process"
     if name == "dd" and any(re.match(r"of=/dev/(?!null)", text) for text in texts):
@@ -195,11 +211,11 @@ def _check_processes_and_devices(name: str, texts: Sequence[str]) -> str:
     return ""
 
 
-def _check_git(subcommand: str, rest: Sequence[str], found: ReadOptions) -> str:
+def _check_git(subcommand: str, rest: Sequence[str], options: ReadOptions) -> str:
     """What a git subcommand loses or changes permanently; empty if nothing."""
     if subcommand == "push" and any(text[:1] in ("+", ":") for text in rest):
         return "push overwrites or deletes commits of others"
-    if subcommand == "restore" and not found.has("S", "staged"):
+    if subcommand == "restore" and not options.has("S", "staged"):
         return "restore discards uncommitted changes"
     if subcommand == "config" and not git_lists(subcommand, rest):
         return "config changes settings of git"
@@ -208,7 +224,7 @@ def _check_git(subcommand: str, rest: Sequence[str], found: ReadOptions) -> str:
 
 def _check_removal(command: Command, places: Places) -> str:
     """Why what a command removes, changes or moves is asked in every mode; empty if it is not."""
-    if command.program in _CHANGERS or command.program in _REMOVERS:
+    if command.program in _MODE_CHANGERS or command.program in _REMOVERS:
         return _check_recursive(command, places)
     if command.program == "mv":
         return _check_mv(command, places)
@@ -224,7 +240,7 @@ def _check_recursive(command: Command, places: Places) -> str:
         return ""
     operands = [word for word in words if not word.text.startswith("-")]
     verb, targets = "removes", operands
-    if command.program in _CHANGERS:
+    if command.program in _MODE_CHANGERS:
         verb, targets = "changes", operands[1:]  # the first one is the mode or the owner
     for word in targets:
         if reason := _check_target(word, places):
@@ -243,19 +259,19 @@ def _check_mv(command: Command, places: Places) -> str:
     """Why moving these paths needs a question: a whole folder of the user, or keys; empty if it
     needs none.
     """
-    found = read_options(command.arguments, rows()["mv"])
-    moved = found.operands if found.has("t", "target-directory") else found.operands[:-1]
-    for word in moved:
+    options = read_options(command.arguments, rows()["mv"])
+    sources = options.operands if options.has("t", "target-directory") else options.operands[:-1]
+    for word in sources:
         if whole := places.whole(word.text):
             return f"moves {whole}"
-    for word in moved:
+    for word in sources:
         if any(map(places.is_above_keys, places.paths_of(word.text))):
             return f"moves {word.text}, which holds keys"
     return ""
 
 
 def _check_find_delete(command: Command, places: Places) -> str:
-    """What `find -delete` removes."""
+    """Why `find -delete` needs a question; empty if it does not."""
     words = command.arguments
     if not any(word.text == "-delete" for word in words):
         return ""
@@ -270,7 +286,9 @@ def _check_find_delete(command: Command, places: Places) -> str:
 
 
 def _check_target(word: Word, places: Places) -> str:
-    """What `word` names, or may name, that may be removed only after a question; otherwise empty."""
+    """What a word names, or may name, that may be removed or changed only after a question; empty if
+    there is nothing of the kind.
+    """
     if not word.exact and not word.glob:
         return f"{word.text}, which is not known"
     if re.fullmatch(r"(\./)*(\.?\*+|\.\[.*|\?+\*?)(/\*+)*", word.text):
@@ -286,12 +304,13 @@ def _check_target(word: Word, places: Places) -> str:
 
 
 def reads_all_below(command: Command) -> bool:
-    if command.program in _SEARCHERS or any(word.under for word in command.arguments):
+    """Whether a command reads the files in its folders, and in the folders below them."""
+    if command.program in _RECURSIVE_READERS or any(word.under for word in command.arguments):
         return True
     if command.program == "git":  # also outside of a repository, as with --no-index
         return any(word.text in ("grep", "diff") for word in git_words(command.arguments)[0][:1])
-    is_optional = command.program in ("grep", "egrep", "fgrep", "cp", "scp")
-    return is_optional and read_options(command.arguments, UNKNOWN).has(
+    may_be_recursive = command.program in ("grep", "egrep", "fgrep", "cp", "scp")
+    return may_be_recursive and read_options(command.arguments, UNKNOWN).has(
         "r", "R", "a", "recursive", "archive"
     )
 
@@ -306,22 +325,22 @@ def _runs_input(command: Command) -> bool:
     return is_computed or (command.piped and not has_program)
 
 
-_NAMED = re.compile(r"\.ouro/+memory\b")
+_MEMORY_PATH = re.compile(r"\.ouro/+memory\b")
 
 
 def memory_git(command: Command, places: Places) -> GuardedMemory | None:
-    """The memory that a command only commits to, as `git -C FOLDER commit -m TEXT`; None for any
-    other command.
+    """The memory that a command only commits to, such as `git -C FOLDER commit -m TEXT`; None for
+    any other command.
     """
     row = _row_for_memory(command)
     if row is None or not all(word.exact for word in command.arguments):
         return None
     _, folder, subcommand, *rest = command.arguments
     memory = _memory_of(folder.text, places)
-    found = read_options(rest, row)
-    if memory is None or found.unlisted or not _is_safe_in_memory(subcommand.text, found):
+    options = read_options(rest, row)
+    if memory is None or options.unlisted or not _is_safe_in_memory(subcommand.text, options):
         return None
-    for word in found.operands:
+    for word in options.operands:
         if not _is_in_memory(word.text, subcommand.text, memory):
             return None
     return memory
@@ -342,16 +361,17 @@ def _row_for_memory(command: Command) -> CommandRow | None:
 
 def _memory_of(text: str, places: Places) -> GuardedMemory | None:
     """The memory whose folder a path names; None if it names another folder, or several."""
-    found = {(places.workspace.memory_at(path), path) for path in places.paths_of(text)}
-    memory, path = found.pop()
-    return memory if not found and memory is not None and path == memory.path else None
+    candidates = {(places.workspace.memory_at(path), path) for path in places.paths_of(text)}
+    memory, path = candidates.pop()
+    is_only_one = not candidates
+    return memory if is_only_one and memory is not None and path == memory.path else None
 
 
-def _is_safe_in_memory(subcommand: str, found: ReadOptions) -> bool:
+def _is_safe_in_memory(subcommand: str, options: ReadOptions) -> bool:
     """Whether a subcommand of git opens no editor and discards no changes."""
     if subcommand == "commit":
-        return found.has("m", "message")
-    return subcommand != "restore" or found.has("S", "staged")
+        return options.has("m", "message")
+    return subcommand != "restore" or options.has("S", "staged")
 
 
 def _is_in_memory(text: str, subcommand: str, folder: GuardedMemory) -> bool:
@@ -376,12 +396,15 @@ def memory_reason(line: ShellLine, text: str, places: Places) -> str:
     for command in _commands_on_memory(commands, places):
         if reason := _check_on_memory(command, places):
             return reason
-    if _mentions([text], workspace) and not any(_names_memory(item, places) for item in commands):
+    if _any_mentions_memory([text], workspace) and not any(
+        _names_memory(item, places) for item in commands
+    ):
         return "it names long-term memory in a way that is not understood"
     return ""
 
 
 def _writes_memory(redirect: Redirect, places: Places) -> bool:
+    """Whether a redirection writes into long-term memory."""
     if not redirect.writes:
         return False
     return any(map(places.workspace.memory_at, places.paths_of(redirect.target.text)))
@@ -391,19 +414,21 @@ def _commands_on_memory(commands: Sequence[Command], places: Places) -> Sequence
     """The commands that may do something with memory: all, if the line changes to its folder."""
     if any(_is_near(folder, places.workspace) for folder in places.folders[1:]):
         return commands
-    found: list[Command] = []
+    on_memory: list[Command] = []
     is_named = False
     for command in commands:
         names_memory = _names_memory(command, places)
-        is_named = is_named or names_memory
+        is_named = is_named or names_memory  # here, or in a command before it
         # A command that receives the path of memory from a pipe may do anything with it.
         if names_memory or (is_named and command.piped):
-            found.append(command)
-    return found
+            on_memory.append(command)
+    return on_memory
 
 
 def _check_on_memory(command: Command, places: Places) -> str:
-    """Why a command in the folder of long-term memory needs a question; empty if it needs none."""
+    """Why a command that does something with long-term memory needs a question; empty if it needs
+    none.
+    """
     if folder := memory_git(command, places):
         if reason := folder.find_tampering():
             return f"it runs git on long-term memory, but {reason}"
@@ -421,20 +446,23 @@ def _is_near(folder: Path, workspace: Workspace) -> bool:
 
 
 def _names_memory(command: Command, places: Places) -> bool:
+    """Whether a word, the input or a variable of a command names long-term memory."""
     texts = [command.stdin or "", *(setting.value.text for setting in command.assignments)]
     texts += [word.text for word in command.words]
-    paths = chain.from_iterable(map(places.of_word, command.words))
-    return _mentions(texts, places.workspace) or any(map(places.workspace.memory_at, paths))
+    paths = chain.from_iterable(map(places.paths_of_word, command.words))
+    return _any_mentions_memory(texts, places.workspace) or any(
+        map(places.workspace.memory_at, paths)
+    )
 
 
-def _mentions(texts: Sequence[str], workspace: Workspace) -> bool:
+def _any_mentions_memory(texts: Sequence[str], workspace: Workspace) -> bool:
     """Whether one of the texts spells out a memory folder or its history."""
     names: list[str] = []
     for folder in workspace.memory:
         names += [str(folder.path), workspace.shown(folder.path)]
         if folder.state_dir is not None:
             names.append(str(folder.state_dir.parent))
-    return any(_NAMED.search(text) or _holds_one(text, names) for text in texts)
+    return any(_MEMORY_PATH.search(text) or _holds_one(text, names) for text in texts)
 
 
 def _holds_one(text: str, names: Sequence[str]) -> bool:

@@ -28,20 +28,20 @@ _OUTSIDE = "it runs outside of the sandbox, with all your rights"
 _IN_CONTAINER = (
     "in the container, it gets the network of the machine and may change all of the workspace"
 )
-_GIT_OF_NAMES = re.compile(
+_GIT_THAT_PRINTS_NAMES = re.compile(
     r"(status|add|commit|rev-parse|ls-files|branch|remote|switch|push|fetch)(\0(?!-\w*[ipv]|--[ipv])[^\0]*)*"
     r"|log(\0(-n?\d*|[^-\0][^\0]*|--((oneline|graph|all|decorate|(short)?stat|name-(only|status)|follow|reverse|merges"
     r"|no-merges|(format|pretty|since|until|author|grep|date)=[^\0]*)?)))*"
 )
 """A git command that prints names of files and commits, but no contents of files."""
-_LOCAL_GIT = names(
+_LOCAL_GIT_COMMANDS = names(
     "add am apply branch checkout cherry-pick commit merge mv notes reset restore revert rm stash"
     " switch tag"
 )
 
 
 class LineCase:
-    """A shell line, and what the rules ask about it; each fact is found when a rule needs it."""
+    """A shell line, and what the rules ask about it; each fact is computed when a rule needs it."""
 
     def __init__(self, policy: Permissions, tool: str, text: str, *, is_outside: bool) -> None:
         self.policy = policy
@@ -54,6 +54,7 @@ class LineCase:
 
     @cached_property
     def needs(self) -> tuple[Need, ...]:
+        """What the line needs, each thing once."""
         return tuple(dict.fromkeys(find_needs(self.line, self.places)))
 
     @cached_property
@@ -75,10 +76,12 @@ class LineCase:
     @cached_property
     def limits(self) -> Limits:
         """What the line may change if all its needs are met."""
-        return _limits(self.policy, self.line, self.needs)
+        return _limits_for(self.policy, self.line, self.needs)
 
     def offer(self, needs: Sequence[Need]) -> str:
-        """The rules that would always allow `needs`; none if the effect is not known."""
+        """The rules that would always allow `needs`, as one text; empty if the effect of the line is
+        not known.
+        """
         return "" if self.opaque else offer_rules(needs, self.policy.workspace)
 
 
@@ -87,11 +90,13 @@ class LineRule(msgspec.Struct, frozen=True):
 
     name: str
     decide: Callable[[LineCase], Decision | None]
-    """Returns None if the rule does not apply."""
+    """Returns the decision; None if the rule does not apply."""
 
 
 def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = False) -> Decision:
-    """What to do with a shell line; `outside`: it asks to leave the sandbox."""
+    """Decide whether a shell line runs, is denied, or needs a question. `outside`: the call asks to
+    leave the sandbox.
+    """
     case = LineCase(policy, tool, text, is_outside=outside)
     for rule in RULES:
         decision = rule.decide(case)
@@ -114,7 +119,7 @@ def _deny_by_rule(case: LineCase) -> Decision | None:
 
 
 def _ask_about_a_long_line(case: LineCase) -> Decision | None:
-    """A long line is asked in any case, and judging it would take seconds."""
+    """Ask about a line that is too long to be judged, which would take seconds."""
     if len(case.text) <= MAX_CHARACTERS:
         return None
     if case.policy.mode == "plan":
@@ -133,12 +138,15 @@ def _deny_in_plan_mode(case: LineCase) -> Decision | None:
 
 
 def _ask_at_the_floor(case: LineCase) -> Decision | None:
-    """Not even a rule of the user allows these lines, nor those that hide what they run."""
+    """Ask about a line of the floor, or one that hides what it runs: not even a rule of the user
+    allows it.
+    """
     reason = case.floor or case.line.hidden
     return Ask(reason) if reason else None
 
 
 def _deny_a_secret_in_memory(case: LineCase) -> Decision | None:
+    """Deny a commit to long-term memory whose line holds a secret."""
     if not any(need.kind == "memory" for need in case.needs):
         return None
     if reason := case.policy.finds_secret(case.text):
@@ -147,6 +155,7 @@ def _deny_a_secret_in_memory(case: LineCase) -> Decision | None:
 
 
 def _ask_by_rule(case: LineCase) -> Decision | None:
+    """Ask about a line that an `ask` rule of the user is about."""
     asked = _find_line_rule(case, "ask")
     if asked is None:
         return None
@@ -155,18 +164,20 @@ def _ask_by_rule(case: LineCase) -> Decision | None:
 
 
 def _allow_the_whole_tool(case: LineCase) -> Decision | None:
-    """A rule without a pattern, such as `shell`, allows every line."""
+    """Allow every line if there is a rule without a pattern, such as `shell`."""
     policy = case.policy
     rule = policy.find_rule("allow", case.tool, Effect.RUN, lambda rule: rule.pattern is None)
     return Allow() if rule and policy.mode != "plan" else None
 
 
 def _ask_about_a_leak(case: LineCase) -> Decision | None:
+    """Ask about a line that may print what a rule denies to read."""
     leak = _find_leak(case)
     return Ask(leak) if leak else None
 
 
 def _ask_to_leave_the_sandbox(case: LineCase) -> Decision | None:
+    """Ask about a line that asks to leave the sandbox, unless rules of the user allow all of it."""
     if not case.is_outside or _is_allowed_by_rules(case):
         return None
     commands = [need for need in case.missing if need.kind == "command"]
@@ -199,6 +210,7 @@ def _allow_in_the_sandbox(case: LineCase) -> Decision | None:
 
 
 def _ask_what_nothing_allows(case: LineCase) -> Decision | None:
+    """Ask about a line that needs what no rule allows, or whose effect is not known."""
     if not case.opaque and not case.missing:
         return None
     is_auto = case.policy.mode == "auto"
@@ -227,6 +239,7 @@ RULES = (
 
 
 def _is_confined_auto(policy: Permissions) -> bool:
+    """Whether the mode is `auto`, and a sandbox confines the commands."""
     return policy.mode == "auto" and policy.workspace.confines()
 
 
@@ -255,12 +268,12 @@ def _is_local_git(need: Need) -> bool:
     if need.command is None or need.command.name != "git" or need.command.settings:
         return False
     words = [word.text for word in need.command.arguments]
-    return bool(words) and words[0] in _LOCAL_GIT
+    return bool(words) and words[0] in _LOCAL_GIT_COMMANDS
 
 
-def _limits(policy: Permissions, line: ShellLine, needs: Sequence[Need]) -> Limits:
-    """What a line may change if all its needs are met; what a rule of the user allows runs outside
-    of the sandbox.
+def _limits_for(policy: Permissions, line: ShellLine, needs: Sequence[Need]) -> Limits:
+    """What a line may change if all its needs are met: the narrowest limits of the sandbox. They are
+    `off` for a command that a rule of the user allows.
     """
     if any(map(_runs_a_command, needs)) or only_sees_processes(line):
         return "off"
@@ -272,23 +285,24 @@ def _limits(policy: Permissions, line: ShellLine, needs: Sequence[Need]) -> Limi
 
 
 def _runs_a_command(need: Need) -> bool:
-    """Whether a need is a command of which more is changed than known paths."""
+    """Whether a need is a command of which it is not known what it changes."""
     return need.kind == "command" and not need.paths
 
 
 def _written_paths(needs: Sequence[Need]) -> list[Path]:
-    written: list[Path] = []
+    """The files that a line writes, as far as they are known."""
+    paths: list[Path] = []
     for need in needs:
         if need.kind in ("write", "command"):
-            written += need.paths
-    return written
+            paths += need.paths
+    return paths
 
 
 def _find_line_rule(case: LineCase, kind: Literal["ask", "deny"]) -> tuple[Rule, str] | None:
-    """A rule that asks about or denies the line, and the path in it that the rule is about; empty
-    for a command.
+    """The `ask` or `deny` rule that is about the line, and the path in the line that it is about;
+    the path is empty for a rule about a command. None if there is no such rule.
     """
-    texts = _texts(case.line.commands)
+    texts = _texts_for_rules(case.line.commands)
     matches = partial(_matches_one, texts=texts)
     if rule := case.policy.find_rule(kind, case.tool, Effect.RUN, matches):
         return rule, ""
@@ -296,21 +310,23 @@ def _find_line_rule(case: LineCase, kind: Literal["ask", "deny"]) -> tuple[Rule,
 
 
 def _matches_one(rule: Rule, texts: Sequence[str]) -> bool:
+    """Whether a rule matches one of the texts."""
     return any(map(rule.matches_line, texts))
 
 
 def _find_rule_for_paths(case: LineCase, kind: Literal["ask", "deny"]) -> tuple[Rule, str] | None:
-    """A rule of this kind for a path that the line opens, with the path; None if there is none."""
+    """The `ask` or `deny` rule for a path that the line opens, with the path; None if there is none."""
     policy = case.policy
+    # Without rules the paths need not be computed, which takes long.
     has_rules = any(
         policy.find_rule(kind, effect.value, effect, bool) for effect in (Effect.READ, Effect.WRITE)
     )
     if not has_rules:
         return None
-    opened = {
+    paths = {
         (path, is_written): None for path, is_written, _ in case.places.opened_paths(case.line)
     }
-    for path, is_written in opened:
+    for path, is_written in paths:
         rule = policy.find_path_rule(kind, "read", Effect.READ, path, path)
         if rule is None and is_written:
             rule = policy.find_path_rule(kind, "write", Effect.WRITE, path, path)
@@ -332,24 +348,25 @@ def _find_leak(case: LineCase) -> str:
         allows = partial(_allows, command=command)
         if case.policy.find_rule("allow", case.tool, Effect.RUN, allows):
             continue
-        if leak := _find_leak_of(command, case, unreadable):
+        if leak := _find_command_leak(command, case, unreadable):
             return leak
     return ""
 
 
-def _find_leak_of(command: Command, case: LineCase, unreadable: re.Pattern[str]) -> str:
+def _find_command_leak(command: Command, case: LineCase, unreadable: re.Pattern[str]) -> str:
     """What a command may print of files that a rule denies to read; empty if nothing."""
     if command.program == "git" and not _prints_only_names(command):
-        found = case.places.find_tracked(command, unreadable.fullmatch)
-        return f"git may print {found}, which a rule denies to read" if found else ""
+        tracked_file = case.places.find_tracked(command, unreadable.fullmatch)
+        return f"git may print {tracked_file}, which a rule denies to read" if tracked_file else ""
     if reads_all_below(command) and not case.policy.workspace.hides():
         return f"{command.program} may print what a rule denies to read: no sandbox hides it"
     return ""
 
 
 def _prints_only_names(command: Command) -> bool:
+    """Whether a command of git prints no content of files."""
     texts = [word.text for word in git_words(command.arguments)[0]]
-    return bool(_GIT_OF_NAMES.fullmatch("\0".join(texts)))
+    return bool(_GIT_THAT_PRINTS_NAMES.fullmatch("\0".join(texts)))
 
 
 def _is_met(policy: Permissions, tool: str, need: Need) -> bool:
@@ -363,13 +380,16 @@ def _is_met(policy: Permissions, tool: str, need: Need) -> bool:
     command = need.command
     if command is None:
         return False
-    # Words after the first two may be secrets, which are not recorded.
-    shown = [word.text for word in command.words[:2] if re.fullmatch(r"[\w./-]{1,24}", word.text)]
+    # For the record of the rule that was used. Later words may be secrets, which are not recorded.
+    plain_words = [
+        word.text for word in command.words[:2] if re.fullmatch(r"[\w./-]{1,24}", word.text)
+    ]
     allows = partial(_allows, command=command)
-    return bool(policy.find_rule("allow", tool, Effect.RUN, allows, " ".join(shown)))
+    return bool(policy.find_rule("allow", tool, Effect.RUN, allows, " ".join(plain_words)))
 
 
 def _is_writable(policy: Permissions, path: Path) -> bool:
+    """Whether rules or mode allow to write a file, and it is not protected."""
     if not policy.permits_path("write", Effect.WRITE, path):
         return False
     return not policy.workspace.protection(path)
@@ -387,20 +407,20 @@ def _allows(rule: Rule, command: Command) -> bool:
     if not rule.matches_line(" ".join([*settings, command.text])):
         return False
     # A star covers no such option: with `sort -o x *`, `--compress-program` would run a program.
-    return not find_unlisted(command, _words_in(rule, command))
+    return not find_unlisted(command, _words_named_by(rule, command))
 
 
-def _words_in(rule: Rule, command: Command) -> set[str]:
+def _words_named_by(rule: Rule, command: Command) -> set[str]:
     """The arguments of a command that a rule names in its own words."""
     words = (rule.pattern or "").replace(":*", " ").replace("*", "").split()
-    pattern = f" {' '.join(words)} "
+    pattern = f" {' '.join(words)} "  # blanks at both ends, so that only whole words are in it
     texts = [word.text for word in command.arguments]
     return {text for text in texts if f" {' '.join(text.split())} " in pattern}
 
 
-def _texts(commands: Sequence[Command]) -> list[str]:
-    """The texts of commands that deny and ask rules cover: with and without folder and options of
-    git.
+def _texts_for_rules(commands: Sequence[Command]) -> list[str]:
+    """The texts of commands with which deny and ask rules are compared: each command with and
+    without the folder of its program, and git also without the options before its subcommand.
     """
     texts: list[str] = []
     for command in commands:

@@ -14,7 +14,7 @@ from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, written_paths
 from ouro.safety.shell.read_only import files_read
 from ouro.safety.shell.tables import names
 
-_SEES_PROCESSES = names("ps pgrep lsof ss netstat")
+_PROCESS_VIEWERS = names("ps pgrep lsof ss netstat")
 """Commands that run outside of the sandbox, because it has its own processes. They may be combined
 with `_FILTERS`.
 """
@@ -35,7 +35,7 @@ class Need(msgspec.Struct, frozen=True):
 
 
 def find_needs(line: ShellLine, places: Places) -> Iterator[Need]:
-    """Everything that a line needs, in the order of the line; one thing may occur twice."""
+    """Yield everything that a line needs, in the order of the line; one thing may come twice."""
     for command in line.commands:
         is_own_program = command.kind != "guess" and places.has_program(command.name)
         if is_own_program or _mixes_processes(command, line):
@@ -48,7 +48,7 @@ def find_needs(line: ShellLine, places: Places) -> Iterator[Need]:
 
 def only_sees_processes(line: ShellLine) -> bool:
     """Whether a line only shows processes or sockets of the machine."""
-    others = [command for command in line.commands if command.program not in _SEES_PROCESSES]
+    others = [command for command in line.commands if command.program not in _PROCESS_VIEWERS]
     if len(others) == len(line.commands):
         return False
     filters = all(map(_is_filter, others))
@@ -68,13 +68,13 @@ def _is_filter(command: Command) -> bool:
 
 def _mixes_processes(command: Command, line: ShellLine) -> bool:
     """Whether a command that sees processes is combined with more than filters."""
-    if command.kind == "guess" or command.program not in _SEES_PROCESSES:
+    if command.kind == "guess" or command.program not in _PROCESS_VIEWERS:
         return False
     return not only_sees_processes(line)
 
 
 def _redirect_needs(redirect: Redirect, places: Places) -> Iterator[Need]:
-    """The paths of a redirection: written, or read outside the workspace."""
+    """Yield a need for each path that a redirection writes, or reads outside the workspace."""
     target = redirect.target
     if redirect.duplicates or not target.exact or target.text in HARMLESS_DEVICES:
         return
@@ -87,19 +87,19 @@ def _redirect_needs(redirect: Redirect, places: Places) -> Iterator[Need]:
 
 
 def _command_needs(command: Command, places: Places) -> Iterator[Need]:
-    """What one command needs. A command that only reads in the workspace needs nothing."""
-    found = files_read(command)
+    """Yield what one command needs. A command that only reads in the workspace needs nothing."""
+    files = files_read(command)
     if memory_git(command, places):
         yield Need("memory", command.text, command)
-    elif not isinstance(found, tuple) or command.settings:
+    elif not isinstance(files, tuple) or command.settings:  # it may do more than read
         yield Need("command", command.text, command, _created_files(command, places))
     elif setting := _program_of_git(command, places):
         yield Need("command", f"git with the repository's {setting[:30]}", command)
-    elif strange := _strange_files(command, places):
-        yield Need("command", f"{command.name}: {strange}", command)
+    elif reason := _strange_files(command, places):
+        yield Need("command", f"{command.name}: {reason}", command)
     else:
         patterns = (word for word in command.arguments if word.glob)
-        for word in (*found, *patterns):
+        for word in (*files, *patterns):
             yield from _outside_needs(word, places)
 
 
@@ -107,26 +107,29 @@ def _created_files(command: Command, places: Places) -> tuple[Path, ...]:
     """The files that a command creates, if it does nothing else."""
     if command.name not in _CREATORS or not all(word.exact for word in command.words):
         return ()
-    created: list[Path] = []
+    paths: list[Path] = []
     for word in written_paths(command):
-        created += places.paths_of(word.text)
-    return tuple(created)
+        paths += places.paths_of(word.text)
+    return tuple(paths)
 
 
 def _program_of_git(command: Command, places: Places) -> str:
+    """A setting with which a command of git runs a program of the repository; empty if there is
+    none.
+    """
     return places.program_of_git(command) if command.program == "git" else ""
 
 
 def _strange_files(command: Command, places: Places) -> str:
     """Why the files that the words of a command match cannot be judged; empty if they can."""
     for word in command.words:
-        if strange := places.strange_match(command, word):
-            return strange
+        if reason := places.strange_match(command, word):
+            return reason
     return places.odd_name(command)
 
 
 def _outside_needs(word: Word, places: Places) -> Iterator[Need]:
-    """The first path outside of the workspace that a word may name."""
-    outside = next(filter(places.is_outside, places.of_word(word)), None)
+    """Yield a need for the first path outside of the workspace that a word may name, if any."""
+    outside = next(filter(places.is_outside, places.paths_of_word(word)), None)
     if outside is not None:
         yield Need("read", places.workspace.shown(outside), paths=(outside,))

@@ -14,18 +14,20 @@ from ouro.safety.shell.tables import names
 from ouro.safety.shell.wrappers import SHELLS
 from ouro.safety.workspace import Workspace
 
-_MAX_SHOWN = 60
+_MAX_LENGTH_SHOWN = 60
 _VERBS = {"command": "it runs", "memory": "it runs", "read": "it reads", "write": "it writes to"}
-_PREFIX = re.compile(
+_NAMING_WORDS = re.compile(
     r"((npm|yarn|pnpm|bun|uv|poetry)\0run|uv\0pip|docker\0compose|python3?\0-m|gh\0(pr|issue)|(bundle|pnpm)\0exec)\0[^\0]+"
     r"|(git|cargo|go|docker|kubectl|gh|uv|pip3?|poetry|brew|apt|conda|bundle|dotnet|mvn|gradle|rustup|make|just|tox|nox"
     r"|pnpm|yarn|npm|bun|deno|helm|terraform)\0[^\0]+|[^\0]*"
 )
-"""The words that name what a command does."""
+"""The first words of a command, joined by zero characters, that name what it does: `npm run test`,
+`git commit`, `ls`.
+"""
 _INTERPRETERS = re.compile(
     r"(python|pypy|perl|ruby|node|deno|bun|php|lua|awk|gawk|mawk|osascript)[\d.]*"
 )
-_NARROW = names("""
+_ONLY_WORD_FOR_WORD = names("""
     rm rmdir mv cp ln chmod chown curl wget ssh scp rsync tee sed find xargs kill touch mkdir tar unzip dd
     truncate eval source . nc npx uvx bunx watch parallel
     """) | {
@@ -38,7 +40,7 @@ _NARROW = names("""
     "pnpm exec",
 }
 """These are offered as a rule only word for word, because their effect depends on every word."""
-_ACTING = re.compile(
+_ACTING_VARIABLE = re.compile(
     r"(LD_|DYLD_|GIT_|BASH|ZDOTDIR|PROMPT|PS\d|PYTHON(STARTUP|HOME|INSPECT)|NODE_OPTIONS|PERL5|RUBYOPT|JAVA_TOOL|IFS|SHELL"
     r"|\w*(PAGER|EDITOR|BROWSER)$|PATH$|ENV$|HOME$|\w*_proxy$)",
     re.IGNORECASE,
@@ -49,11 +51,13 @@ _ACTING = re.compile(
 def describe(missing: Sequence[Need]) -> str:
     """The reason for a question about needs that nothing allows."""
     first = missing[0]
-    name = first.command.name if first.command and len(first.text) > _MAX_SHOWN else first.text
+    name = (
+        first.command.name if first.command and len(first.text) > _MAX_LENGTH_SHOWN else first.text
+    )
     settings = [setting.name for setting in first.command.settings] if first.command else []
     with_settings = f" with {', '.join(settings)} set" if settings else ""
-    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-    return f"{_VERBS[first.kind]} {name}{with_settings}{more}"
+    others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    return f"{_VERBS[first.kind]} {name}{with_settings}{others}"
 
 
 def offer_rules(needs: Sequence[Need], workspace: Workspace) -> str:
@@ -94,28 +98,29 @@ def _has_plain_name(command: Command) -> bool:
 
 
 def _may_be_in_a_rule(setting: Assignment) -> bool:
+    """Whether a rule with this assignment allows no other programs."""
     value = setting.value
-    return value.exact and has_no_wildcard(value.text) and not _ACTING.match(setting.name)
+    return value.exact and has_no_wildcard(value.text) and not _ACTING_VARIABLE.match(setting.name)
 
 
 def _pattern(command: Command, words: list[str]) -> str:
     """The words of the rule: the program with its subcommand, and `*`. A dangerous program is only
     allowed as the whole command; empty if that cannot be written as a rule.
     """
-    is_module = words[1:2] == ["-m"] and len(words) > 2
+    is_module = words[1:2] == ["-m"] and len(words) > 2  # `python -m pytest`
     if _INTERPRETERS.fullmatch(command.program) and not is_module:
         is_script = len(words) > 1 and not words[1].startswith("-")
         return f"{words[0]} {words[1]} *" if is_script else ""
-    found = _PREFIX.match("\0".join(words))
-    prefix = found[0].replace("\0", " ") if found else ""
-    if _is_narrow(command, prefix):
+    match = _NAMING_WORDS.match("\0".join(words))
+    prefix = match[0].replace("\0", " ") if match else ""
+    if _needs_whole_command(command, prefix):
         is_whole = all(word.exact for word in command.words) and has_no_wildcard(command.text)
         return command.text if is_whole else ""
     return f"{prefix} *"
 
 
-def _is_narrow(command: Command, prefix: str) -> bool:
+def _needs_whole_command(command: Command, prefix: str) -> bool:
     """Whether a rule must have the whole command, because its effect depends on every word."""
-    if prefix in _NARROW or command.program in _NARROW:
+    if prefix in _ONLY_WORD_FOR_WORD or command.program in _ONLY_WORD_FOR_WORD:
         return True
     return prefix.split()[-1].startswith("-")

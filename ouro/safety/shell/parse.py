@@ -50,33 +50,35 @@ _REST_OF_LINE = re.compile(r"""([^'"\\`$()\n]|'[^'\n]*'|"[^"\\`$\n]*")*\n""")
 _VARIABLE_NAME = (  # no variable that bash or a program obeys
     r"(?!\w*_proxy)[a-z][a-z0-9A-Z_]*|[A-Z]"
 )
-_ASSIGNED = re.compile(
+_KNOWN_ASSIGNMENT = re.compile(
     rf"""({_VARIABLE_NAME})=([\w./@%+,:-]+|"[^"$`\\~]*"|'[^'~]*')[ \t]*(?=;|\n|&&|\Z)"""
 )
-_READ = re.compile(r"(?:IFS=[^\s\w$`(]* )?read(?: -r)?((?: [a-z]\w*)+)")
-_STRANGE = re.compile(
+"""`name=value` with a value that bash does not expand, and nothing behind it that gets it."""
+_READ_COMMAND = re.compile(r"(?:IFS=[^\s\w$`(]* )?read(?: -r)?((?: [a-z]\w*)+)")
+"""`read -r name other`, as the condition of a loop."""
+_INVISIBLE_CHARACTER = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]"
 )
 
 
 def parse_line(text: str) -> ShellLine:
     """Parse `text` as bash would. Never raises: `opaque` and `hidden` name what is not understood."""
-    found = ShellLine()
-    _Lexer(text[: 10 * MAX_CHARACTERS], found).script()
-    for body in [*found.bodies] if found.hidden else ():
-        _Lexer(body, found, 1).script()
+    line = ShellLine()
+    _Lexer(text[: 10 * MAX_CHARACTERS], line).script()
+    for body in [*line.bodies] if line.hidden else ():
+        _Lexer(body, line, 1).script()
     if len(text) > MAX_CHARACTERS:
-        found.hidden = f"it is longer than {MAX_CHARACTERS:,} characters"
-    elif sum(command.kind != "guess" for command in found.commands) > MAX_COMMANDS:
-        found.hidden = f"it runs more than {MAX_COMMANDS} commands"
-    elif _STRANGE.search(text):
-        found.hidden = "it holds control or invisible characters"
-    found.opaque = found.opaque or found.hidden
-    return found
+        line.hidden = f"it is longer than {MAX_CHARACTERS:,} characters"
+    elif sum(command.kind != "guess" for command in line.commands) > MAX_COMMANDS:
+        line.hidden = f"it runs more than {MAX_COMMANDS} commands"
+    elif _INVISIBLE_CHARACTER.search(text):
+        line.hidden = "it holds control or invisible characters"
+    line.opaque = line.opaque or line.hidden
+    return line
 
 
 def _add_command(line: ShellLine, command: Command, depth: int) -> None:
-    """Add a command, and those that it runs."""
+    """Add a command to the line, and those that it runs."""
     if len(line.commands) > MAX_COMMANDS * 4:
         line.hide(f"it runs more than {MAX_COMMANDS} commands")
         return
@@ -110,10 +112,13 @@ def _is_over_plain_values(words: Sequence[Word]) -> bool:
 
 
 def _raw_text(words: Sequence[Word]) -> str:
+    """The words as they were written, with one space between them."""
     return " ".join(word.raw for word in words)
 
 
 class _Loop(msgspec.Struct):
+    """A loop that is being read: its body is read once for each value."""
+
     variables: Sequence[str] = ()
     values: list[Word] = []
     """The values for which the body was not read yet."""
@@ -145,12 +150,16 @@ class _Lexer(WordReader):
         is_read = False
         while not is_read:
             self._commands(end)
-            at = self._at
+            end_of_commands = self._at
             self._finish()
-            is_read = self._at >= at  # otherwise a loop begins again
+            # A `done` at the end goes back to the body of its loop, for the next value.
+            is_read = self._at >= end_of_commands
         self._depth -= 1
 
     def _read_script(self, text: str, begin: int = 0, end: str = "") -> int:
+        """Read the commands of `text` from `begin` up to `end`, with a lexer of their own; returns
+        the position after it.
+        """
         inner = _Lexer(text, self._found, self._depth + 1)
         inner._at = begin
         inner.script(end)
@@ -199,7 +208,7 @@ class _Lexer(WordReader):
 
     def _read_assignment(self) -> bool:
         """Read `name=value` if its value is known from here on; returns whether there was one."""
-        match = _ASSIGNED.match(self._text, self._at) if self._is_certain else None
+        match = _KNOWN_ASSIGNMENT.match(self._text, self._at) if self._is_certain else None
         if match is None or match[1] in os.environ:
             return False
         self._at = match.end()
@@ -208,7 +217,7 @@ class _Lexer(WordReader):
         return True
 
     def _read_words(self) -> None:
-        """Read a word, or several that bash makes of it."""
+        """Read a word, or the several words that bash makes of it."""
         if self._words and self._is_simple_substitution():
             self._words.append(self._read_substituted_file())
         elif self._words and (several := several_words(self._text, self._at)):
@@ -261,12 +270,18 @@ class _Lexer(WordReader):
         if not words:
             self._keep_variables(assignments)
             return None
-        command = Command(tuple(words), tuple(assignments), piped, source, stdin)
+        command = Command(
+            words=tuple(words),
+            assignments=tuple(assignments),
+            piped=piped,
+            source=source,
+            stdin=stdin,
+        )
         self._add(command)
         return command if is_simple else None
 
     def _take_keyword(self, keyword: str, words: list[Word], source: Command | None) -> list[Word]:
-        """The words after a keyword that may be a command."""
+        """Read a keyword; returns the words after it that may be a command."""
         is_test = keyword == "[[" and is_plain_test(words)
         if keyword == "done":
             self._end_loop()
@@ -280,7 +295,7 @@ class _Lexer(WordReader):
         return [] if keyword in ("[[", "case", "select") else words
 
     def _take_assignments(self, words: list[Word]) -> list[Assignment]:
-        """Remove the assignments before a command from its words."""
+        """Remove the assignments before a command from its words; returns them."""
         assignments: list[Assignment] = []
         while words and (match := _ASSIGNMENT.match(words[0].raw)):
             if match[2] or match[3]:
@@ -298,7 +313,7 @@ class _Lexer(WordReader):
             self._found.values[assignment.name] = value
 
     def _add(self, command: Command) -> None:
-        """Add a command, and what its braces may make of it."""
+        """Add a command, and as a guess what bash may make of its braces: `{rm,-rf}` is a command."""
         name = command.words[0].text
         if name in _CHANGES_SHELL:
             self._opaque(f"{name} changes the shell")
@@ -312,14 +327,16 @@ class _Lexer(WordReader):
                 self._found.commands.append(Command(tuple(map(Word, pieces)), kind="guess"))
 
     def _begin_loop(self, keyword: str, words: list[Word], source: Command | None) -> list[Word]:
-        """The words of the condition that is a command."""
+        """Read what is before the body of a loop; returns the words of its condition if that is a
+        command.
+        """
         if keyword == "for":
             is_understood = _is_over_plain_values(words)
             loop = _Loop([word.raw for word in words[:1]], words[2:], self._at)
-        elif keyword == "while" and (read := _READ.fullmatch(_raw_text(words))):
+        elif keyword == "while" and (read_match := _READ_COMMAND.fullmatch(_raw_text(words))):
             is_understood = True
             files = Word("", exact=False, under=folders_of_names(source))
-            loop = _Loop(read[1].split(), [files])
+            loop = _Loop(read_match[1].split(), [files])
         else:
             self._loops.append(_Loop())
             return words
@@ -338,7 +355,7 @@ class _Lexer(WordReader):
 
     def _enter_loop(self, loop: _Loop, source: Command | None) -> None:
         """Begin the first round of a loop."""
-        # Judged even if the body does not use it.
+        # An `echo` of the files: they are judged even if the body does not use them.
         if files := [word for word in loop.values if word.glob or word.under]:
             _add_command(self._found, Command((Word("echo"), *files), source=source), self._depth)
         self._found.values |= dict.fromkeys(loop.variables, *loop.values[:1])
@@ -347,25 +364,24 @@ class _Lexer(WordReader):
         self._loops.append(loop)
 
     def _end_loop(self) -> None:
-        """Called at `done`: read the body again for the next value."""
+        """End a loop at `done`: go back to its body if there is another value. A loop with too many
+        rounds or commands makes the line opaque.
+        """
         loop = self._loops.pop() if self._loops else _Loop()
-        found = self._found
-        size = len(found.commands)
-        found.rounds += 1
-        if (
-            loop.variables
-            and loop.values
-            and 2 * size - loop.first <= _MAX_UNROLLED
-            and found.rounds <= _MAX_UNROLLED
-        ):
-            found.values[loop.variables[0]] = loop.values.pop(0)
+        line = self._found
+        size = len(line.commands)
+        line.rounds += 1
+        size_after_next_round = size + (size - loop.first)
+        is_small = size_after_next_round <= _MAX_UNROLLED and line.rounds <= _MAX_UNROLLED
+        if loop.variables and loop.values and is_small:
+            line.values[loop.variables[0]] = loop.values.pop(0)
             self._at, loop.first = loop.start, size
             self._loops.append(loop)
             return
         if loop.values:
             self._opaque("a loop in it is long")
         for name in loop.variables:
-            found.values.pop(name, None)
+            line.values.pop(name, None)
 
     def _redirect(self, operator: str) -> None:
         """Parse the target of a redirection. A computed target makes the line opaque."""
@@ -395,10 +411,12 @@ class _Lexer(WordReader):
         """
         is_understood = _REST_OF_LINE.match(self._text, self._at)
         end_of_line = self._text.find("\n", self._at)
-        at = max(len(self._text) if end_of_line < 0 else end_of_line + 1, self._after_heredocs)
+        position = max(
+            len(self._text) if end_of_line < 0 else end_of_line + 1, self._after_heredocs
+        )
         lines: list[str] = []
-        for line in self._text[at:].split("\n"):
-            at += len(line) + 1
+        for line in self._text[position:].split("\n"):
+            position += len(line) + 1
             if (line.lstrip("\t") if strips_tabs else line) == delimiter.text:
                 break
             lines.append(line)
@@ -406,7 +424,7 @@ class _Lexer(WordReader):
             is_understood = None
         if strips_tabs or not is_understood or not re.fullmatch(r"""(['"])\w+\1""", delimiter.raw):
             self._opaque("it holds a here-document")
-        self._after_heredocs = min(at, len(self._text))
+        self._after_heredocs = min(position, len(self._text))
         self._stdin = "\n".join(lines)
         self._found.bodies.append(self._stdin)
         if delimiter.text == delimiter.raw:  # without quotes bash runs the commands in it

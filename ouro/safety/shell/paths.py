@@ -22,15 +22,16 @@ from ouro.utils.git import Git, GitError, find_root
 
 _MAX_FOLDERS = 16
 _MAX_MATCHES = 1000
-_MAX_BELOW = 100_000
+_MAX_FILES_BELOW = 100_000
 _GIT_TIMEOUT = 1.0
-_STARTED = ("sh", "bash", "cat", "grep", "gzip")  # started by egrep, zcat and git
+_STARTED_PROGRAMS = ("sh", "bash", "cat", "grep", "gzip")
+"""Programs that egrep, zcat and git start."""
 _CD_OPTION = re.compile(r"-[LPe@]*|--")
 HARMLESS_DEVICES = frozenset(
     {"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero"}
 )
-_WRITTEN = {"written": slice(None), "but first": slice(1, None), "last": slice(-1, None)}
-"""Kind of operands -> which of them are written."""
+_WRITTEN_OPERANDS = {"written": slice(None), "but first": slice(1, None), "last": slice(-1, None)}
+"""Which operands are written, by their kind in the table."""
 
 
 class Places:
@@ -40,7 +41,7 @@ class Places:
         self.workspace = workspace
         self.home = workspace.resolve("~")
         self.folders = [workspace.root]
-        self._of_words: dict[Word, tuple[Path, ...]] = {}
+        self._paths_by_word: dict[Word, tuple[Path, ...]] = {}
         self.lost = ""
         """Why the folder in which commands run is not known; empty if it is known."""
         for command in line.commands:
@@ -48,7 +49,7 @@ class Places:
                 self._move(command)
 
     def _move(self, command: Command) -> None:
-        """Follow `cd FOLDER`."""
+        """Follow `cd FOLDER`: add the folders that it may lead to, or note that they are not known."""
         words = command.arguments
         targets = [word for word in words if not _CD_OPTION.fullmatch(word.text)]
         target = targets[0] if targets else Word("~")
@@ -71,25 +72,25 @@ class Places:
             return [self.workspace.resolve(text)]
         return [self.workspace.resolve(str(folder / text)) for folder in self.folders]
 
-    def of_word(self, word: Word) -> tuple[Path, ...]:
-        """The real paths that a word may name: it, its parts, or what its pattern matches."""
+    def paths_of_word(self, word: Word) -> tuple[Path, ...]:
+        """The real paths that a word may name: itself, its parts, or what its pattern matches."""
         # Cached: a line is walked several times, and may repeat a word a thousand times.
-        if word in self._of_words:
-            return self._of_words[word]
-        found = list(chain.from_iterable(map(self.paths_of, word.paths)))
+        if word in self._paths_by_word:
+            return self._paths_by_word[word]
+        paths = list(chain.from_iterable(map(self.paths_of, word.paths)))
         if word.glob and not word.text.startswith("-"):
             for start in self.paths_of(before_pattern(word.text)):
-                found += [start, *map(self.workspace.resolve, self._matches(start, word))]
-            above = word.text.rpartition("/")[0]
-            if re.search(r"[*?\[]", above):
+                paths += [start, *map(self.workspace.resolve, self._matches(start, word))]
+            folder = word.text.rpartition("/")[0]
+            if re.search(r"[*?\[]", folder):
                 # Bash lists these folders.
-                found += self.of_word(Word(above, exact=False, glob=True))
-        self._of_words[word] = tuple(found)
-        return self._of_words[word]
+                paths += self.paths_of_word(Word(folder, exact=False, glob=True))
+        self._paths_by_word[word] = tuple(paths)
+        return self._paths_by_word[word]
 
     def opened_paths(self, line: ShellLine) -> Iterator[tuple[Path, bool, Command | None]]:
-        """The paths that a line may open, whether they are written, and by which command; None for
-        a redirection.
+        """Yield each path that a line may open, whether it is written, and the command that opens
+        it; None for a redirection.
         """
         for redirect in line.redirects:
             if not redirect.duplicates and redirect.target.text not in HARMLESS_DEVICES:
@@ -100,23 +101,24 @@ class Places:
                 for word in written_paths(command):
                     yield from ((path, True, command) for path in self.paths_of(word.text))
             for word in command.arguments:
-                yield from ((path, False, command) for path in self.of_word(word))
+                yield from ((path, False, command) for path in self.paths_of_word(word))
 
     def has_program(self, name: str) -> bool:
         """Whether bash may find a program of that name in the workspace, or one that a listed
         program starts.
         """
-        folders = _own_folders(os.environ.get("PATH", ""), self.workspace.roots)
-        places = chain.from_iterable(map(self.paths_of, folders))
+        folders = _workspace_folders_of_path(os.environ.get("PATH", ""), self.workspace.roots)
+        real_folders = chain.from_iterable(map(self.paths_of, folders))
         return any(
-            (place / program).exists() for place, program in product(places, (name, *_STARTED))
+            (folder / program).exists()
+            for folder, program in product(real_folders, (name, *_STARTED_PROGRAMS))
         )
 
     def strange_match(self, command: Command, word: Word) -> str:
-        """Why the files that a word matches cannot be judged: odd names, links outside, too many.
-        Else empty.
+        """Why the files that a word matches cannot be judged: odd names, links to the outside, too
+        many of them. Empty if they can.
         """
-        # This command follows links.
+        # `diff` follows links in a folder.
         folders = [word.text] if command.name == "diff" and not word.glob else word.under
         is_split = bool(word.under) and word.text != "{}"
         for folder in folders:
@@ -129,9 +131,10 @@ class Places:
         return ""
 
     def odd_name(self, command: Command) -> str:
-        """A name in git's index that `xargs` would split, where a command gets its words from git;
-        else empty.
+        """A name in git's index that `xargs` would split, if a command gets its words from git;
+        empty if there is none.
         """
+        # The first command of the pipe prints the names.
         lister = command.source
         while lister is not None and lister.source is not None:
             lister = lister.source
@@ -149,7 +152,7 @@ class Places:
         if self.workspace.closed_below(start):
             return f"keys are kept below {start}"
         folders, seen = [] if word.regular else [str(start)], 0
-        while folders and seen < _MAX_BELOW:
+        while folders and seen < _MAX_FILES_BELOW:
             with suppress(OSError), os.scandir(folders.pop()) as scan:
                 entries = [*scan]
                 seen += len(entries)
@@ -163,7 +166,9 @@ class Places:
         return f"there are too many files below {start}" if folders else ""
 
     def _collect_folders(self, entries: list[os.DirEntry[str]], folders: list[str]) -> str:
-        """Add the folders among `entries`; returns which link leads out of the workspace."""
+        """Add the folders among `entries` to `folders`. Returns why they cannot be judged: a link
+        leads out of the workspace; empty if none does.
+        """
         for entry in entries:
             if entry.is_file(follow_symlinks=False):  # most names are: 50,000 take 25 ms
                 continue
@@ -181,11 +186,11 @@ class Places:
             return iter(())
         # A class such as `[!a]` has another syntax in bash than here: it counts as `*`.
         pattern = re.sub(r"\[.*(\]|$)", "*", word.text[len(before_pattern(word.text)) :])
-        found = glob.iglob(str(Path(glob.escape(str(start)), pattern)), include_hidden=True)  # noqa: PTH207 - keeps no order
+        matches = glob.iglob(str(Path(glob.escape(str(start)), pattern)), include_hidden=True)  # noqa: PTH207 - keeps no order
         # Before version 5.2 of bash `.*` matches the folder above, too.
         above = [".." if re.fullmatch(r"\.[.?*]+", part) else part for part in pattern.split("/")]
         return islice(
-            chain([str(start / "/".join(above))] if ".." in above else [], found), _MAX_MATCHES
+            chain([str(start / "/".join(above))] if ".." in above else [], matches), _MAX_MATCHES
         )
 
     def program_of_git(self, command: Command) -> str:
@@ -194,11 +199,11 @@ class Places:
         """
         for folder in self._folders_of_git(command):
             try:
-                found = Git(folder, _GIT_TIMEOUT).own_programs() if folder.is_dir() else []
+                programs = Git(folder, _GIT_TIMEOUT).own_programs() if folder.is_dir() else []
             except GitError as error:
-                found = [str(error)]
-            if found:
-                return found[0]
+                programs = [str(error)]
+            if programs:
+                return programs[0]
         return ""
 
     def find_tracked(self, command: Command, test: Callable[[str], object]) -> str:
@@ -215,16 +220,18 @@ class Places:
             except GitError:
                 return "what it keeps"
             root = find_root(folder)
-            if found := next((name for name in names if test(f"{root}/{name}")), ""):
-                return found
+            if name_found := next((name for name in names if test(f"{root}/{name}")), ""):
+                return name_found
         return ""
 
     def _folders_of_git(self, command: Command) -> list[Path]:
+        """The folders in which a command of git may run: also those of `-C`."""
         texts = [word.text for word in command.arguments]
-        moved = [texts[at + 1] for at, text in enumerate(texts[:-1]) if text == "-C"]
-        return list(dict.fromkeys(chain(self.folders, *map(self.paths_of, moved))))
+        folders_of_option = [texts[at + 1] for at, text in enumerate(texts[:-1]) if text == "-C"]
+        return list(dict.fromkeys(chain(self.folders, *map(self.paths_of, folders_of_option))))
 
     def is_outside(self, path: Path) -> bool:
+        """Whether a path is outside of the workspace, and no harmless device."""
         return not self.workspace.is_inside(path) and str(path) not in HARMLESS_DEVICES
 
     def is_elsewhere(self, path: Path) -> bool:
@@ -234,8 +241,8 @@ class Places:
         if not self.is_outside(path):
             return False
         roots = {Path(folder).resolve() for folder in (tempfile.gettempdir(), "/tmp", "/var/tmp")}  # noqa: S108
-        is_own = path.is_relative_to(self.home) or self.workspace.protection(path)
-        return bool(is_own) or not any(root in path.parents for root in roots)
+        is_personal = path.is_relative_to(self.home) or self.workspace.protection(path)
+        return bool(is_personal) or not any(root in path.parents for root in roots)
 
     def holds_keys(self, path: Path) -> bool:
         """Whether a path holds keys, or ouro's own settings and sessions."""
@@ -268,12 +275,14 @@ class Places:
 
 
 def _goes_back(command: Command) -> bool:
-    """Whether the folder is one of before: `popd`, `cd -`."""
+    """Whether a command changes to an earlier folder: `popd`, `cd -`."""
     return command.program == "popd" or any(word.text == "-" for word in command.arguments)
 
 
 def _strange_name(matches: list[str], word: Word) -> str:
-    """Why bash or the command may read one of the names that a pattern matches as something else."""
+    """Why bash or the command may read a name that a pattern matches as something else; empty if
+    neither does.
+    """
     if len(matches) >= _MAX_MATCHES:
         return f"{word.text} matches too many files"
     is_plain = "/" not in word.text
@@ -286,13 +295,13 @@ def _strange_name(matches: list[str], word: Word) -> str:
 
 
 @lru_cache(maxsize=8)
-def _own_folders(path: str, roots: tuple[Path, ...]) -> list[str]:
-    """The folders of PATH that are, or may be, in the workspace."""
-    real = ((text or ".", Path(os.path.realpath(text))) for text in path.split(os.pathsep))
+def _workspace_folders_of_path(path: str, roots: tuple[Path, ...]) -> list[str]:
+    """The folders in the variable PATH that are, or may be, in the workspace."""
+    folders = ((text or ".", Path(os.path.realpath(text))) for text in path.split(os.pathsep))
     return [
         text
-        for text, place in real
-        if not text.startswith("/") or any(map(place.is_relative_to, roots))
+        for text, real_path in folders
+        if not text.startswith("/") or any(map(real_path.is_relative_to, roots))
     ]
 
 
@@ -305,21 +314,23 @@ def before_pattern(text: str) -> str:
 def written_paths(command: Command) -> tuple[Word, ...]:
     """The words, or parts of words, that name what a command of the table writes, moves or removes."""
     row = rows().get(command.program)
-    found = read_options(command.arguments, row or UNKNOWN)
-    written: list[Word] = []
-    for option, values in found.values.items():
+    options = read_options(command.arguments, row or UNKNOWN)
+    words: list[Word] = []
+    for option, values in options.values.items():
         if row and ">" in row.valued[option]:
-            written += values
-    if row and row.operands in _WRITTEN:
-        return (*written, *found.operands[_WRITTEN[row.operands]])
-    return (*written, *_written_operands(command.program, found))
+            words += values
+    if row and row.operands in _WRITTEN_OPERANDS:
+        return (*words, *options.operands[_WRITTEN_OPERANDS[row.operands]])
+    return (*words, *_written_operands(command.program, options))
 
 
-def _written_operands(program: str, found: ReadOptions) -> Sequence[Word]:
-    """What a command writes that the table does not list."""
-    operands = found.operands
-    if program == "sed" and found.has("i", "in-place"):
-        has_script = found.values.keys() & {"e", "expression", "f", "file"}
+def _written_operands(program: str, options: ReadOptions) -> Sequence[Word]:
+    """The words that name what `sed -i`, `dd` and git write, which the table does not list; empty for
+    other programs.
+    """
+    operands = options.operands
+    if program == "sed" and options.has("i", "in-place"):
+        has_script = options.values.keys() & {"e", "expression", "f", "file"}
         return operands if has_script else operands[1:] or operands
     if program == "dd":
         outputs = (word for word in operands if word.text.startswith("of="))
@@ -330,7 +341,9 @@ def _written_operands(program: str, found: ReadOptions) -> Sequence[Word]:
 
 
 def _written_by_git(operands: Sequence[Word]) -> Sequence[Word]:
-    """The value of `--output`, and the folder that a subcommand makes."""
+    """The words that name what git writes: the value of `--output`, and the folder that a subcommand
+    makes.
+    """
     subcommand = read_options(operands[1:], rows()["git-log"])
     written = subcommand.values.get("output", [])
     if {"clone", "init", "worktree"} & {word.text for word in operands[:2]}:

@@ -19,20 +19,25 @@ from ouro.safety.shell.tables import (
     rows,
 )
 
-_UNASKED = ("files", "file", "pattern", "script", "text", "changes")
+_READING_OPERANDS = ("files", "file", "pattern", "script", "text", "changes")
+"""Kinds of operands of the commands that run without asking, or, for `changes`, by a rule."""
 _GIT_SETTING = re.compile(
     r"core\.pager=(cat)?|(color\.\w+|core\.quote[pP]ath|log\.(date|decorate))=\w+|(log\.showSignature|pager\.\w+)=false"
 )
-"""Settings of `git -c` that do not start a program."""
+"""A setting of `git -c` that does not start a program."""
 _GIT_FORMAT = re.compile(r"%G|signature")
 """A format with which git runs a program."""
 
 
 def files_read(command: Command, named: Collection[str] = ()) -> tuple[Word, ...] | str | None:
-    """The words that name what a command reads, if it only reads; `named` words are not checked.
+    """The words that name what a command reads, if it only reads.
 
-    Returns a str if it may do more: the first word that the table does not list for it. Returns
-    None if the table does not list the command.
+    Args:
+        named: words that a rule of the user names, which are not checked.
+
+    Returns:
+        A tuple of words if it only reads; a str if it may do more: the first word that the table
+        does not list for it; None if the table does not list the command.
     """
     name, words = command.name, command.arguments
     texts = [word.text for word in words]
@@ -41,23 +46,23 @@ def files_read(command: Command, named: Collection[str] = ()) -> tuple[Word, ...
     if read := _READERS.get(name):
         return read(words, named)
     row = rows().get(name)
-    if row is None or row.operands not in _UNASKED:
+    if row is None or row.operands not in _READING_OPERANDS:
         return None
     if texts in (["--help"], ["--version"]):
         return ()
-    found = read_options(words, row)
-    unlisted = _first(found.unlisted, named)
-    if unlisted or row.operands == "changes":
+    options = read_options(words, row)
+    unlisted = _first_not_named(options.unlisted, named)
+    if unlisted or row.operands == "changes":  # it changes files also without such a word
         return unlisted
-    return _read_operands(command, row, found, named)
+    return _read_operands(command, row, options, named)
 
 
 def _read_operands(
-    command: Command, row: CommandRow, found: ReadOptions, named: Collection[str]
+    command: Command, row: CommandRow, options: ReadOptions, named: Collection[str]
 ) -> tuple[Word, ...] | str:
     """The files that a command of the table reads, or the first word that is not listed for it."""
     name = command.name
-    checked, files = _split_operands(command, row, found)
+    checked, files = _split_operands(command, row, options)
     for word in checked:
         if word.text not in named and not _is_listed_text(word, name, row):
             return word.text
@@ -65,20 +70,20 @@ def _read_operands(
         if word.text not in named and not _is_listed_file(word, number, name, row):
             return word.text
     if name == "cd":
-        return tuple(files) or (Word("~"),)
-    for option in found.values:
+        return tuple(files) or (Word("~"),)  # without an operand it goes home
+    for option in options.values:
         if "@" in row.valued[option]:
-            files = [*files, *found.values[option]]
+            files = [*files, *options.values[option]]
     return tuple(files)
 
 
 def _split_operands(
-    command: Command, row: CommandRow, found: ReadOptions
+    command: Command, row: CommandRow, options: ReadOptions
 ) -> tuple[list[Word], list[Word]]:
     """The operands that are text for the command, such as a pattern, and those that are files."""
-    operands, values = found.operands, found.values
-    is_of_files = any(word.text == "--files" for word in command.arguments)
-    has_no_pattern = is_of_files or bool({"e", "f", "regexp", "file"} & values.keys())
+    operands, values = options.operands, options.values
+    lists_files = any(word.text == "--files" for word in command.arguments)  # as `rg --files`
+    has_no_pattern = lists_files or bool({"e", "f", "regexp", "file"} & values.keys())
     scripts = [*values.get("e", []), *values.get("expression", [])]
     if row.operands == "text":
         return _checked_text(command, operands), []
@@ -124,14 +129,15 @@ def only_reads(command: Command) -> bool:
 
 
 def find_unlisted(command: Command, named: Collection[str] = ()) -> str:
-    """The first word that is not `named`, and with which a listed command may do more than it is
-    listed for.
+    """The first word with which a listed command may do more than it is listed for; empty if there is
+    none. Words that a rule of the user names (`named`) do not count.
     """
-    found = files_read(command, named)
-    return found if isinstance(found, str) else ""
+    result = files_read(command, named)
+    return result if isinstance(result, str) else ""
 
 
-def _first(texts: Iterable[str], named: Collection[str]) -> str:
+def _first_not_named(texts: Iterable[str], named: Collection[str]) -> str:
+    """The first text that is not among the named ones; empty if there is none."""
     return next((text for text in texts if text not in named), "")
 
 
@@ -140,7 +146,9 @@ class ReadOptions(msgspec.Struct):
 
     operands: list[Word] = []
     values: dict[str, list[Word]] = {}
+    """The values of each option, without its dashes."""
     given: set[str] = set()
+    """The options of the command, without their dashes."""
     unlisted: list[str] = []
     """The options that are not listed, need a question, or have a computed value."""
 
@@ -150,7 +158,7 @@ class ReadOptions(msgspec.Struct):
 
 
 def _may_be(given: str, option: str) -> bool:
-    """Whether an option is another one, or a long one that is abbreviated or has a value."""
+    """Whether the option `given` is `option`, perhaps abbreviated or with a value, if it is long."""
     if given == option:
         return True
     are_long = len(given) > 1 and len(option) > 1
@@ -158,20 +166,20 @@ def _may_be(given: str, option: str) -> bool:
 
 
 def read_options(words: Sequence[Word], row: CommandRow) -> ReadOptions:
-    """Sort the words of a command by its row."""
-    found, rest = ReadOptions(), list(words)
+    """Sort the words of a command into operands, options and their values, by its row."""
+    options, rest = ReadOptions(), list(words)
     while rest:
         word = rest.pop(0)
         # For xxd, what looks like an option after a file is another file.
-        is_late = found.operands and row.operands in ("file", "command", "wrapped")
+        is_late = options.operands and row.operands in ("file", "command", "wrapped")
         if "*" in row.letters or not word.text.startswith("-") or word.text == "-" or is_late:
-            found.operands.append(word)
+            options.operands.append(word)
         elif word.text == "--":
-            found.operands += rest
+            options.operands += rest
             break
-        elif not _read_option(word, row, rest, found):
-            found.unlisted.append(word.text)
-    return found
+        elif not _read_option(word, row, rest, options):
+            options.unlisted.append(word.text)
+    return options
 
 
 class _Option(NamedTuple):
@@ -209,17 +217,20 @@ def _long_option(word: Word, row: CommandRow, found: ReadOptions) -> _Option:
 
 
 def _short_options(word: Word, row: CommandRow, found: ReadOptions) -> _Option:
-    """The last letter of a word such as `-la`; it is listed if all letters are."""
+    """Read a word such as `-la`. Returns its last letter, or the first that takes a value; it counts
+    as listed if all letters up to it are.
+    """
     name, is_listed = "", True
     for at, name in enumerate(word.text[1:], 2):
         found.given.add(name)
         if name in row.valued:
             attached = word.text[at:]
-            return _Option(name, is_listed, True, Word(attached, word.exact) if attached else None)
+            value = Word(attached, word.exact) if attached else None
+            return _Option(name, is_listed, is_valued=True, value=value)
         is_listed = is_listed and name in row.letters
         if not (is_listed or name.isalnum()):
             break
-    return _Option(name, is_listed, False, None)
+    return _Option(name, is_listed, is_valued=False, value=None)
 
 
 def _read_value(
@@ -241,7 +252,9 @@ def _read_value(
 
 
 def _take_value(option: _Option, marks: str, rest: list[Word]) -> Word | None:
-    """The value of an option: in the same word, or the next one, which is removed from `rest`."""
+    """The value of an option, from the same word or from the next one, which is removed from `rest`;
+    None if there is none. An option with the mark `+` has a name before its value.
+    """
     if "+" in marks and rest and rest[0].exact and not rest[0].text.startswith("-"):
         del rest[0]
     if option.value is not None:
@@ -265,15 +278,15 @@ def _is_path(word: Word, may_begin_with_pattern: bool = False) -> bool:
 
 
 def find_starts(words: Sequence[Word]) -> tuple[Word, ...]:
-    """The start paths of `find`; `-`, `(x`, `)` and `,` count as paths too."""
+    """The paths of `find`, before its first test; `-`, `(x`, `)` and `,` count as paths, too."""
     return tuple(takewhile(lambda word: not re.fullmatch(r"-.+|[(!]", word.text, re.DOTALL), words))
 
 
 def find_runs(words: Sequence[Word]) -> list[tuple[int, int]]:
-    """The begin and end positions of the commands that `find` runs; without an end mark a command
-    has all words.
+    """The begin and end positions of the commands that `find` runs. A command without an end mark
+    has all words up to the last.
     """
-    texts, found = [word.text for word in words], []
+    texts, runs = [word.text for word in words], []
     for begin, text in enumerate(texts, 1):
         if text in ("-exec", "-execdir", "-ok", "-okdir"):
             ends = (
@@ -281,12 +294,12 @@ def find_runs(words: Sequence[Word]) -> list[tuple[int, int]]:
                 for at in range(begin, len(texts))
                 if texts[at] == ";" or texts[at - 1 : at + 1] == ["{}", "+"]
             )
-            found.append((begin, next(ends, len(texts))))
-    return found
+            runs.append((begin, next(ends, len(texts))))
+    return runs
 
 
-def _find(words: Sequence[Word], named: Collection[str]) -> tuple[Word, ...] | str:
-    """The paths that `find` reads, or its first word that is not listed."""
+def _files_of_find(words: Sequence[Word], named: Collection[str]) -> tuple[Word, ...] | str:
+    """The words of the paths that `find` reads, or its first word that is not listed."""
     starts = find_starts(words)
     unlisted = [word.text for word in starts if not _is_path(word)]
     rest = [*words]
@@ -295,7 +308,7 @@ def _find(words: Sequence[Word], named: Collection[str]) -> tuple[Word, ...] | s
             del rest[begin - 1 : end + 1]  # each is judged separately
     unlisted += [word.text for word in rest[len(starts) :] if not _is_listed_test(word)]
     newer = [rest[at] for at, word in enumerate(rest[:-1], 1) if word.text == "-newer"]
-    return _first(unlisted, named) or (*starts, *newer)
+    return _first_not_named(unlisted, named) or (*starts, *newer)
 
 
 def _is_listed_test(word: Word) -> bool:
@@ -307,18 +320,17 @@ def _is_listed_test(word: Word) -> bool:
 
 
 def git_words(words: Sequence[Word]) -> tuple[list[Word], list[str]]:
-    """The arguments of git from the subcommand on, and the options before it that are not listed.
-
-    One `-C` is listed.
+    """The arguments of git from the subcommand on, and the options before it that are not listed: a
+    single `-C` is.
     """
-    found = read_options(words, rows()["git"])
+    options = read_options(words, rows()["git"])
     settings = [
-        word.text for word in found.values.get("c", ()) if not _GIT_SETTING.fullmatch(word.text)
+        word.text for word in options.values.get("c", ()) if not _GIT_SETTING.fullmatch(word.text)
     ]
-    return found.operands, [
-        *found.unlisted,
+    return options.operands, [
+        *options.unlisted,
         *settings,
-        *(["-C"] if len(found.values.get("C", ())) > 1 else []),
+        *(["-C"] if len(options.values.get("C", ())) > 1 else []),
     ]
 
 
@@ -328,12 +340,15 @@ def git_lists(subcommand: str, rest: Sequence[str]) -> bool:
 
 
 def _only_lists(command: str, rest: Sequence[str]) -> bool:
+    """Whether a command of the table LISTS has arguments with which it only lists something."""
     is_listed = command in LISTS and not re.search(r"\s", "".join(rest))
     return is_listed and bool(re.fullmatch(LISTS[command], "".join(f" {text}" for text in rest)))
 
 
 def _test_operators(words: list[Word]) -> list[Word]:
-    """The words of `test` that are not operands: with two or three words it is known which."""
+    """The words of `test` that are operators: the first of two words, the second of three. With
+    another number of words each may be one.
+    """
     words = words[:-1] if words and words[-1].text == "]" else words
     words = words[1:] if len(words) > len("-f") and words[0].text == "!" else words
     has_two = len(words) == len(("x", "=", "y"))
@@ -346,13 +361,13 @@ def _computed_in_git(begin: Sequence[Word], operands: Sequence[Word]) -> list[st
     return computed + [word.text for word in operands if not _is_path(word)]
 
 
-def _git(words: Sequence[Word], named: Collection[str]) -> tuple[Word, ...] | str | None:
-    """As `files_read`: the words, the first word that is not listed, or None if the subcommand may
-    do more than read.
+def _files_of_git(words: Sequence[Word], named: Collection[str]) -> tuple[Word, ...] | str | None:
+    """All words of a git command that only reads; the first word that is not listed for it (a str);
+    None if the subcommand may do more than read.
     """
     rest, unlisted = git_words(words)
-    if strange := _first(unlisted, named):
-        return strange
+    if unlisted_word := _first_not_named(unlisted, named):
+        return unlisted_word
     if not rest:
         return None
     subcommand, *operands = rest
@@ -362,11 +377,13 @@ def _git(words: Sequence[Word], named: Collection[str]) -> tuple[Word, ...] | st
         is_listed = not computed and git_lists(subcommand.text, [word.text for word in operands])
         return tuple(words) if is_listed else None
     formats = (word.text for word in words if _GIT_FORMAT.search(word.text))
-    strange = _first((*computed, *read_options(operands, row).unlisted, *formats), named)
-    return strange or tuple(words)
+    unlisted_word = _first_not_named(
+        (*computed, *read_options(operands, row).unlisted, *formats), named
+    )
+    return unlisted_word or tuple(words)
 
 
 _READERS: Mapping[
     str, Callable[[Sequence[Word], Collection[str]], tuple[Word, ...] | str | None]
-] = {"git": _git, "find": _find}
+] = {"git": _files_of_git, "find": _files_of_find}
 """Commands whose words are read in a way of their own."""

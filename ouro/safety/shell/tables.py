@@ -14,6 +14,7 @@ from ouro.utils.decoding import from_plain
 
 
 def names(text: str) -> frozenset[str]:
+    """The words of a text, as a set."""
     return frozenset(text.split())
 
 
@@ -159,12 +160,14 @@ git-status git-log git-diff git-show git-blame git-shortlog git-rev-parse git-ls
 """
 
 
-_S = r"[sy](?P<d>[/|#,:@])(\\.|(?!(?P=d))[^\\\n;])*(?P=d)(\\[^\n]|(?!(?P=d))[^\\\n;])*(?P=d)[gIip0-9]*"
-_ADDRESS = r"(\d+|\$|/(\\[^\n]|[^/\\\n])*/)"
+# `s/old/new/g` and `y/abc/xyz/` of sed, with any of these delimiters.
+_SUBSTITUTE = r"[sy](?P<d>[/|#,:@])(\\.|(?!(?P=d))[^\\\n;])*(?P=d)(\\[^\n]|(?!(?P=d))[^\\\n;])*(?P=d)[gIip0-9]*"
+_SED_ADDRESS = r"(\d+|\$|/(\\[^\n]|[^/\\\n])*/)"
 _AWK_CALLS = (
     "if|for|while|print|printf|length|substr|split|gsub|sub|match|index|tolower|toupper|sprintf|int"
 )
-_AWK = re.compile(
+# A script that reads no other file, writes none, starts no program, and calls only these functions.
+_AWK_SCRIPT = re.compile(
     r"(?!.*(getline|system|ARGV|ENVIRON|PROCINFO|SYMTAB|close|fflush|func|(?<!\|)\|(?!\|)|[@`]|\\(?![tns./$^*+()\[\]-])|/inet"
     rf"|\b(?!({_AWK_CALLS})\b)[A-Za-z_]\w*\s*\()"
     # Only after the first brace: after each of thousands of braces it took a second.
@@ -192,18 +195,20 @@ SCRIPTS = {
     # Commands, after addresses, that name no file and no program, and a, i and c with the rest as
     # text; no s///e.
     "sed": re.compile(
-        rf"(\s*+({_ADDRESS}(\s*+,\s*+(\+?\d+|{_ADDRESS}))?)?\s*+!?\s*+"
-        rf"([dDgGhHnNpPqx=]|:\w+|[bt]( *\w+)?|{_S}|[aic](\\\n)?([^\n\\]|\\[^\n])*+\Z)\s*+(;|\Z))+"
+        rf"(\s*+({_SED_ADDRESS}(\s*+,\s*+(\+?\d+|{_SED_ADDRESS}))?)?\s*+!?\s*+"
+        rf"([dDgGhHnNpPqx=]|:\w+|[bt]( *\w+)?|{_SUBSTITUTE}|[aic](\\\n)?([^\n\\]|\\[^\n])*+\Z)\s*+(;|\Z))+"
     ),
     # Only calls of these functions; no file, pipe or program.
-    **dict.fromkeys(("awk", "gawk", "mawk"), _AWK),
+    **dict.fromkeys(("awk", "gawk", "mawk"), _AWK_SCRIPT),
     "jq": re.compile(
         r"(?!.*(\b(import|include|modulemeta|get_search_list|env|input_filename|debug|stderr)\b|\$(?![a-z])"
         r"|@(?!(csv|tsv|json|text|uri|base64d?)\b))).*",
         re.DOTALL,
     ),
 }
-"""The allowed texts for commands that may not have any text."""
+"""The texts with which a command only reads, by command. A command that is not here may have any
+text.
+"""
 PATTERNS_FIRST = names("""
     cat head tail wc ls stat df du nl tac rev fold expand unexpand cut paste grep egrep fgrep strings md5sum
     sha256sum echo printf basename dirname
@@ -216,7 +221,7 @@ FIND_EXPRESSION = re.compile(
     r"|user|group|links|empty|not|o|a|or|and|print|print0|ls|prune|executable|readable|writable|true|false|depth|xdev"
     r"|mount|daystart|quit|newer|inum|regextype|nouser|nogroup|noleaf|printf)|[!(),]"
 )
-_COLUMN = (  # not `environ`
+_PS_COLUMN = (  # not `environ`
     "(pid|ppid|pgid|sid|user|uid|ruser|euser|stat|state|s|etimes?|time|lstart|start|tty|tt|nlwp|rss|vsz|sz|ni|pri|psr"
     "|%cpu|%mem|pcpu|pmem|comm|cmd|args|command|ucmd|wchan)(=\\w*)?"
 )
@@ -229,7 +234,7 @@ LISTS = {
     "ps": (
         rf"( (aux[wf]*|ax[uwf]*|-[eAfFwa]+|-aux[wf]*|--forest|--no-headers?|--sort=[\w%,+-]+|-[pCu]"
         rf" ?[\w.,-]+"
-        rf"|(-[eAafw]*|ax)o ?{_COLUMN}(,{_COLUMN})*))*"
+        rf"|(-[eAafw]*|ax)o ?{_PS_COLUMN}(,{_PS_COLUMN})*))*"
     ),
     "lsof": r"( (-[nPti]+((tcp|udp|TCP|UDP)?(:\d+)?)?|(tcp|TCP)?:\d+|-sTCP:LISTEN|-p ?\d+))+",
     **dict.fromkeys(names("python python3 pip pip3 ruff rg fd"), " (--version|-V)"),
@@ -279,15 +284,16 @@ class CommandRow(msgspec.Struct, frozen=True):
 @cache
 def rows() -> dict[str, CommandRow]:
     """The rows of the table, by command."""
-    found: dict[str, CommandRow] = {}
+    rows_by_command: dict[str, CommandRow] = {}
     for line in re.sub(r"\n +", " ", _COMMANDS).strip().splitlines()[1:]:
         commands, letters, long, valued, operands = (cell.strip() for cell in line.split("|"))
         marks = {option[0]: option[1] for option in re.findall(r"([\w-]+)(\S*)", valued)}
-        found |= dict.fromkeys(
+        rows_by_command |= dict.fromkeys(
             commands.split(),
             CommandRow(letters, names(long), marks, from_plain(operands, Operands)),
         )
-    return found
+    return rows_by_command
 
 
-UNKNOWN = CommandRow("", frozenset(), {}, "any")
+UNKNOWN = CommandRow(letters="", long=frozenset(), valued={}, operands="any")
+"""The row of a command that is not in the table."""

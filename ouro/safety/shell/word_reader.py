@@ -15,25 +15,28 @@ from ouro.safety.shell.command import ShellLine, Word
 MAX_DEPTH = 30
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*|[0-9?#$!@*-]))", re.ASCII)
 _PLAIN_DOLLAR = re.compile(r"\$(?=[\s\"'/|),.:;\\}%]|$)")
+"""A `$` that is only text."""
 _SINGLE_QUOTES = re.compile(r"'([^']*)'")
 _ANSI_QUOTES = re.compile(r"\$'((?:\\.|[^'\\])*)'", re.DOTALL)
 _ANSI_ESCAPE = re.compile(
     r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL
 )
 _BACKTICKS = re.compile(r"`((?:\\.|[^`\\])*)`", re.DOTALL)
-_SIMPLE_INSIDE = re.compile(
+_SIMPLE_SUBSTITUTION = re.compile(
     r"""[$<]\((?![^)]*(<<|\bcase\b))([^()`#\\\n'"]|'[^()`#\\\n']*'|"[^()`#\\\n"]*")*\)"""
 )
 """A substitution that every version of bash ends at the same place as this pattern."""
-_TEXT = re.compile(r"""\$\(cat <<(['"])(\w+)\1\n((?:(?!\2)[^\n]*(?<!\\)\n)*)\2\n\s*\)""")
+_QUOTED_DOCUMENT = re.compile(r"""\$\(cat <<(['"])(\w+)\1\n((?:(?!\2)[^\n]*(?<!\\)\n)*)\2\n\s*\)""")
 """`$(cat <<'EOF' …)`, as models write commit messages. `EOF)` ends the text, too, and in bash 4.0
 `EO\\`, `F`.
 """
 # In `{}`, `{` and `HEAD@{1}` the braces are text.
 _BRACES = re.compile(r"(?<!@)\{(?!\}?\Z)|\{[^}]*(,|\.\.)")
-_SUM = re.compile(r"\$\(\([0-9 +*/%-]+\)\)")
+_ARITHMETIC = re.compile(r"\$\(\([0-9 +*/%-]+\)\)")
 _UNSPLIT = re.compile(r"[\w./@%+=:,-]+")
+"""A value that stays one word without quotes."""
 _UNSPLIT_GLOB = re.compile(r"[\w./@%+=:,*?\[\]-]+")
+"""The same for a pattern of files."""
 WORD_ENDS = " \t\n;&|()<>"
 
 
@@ -47,6 +50,7 @@ class _Draft(msgspec.Struct):
 
 
 def _is_known(value: Word) -> bool:
+    """Whether the value of a variable is known, perhaps as a pattern of files."""
     return value.exact or value.glob
 
 
@@ -57,7 +61,9 @@ def _is_one_word(value: Word) -> bool:
 
 
 class WordReader(ABC):
-    """A place in a script. Reads words: quoted pieces, variables and substitutions among them."""
+    """Reads the words of a script: quoted pieces, variables and substitutions among them. It keeps
+    the position in the text, and notes in the line what it does not understand.
+    """
 
     def __init__(self, text: str, found: ShellLine, depth: int) -> None:
         self._text = text
@@ -70,14 +76,17 @@ class WordReader(ABC):
         """Read commands of `text` up to `end`; returns the position after it."""
 
     def _opaque(self, reason: str) -> None:
+        """Note why the line cannot be judged."""
         self._found.make_opaque(reason)
 
     def _hide(self, reason: str) -> None:
+        """Note why the commands of the line are not known."""
         self._found.hide(reason)
 
     def _is_simple_substitution(self) -> bool:
+        """Whether a `<(command)` is here that every version of bash ends at the same place."""
         is_file = self._text.startswith("<(", self._at)
-        return is_file and bool(_SIMPLE_INSIDE.match(self._text, self._at))
+        return is_file and bool(_SIMPLE_SUBSTITUTION.match(self._text, self._at))
 
     def _read_substituted_file(self) -> Word:
         """Read `<(command)`: the command finds a file with its output."""
@@ -95,15 +104,17 @@ class WordReader(ABC):
         self._read(draft, WORD_ENDS)
         if draft.text.startswith("~") and not self._text.startswith("~", start):
             draft.text = f"./{draft.text}"  # quoted: a file of that name
-        # `[` alone is the command.
+        # `[` alone is the command, not a pattern.
         glob = draft.text != "[" and bool(re.search(r"[*?\[]", draft.bare))
         if _BRACES.search(draft.bare):
             self._opaque("it may make several words of one")
             draft.exact = False
         raw = self._text[start : self._at]
-        whole = re.fullmatch(r'"\$\{?(\w+)\}?"', raw)
+        variable = re.fullmatch(r'"\$\{?(\w+)\}?"', raw)
         under = (
-            self._found.values[whole[1]].under if whole and whole[1] in self._found.values else ()
+            self._found.values[variable[1]].under
+            if variable and variable[1] in self._found.values
+            else ()
         )
         return Word(draft.text, draft.exact and not glob, glob, raw, under)
 
@@ -162,10 +173,10 @@ class WordReader(ABC):
         text, at = self._text, self._at
         if text[at] == "`":
             self._read_backticks(draft)
-        elif quoted and (message := self._quoted_text()):
+        elif quoted and (message := self._match_quoted_document()):
             self._at = message.end()
             draft.text += message[3].rstrip("\n")
-        elif match := _SUM.match(text, at):
+        elif match := _ARITHMETIC.match(text, at):
             self._at = match.end()
             draft.text += match[0]
             draft.exact = False
@@ -184,7 +195,7 @@ class WordReader(ABC):
 
     def _read_substitution(self, draft: _Draft, *, quoted: bool) -> None:
         """Read `$(…)`."""
-        is_one_word = quoted and _SIMPLE_INSIDE.match(self._text, self._at)
+        is_one_word = quoted and _SIMPLE_SUBSTITUTION.match(self._text, self._at)
         if not is_one_word:
             self._opaque("it uses the output of a command")
         self._substitute(draft)
@@ -198,10 +209,10 @@ class WordReader(ABC):
         draft.text += f"`{script}`"
         draft.exact = False
 
-    def _quoted_text(self) -> re.Match[str] | None:
-        """The `$(cat <<'EOF' …)` at this position, if bash finds nothing to run in it."""
-        match = _TEXT.match(self._text, self._at)
-        if match is None or not _is_only_text(match[3], self._text[match.end() :]):
+    def _match_quoted_document(self) -> re.Match[str] | None:
+        """The match of a `$(cat <<'EOF' …)` at this position, if bash finds nothing to run in it."""
+        match = _QUOTED_DOCUMENT.match(self._text, self._at)
+        if match is None or not _runs_nothing(match[3], self._text[match.end() :]):
             return None
         return match
 
@@ -232,7 +243,7 @@ class WordReader(ABC):
         if name == "HOME" and value is None and re.fullmatch(r"/[\w/.@+-]*", home):
             draft.text += home
         elif name == "?":
-            draft.text += "0"
+            draft.text += "0"  # a number, and it makes no difference which one
         elif value is not None and (quoted or _is_one_word(value)) and _is_known(value):
             draft.text += value.text
             draft.bare += value.text if value.glob else ""
@@ -271,7 +282,7 @@ class WordReader(ABC):
         return inside
 
 
-def _is_only_text(text: str, rest: str) -> bool:
+def _runs_nothing(text: str, rest: str) -> bool:
     """Whether bash finds nothing to run in the text of `$(cat <<'EOF' …)`; 3.2, which macOS has,
     ends it at a `)`.
     """
@@ -279,9 +290,9 @@ def _is_only_text(text: str, rest: str) -> bool:
     return reads_documents or not (re.search(r'[$`"\\]', text) or ("'" in text and "'" in rest))
 
 
-def _unescape(found: re.Match[str]) -> str:
+def _unescape(match: re.Match[str]) -> str:
     """The character of an escape between `$'` and `'`."""
-    code = found[1]
+    code = match[1]
     if code[0] in "xuU" and len(code) > 1:
         return chr(min(int(code[1:], 16), 0x10FFFF))
     if code[0] in "01234567":

@@ -20,7 +20,7 @@ from ouro.safety.shell.read_only import (
 from ouro.safety.shell.tables import CommandRow, names, rows
 
 SHELLS = names("sh bash dash zsh ksh ash fish rbash")
-_UNDERSTOOD = re.compile(r"[nPL] -?\d+|I \{\}|d \\n")
+_UNDERSTOOD_OPTION = re.compile(r"[nPL] -?\d+|I \{\}|d \\n")
 """With these valued options a wrapper is judged by the command that it runs; with others the line
 is opaque.
 """
@@ -61,10 +61,10 @@ _NAME_LISTERS = {  # without letters that take a value: `-tl` of rg is a type
     "ls": r"( -[1aA]+)*( [^-\s]\S*)*",
 }
 """The arguments with which a command prints only names of files below its folder arguments."""
-_ALTERNATIVES = names("-o -or , ! -not (")
+_FIND_ALTERNATIVES = names("-o -or , ! -not (")
 ODD_NAME = re.compile(r"""(^|/)[-@]|[\s'"\\]""")
 """A name that `xargs`, or the command that it runs, may read as something else."""
-_SETTING = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_ENV_SETTING = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
 class InnerCommands(msgspec.Struct, frozen=True):
@@ -72,11 +72,15 @@ class InnerCommands(msgspec.Struct, frozen=True):
 
     commands: tuple[Command, ...] = ()
     guesses: tuple[Command, ...] = ()
+    """What it may run, if that is not known exactly."""
     script: str = ""
+    """A shell script that it runs."""
     transparent: bool = False
     """Whether the command does nothing else."""
     opaque: str = ""
+    """Why the line cannot be judged; empty if it can."""
     hidden: str = ""
+    """Why the commands that it runs are not known; empty if they are."""
 
 
 def inner_commands(command: Command) -> InnerCommands | None:
@@ -89,18 +93,18 @@ def inner_commands(command: Command) -> InnerCommands | None:
     row = rows().get(name)
     if row and row.operands in ("command", "wrapped") and name != "git":
         return _unwrap(command, row)
-    return _guess(command)
+    return _guess_inner(command)
 
 
-def _guess(command: Command) -> InnerCommands | None:
+def _guess_inner(command: Command) -> InnerCommands | None:
     """What a program may run that is known to run commands, but is not read further."""
     words = command.arguments
     if command.program in _RUNNERS:
-        return InnerCommands(guesses=_suffixes(words))
+        return InnerCommands(guesses=_guess_suffixes(words))
     subcommands = _RUNNING_SUBCOMMANDS.get(command.program, ())
     for at, word in enumerate(words, 1):
         if word.text in subcommands:
-            return InnerCommands(guesses=_suffixes(words[at:]))
+            return InnerCommands(guesses=_guess_suffixes(words[at:]))
     return None
 
 
@@ -118,11 +122,14 @@ def _inner_of_shell(command: Command) -> InnerCommands:
         return _shell_script(name, script)
     operand = operands[0]
     if not all(word.exact for word in words[: operand + 1]):
-        return InnerCommands(hidden=f"what {name} would run is computed", guesses=_suffixes(words))
+        return InnerCommands(
+            hidden=f"what {name} would run is computed", guesses=_guess_suffixes(words)
+        )
     return InnerCommands() if option < 0 else _shell_script(name, words[operand].text)
 
 
 def _shell_script(name: str, script: str | None) -> InnerCommands:
+    """What a shell runs whose script is this text; None: the text is not known."""
     if script is None:
         return InnerCommands(hidden=f"{name} reads its commands from its input")
     return InnerCommands(script=script, transparent=True, opaque=f"{name} runs a script")
@@ -141,13 +148,15 @@ def _inner_of_eval(command: Command) -> InnerCommands:
     if all(word.exact for word in words):
         return InnerCommands(script=script, opaque=opaque)
     hidden = f"what {name} would run is computed"
-    return InnerCommands(guesses=_suffixes(words), script=script, opaque=opaque, hidden=hidden)
+    return InnerCommands(
+        guesses=_guess_suffixes(words), script=script, opaque=opaque, hidden=hidden
+    )
 
 
 def _inner_of_find(command: Command) -> InnerCommands | None:
-    """The commands after `-exec` and the like; None without any."""
+    """The commands that `find` runs with `-exec` and the like; None if it runs none."""
     words = command.arguments
-    found: list[Command] = []
+    commands: list[Command] = []
     starts = find_starts(words)
     folders: tuple[str, ...] = ()
     if all(word.exact for word in starts):
@@ -155,11 +164,13 @@ def _inner_of_find(command: Command) -> InnerCommands | None:
     runs = find_runs(words)
     texts = [word.text for word in words]
     tests = texts[: runs[0][0] - 1] if runs else []  # before the first command
-    is_regular = ("-type", "f") in itertools.pairwise(tests) and _ALTERNATIVES.isdisjoint(texts)
+    is_regular = ("-type", "f") in itertools.pairwise(tests) and _FIND_ALTERNATIVES.isdisjoint(
+        texts
+    )
     for begin, end in runs:
         if end > begin:
-            found.append(Command(_with_names(words[begin:end], folders, is_regular), piped=True))
-    return InnerCommands(tuple(found)) if found else None
+            commands.append(Command(_with_names(words[begin:end], folders, is_regular), piped=True))
+    return InnerCommands(tuple(commands)) if commands else None
 
 
 def _with_names(
@@ -185,15 +196,15 @@ def folders_of_names(command: Command | None) -> tuple[str, ...]:
     lister = _find_lister(command)
     if lister is None:
         return ()
-    found = files_read(lister)
-    if not isinstance(found, tuple) or not all(_is_exact(word, lister) for word in found):
+    files = files_read(lister)
+    if not isinstance(files, tuple) or not all(_names_exact_files(word, lister) for word in files):
         return ()
     text = "".join(f" {word.text}" for word in lister.arguments)
     if not re.fullmatch(_NAME_LISTERS[lister.name], text):
         return ()
     if lister.name == "git":
         return (".",)
-    folders = tuple(word.text for word in found)
+    folders = tuple(word.text for word in files)
     if lister.name == "ls":  # it prints names in a folder without the folder
         return (*folders, ".")
     return folders or (".",)
@@ -218,7 +229,8 @@ def _prints_lines_unchanged(command: Command) -> bool:
     return all(re.fullmatch(_NAME_FILTERS[command.program], option) for option in options)
 
 
-def _is_exact(word: Word, command: Command) -> bool:
+def _names_exact_files(word: Word, command: Command) -> bool:
+    """Whether a word of a command that lists names is known, and can begin only plain names."""
     return word.exact and (command.name == "git" or not ODD_NAME.search(word.text))
 
 
@@ -229,12 +241,12 @@ def _unwrap(command: Command, row: CommandRow) -> InnerCommands | None:
     if _only_prints(command):
         return None
     name = command.program
-    found = read_options(command.arguments, row)
-    if name == "env" and found.has("S", "split-string"):
-        guesses = _suffixes(command.arguments)
+    options = read_options(command.arguments, row)
+    if name == "env" and options.has("S", "split-string"):
+        guesses = _guess_suffixes(command.arguments)
         return InnerCommands(hidden="env -S splits text into a command", guesses=guesses)
-    words, assignments = found.operands, list(command.assignments)
-    begins_understood = _take_begin(name, words, assignments)
+    words, assignments = options.operands, list(command.assignments)
+    is_begin_understood = _take_own_words(name, words, assignments)
     if not words:
         return InnerCommands(opaque=f"{name} is not understood")
     if name == "xargs":
@@ -246,10 +258,10 @@ def _unwrap(command: Command, row: CommandRow) -> InnerCommands | None:
         assignments=tuple(assignments),
         piped=command.piped or name == "xargs",
     )
-    if begins_understood and _is_understood(command, row, found):
+    if is_begin_understood and _is_understood(command, row, options):
         return InnerCommands((inner,), transparent=True)
     return InnerCommands(
-        (inner,), _suffixes(words), transparent=True, opaque=f"{name} runs a command"
+        (inner,), _guess_suffixes(words), transparent=True, opaque=f"{name} runs a command"
     )
 
 
@@ -261,32 +273,34 @@ def _only_prints(command: Command) -> bool:
     return command.program == "command" and words[0].text in ("-v", "-V")
 
 
-def _is_understood(command: Command, row: CommandRow, found: ReadOptions) -> bool:
+def _is_understood(command: Command, row: CommandRow, options: ReadOptions) -> bool:
     """Whether a wrapper with these options is judged by the command that it runs."""
-    if row.operands != "command" or command.name != command.program or found.unlisted:
+    if row.operands != "command" or command.name != command.program or options.unlisted:
         return False
-    for option, values in found.values.items():
-        if not all(_UNDERSTOOD.fullmatch(f"{option} {value.text}") for value in values):
+    for option, values in options.values.items():
+        if not all(_UNDERSTOOD_OPTION.fullmatch(f"{option} {value.text}") for value in values):
             return False
     return True
 
 
-def _take_begin(name: str, words: list[Word], assignments: list[Assignment]) -> bool:
-    """Remove what a wrapper has before the inner command; returns whether it is understood."""
+def _take_own_words(name: str, words: list[Word], assignments: list[Assignment]) -> bool:
+    """Remove the words that a wrapper has before the inner command; returns whether they are
+    understood. The settings of `env` are added to `assignments`.
+    """
     if name == "env":
-        return _take_settings(words, assignments)
+        return _take_env_settings(words, assignments)
     if name == "timeout" and words:
         duration = words.pop(0)
         return duration.exact and bool(_DURATION.fullmatch(duration.text))
     return True
 
 
-def _take_settings(words: list[Word], assignments: list[Assignment]) -> bool:
+def _take_env_settings(words: list[Word], assignments: list[Assignment]) -> bool:
     """Move the settings of `env` from its words to the assignments; returns whether all are
     understood.
     """
     is_understood = True
-    while words and ((setting := _SETTING.match(words[0].text)) or words[0].text == "-"):
+    while words and ((setting := _ENV_SETTING.match(words[0].text)) or words[0].text == "-"):
         word = words.pop(0)
         is_understood = is_understood and bool(setting) and word.exact
         if setting:
@@ -294,8 +308,10 @@ def _take_settings(words: list[Word], assignments: list[Assignment]) -> bool:
     return is_understood
 
 
-def _suffixes(words: Sequence[Word]) -> tuple[Command, ...]:
-    """Candidates for the inner command if its start is unknown."""
+def _guess_suffixes(words: Sequence[Word]) -> tuple[Command, ...]:
+    """Guesses for the inner command if it is not known at which word it starts: it may start at each
+    of the first 12 words, or be the text in one word.
+    """
     scripts = [tuple(map(Word, word.text.split())) for word in words if re.search(r"\s", word.text)]
     starts = [tuple(words[at:]) for at in range(min(len(words), 12)) if words[at].text]
     return tuple(Command(parts, kind="guess") for parts in (*starts, *scripts) if parts)
