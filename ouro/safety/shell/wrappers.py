@@ -164,9 +164,8 @@ def _inner_of_find(command: Command) -> InnerCommands | None:
     runs = find_runs(words)
     texts = [word.text for word in words]
     tests = texts[: runs[0][0] - 1] if runs else []  # before the first command
-    is_regular = ("-type", "f") in itertools.pairwise(tests) and _FIND_ALTERNATIVES.isdisjoint(
-        texts
-    )
+    asks_for_regular = ("-type", "f") in itertools.pairwise(tests)
+    is_regular = asks_for_regular and _FIND_ALTERNATIVES.isdisjoint(texts)
     for begin, end in runs:
         if end > begin:
             commands.append(Command(_with_names(words[begin:end], folders, is_regular), piped=True))
