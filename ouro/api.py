@@ -45,7 +45,7 @@ from ouro.events import (
     TurnFinished,
 )
 from ouro.frontends.headless.answer_schema import (
-    MAX_ASKED_AGAIN,
+    MAX_CORRECTIONS,
     AnswerMisfit,
     AnswerSchema,
     correction_request,
@@ -205,11 +205,11 @@ class AsyncAgent:
             schema: a type or a JSON schema that the answer must match; `data` is then its value. The model is asked
             again at most twice.
         """
-        wanted = None if schema is None else AnswerSchema.of(schema)
+        wanted = None if schema is None else AnswerSchema.for_type(schema)
         started = time.monotonic()
         result = Result(self.session.id, self.session.status().model)
         text = wanted.add_to(prompt) if wanted else prompt
-        for _ in range(1 + MAX_ASKED_AGAIN):
+        for _ in range(1 + MAX_CORRECTIONS):
             async with aclosing(self.send(text, images)) as events:
                 async for event in events:
                     result.add(event)

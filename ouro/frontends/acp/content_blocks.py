@@ -17,15 +17,15 @@ from ouro.messages import ATTACHED, Image
 from ouro.session import Draft
 
 
-def _embedded_image(name: str, resource: acp.BlobResourceContents) -> Image:
-    """Raises UsageError if the file is not an image."""
+def _decode_embedded_image(name: str, resource: acp.BlobResourceContents) -> Image:
+    """The image in an embedded file. Raises UsageError if the file is not an image."""
     kind = resource.mime_type or ""
     if not kind.startswith("image/"):
         raise UsageError(
             f"{name} ({kind or 'binary'}) cannot be embedded.",
             "Name its path in the text.",
         )
-    return _image(name, resource.blob)
+    return _decode_image(name, resource.blob)
 
 
 def draft_of(blocks: Iterable[Any], folders: Sequence[Path]) -> Draft:
@@ -45,17 +45,19 @@ def draft_of(blocks: Iterable[Any], folders: Sequence[Path]) -> Draft:
             case acp.TextContentBlock():
                 text += block.text
             case acp.ImageContentBlock():
-                images.append(_image(_name(block.uri or "", folders) or "picture", block.data))
+                images.append(
+                    _decode_image(_mention_name(block.uri or "", folders) or "picture", block.data)
+                )
             case acp.ResourceContentBlock():
-                text = _with_mention(text, _name(block.uri, folders))
+                text = _with_mention(text, _mention_name(block.uri, folders))
             case acp.EmbeddedResourceContentBlock(resource=acp.TextResourceContents() as resource):
-                name = _name(resource.uri, folders)
+                name = _mention_name(resource.uri, folders)
                 text = _with_mention(text, name)
                 embedded_files.append(f"<file path={name!r}>\n{resource.text}\n</file>")
             case acp.EmbeddedResourceContentBlock(resource=acp.BlobResourceContents() as resource):
-                name = _name(resource.uri, folders)
+                name = _mention_name(resource.uri, folders)
                 text = _with_mention(text, name)
-                images.append(_embedded_image(name, resource))
+                images.append(_decode_embedded_image(name, resource))
             case _:
                 raise UsageError("ouro understands text, images and files; not audio.")
     if not text.strip() and not images:
@@ -71,19 +73,22 @@ def _with_mention(text: str, name: str) -> str:
     return f"{text} @{name}" if needs_space else f"{text}@{name}"
 
 
-def _name(uri: str, folders: Sequence[Path]) -> str:
-    """The path of a file URI, relative to the first folder that it is in; any other URI unchanged."""
+def _mention_name(uri: str, folders: Sequence[Path]) -> str:
+    """The name by which a message mentions a resource. For a file URI it is the path, relative to
+    the first folder that contains it, with a line number if the URI has one. Any other URI is its
+    own name.
+    """
     parts = urlsplit(uri)
     if parts.scheme != "file":
         return uri
     path = Path(unquote(parts.path))
-    lines = f":{parts.fragment.removeprefix('L')}" if parts.fragment.startswith("L") else ""
+    line_suffix = f":{parts.fragment.removeprefix('L')}" if parts.fragment.startswith("L") else ""
     folder = next((folder for folder in folders if path.is_relative_to(folder)), None)
-    return f"{path.relative_to(folder) if folder else path}{lines}"
+    return f"{path.relative_to(folder) if folder else path}{line_suffix}"
 
 
-def _image(name: str, data: str) -> Image:
-    """The image of a base64 text. Raises UsageError if it is not base64."""
+def _decode_image(name: str, data: str) -> Image:
+    """The image of a base64 text. Raises UsageError if the text is not base64."""
     try:
         return make_image(name, base64.b64decode(data, validate=True))[0]
     except binascii.Error as error:

@@ -26,7 +26,8 @@ class EditorClient:
     """The `Editor` of the workspace and the `Terminals` of the shell tool, for one session.
 
     Args:
-        session_id: the id in the protocol. Empty: it is set after the session is open.
+        can: what the editor can do.
+        session_id: the id in the protocol. It may be empty until the session is open.
     """
 
     def __init__(self, client: Client, can: acp.ClientCapabilities, session_id: str = "") -> None:
@@ -34,17 +35,19 @@ class EditorClient:
         self.terminals: dict[str, str] = {}
         """The terminal of each tool call."""
         self._client = client
-        self._can = can.fs or acp.FileSystemCapabilities()
+        self._file_access = can.fs or acp.FileSystemCapabilities()
         self._loop = asyncio.get_running_loop()
 
     def read(self, path: Path) -> str | None:
         """Return the text of a file in the editor; None if it does not answer. Blocks: call it from
         a thread.
         """
-        if not self._can.read_text_file:
+        if not self._file_access.read_text_file:
             return None
         answer = self._wait_in_thread(
-            self._answer(self._client.read_text_file(self.session_id, str(path)), ANSWER_TIMEOUT)
+            self._await_answer(
+                self._client.read_text_file(self.session_id, str(path)), ANSWER_TIMEOUT
+            )
         )
         return None if answer is None else answer.content
 
@@ -55,44 +58,46 @@ class EditorClient:
             await self._client.write_text_file(self.session_id, str(path), text)
             return True
 
-        if not self._can.write_text_file:
+        if not self._file_access.write_text_file:
             return False
-        return bool(self._wait_in_thread(self._answer(save(), WRITE_TIMEOUT)))
+        return bool(self._wait_in_thread(self._await_answer(save(), WRITE_TIMEOUT)))
 
     async def create(self, call_id: str, argv: Sequence[str], cwd: Path) -> str:
         """Run a command in a new terminal; returns its id, empty if the editor does not answer."""
-        opening = self._client.create_terminal(
+        request = self._client.create_terminal(
             self.session_id,
             argv[0],
             args=list(argv[1:]),
             cwd=str(cwd),
             output_byte_limit=MAX_OUTPUT,
         )
-        terminal = await self._answer(opening)
+        terminal = await self._await_answer(request)
         if terminal is None:
             return ""
         self.terminals[call_id] = terminal.terminal_id
         return terminal.terminal_id
 
     async def wait(self, terminal_id: str) -> int:
-        """Wait for the end of a command; returns its exit code, or minus the signal that ended it.
-        An editor that does not name one counts as SIGKILL.
+        """Wait for the end of a command. Returns its exit code, or the negative number of the
+        signal that ended it. If the editor names neither, that signal is SIGKILL.
         """
-        end = await self._answer(
+        exit_status = await self._await_answer(
             self._client.wait_for_terminal_exit(self.session_id, terminal_id), None
         )
-        if end is not None and end.exit_code is not None:
-            return end.exit_code
-        signal_name = (end.signal if end is not None else None) or "SIGKILL"
+        if exit_status is not None and exit_status.exit_code is not None:
+            return exit_status.exit_code
+        signal_name = (exit_status.signal if exit_status is not None else None) or "SIGKILL"
         return -int(getattr(signal, signal_name, signal.SIGKILL))
 
     async def kill(self, terminal_id: str) -> None:
-        await self._answer(self._client.kill_terminal(self.session_id, terminal_id))
+        await self._await_answer(self._client.kill_terminal(self.session_id, terminal_id))
 
     async def release(self, terminal_id: str) -> str:
         """Return the output of a command and close its terminal."""
-        answer = await self._answer(self._client.terminal_output(self.session_id, terminal_id))
-        await self._answer(self._client.release_terminal(self.session_id, terminal_id))
+        answer = await self._await_answer(
+            self._client.terminal_output(self.session_id, terminal_id)
+        )
+        await self._await_answer(self._client.release_terminal(self.session_id, terminal_id))
         if answer is None:
             return "[The editor did not return the output.]\n"
         if answer.truncated:
@@ -100,12 +105,15 @@ class EditorClient:
         return answer.output
 
     def _wait_in_thread(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the loop and wait for its result in this thread, which is not that of
+        the loop.
+        """
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    async def _answer(
+    async def _await_answer(
         self, request: Awaitable[T], seconds: float | None = ANSWER_TIMEOUT
     ) -> T | None:
-        """Return what the editor answers; None if it fails or does not answer in time."""
+        """The editor's answer to a request. None: the request failed, or got no answer in time."""
         try:
             async with asyncio.timeout(seconds):
                 return await request

@@ -21,22 +21,22 @@ from ouro.errors import NoModelError, UsageError
 from ouro.events import Event
 from ouro.frontends.acp.content_blocks import draft_of
 from ouro.frontends.acp.front_end import EditorFrontEnd
-from ouro.frontends.acp.updates import EventUpdates, notice, plan_of
+from ouro.frontends.acp.updates import EventUpdates, notice, plan_update
 from ouro.messages import Usage
 from ouro.session import Session, TurnObserver, TurnQueue
 from ouro.utils.log import log
 from ouro.utils.text import clean
 
 REFUSED = "The editor could not ask the user, so this was refused."
-ANSWER = "answer"
+ANSWER_FIELD = "answer"
 """The name of the field of a form."""
 CLOSE_TIMEOUT = 10.0
-NOT_HERE = {"resume", "clear", "fork", "copy", "theme", "exit"}
+HIDDEN_COMMANDS = {"resume", "clear", "fork", "copy", "theme", "exit"}
 """Commands that are not offered, because editors have their own way to do this."""
 
 
-class _Settings(NamedTuple):
-    """What the editor shows of a session."""
+class _ShownSettings(NamedTuple):
+    """The settings of a session that the editor shows."""
 
     mode: str
     model: str
@@ -67,17 +67,17 @@ class EditorSession(TurnObserver):
         self._updates = updates
         self._folders = (session.cwd, folder)
         self._can_fill_forms = can_fill_forms
-        self._finished = events.TurnFinished("answered")
-        """How the running prompt ended so far."""
+        self._turn_finished = events.TurnFinished("answered")
+        """The end of the last turn of the running prompt."""
         self._outgoing: asyncio.Queue[Any] = asyncio.Queue()
-        self._sending = asyncio.Lock()
+        self._send_lock = asyncio.Lock()
         """Held while an update is sent, and while updates must wait."""
         self._sender = asyncio.create_task(self._send_all())
         self._questions: dict[str, asyncio.Task[None]] = {}
-        self._one_prompt = asyncio.Lock()
+        self._prompt_lock = asyncio.Lock()
         self._is_cancelled = False
         """Whether the prompt was cancelled before its turn has begun."""
-        self._sent_settings = self._settings()
+        self._sent_settings = self._current_settings()
         self._sent_commands: list[acp.AvailableCommand] = []
         self._queue = TurnQueue(self)
         self.front_end = EditorFrontEnd(self, self._queue)
@@ -88,8 +88,8 @@ class EditorSession(TurnObserver):
 
         Raises UsageError: a content block is of a kind that ouro cannot use.
         """
-        async with self._one_prompt:
-            self._finished = events.TurnFinished("answered")
+        async with self._prompt_lock:
+            self._turn_finished = events.TurnFinished("answered")
             self.usage = Usage()
             self._is_cancelled = False
             self._queue.queue(await asyncio.to_thread(draft_of, blocks, self._folders))
@@ -97,12 +97,12 @@ class EditorSession(TurnObserver):
             await self.send_settings()
             self.send_commands()
             await self.flush()
-            return self._finished
+            return self._turn_finished
 
     def cancel(self) -> None:
-        """Interrupt the prompt; the second time kill its child processes."""
+        """Interrupt the prompt. The second time, its child processes are killed."""
         # A cancel may arrive before the turn has begun.
-        self._is_cancelled = not self._queue.interrupt() and self._one_prompt.locked()
+        self._is_cancelled = not self._queue.interrupt() and self._prompt_lock.locked()
 
     async def close(self) -> None:
         """End the running prompt, save the session, and send the remaining updates."""
@@ -116,13 +116,13 @@ class EditorSession(TurnObserver):
     async def replay(self) -> None:
         """Send the whole session, from its first message."""
         scrollback = self.session.scrollback
-        shown = list(scrollback.shown_events())
+        shown_events = list(scrollback.shown_events())
         while scrollback.has_more:
-            shown = [*await scrollback.more(), *shown]
-        for event in shown:
+            shown_events = [*await scrollback.more(), *shown_events]
+        for event in shown_events:
             self.send(self._updates.replay(event))
         if self.session.todos:
-            self.send([plan_of(self.session.todos)])
+            self.send([plan_update(self.session.todos)])
         await self.flush()
 
     def send(self, updates: Iterable[Any]) -> None:
@@ -137,7 +137,7 @@ class EditorSession(TurnObserver):
         sent.cancel()
 
     def show(self, event: Event) -> None:
-        self.send(self._updates.of(event))
+        self.send(self._updates.updates_of(event))
         match event:
             case events.PermissionAsked():
                 self._start_question(event.question_id, self._ask_permission(event))
@@ -149,7 +149,7 @@ class EditorSession(TurnObserver):
             case events.Replied(message):
                 self.usage += message.usage or Usage()
             case events.TurnFinished():
-                self._finished = event
+                self._turn_finished = event
             case _:
                 pass
 
@@ -159,7 +159,7 @@ class EditorSession(TurnObserver):
 
     def turn_ended(self, outcome: events.Outcome, seconds: float) -> None:  # noqa: ARG002
         if outcome == "interrupted":
-            self._finished = events.TurnFinished(outcome)
+            self._turn_finished = events.TurnFinished(outcome)
 
     async def run_command(self, text: str) -> bool:
         return await dispatch(self.front_end, text)
@@ -173,8 +173,8 @@ class EditorSession(TurnObserver):
         outcome = answer.outcome
         return outcome.option_id if isinstance(outcome, acp.AllowedOutcome) else ""
 
-    async def settings(self) -> dict[str, Any]:
-        """Modes and options, for the response that opens the session."""
+    async def opening_fields(self) -> dict[str, Any]:
+        """The fields of the response that opens the session: its modes and options."""
         available = [
             acp.SessionMode(id=mode, name=mode.capitalize(), description=what)
             for mode, what in MODES.items()
@@ -183,11 +183,11 @@ class EditorSession(TurnObserver):
             current_mode_id=self.session.status().mode, available_modes=available
         )
         # Before the response, the editor does not know the session, and drops its updates.
-        async with self._sending:
-            return {"modes": modes, "config_options": await self.options()}
+        async with self._send_lock:
+            return {"modes": modes, "config_options": await self.config_options()}
 
-    async def options(self) -> list[acp.SessionConfigOptionSelect]:
-        """Mode, model and, if the model can think, effort, with their current values."""
+    async def config_options(self) -> list[acp.SessionConfigOptionSelect]:
+        """The options with their current values: mode, model and, if the model can think, effort."""
         status = self.session.status()
         usable = [choice.name for choice in await self.session.models() if choice.usable]
         names = usable if status.model in usable else [status.model, *usable]
@@ -218,17 +218,17 @@ class EditorSession(TurnObserver):
                 raise UsageError(error.message) from error
 
     async def send_settings(self) -> None:
-        """Send mode and options if they changed since they were last sent."""
-        before, now = self._sent_settings, self._settings()
-        if before == now:
+        """Send the mode and the options, if a setting has changed since they were sent."""
+        sent, current = self._sent_settings, self._current_settings()
+        if sent == current:
             return
-        self._sent_settings = now
-        if before.mode != now.mode:
+        self._sent_settings = current
+        if sent.mode != current.mode:
             update = acp.CurrentModeUpdate(
-                session_update="current_mode_update", current_mode_id=now.mode
+                session_update="current_mode_update", current_mode_id=current.mode
             )
             self.send([update])
-        options: list[Any] = list(await self.options())
+        options: list[Any] = list(await self.config_options())
         self.send(
             [acp.ConfigOptionUpdate(session_update="config_option_update", config_options=options)]
         )
@@ -240,43 +240,47 @@ class EditorSession(TurnObserver):
             self._sent_commands = commands
             self.send([update_available_commands(commands)])
 
-    def _settings(self) -> _Settings:
+    def _current_settings(self) -> _ShownSettings:
         status = self.session.status()
-        return _Settings(status.mode, status.model, status.effort)
+        return _ShownSettings(status.mode, status.model, status.effort)
 
     def _start_question(self, question_id: str, asking: Coroutine[Any, Any, None]) -> None:
         self._questions[question_id] = asyncio.create_task(asking)
 
-    async def _ask_permission(self, asked: events.PermissionAsked) -> None:
-        """Ask in the editor and answer the question. Any error, or no choice, refuses the call."""
+    async def _ask_permission(self, question: events.PermissionAsked) -> None:
+        """Ask in the editor, and pass the answer to the session. Without a choice, and after any
+        error, the call is refused.
+        """
         permit = events.Permit("no", REFUSED)
-        options = permission_options(asked)
+        options = permission_options(question)
         try:
-            call = self._updates.call(asked.call, f"{asked.title} ({asked.reason})", asked.display)
+            call = self._updates.permission_call(
+                question.call, f"{question.title} ({question.reason})", question.display
+            )
             option_id = await self.request_choice(call, options)
-            chosen = next((choice for choice in asked.choices if choice == option_id), None)
-            permit = events.Permit(chosen or "no")
+            choice_made = next((choice for choice in question.choices if choice == option_id), None)
+            permit = events.Permit(choice_made or "no")
         except Exception:  # noqa: BLE001 (the client can raise any error)
             log.exception("the editor could not ask for a permission")
-        self.session.answer(asked.question_id, permit)
+        self.session.answer(question.question_id, permit)
 
-    async def _ask_question(self, asked: events.QuestionAsked) -> None:
-        """Ask in the editor: by a form, by buttons, or for the next message. Any error leaves the
-        question unanswered.
+    async def _ask_question(self, event: events.QuestionAsked) -> None:
+        """Ask in the editor, and pass the answer to the session: by a form, by buttons, or for the
+        next message. After any error the question is answered with nothing.
         """
         answers: Sequence[str] = ()
         try:
             if self._can_fill_forms:
-                answers = await self._fill_form(asked.question)
-            elif asked.question.choices:
-                choices = [Choice(choice, choice) for choice in asked.question.choices]
-                chosen = await self.front_end.choose(_text_of(asked.question), choices)
-                answers = (chosen,) if chosen else ()
+                answers = await self._fill_form(event.question)
+            elif event.question.choices:
+                choices = [Choice(choice, choice) for choice in event.question.choices]
+                choice_made = await self.front_end.choose(_question_text(event.question), choices)
+                answers = (choice_made,) if choice_made else ()
             else:
-                self.send([notice(f"{asked.question.text}\nAnswer with your next message.")])
+                self.send([notice(f"{event.question.text}\nAnswer with your next message.")])
         except Exception:  # noqa: BLE001 (the client can raise any error)
             log.exception("the editor could not ask a question")
-        self.session.answer(asked.question_id, events.Reply(tuple(answers)))
+        self.session.answer(event.question_id, events.Reply(tuple(answers)))
 
     async def _fill_form(self, question: Question) -> Sequence[str]:
         """The answers that the user gives in a form of the editor; none if they dismiss it."""
@@ -287,20 +291,20 @@ class EditorSession(TurnObserver):
         if question.several and question.choices:
             items = acp.StringMultiSelectItems(type="string", enum=list(question.choices))
             field = acp.ElicitationMultiSelectPropertySchema(type="array", items=items)
-        schema = acp.ElicitationSchema(properties={ANSWER: field}, required=[ANSWER])
-        mode = acp.ElicitationFormSessionMode(session_id=self.session.id, requested_schema=schema)
-        answer = await self._client.create_elicitation(clean(_text_of(question)), mode)
+        schema = acp.ElicitationSchema(properties={ANSWER_FIELD: field}, required=[ANSWER_FIELD])
+        form = acp.ElicitationFormSessionMode(session_id=self.session.id, requested_schema=schema)
+        answer = await self._client.create_elicitation(clean(_question_text(question)), form)
         if not isinstance(answer, acp.AcceptElicitationResponse):
             return ()
-        given = (answer.content or {}).get(ANSWER, ())
-        return (given,) if isinstance(given, str) else [str(item) for item in given]
+        values = (answer.content or {}).get(ANSWER_FIELD, ())
+        return (values,) if isinstance(values, str) else [str(item) for item in values]
 
     async def _send_all(self) -> None:
         """Send the queued updates in their order, until the client is gone."""
         while True:
             update = await self._outgoing.get()
             try:
-                async with self._sending:
+                async with self._send_lock:
                     await self._client.session_update(self.session.id, update)
             except (ConnectionError, OSError):
                 return  # the client is gone; the end of its input closes the sessions
@@ -308,20 +312,22 @@ class EditorSession(TurnObserver):
                 self._outgoing.task_done()
 
 
-def permission_options(asked: events.PermissionAsked) -> list[acp.PermissionOption]:
-    """The possible answers to a permission question; their ids are those of ouro."""
+def permission_options(question: events.PermissionAsked) -> list[acp.PermissionOption]:
+    """The answers that a permission question offers, for the editor. Their ids are the choices of
+    ouro.
+    """
     options: dict[events.PermitChoice, tuple[str, acp.PermissionOptionKind]] = {
         "yes": ("Allow once", "allow_once"),
-        "session": (f"Allow {asked.rule} in this session", "allow_always"),
+        "session": (f"Allow {question.rule} in this session", "allow_always"),
         "edits": ("Allow all edits in this session", "allow_always"),
-        "always": (f"Always allow {asked.rule}", "allow_always"),
+        "always": (f"Always allow {question.rule}", "allow_always"),
         "stop": ("Reject, and stop", "reject_once"),
         "no": ("Reject, and continue", "reject_once"),
     }
     return [
         acp.PermissionOption(option_id=choice, name=name, kind=kind)
         for choice, (name, kind) in options.items()
-        if choice in asked.choices
+        if choice in question.choices
     ]
 
 
@@ -331,7 +337,7 @@ def available_commands(session: Session) -> list[acp.AvailableCommand]:
     """
     commands = []
     for command in listed_commands(session):
-        if command.name in NOT_HERE:
+        if command.name in HIDDEN_COMMANDS:
             continue
         argument = None
         if command.argument:
@@ -357,5 +363,5 @@ def _select_option(
     )
 
 
-def _text_of(question: Question) -> str:
+def _question_text(question: Question) -> str:
     return "\n\n".join(filter(None, (question.text, question.details)))

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from ouro.frontends.acp.editor_session import EditorSession
 
 MAX_CHOICES = 9
-"""Maximum buttons of one question; a longer list is printed, and the user types a choice after the
-command.
+"""The maximum of buttons in one question. A longer list is printed, and the user types a choice
+after the command.
 """
-ELSEWHERE = "Use the editor's own list of threads."
+USE_EDITOR_LIST = "Use the editor's own list of threads."
 
 
 class EditorFrontEnd(FrontEnd):
@@ -47,6 +47,7 @@ class EditorFrontEnd(FrontEnd):
         self._editor.send([notice(text)])
 
     async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
+        """Ask with buttons; None if the user cancels, or if the list is too long and was printed."""
         if len(choices) > MAX_CHOICES:
             names = "\n".join(f"- `{choice.value}` {choice.detail}".rstrip() for choice in choices)
             self.show(f"{clean(title)} Name one after the command:\n\n{clean(names)}")
@@ -79,10 +80,12 @@ class EditorFrontEnd(FrontEnd):
         session_catalog: SessionCatalog,  # noqa: ARG002 (as FrontEnd names it)
         only: Collection[str] = (),  # noqa: ARG002
     ) -> OpenRequest | None:
-        raise UsageError(ELSEWHERE)
+        raise UsageError(USE_EDITOR_LIST)
 
     async def open(self, request: OpenRequest) -> None:
-        raise UsageError(ELSEWHERE, f"The session is {request.resume}." if request.resume else "")
+        raise UsageError(
+            USE_EDITOR_LIST, f"The session is {request.resume}." if request.resume else ""
+        )
 
     async def go_to(self, message: int) -> None:
         raise UsageError(

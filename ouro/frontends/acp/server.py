@@ -30,7 +30,7 @@ from ouro.events import Outcome, TurnFinished
 from ouro.frontends.acp.editor_client import EditorClient
 from ouro.frontends.acp.editor_session import EditorSession
 from ouro.frontends.acp.transport import StdioTransport
-from ouro.frontends.acp.updates import EventUpdates, notice, usage_of
+from ouro.frontends.acp.updates import EventUpdates, notice, prompt_usage
 from ouro.frontends.headless.input import handle_signals
 from ouro.session import OpenRequest, OpenSession, SessionCatalog, trust_question
 from ouro.session_options import EditorServices, Options
@@ -40,13 +40,13 @@ from ouro.utils.log import log
 P = ParamSpec("P")
 T = TypeVar("T")
 MakeOpener = Callable[[Options], OpenSession]
-CatalogOf = Callable[[Path], Awaitable[SessionCatalog]]
+OpenCatalogOf = Callable[[Path], Awaitable[SessionCatalog]]
 EnterFolder = Callable[[Path], Path]
 """Returns the folder to work in, for the folder of the editor. Blocks. Raises UsageError."""
-PAGE = 50
+PAGE_SIZE = 50
 """Maximum sessions in one answer to `session/list`."""
 INVALID, INTERNAL, AUTH_REQUIRED, NOT_FOUND = -32602, -32603, -32000, -32002
-CODES: dict[type[OuroError], int] = {
+ERROR_CODES: dict[type[OuroError], int] = {
     UsageError: INVALID,
     SessionNotFound: NOT_FOUND,
     NoModelError: AUTH_REQUIRED,
@@ -64,7 +64,7 @@ STOP_REASONS: dict[Outcome, acp.StopReason] = {
 async def run_acp(
     options: Options,
     make_opener: MakeOpener,
-    open_catalog: CatalogOf,
+    open_catalog: OpenCatalogOf,
     stdin: int,
     stdout: int,
     enter_folder: EnterFolder | None = None,
@@ -72,17 +72,18 @@ async def run_acp(
     """Serve one client until it closes its end, or a signal comes; returns the exit code.
 
     Args:
-        enter_folder: for sessions that do not work in the folder of the editor.
+        enter_folder: makes the folder for a session that does not work in the folder of the
+            editor; None if all sessions work there.
     """
     agent = EditorAgent(options, make_opener, open_catalog, enter_folder)
-    serving = asyncio.create_task(
+    server = asyncio.create_task(
         run_agent(cast("Any", agent), StdioTransport(stdin, stdout), use_unstable_protocol=True)
     )
     with handle_signals(
-        lambda _number: serving.cancel(), signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+        lambda _number: server.cancel(), signal.SIGINT, signal.SIGTERM, signal.SIGHUP
     ):
         try:
-            await asyncio.wait([serving])
+            await asyncio.wait([server])
         finally:
             await agent.close()
     return 0
@@ -98,7 +99,9 @@ def report_errors(
         try:
             return await handler(*args, **options)
         except OuroError as error:
-            code = next((code for kind, code in CODES.items() if isinstance(error, kind)), INTERNAL)
+            code = next(
+                (code for kind, code in ERROR_CODES.items() if isinstance(error, kind)), INTERNAL
+            )
             raise RequestError(code, str(error)) from error
         except RequestError:
             raise
@@ -111,7 +114,9 @@ def report_errors(
 
 
 def _mcp_servers(servers: Sequence[Any]) -> dict[str, McpServerSettings]:
-    """The MCP servers that the client configures, by names that are valid in the names of tools."""
+    """The settings of the MCP servers that the client names. Their names are changed to be valid in
+    names of tools. Raises UsageError for a kind of server that is not supported.
+    """
     settings: dict[str, McpServerSettings] = {}
     for server in servers:
         name = re.sub(r"[^A-Za-z0-9-]+", "-", server.name).strip("-")[:29] or "server"
@@ -146,7 +151,7 @@ class EditorAgent:
         self,
         options: Options,
         make_opener: MakeOpener,
-        open_catalog: CatalogOf,
+        open_catalog: OpenCatalogOf,
         enter_folder: EnterFolder | None = None,
     ) -> None:
         self._options = options
@@ -154,7 +159,7 @@ class EditorAgent:
         self._make_opener = make_opener
         self._open_catalog = open_catalog
         self._client: Client | None = None
-        self._can = acp.ClientCapabilities()
+        self._client_can = acp.ClientCapabilities()
         self._sessions: dict[str, EditorSession] = {}
         self._untrusted: dict[str, _UntrustedSession] = {}
 
@@ -177,7 +182,7 @@ class EditorAgent:
         client_capabilities: acp.ClientCapabilities | None = None,
         **_meta: Any,
     ) -> acp.InitializeResponse:
-        self._can = client_capabilities or acp.ClientCapabilities()
+        self._client_can = client_capabilities or acp.ClientCapabilities()
         return acp.InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
             agent_info=acp.Implementation(name="ouro", title="ouro", version=__version__),
@@ -199,28 +204,34 @@ class EditorAgent:
         )
 
     @report_errors
-    async def new_session(self, cwd: str, **more: Any) -> acp.NewSessionResponse:
-        editor = await self._open(cwd, OpenRequest(new_id=str(uuid.uuid4())), more)
-        return acp.NewSessionResponse(session_id=editor.session.id, **await editor.settings())
+    async def new_session(self, cwd: str, **params: Any) -> acp.NewSessionResponse:
+        editor = await self._open_in_folder(cwd, OpenRequest(new_id=str(uuid.uuid4())), params)
+        return acp.NewSessionResponse(session_id=editor.session.id, **await editor.opening_fields())
 
     @report_errors
-    async def load_session(self, cwd: str, session_id: str, **more: Any) -> acp.LoadSessionResponse:
-        editor = await self._open_existing(cwd, session_id, more)
+    async def load_session(
+        self, cwd: str, session_id: str, **params: Any
+    ) -> acp.LoadSessionResponse:
+        editor = await self._open_existing(cwd, session_id, params)
         await editor.replay()
-        return acp.LoadSessionResponse(**await editor.settings())
+        return acp.LoadSessionResponse(**await editor.opening_fields())
 
     @report_errors
     async def resume_session(
-        self, session_id: str, cwd: str, **more: Any
+        self, session_id: str, cwd: str, **params: Any
     ) -> acp.ResumeSessionResponse:
-        editor = await self._open_existing(cwd, session_id, more)
-        return acp.ResumeSessionResponse(**await editor.settings())
+        editor = await self._open_existing(cwd, session_id, params)
+        return acp.ResumeSessionResponse(**await editor.opening_fields())
 
     @report_errors
-    async def fork_session(self, session_id: str, cwd: str, **more: Any) -> acp.ForkSessionResponse:
+    async def fork_session(
+        self, session_id: str, cwd: str, **params: Any
+    ) -> acp.ForkSessionResponse:
         await self._check_session_id(session_id)
-        editor = await self._open(cwd, OpenRequest(session_id, fork=True), more)
-        return acp.ForkSessionResponse(session_id=editor.session.id, **await editor.settings())
+        editor = await self._open_in_folder(cwd, OpenRequest(session_id, fork=True), params)
+        return acp.ForkSessionResponse(
+            session_id=editor.session.id, **await editor.opening_fields()
+        )
 
     @report_errors
     async def list_sessions(
@@ -235,14 +246,14 @@ class EditorAgent:
             acp.SessionInfo(
                 session_id=info.id, cwd=info.project, title=info.title, updated_at=info.updated_at
             )
-            for info in sessions[start : start + PAGE]
+            for info in sessions[start : start + PAGE_SIZE]
         ]
-        following = str(start + PAGE) if len(sessions) > start + PAGE else None
-        return acp.ListSessionsResponse(sessions=page, next_cursor=following)
+        next_cursor = str(start + PAGE_SIZE) if len(sessions) > start + PAGE_SIZE else None
+        return acp.ListSessionsResponse(sessions=page, next_cursor=next_cursor)
 
     @report_errors
     async def close_session(self, session_id: str, **_meta: Any) -> acp.CloseSessionResponse:
-        editor = self._editor_of(session_id)
+        editor = self._get_editor(session_id)
         del self._sessions[session_id]
         await editor.close()
         return acp.CloseSessionResponse()
@@ -251,7 +262,7 @@ class EditorAgent:
     async def prompt(self, prompt: list[Any], session_id: str, **_meta: Any) -> acp.PromptResponse:
         if session_id in self._untrusted:
             await self._ask_for_trust(session_id)
-        editor = self._editor_of(session_id)
+        editor = self._get_editor(session_id)
         finished: TurnFinished = await editor.prompt(prompt)
         if finished.outcome in ("failed", "unauthorized"):
             code = AUTH_REQUIRED if finished.outcome == "unauthorized" else INTERNAL
@@ -260,7 +271,7 @@ class EditorAgent:
             editor.send([notice(finished.detail)])
             await editor.flush()
         return acp.PromptResponse(
-            stop_reason=STOP_REASONS[finished.outcome], usage=usage_of(editor.usage)
+            stop_reason=STOP_REASONS[finished.outcome], usage=prompt_usage(editor.usage)
         )
 
     async def cancel(self, session_id: str, **_meta: Any) -> None:
@@ -271,7 +282,7 @@ class EditorAgent:
     async def set_session_mode(
         self, mode_id: str, session_id: str, **_meta: Any
     ) -> acp.SetSessionModeResponse:
-        editor = self._editor_of(session_id)
+        editor = self._get_editor(session_id)
         await editor.set_option("mode", mode_id)
         await editor.send_settings()
         return acp.SetSessionModeResponse()
@@ -280,15 +291,15 @@ class EditorAgent:
     async def set_config_option(
         self, config_id: str, session_id: str, value: str | bool, **_meta: Any
     ) -> acp.SetSessionConfigOptionResponse:
-        editor = self._editor_of(session_id)
+        editor = self._get_editor(session_id)
         await editor.set_option(config_id, str(value))
         await editor.send_settings()
         return acp.SetSessionConfigOptionResponse(
-            config_options=cast("Any", await editor.options())
+            config_options=cast("Any", await editor.config_options())
         )
 
-    def _editor_of(self, session_id: str) -> EditorSession:
-        """An open session. Raises SessionNotFound if none has this id."""
+    def _get_editor(self, session_id: str) -> EditorSession:
+        """The open session with this id. Raises SessionNotFound if there is none."""
         if session_id not in self._sessions:
             raise SessionNotFound(
                 f"No session {session_id} is open here.", "Load it, or begin a new one."
@@ -296,28 +307,32 @@ class EditorAgent:
         return self._sessions[session_id]
 
     async def _open_existing(
-        self, cwd: str, session_id: str, more: dict[str, Any]
+        self, cwd: str, session_id: str, params: dict[str, Any]
     ) -> EditorSession:
-        """Open a session from the disk. One that is open here is closed before."""
+        """Open a saved session. If it is open here, it is closed first."""
         await self._check_session_id(session_id)
-        if before := self._sessions.pop(session_id, None):  # the client will open it again
-            await before.close()
-        return await self._open(cwd, OpenRequest(session_id), more)
+        if open_editor := self._sessions.pop(session_id, None):
+            await open_editor.close()
+        return await self._open_in_folder(cwd, OpenRequest(session_id), params)
 
     async def _check_session_id(self, session_id: str) -> None:
-        """Raises SessionNotFound for anything but the id of a session: opening would also accept
-        words of a title.
+        """Raises SessionNotFound if no session has exactly this id. Without the check, opening
+        would also accept words of a title.
         """
         catalog = await self._open_catalog(self._options.cwd)
         if not any(info.id == session_id for info in await catalog.sessions()):
             raise SessionNotFound(f"There is no session {session_id}.")
 
-    async def _open(self, cwd: str, request: OpenRequest, more: dict[str, Any]) -> EditorSession:
-        """Open a session with the folders and MCP servers that the client names in `more`. In a
-        folder that is not trusted it is opened without the folder's files, and the first prompt
-        asks: before it the editor has no session for a question.
+    async def _open_in_folder(
+        self, cwd: str, request: OpenRequest, params: dict[str, Any]
+    ) -> EditorSession:
+        """Open a session in a folder of the client.
+
+        `params` may name further folders and MCP servers. A folder that is not trusted is opened
+        without its files, and the first prompt asks for trust: before, the editor has no session in
+        which to ask.
         """
-        folders = tuple(Path(folder) for folder in more.get("additional_directories") or ())
+        folders = tuple(Path(folder) for folder in params.get("additional_directories") or ())
         for folder in (Path(cwd), *folders):
             if not folder.is_absolute() or not folder.is_dir():
                 raise UsageError(f"{folder} is not an absolute path of a folder.")
@@ -325,10 +340,10 @@ class EditorAgent:
         if self._enter_folder is not None:
             work_folder = await asyncio.to_thread(self._enter_folder, work_folder)
         assert self._client is not None
-        client = EditorClient(self._client, self._can, request.new_id)
+        client = EditorClient(self._client, self._client_can, request.new_id)
         # Zed shows output of ouro's commands as a terminal (`_meta`); other editors run the
         # commands themselves.
-        runs_commands = bool(self._can.terminal) and not self._shows_terminals
+        runs_commands = bool(self._client_can.terminal) and not self._shows_terminals
         options = replace(
             self._options,
             cwd=work_folder,
@@ -336,20 +351,20 @@ class EditorAgent:
             editor=EditorServices(
                 client,
                 client if runs_commands else None,
-                _mcp_servers(more.get("mcp_servers") or ()),
+                _mcp_servers(params.get("mcp_servers") or ()),
             ),
         )
         opener = await asyncio.to_thread(self._make_opener, options)
-        begin = functools.partial(self._begin, opener, client, Path(cwd))
+        open_session = functools.partial(self._open_session, opener, client, Path(cwd))
         try:
-            return await begin(request)
+            return await open_session(request)
         except TrustNeeded as error:
-            editor = await begin(replace(request, trust="no"))
-            open_trusted = functools.partial(begin, replace(request, trust="yes"))
+            editor = await open_session(replace(request, trust="no"))
+            open_trusted = functools.partial(open_session, replace(request, trust="yes"))
             self._untrusted[editor.session.id] = _UntrustedSession(error, open_trusted)
             return editor
 
-    async def _begin(
+    async def _open_session(
         self,
         open_session: OpenSession,
         client: EditorClient,
@@ -362,7 +377,8 @@ class EditorAgent:
         assert self._client is not None
         updates = EventUpdates(session.cwd, client.terminals, has_terminals=self._shows_terminals)
         can_fill_forms = (
-            self._can.elicitation is not None and self._can.elicitation.form is not None
+            self._client_can.elicitation is not None
+            and self._client_can.elicitation.form is not None
         )
         editor = EditorSession(
             session, self._client, updates, folder, can_fill_forms=can_fill_forms
@@ -374,21 +390,21 @@ class EditorAgent:
     @property
     def _shows_terminals(self) -> bool:
         """Whether the editor can show output in a terminal, without running the command."""
-        return bool((self._can.field_meta or {}).get("terminal_output"))
+        return bool((self._client_can.field_meta or {}).get("terminal_output"))
 
     async def _ask_for_trust(self, session_id: str) -> None:
         """Ask whether the folder is trusted; if so, open the session again with the folder's files
         in use.
         """
         untrusted = self._untrusted.pop(session_id)
-        editor = self._editor_of(session_id)
+        editor = self._get_editor(session_id)
         title, choices = trust_question(untrusted.error)
         if await editor.front_end.choose(title, choices[:2]) != "yes":
             return
         status = editor.session.status()
         await editor.close()
-        trusted = await untrusted.open_trusted()
-        if trusted.session.status().mode != status.mode:
-            trusted.session.set_mode(status.mode)
-        if trusted.session.status().model != status.model:
-            await trusted.session.set_model(status.model)
+        trusted_editor = await untrusted.open_trusted()
+        if trusted_editor.session.status().mode != status.mode:
+            trusted_editor.session.set_mode(status.mode)
+        if trusted_editor.session.status().model != status.model:
+            await trusted_editor.session.set_model(status.model)

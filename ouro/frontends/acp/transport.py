@@ -21,19 +21,21 @@ class StdioTransport:
     """
 
     def __init__(self, stdin: int, stdout: int) -> None:
-        self._arriving = read_lines(stdin)
+        self._input_lines = read_lines(stdin)
         self._stdout = stdout
         # A separate thread: all threads of the loop may be waiting for an answer of the editor.
         self._writer = ThreadPoolExecutor(1, "acp-output")
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Write one message. Raises OSError: the client is gone."""
+        """Write one message. Raises OSError if the client is gone."""
         line = dump_json(message, is_ascii=True, separators=(",", ":")).encode() + b"\n"
         await asyncio.get_running_loop().run_in_executor(self._writer, self._write, line)
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next message; None at the end."""
-        async for line in self._arriving:
+        """The next message, or None at the end of the input. A line that is no message is answered
+        with an error.
+        """
+        async for line in self._input_lines:
             if not line.strip():
                 continue
             message = None
@@ -45,18 +47,19 @@ class StdioTransport:
         return None
 
     async def close(self) -> None:
-        await self._arriving.aclose()
+        await self._input_lines.aclose()
         self._writer.shutdown(wait=False)
 
     def _write(self, line: bytes) -> None:
-        """Write a whole line, in pieces if the client reads slowly."""
+        """Write a whole line. The client may read slowly, so it can take several writes."""
         while line:
             line = line[os.write(self._stdout, line) :]
 
 
 def import_sdk() -> None:
-    """Import the SDK; pydantic then makes the validators of its 250 classes on first use, not at
-    the import.
+    """Import the SDK without its validators.
+
+    By default pydantic makes the validators of its 250 classes at the import; here on first use.
     """
     from pydantic import BaseModel
 

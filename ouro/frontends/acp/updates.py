@@ -21,7 +21,7 @@ from ouro.utils.text import clean
 
 Update = Any
 """Any of the models that `session/update` can contain."""
-KINDS: dict[str, acp.ToolKind] = {
+TOOL_KINDS: dict[str, acp.ToolKind] = {
     "read": "read",
     "write": "edit",
     "edit": "edit",
@@ -67,8 +67,8 @@ class EventUpdates:
         self._running_output: dict[str, str] = {}
         """The output so far of each running call."""
 
-    def of(self, event: Event) -> Iterator[Update]:
-        """The updates for an event; none for most events that only a screen needs."""
+    def updates_of(self, event: Event) -> Iterator[Update]:
+        """The updates for an event. Events that only a screen needs have none."""
         match event:
             case events.TextDelta(text):
                 yield helpers.update_agent_message_text(text)
@@ -88,9 +88,9 @@ class EventUpdates:
                 )
                 yield helpers.update_tool_call(event.call_id, content=[_text_content(clean(line))])
             case events.TodosChanged(todos):
-                yield plan_of(todos)
+                yield plan_update(todos)
             case events.UsageUpdated():
-                yield _usage_of(event)
+                yield _context_update(event)
             case events.Titled(title):
                 yield acp.SessionInfoUpdate(session_update="session_info_update", title=title)
             case events.NotesRecalled() | events.TurnFinished():
@@ -103,9 +103,11 @@ class EventUpdates:
                     yield notice(event_notice[0])
 
     def replay(self, event: Event) -> Iterator[Update]:
-        """The updates for an event of a loaded session: also the user's messages."""
+        """The updates for an event of a saved session. Unlike live events, they repeat the user's
+        messages.
+        """
         if not isinstance(event, events.Prompted):
-            yield from self.of(event)
+            yield from self.updates_of(event)
             return
         if event.text:
             yield helpers.update_user_message_text(event.text)
@@ -113,14 +115,14 @@ class EventUpdates:
             picture = helpers.image_block(base64.b64encode(image.data).decode(), image.media_type)
             yield helpers.update_user_message(picture)
 
-    def call(
+    def permission_call(
         self, call: ToolCall, title: str, display: Display | None = None
     ) -> acp.ToolCallUpdate:
-        """A tool call for a permission question, with what it would do."""
+        """The tool call of a permission question, with what it would do."""
         return acp.ToolCallUpdate(
             tool_call_id=call.id,
             title=clean(title),
-            kind=KINDS.get(call.name, "other"),
+            kind=TOOL_KINDS.get(call.name, "other"),
             status="pending",
             content=self._content(display) if display else None,
             locations=self._locations(call, display),
@@ -128,7 +130,7 @@ class EventUpdates:
         )
 
     def _start_update(self, event: events.ToolStarted) -> Update:
-        """The beginning of a call; a change of the call if it has begun before."""
+        """The update that begins a call. If the call has begun already, the update changes it."""
         call = event.call
         title, arguments = clean(event.title), dict(call.arguments)
         locations = self._locations(call)
@@ -146,7 +148,7 @@ class EventUpdates:
             session_update="tool_call",
             tool_call_id=call.id,
             title=title,
-            kind=KINDS.get(call.name, "other"),
+            kind=TOOL_KINDS.get(call.name, "other"),
             status="pending",
             content=content,
             locations=locations,
@@ -155,7 +157,9 @@ class EventUpdates:
         )
 
     def _progress_update(self, event: events.ToolProgress) -> Update:
-        """New output of a call: its terminal, the new text for one, or the end of the whole output."""
+        """The update for new output of a call. It names the editor's terminal, or has the new text
+        for a terminal that only shows output, or the end of the whole output.
+        """
         if event.call_id in self._terminals:
             return helpers.update_tool_call(event.call_id, content=self._terminal_of(event.call_id))
         if self._has_terminals:
@@ -193,9 +197,9 @@ class EventUpdates:
             case Diff(changes):
                 content = []
                 for change in changes:
-                    path = self._absolute(change.moved_to or change.path)
+                    absolute_path = self._absolute(change.moved_to or change.path)
                     content.append(
-                        helpers.tool_diff_content(path, change.after or "", change.before)
+                        helpers.tool_diff_content(absolute_path, change.after or "", change.before)
                     )
                 return content
             case CommandOutput(command, output, exit_code):
@@ -209,7 +213,9 @@ class EventUpdates:
     def _locations(
         self, call: ToolCall | None, display: Display | None = None
     ) -> list[acp.ToolCallLocation] | None:
-        """The changed files of a diff, else the file that a call names; None if there is none."""
+        """The places in files that a call is about: the changed files of a diff, else the file that
+        its arguments name. None if there are none.
+        """
         if display is not None and isinstance(display.body, Diff):
             return [
                 acp.ToolCallLocation(
@@ -217,7 +223,7 @@ class EventUpdates:
                 )
                 for change in display.body.changes
             ]
-        if call is None or call.name not in KINDS:
+        if call is None or call.name not in TOOL_KINDS:
             return None
         path = call.arguments.get("path")
         if not isinstance(path, str) or not path:
@@ -230,7 +236,8 @@ class EventUpdates:
         return os.path.normpath(self._cwd / Path(path.replace("\0", "\ufffd")).expanduser())
 
 
-def _usage_of(event: events.UsageUpdated) -> Update:
+def _context_update(event: events.UsageUpdated) -> Update:
+    """The update with the use of the window and the cost of the session."""
     cost = event.session.cost
     price = acp.Cost(amount=cost, currency="USD") if cost is not None else None
     return acp.UsageUpdate(
@@ -238,7 +245,8 @@ def _usage_of(event: events.UsageUpdated) -> Update:
     )
 
 
-def plan_of(todos: Sequence[Todo]) -> Update:
+def plan_update(todos: Sequence[Todo]) -> Update:
+    """The update with the agent's todo list."""
     return helpers.update_plan(
         helpers.plan_entry(clean(todo.text), status=_TODO_STATES[todo.state]) for todo in todos
     )
@@ -250,7 +258,8 @@ def notice(text: str) -> Update:
     return helpers.update_agent_message_text(f"\n\n{quoted}\n\n")
 
 
-def usage_of(usage: Usage) -> acp.Usage:
+def prompt_usage(usage: Usage) -> acp.Usage:
+    """The tokens of a prompt in the form of the protocol."""
     return acp.Usage(
         total_tokens=usage.input + usage.output,
         input_tokens=usage.input,
@@ -279,7 +288,7 @@ def _first_change(change: Any) -> int:
 def _terminal_meta(
     call_id: str, what: Literal["info", "output", "exit"], **fields: Any
 ) -> dict[str, Any]:
-    """An extension of Zed to the protocol: a terminal that only shows output."""
+    """The `_meta` of an update for a terminal that only shows output: an extension of Zed."""
     return {f"terminal_{what}": {"terminal_id": call_id, **fields}}
 
 

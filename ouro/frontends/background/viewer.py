@@ -19,7 +19,7 @@ from ouro.events import Event, PermissionAsked, QuestionAsked
 from ouro.frontends.acp.content_blocks import draft_of
 from ouro.frontends.acp.editor_session import available_commands, permission_options
 from ouro.frontends.acp.server import STOP_REASONS, report_errors
-from ouro.frontends.acp.updates import EventUpdates, plan_of
+from ouro.frontends.acp.updates import EventUpdates, plan_update
 from ouro.frontends.background import state as names
 from ouro.frontends.background.event_codec import encode
 from ouro.frontends.background.host import SessionHost
@@ -120,7 +120,7 @@ class Viewer:
         if self._is_ouro:
             self._notify(names.EVENTS, {"event": encoded, "background": is_background})
             return
-        for update in self._updates.of(event):
+        for update in self._updates.updates_of(event):
             self._send_update(update)
         match event:
             case PermissionAsked() | QuestionAsked():
@@ -245,7 +245,7 @@ class Viewer:
             self._host.add(self)
         if not self._is_ouro:
             if self._host.session.todos:
-                self._send_update(plan_of(self._host.session.todos))
+                self._send_update(plan_update(self._host.session.todos))
             for asked in self._host.questions:
                 self._ask(asked)
         return acp.LoadSessionResponse()
@@ -351,7 +351,7 @@ class Viewer:
 
     async def _ask_permission(self, question: PermissionAsked) -> None:
         """Ask the user of the client. If they choose nothing, the question stays open."""
-        call = self._updates.call(
+        call = self._updates.permission_call(
             question.call, f"{question.title} ({question.reason})", question.display
         )
         option_id = await self._choose(call, permission_options(question))

@@ -15,9 +15,9 @@ from ouro.errors import OuroError, UsageError
 from ouro.utils.decoding import from_plain
 from ouro.utils.late_pattern import late_pattern
 
-MAX_ASKED_AGAIN = 2
+MAX_CORRECTIONS = 2
 """Times that the model is asked to correct an answer."""
-_FENCE = late_pattern(r"```[\w-]*\n(.*?)```", re.DOTALL)
+_CODE_BLOCK = late_pattern(r"```[\w-]*\n(.*?)```", re.DOTALL)
 
 
 class AnswerMisfit(OuroError):
@@ -25,10 +25,10 @@ class AnswerMisfit(OuroError):
 
 
 class AnswerSchema:
-    """A JSON schema, and the function that converts valid JSON to the wanted type.
+    """A JSON schema, and the function that converts a valid JSON value to the wanted type.
 
     Raises:
-        UsageError: it is not a JSON schema.
+        UsageError: the schema is not a JSON schema.
     """
 
     def __init__(self, schema: Any, convert: Callable[[Any], Any] = lambda value: value) -> None:
@@ -36,20 +36,20 @@ class AnswerSchema:
 
         from ouro.utils.json_schema import validator_of
 
-        kind = validator_of(schema)
+        validator_class = validator_of(schema)
 
         self._schema = schema
         self._convert = convert
         # Empty, because by default a $ref is fetched from the network.
         registry: Registry[Any] = Registry()
-        self._validator = kind(schema, registry=registry)
+        self._validator = validator_class(schema, registry=registry)
 
     @classmethod
     def load(cls, source: str) -> AnswerSchema:
-        """The schema in a file, or in a text that begins with `{`.
+        """Read a schema: `source` is a file, or the schema itself if it begins with `{`.
 
         Raises:
-            UsageError: the file cannot be read, or it is not a JSON schema.
+            UsageError: the file cannot be read, or it has no JSON schema.
         """
         is_text = source.lstrip().startswith("{")
         name = "in --schema" if is_text else source
@@ -65,12 +65,12 @@ class AnswerSchema:
         return cls(schema)
 
     @classmethod
-    def of(cls, kind: Any) -> AnswerSchema:
-        """The schema of a type (msgspec, dataclass, TypedDict, pydantic, `list[str]`), or a JSON
-        schema as a mapping.
+    def for_type(cls, kind: Any) -> AnswerSchema:
+        """The schema of a type: msgspec, dataclass, TypedDict, pydantic, `list[str]`. A mapping is
+        the JSON schema itself.
 
         Raises:
-            UsageError: it has no JSON schema.
+            UsageError: the type has no JSON schema.
         """
         if isinstance(kind, Mapping):
             return cls(kind)
@@ -93,7 +93,7 @@ class AnswerSchema:
         """The value of an answer. Raises AnswerMisfit if it is not JSON, or does not match the
         schema.
         """
-        value = _json_in(answer)
+        value = _find_json(answer)
         self._check(value)
         try:
             return self._convert(value)
@@ -119,18 +119,18 @@ class AnswerSchema:
             raise AnswerMisfit(f"{error.json_path}: {error.message[:500]}")
 
 
-def _json_in(answer: str) -> Any:
-    """The value of the whole answer, else of its last code block that is JSON. Raises AnswerMisfit
-    if there is none.
+def _find_json(answer: str) -> Any:
+    """The JSON value of the whole answer, else of its last code block that is JSON. Raises
+    AnswerMisfit if there is none.
     """
-    for text in (answer, *reversed(_FENCE.findall(answer))):
+    for text in (answer, *reversed(_CODE_BLOCK.findall(answer))):
         with suppress(ValueError, RecursionError):
             return json.loads(text)
     raise AnswerMisfit("the answer is not JSON")
 
 
 def correction_request(misfit: AnswerMisfit) -> str:
-    """What the model is asked when its answer does not match the schema."""
+    """The message that asks the model to correct an answer which does not match the schema."""
     return (
         f"Your answer does not fit the JSON schema ({misfit.message}). "
         "Answer again: only the JSON value, corrected, without words around it."

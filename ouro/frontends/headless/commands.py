@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from ouro.messages import Image
     from ouro.session import OpenRequest, RewindScope, Session, SessionCatalog
 
-_MAX_NAMED = 20
+_MAX_NAMES = 20
 RunEvents = Callable[[AsyncGenerator[Event, None]], Awaitable[None]]
 
 
 class HeadlessFrontEnd(FrontEnd):
-    """Collects what a command prints.
+    """What commands can do with -p. It collects the texts that a command prints.
 
     Args:
         warn: prints a line that is not part of the answer.
@@ -40,9 +40,9 @@ class HeadlessFrontEnd(FrontEnd):
         self._run_events = run_events
         self.texts: list[str] = []
         self.value: Any = None
-        """The value of the answer, for programs."""
+        """The value of the command's answer, for programs; None if it has none."""
         self.message = ""
-        """What the command sends to the agent."""
+        """The message that the command sends to the agent; empty if it sends none."""
 
     @property
     def session(self) -> Session:
@@ -71,13 +71,15 @@ class HeadlessFrontEnd(FrontEnd):
     ) -> str | None:
         if not title.endswith((".", "?", ":")):
             title = f"{title}:"
-        # A line with an ellipsis opens another list.
-        listed = [choice for choice in choices if choice.value and not choice.label.endswith("…")]
-        names = [choice.value for choice in listed]
-        more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+        # A choice with an ellipsis only opens another list.
+        own_choices = [
+            choice for choice in choices if choice.value and not choice.label.endswith("…")
+        ]
+        names = [choice.value for choice in own_choices]
+        rest = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
         raise UsageError(
             f"{title} There is no user to choose with -p.",
-            f"Name one after the command: {', '.join(names[:_MAX_NAMED])}{more}.",
+            f"Name one after the command: {', '.join(names[:_MAX_NAMES])}{rest}.",
         )
 
     async def choose_rewind(

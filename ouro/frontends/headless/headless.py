@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from ouro.frontends.headless.answer_schema import AnswerSchema
     from ouro.session import OpenRequest, OpenSession
 
-REFUSED = (
+REFUSED_TEXT = (
     "ouro runs headless, without a user to ask, so this was refused ({}). Do the work without it if"
     " possible; else say in your answer what was refused and how to allow it."
 )
-"""To the model, when a permission was needed; in the brackets, how it could be allowed."""
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""The result of a call that needed a permission; the brackets say how it could be allowed."""
+END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class HeadlessOptions(msgspec.Struct, frozen=True):
@@ -61,6 +61,7 @@ class Streams(msgspec.Struct, frozen=True):
 
     @classmethod
     def standard(cls) -> Streams:
+        """The streams of this process."""
         return cls(sys.stdin.fileno() if sys.stdin else None, sys.stdout, sys.stderr)
 
 
@@ -93,12 +94,13 @@ async def run_headless(
     prompt = options.prompt
     if options.input == "text":
         prompt = await read_prompt(prompt, streams.stdin, output.say)
-    # What comes through a pipe may be by others: a command can change settings and rules.
+    # A piped text may be by others, and a command can change settings and rules. So `/` begins a
+    # command only if the prompt is the user's own, or the input is a protocol.
     has_commands = options.input == "stream-json" or prompt == options.prompt.strip()
     session = await open_session(request)
     run = HeadlessRun(session, options, output, schema, has_commands=has_commands)
     try:
-        with handle_signals(run.interrupt, *SIGNALS):
+        with handle_signals(run.interrupt, *END_SIGNALS):
             await run.run(prompt, streams.stdin)
         if output.pipe.failure:
             raise output.pipe.failure
@@ -108,7 +110,7 @@ async def run_headless(
 
 
 class HeadlessRun(TurnObserver):
-    """The prompts of one process and their results."""
+    """Runs the prompts of one process and prints their results."""
 
     def __init__(
         self,
@@ -140,12 +142,12 @@ class HeadlessRun(TurnObserver):
         """The exit code of the last prompt, or of the signal that ended it."""
         if self._signal is not None:
             return 128 + self._signal
-        if self._output.pipe.gone:
+        if self._output.pipe.is_gone:
             return 1
         return self._result.exit_code
 
     async def run(self, prompt: str, stdin: int | None) -> None:
-        """Send the prompt, if there is one, and then the messages from stdin until its end."""
+        """Send the prompt, if there is one, then the messages from stdin until its end."""
         self._output.print_start(self._session)
         if self._session.resumed is not None and self._output.prints_events:
             from ouro.frontends.session_format import card_line, now
@@ -174,7 +176,7 @@ class HeadlessRun(TurnObserver):
                 self._open_questions.pop(event.question_id, None)
             case _:
                 pass
-        if self._output.pipe.gone:
+        if self._output.pipe.is_gone:
             self._session.interrupt()
             self._over.set()
 
@@ -197,9 +199,9 @@ class HeadlessRun(TurnObserver):
 
     async def _ask_for_corrections(self, schema: AnswerSchema, result: Result) -> None:
         """Ask the model again, a few times, as long as its answer does not match the schema."""
-        from ouro.frontends.headless.answer_schema import MAX_ASKED_AGAIN, correction_request
+        from ouro.frontends.headless.answer_schema import MAX_CORRECTIONS, correction_request
 
-        for _ in range(MAX_ASKED_AGAIN):
+        for _ in range(MAX_CORRECTIONS):
             misfit = result.check(schema)
             if misfit is None or self._is_over:
                 return
@@ -207,7 +209,9 @@ class HeadlessRun(TurnObserver):
         result.check(schema)
 
     async def _answer_prompt(self, draft: Draft) -> None:
-        """Send a prompt, repeated if its answer does not match the schema, and print the result."""
+        """Answer one prompt, and print the result. If the answer does not match the schema, the
+        model is asked again.
+        """
         started = time.monotonic()
         try:
             result = self._result = Result(self._session.id, self._session.status().model)
@@ -222,15 +226,15 @@ class HeadlessRun(TurnObserver):
             await (
                 self._session.memory.wait_until_settled()
             )  # changes of memory are printed before the result
-            self._output.result(result, self.exit_code)
+            self._output.print_result(result, self.exit_code)
         except Exception:
             self._queue.stop()
             self._over.set()
             raise
 
     async def _run_command(self, text: str, result: Result) -> str:
-        """Run a slash command into `result`; returns the message for the agent, empty if there is
-        none.
+        """Run a slash command, and store its answer in `result`. Returns the message for the agent;
+        it is empty if there is none.
         """
         from ouro.frontends.headless.commands import HeadlessFrontEnd, run_headless_command
 
@@ -247,15 +251,15 @@ class HeadlessRun(TurnObserver):
             result.failure_code = getattr(error, "exit_code", 1)
             return ""
         if front_end.message:
-            for printed in front_end.texts:
-                self._output.say(printed)
+            for text_of_command in front_end.texts:
+                self._output.say(text_of_command)
             return front_end.message
         result.data = front_end.value
         result.text = "\n\n".join(filter(None, (*front_end.texts, result.text)))
         return ""
 
     async def _read_goal(self, text: str) -> str:
-        """The message of a prompt, of which `/goal` sets the goal; empty: resume the goal."""
+        """The message of a prompt. `/goal` in it sets the goal. An empty message resumes the goal."""
         if not text.startswith(("/goal", "/loop")):
             return text
         from ouro.commands.goal import goal_of_prompt
@@ -263,7 +267,9 @@ class HeadlessRun(TurnObserver):
         return await goal_of_prompt(self._session, text)
 
     async def _run_turns(self, text: str, images: Sequence[Image]) -> None:
-        """Run a turn, and further ones for the goal; the next message of the input comes first."""
+        """Run a turn for the message, then more turns for the goal while it is active. A message
+        that waits in the queue comes before them.
+        """
         if text:
             await self._queue.run(self._session.send(text, images))
         goal = self._session.background.standing.goal
@@ -273,10 +279,12 @@ class HeadlessRun(TurnObserver):
     @property
     def _is_over(self) -> bool:
         """Whether a signal or a closed output ends the run."""
-        return self._signal is not None or self._output.pipe.gone
+        return self._signal is not None or self._output.pipe.is_gone
 
     def _answer_without_user(self, event: events.PermissionAsked | events.QuestionAsked) -> None:
-        """Answer a permission question by `decide`, else with no; any other question with nothing."""
+        """Answer a question without a user: `decide` answers for a permission, else it is refused.
+        Any other question gets an empty answer.
+        """
         answer: events.UserAnswer = events.Reply()
         if isinstance(event, events.PermissionAsked):
             answer = self._decide(event) if self._decide else self._refuse_call(event)
@@ -287,15 +295,17 @@ class HeadlessRun(TurnObserver):
         refusal = Refusal(event.call.name, event.title, event.rule)
         self._result.refusals.append(refusal)
         self._output.print_refusal(event, refusal)
-        how = "no rule can allow it"
+        remedy = "no rule can allow it"
         if refusal.advice:
-            how = f"the user can allow it by starting ouro with {refusal.advice}"
-        return events.Permit("no", REFUSED.format(how))
+            remedy = f"the user can allow it by starting ouro with {refusal.advice}"
+        return events.Permit("no", REFUSED_TEXT.format(remedy))
 
     async def _read(self, stdin: int | None) -> None:
-        """Handle the lines of the input. After its end, open questions are answered without it."""
-        async with aclosing(read_lines(stdin)) as arriving:
-            async for line in arriving:
+        """Handle the lines of the input until its end. Then nobody can answer any more, so open
+        questions are answered without the user.
+        """
+        async with aclosing(read_lines(stdin)) as lines:
+            async for line in lines:
                 try:
                     if line.strip():
                         await self._receive(parse_input(line))
@@ -306,43 +316,45 @@ class HeadlessRun(TurnObserver):
         for event in tuple(self._open_questions.values()):
             self._answer_without_user(event)
 
-    async def _receive(self, given: Input) -> None:
+    async def _receive(self, message: Input) -> None:
         """Handle one line of the input. Raises OuroError if it cannot be used."""
-        match given:
+        match message:
             case UserInput():
-                await self._receive_message(given)
+                await self._receive_message(message)
             case PermissionInput():
-                # QuestionClosed comes later; the input may end before it.
-                self._open_questions.pop(given.question_id, None)
-                self._session.answer(given.question_id, events.Permit(given.choice, given.comment))
+                # QuestionClosed would remove it too, but the input may end before that comes.
+                self._open_questions.pop(message.question_id, None)
+                self._session.answer(
+                    message.question_id, events.Permit(message.choice, message.comment)
+                )
             case AnswerInput():
-                self._open_questions.pop(given.question_id, None)
-                self._session.answer(given.question_id, events.Reply(tuple(given.answers)))
+                self._open_questions.pop(message.question_id, None)
+                self._session.answer(message.question_id, events.Reply(tuple(message.answers)))
             case InterruptInput():
                 self._session.interrupt()
 
-    async def _receive_message(self, given: UserInput) -> None:
+    async def _receive_message(self, message: UserInput) -> None:
         """Steer the running turn with a message, or queue it. Raises OuroError if it is empty, or
         if an image is no picture.
         """
-        if not (given.text.strip() or given.images):
+        if not (message.text.strip() or message.images):
             raise UsageError("A message of the input is empty.")
         from ouro.images import make_image  # imported late: few inputs have pictures
 
         images: list[Image] = []
-        for given_image in given.images:
-            name = given_image.name or "The image"
-            image, _ = await asyncio.to_thread(make_image, name, given_image.data)
+        for image_input in message.images:
+            name = image_input.name or "The image"
+            image, _ = await asyncio.to_thread(make_image, name, image_input.data)
             images.append(image)
-        draft = Draft(given.text, tuple(images))
-        if given.queue or given.text.startswith("/"):
+        draft = Draft(message.text, tuple(images))
+        if message.queue or message.text.startswith("/"):
             self._queue.queue(draft)
         else:
             self._queue.say(draft)
 
     def interrupt(self, number: int) -> None:
-        """End with the code of that signal: the first interrupts the turn, the next ones kill its
-        child processes.
+        """End the run with the exit code of a signal. The first signal interrupts the turn, further
+        ones kill its child processes.
         """
         self._signal = self._signal or number
         self._queue.stop()

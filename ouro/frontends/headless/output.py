@@ -43,7 +43,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
     @property
     def advice(self) -> str:
-        """How to allow it the next time; empty if no rule can."""
+        """The flag that allows the call the next time; empty if no rule can allow it."""
         return f"--allow {shlex.quote(self.rule)}" if self.rule else ""
 
 
@@ -56,12 +56,12 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
     detail: str = ""
     text: str = ""
     data: Any = None
-    """The value of the answer, with a schema; or that of a slash command."""
+    """The value of an answer with a schema, or of a slash command; else None."""
     misfit: str = ""
-    """The reason why the answer does not match the schema."""
+    """Why the answer does not match the schema; empty if it does."""
     usage: Usage = msgspec.field(default_factory=Usage)
     turns: int = 0
-    """Model calls."""
+    """How many calls of the model the prompt took."""
     seconds: float = 0.0
     refusals: list[Refusal] = msgspec.field(default_factory=list)
     failure_code: int = 0
@@ -81,8 +81,8 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
                 pass
 
     def check(self, schema: AnswerSchema) -> AnswerMisfit | None:
-        """Set `data` to the value of the answer; if it does not match, return the misfit, for the
-        model to correct.
+        """Set `data` to the value of the answer. If the answer does not match the schema, its
+        misfit is returned, for the model to correct.
         """
         from ouro.frontends.headless.answer_schema import AnswerMisfit
 
@@ -103,6 +103,7 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
 
     @property
     def exit_code(self) -> int:
+        """The exit code of this prompt."""
         if self.outcome != "answered":
             return self.failure_code or EXIT_CODES[self.outcome]
         if self.refusals:
@@ -110,24 +111,26 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
         return 1 if self.misfit else 0
 
     def to_json(self, exit_code: int) -> dict[str, Any]:
-        """`exit_code`: the exit code of the program; a signal may have set it."""
+        """The result as it is printed. `exit_code` is that of the program: a signal may have set
+        it.
+        """
         fields = msgspec.to_builtins(self, enc_hook=str)
         misfit, seconds = fields.pop("misfit"), fields.pop("seconds")
         del fields["failure_code"]
-        more = {
+        ending = {
             "detail": self.detail or misfit,
             "duration_ms": round(seconds * 1000),
             "exit_code": exit_code,
         }
-        return {"type": "result", **fields, **more}
+        return {"type": "result", **fields, **ending}
 
 
 class Pipe:
-    """A stream whose reader may close it. Then `gone` is set, and writes are dropped."""
+    """A stream whose reader may close it. Then `is_gone` is True, and writes are dropped."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
-        self.gone = False
+        self.is_gone = False
         self.failure: OSError | None = None
         """Why a write failed, if the reader did not close the stream; for example a full disk."""
 
@@ -137,7 +140,7 @@ class Pipe:
 
     def write(self, text: str) -> None:
         """Write and flush; characters that the encoding lacks are escaped."""
-        if self._stream is None or self.gone:
+        if self._stream is None or self.is_gone:
             return
         encoding = self._stream.encoding or "utf-8"
         try:
@@ -146,22 +149,24 @@ class Pipe:
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
                 self.failure = error
-            self._give_up()
+            self._redirect_to_null()
 
-    def _give_up(self) -> None:
-        """Redirect the stream to /dev/null: the interpreter flushes it once more at exit."""
-        self.gone = True
+    def _redirect_to_null(self) -> None:
+        """Drop all further output. The stream is redirected to /dev/null, because the interpreter
+        flushes it once more at exit.
+        """
+        self.is_gone = True
         try:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self._stream.fileno() if self._stream else 1)
-            os.close(nowhere)
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self._stream.fileno() if self._stream else 1)
+            os.close(null)
         except (OSError, ValueError):
             self._stream = None
 
 
 class Output(NoticePrinter):
-    """Prints the answer on stdout and progress on stderr, one line per tool; or the events on
-    stdout.
+    """Prints the answer on stdout, and progress on stderr with one line per tool. With
+    `stream-json` it prints the events on stdout instead.
     """
 
     def __init__(self, stdout: Pipe, stderr: Pipe, output_format: OutputFormat) -> None:
@@ -170,7 +175,7 @@ class Output(NoticePrinter):
         self.prints_events = output_format == "stream-json"
         self._progress = stderr
         self._format = output_format
-        self._coloured = (
+        self._has_colours = (
             stderr.is_terminal
             and not os.environ.get("NO_COLOR")
             and os.environ.get("TERM") != "dumb"
@@ -197,6 +202,7 @@ class Output(NoticePrinter):
         self._progress.write(f"ouro: {clean(text)}\n")
 
     def event(self, event: Event) -> None:
+        """Print an event as progress, or as a line of JSON."""
         match event:
             case _ if self.prints_events:
                 self.pipe.write(json_line(event_to_json(event)))
@@ -216,9 +222,9 @@ class Output(NoticePrinter):
         advice = f"; to allow it: {refusal.advice}" if refusal.advice else ""
         self.say(f"not allowed: {one_line(question.title)} ({one_line(question.reason)}){advice}")
 
-    def result(self, result: Result, exit_code: int) -> None:
+    def print_result(self, result: Result, exit_code: int) -> None:
         """Print the answer or the JSON of the result, and what went wrong."""
-        if self.pipe.gone:
+        if self.pipe.is_gone:
             return
         if result.failure_code:
             self.say(result.detail, "error")
@@ -232,7 +238,7 @@ class Output(NoticePrinter):
             self.pipe.write(clean(result.text).rstrip("\n") + "\n")
 
     def _colour(self, text: str, code: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self._coloured and text else text
+        return f"\x1b[{code}m{text}\x1b[0m" if self._has_colours and text else text
 
 
 def _memory_line(receipt: MemoryReceipt) -> dict[str, Any]:
@@ -248,8 +254,10 @@ def _memory_line(receipt: MemoryReceipt) -> dict[str, Any]:
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
-    """The event as a JSON object: its fields, rounded, without data of images and without what only
-    the screen uses: which turn an event is of, and where in its file a change begins.
+    """The event as a JSON object, with rounded times.
+
+    Left out are the bytes of images, and what only the screen uses: the turn of an event, and the
+    line at which a change begins.
     """
     match event:
         case events.Prompted():  # not the bytes of images
@@ -291,7 +299,7 @@ def _message_to_json(message: Message) -> dict[str, Any]:
 
 
 def _call_to_json(call: ToolCall) -> dict[str, Any]:
-    """`malformed` is only there if the arguments were not JSON."""
+    """A tool call as a JSON object. `malformed` is in it only if the arguments were not JSON."""
     data: dict[str, Any] = {"id": call.id, "name": call.name, "arguments": dict(call.arguments)}
     if call.malformed:
         data["malformed"] = call.malformed

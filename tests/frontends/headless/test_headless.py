@@ -129,7 +129,7 @@ async def test_a_file_as_stdin_is_read(tmp_path):
 
 
 async def test_silent_pipe_is_ignored_with_a_notice(monkeypatch):
-    monkeypatch.setattr("ouro.frontends.headless.input.PATIENCE", 0.01)
+    monkeypatch.setattr("ouro.frontends.headless.input.FIRST_BYTE_TIMEOUT", 0.01)
     read, write = os.pipe()
     session = FakeSession([says("ok")])
     run = await headless(session, "do it", read)
@@ -144,7 +144,7 @@ async def test_silent_pipe_is_ignored_with_a_notice(monkeypatch):
 
 
 async def test_waiting_for_an_open_pipe_is_reported(monkeypatch):
-    monkeypatch.setattr("ouro.frontends.headless.input.PATIENCE", 0.01)
+    monkeypatch.setattr("ouro.frontends.headless.input.FIRST_BYTE_TIMEOUT", 0.01)
     read, write = os.pipe()
     os.write(write, b"some ")
     told = []
