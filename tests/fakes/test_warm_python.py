@@ -50,8 +50,11 @@ def test_warm_start_gives_the_same_output_and_exit_code(begin, words):
     assert warm.returncode == cold.returncode
 
 
-def test_warm_child_has_its_own_session_and_dies_of_signals(begin):
-    worker = begin("-P", "-m", "ouro.mcp.worker")
+@pytest.mark.parametrize(
+    "module", ["ouro.mcp.worker", "ouro.lsp.worker", "ouro.llm.litellm_worker"]
+)
+def test_warm_child_has_its_own_session_and_dies_of_signals(begin, module):
+    worker = begin("-P", "-m", module)
     assert worker.stdout.readline() == b'{"ready": true}\n'
     assert is_warm(worker)
     assert os.getsid(worker.pid) == worker.pid

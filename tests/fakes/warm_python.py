@@ -39,12 +39,17 @@ from ptyprocess import PtyProcess
 TESTS = Path(__file__).parents[1]
 MODULES = {
     "ouro",
+    "ouro.lsp.worker",
     "ouro.mcp.worker",
     "fakes.killed_sessions",
     "fakes.screen_program",
     "fakes.repl_program",
 }
 """Modules that are started warm, as `python [-P] -m MODULE`."""
+LITELLM_MODULES = {"ouro.llm.litellm_worker", "fakes.litellm_bridge"}
+"""Those that a second process starts, which has imported litellm: that takes 3 s, and few tests use
+it.
+"""
 WARM = "# may be started warm\n"
 """The first line of code that `python -c CODE` starts warm, too."""
 IMPORTED_LATE = (
@@ -77,14 +82,18 @@ class _Command(NamedTuple):
 
 
 class WarmPython:
-    """The process that forks."""
+    """A process that forks.
 
-    def __init__(self) -> None:
+    Args:
+        has_litellm: whether it imports litellm instead of all of ouro.
+    """
+
+    def __init__(self, has_litellm: bool) -> None:
         self._lock = threading.Lock()
         self._socket, theirs = socket.socketpair()
         self._process = subprocess.Popen(
-            [sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()], cwd=TESTS.parent,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            [sys.executable, __file__, str(theirs.fileno()), "litellm" if has_litellm else "ouro"],
+            pass_fds=[theirs.fileno()], cwd=TESTS.parent, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         )  # fmt: skip
         theirs.close()
         self.imported = frozenset(json.loads(self._socket.makefile().readline()))
@@ -120,7 +129,7 @@ def warm_starts() -> Iterator[None]:
         if command is None:
             return fork_exec(args, executables, close_fds, keep, cwd, env, *more)
         fds = [number if fd == -1 else fd for number, fd in enumerate(pipes)]
-        return starts.process().start(command, fds, bool(is_session))
+        return starts.process(command).start(command, fds, bool(is_session))
 
     def in_terminal(
         argv, cwd=None, env=None, echo=True, preexec_fn=None, dimensions=(24, 80), **more
@@ -130,7 +139,7 @@ def warm_starts() -> Iterator[None]:
             return spawn(argv, cwd, env, echo, preexec_fn, dimensions, **more)
         ours, theirs = os.openpty()
         termios.tcsetwinsize(theirs, dimensions)
-        process = PtyProcess(starts.process().start(command, [theirs] * 3, True), ours)
+        process = PtyProcess(starts.process(command).start(command, [theirs] * 3, True), ours)
         os.close(theirs)
         return process
 
@@ -144,13 +153,16 @@ def warm_starts() -> Iterator[None]:
 
 class _Starts:
     def __init__(self) -> None:
-        self._process: WarmPython | None = None
+        self._processes: dict[bool, WarmPython] = {}
         self._lock = threading.Lock()
 
-    def process(self) -> WarmPython:
+    def process(self, command: _Command) -> WarmPython:
+        """The process that forks for a command."""
+        has_litellm = command.words[1] in LITELLM_MODULES
         with self._lock:
-            self._process = self._process or WarmPython()
-            return self._process
+            if has_litellm not in self._processes:
+                self._processes[has_litellm] = WarmPython(has_litellm)
+            return self._processes[has_litellm]
 
     def warm_command(
         self, args: Sequence[str | bytes], cwd: object, env: object
@@ -158,23 +170,25 @@ class _Starts:
         """The warm command for a command line; None if the start must be cold."""
         argv = [os.fsdecode(word) for word in args]
         command = _Command(argv, os.fsdecode(cwd or Path.cwd()), _environment(env))
-        is_ours = command.words[:1] == ["-m"] and command.words[1] in MODULES
+        is_ours = command.words[:1] == ["-m"] and command.words[1] in MODULES | LITELLM_MODULES
         is_code = command.words[:1] == ["-c"] and command.words[1].startswith(WARM)
         if CLONE is None or argv[0] != sys.executable or not (is_ours or is_code):
             return None
         is_cold = _read_by_python(command.environment) or (
-            not command.is_safe and self._hides_modules(command.folder)
+            not command.is_safe and self._hides_modules(command)
         )
         return None if is_cold else command
 
-    def _hides_modules(self, folder: str) -> bool:
+    def _hides_modules(self, command: _Command) -> bool:
         """Whether a file in the folder has the name of an imported module."""
-        names = {path.name.partition(".")[0] for path in Path(folder).iterdir()}
-        return Path(folder) not in (TESTS, TESTS.parent) and bool(names & self.process().imported)
+        folder = Path(command.folder)
+        names = {path.name.partition(".")[0] for path in folder.iterdir()}
+        is_known = folder in (TESTS, TESTS.parent)
+        return not is_known and bool(names & self.process(command).imported)
 
     def stop(self) -> None:
-        if self._process:
-            self._process.stop()
+        for process in self._processes.values():
+            process.stop()
 
 
 def _environment(env: object) -> dict[str, str]:
@@ -198,10 +212,14 @@ def _read_by_python(environment: Mapping[str, str]) -> bool:
     return not {("PYTHONUTF8", "1")} <= read <= {("PYTHONUTF8", "1"), ("PYTHONPATH", str(TESTS))}
 
 
-def _serve(connection: socket.socket) -> NoReturn:
+def _serve(connection: socket.socket, imported: str) -> NoReturn:
     """Fork for each request, until the other side closes."""
-    _import_all()
-    _load_rules()
+    sys.path[0] = str(TESTS.parent)
+    if imported == "litellm":
+        _import_litellm()
+    else:
+        _import_all()
+        _load_rules()
     assert len(list(Path("/proc/self/task").iterdir())) == 1, (
         "the threads of a process are not forked with it"
     )
@@ -226,8 +244,15 @@ def _serve(connection: socket.socket) -> NoReturn:
         connection.sendall(number.to_bytes(4, "big"))
 
 
+def _import_litellm() -> None:
+    from ouro.llm.litellm_worker import load_litellm
+
+    load_litellm()
+    for name in ("starlette.applications", "uvicorn"):
+        importlib.import_module(name)
+
+
 def _import_all() -> None:
-    sys.path[0] = str(TESTS.parent)
     import ouro
 
     own = (found.name for found in pkgutil.walk_packages(ouro.__path__, "ouro."))
@@ -315,4 +340,4 @@ def _exit_code(option: str, what: str) -> int:
 
 
 if __name__ == "__main__":
-    _serve(socket.socket(fileno=int(sys.argv[1])))
+    _serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])
