@@ -3,6 +3,7 @@ programs of a project that is not trusted; what a rename would touch.
 """
 
 import json
+import os
 import shutil
 import sys
 import time
@@ -13,9 +14,11 @@ import yaml
 from fakes.model_server import Call
 from fakes.tool_benches import SERVER, LspBench
 from fakes.waiting import until
+from fakes.warm_python import WARM
 
 from ouro.lsp import servers as lsp_servers
 from ouro.lsp.configuration import find_language_servers
+from ouro.lsp.stdio import start_server
 
 
 @pytest.fixture
@@ -41,10 +44,19 @@ async def test_e14_server_that_ends_or_prints_nonsense_is_restarted_twice_and_th
     assert "is not used any more" in bench.notices[0]
 
 
+async def test_e14_a_message_that_is_announced_as_huge_is_not_waited_for(tmp_path):
+    """Without the limit the reason would be that the program has ended."""
+    announce = "import sys; sys.stdout.write('Content-Length: 999999999999\\r\\n\\r\\n')"
+    command = [sys.executable, "-c", announce]
+    server = await start_server(command, os.environ, str(tmp_path), print, print)
+    assert await server.read() == "it sent a message of more than 32 MB"
+    await server.stop()
+
+
 def use_limits(monkeypatch, **limits: float):
     """Start the worker with other limits: a busy machine takes too long for the real ones."""
     settings = "; ".join(f"{name.replace('__', '.')} = {value}" for name, value in limits.items())
-    code = (
+    code = WARM + (
         f"import ouro.lsp.connection as connection, ouro.lsp.stdio as stdio; {settings}\n"
         "from ouro.lsp.worker import main; main()"
     )
