@@ -26,7 +26,7 @@ from ouro.memory.index import (
     Vectors,
     local_embedder,
 )
-from ouro.memory.index.query import SHIFT, content_hash
+from ouro.memory.index.query import POSITION_BITS, content_hash
 from ouro.memory.long_term import GitMemoryStore, Notebook, Recall, Situation
 from ouro.memory.long_term.notes.note import Note, note_text
 
@@ -103,7 +103,7 @@ def _session(database, talk: Talk, number: int) -> None:
         text = talk.text(30)
         rows.append(
             (
-                seq << SHIFT | step,
+                seq << POSITION_BITS | step,
                 seq,
                 step,
                 ("assistant", "user")[step % 2],
@@ -222,7 +222,7 @@ def main() -> None:
         args.vectors and vectors._fill_table("messages", 2_000)
     ):
         pass
-    vectors.warm()
+    vectors.load_all_signs()
     for words in (6, 12, 40):
         for name, search in (
             ("words", Search(index)),

@@ -83,7 +83,7 @@ DEFENCES = (
             "test_s7_s8_s9_s10_records.py"),
     Defence("S9", "ouro/memory/transcript.py", "        transcript.answer_open_calls()\n", "",
             "test_s7_s8_s9_s10_records.py"),
-    Defence("S11", "ouro/memory/index/index.py", "if path.exists() and not _is_good(path):", "if False:",
+    Defence("S11", "ouro/memory/index/index.py", "if path.exists() and not _is_usable(path):", "if False:",
             "test_s11_search_index.py"),
     Defence("S12", f"{SESSIONS}/session_index.py",
             "return survey.mtime == status.st_mtime_ns and survey.info.size == status.st_size", "return False",

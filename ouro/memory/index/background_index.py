@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 3.0
 """Seconds that a search waits for an index update; then it searches the index as it is."""
-CLOSE_SECONDS, CLOSE_NOTES = 2.0, 16
-"""When a session is closed: maximum seconds, and number of the newest notes, to make vectors with a
-remote model. An import has 50,000.
-"""
+CLOSE_SECONDS = 2.0
+"""The most seconds that a remote model makes vectors when a session is closed."""
+CLOSE_NOTES = 16
+"""The most notes, the newest ones, whose vectors it makes then. An import has 50,000."""
 NEWEST_NOTES = 64
 """Notes whose vectors are made where they are needed; the background makes those of the others."""
 IDLE_SECONDS = 5.0
 """Seconds after a turn before the local model is loaded: for consecutive turns it is loaded only
 once.
 """
-_MTIME_MARGIN = 0.1
+_MTIME_MARGIN_SECONDS = 0.1
 """Seconds by which the time of a file may be behind the clock."""
-_BATCH = 16
+_BATCH_VECTORS = 16
 _PAUSE_SECONDS = 0.002
 """Seconds between two files, so that typing stays responsive."""
 
@@ -45,13 +45,13 @@ class _StoppedError(Exception):
     """Stops an update; the next one continues there."""
 
 
-def _times_of(folder: MemoryFolder) -> tuple[int, ...]:
+def _read_folder_times(folder: MemoryFolder) -> tuple[int, ...]:
     """Times that change if a note is added, removed or replaced, or a core file changes."""
     paths = (folder.path, folder.path / "archive", *(folder.path / name for name in folder.core))
-    return tuple(_changed_at(path) for path in paths)
+    return tuple(_read_change_time(path) for path in paths)
 
 
-def _changed_at(path: Path) -> int:
+def _read_change_time(path: Path) -> int:
     """When a file or folder was changed, in nanoseconds; 0 if there is none."""
     try:
         return path.stat().st_mtime_ns
@@ -60,8 +60,8 @@ def _changed_at(path: Path) -> int:
 
 
 class Lookup:
-    """One per session. Nothing is imported or opened before the first search or the end of the
-    first turn.
+    """The index and the search of one session. Nothing is imported or opened before the first
+    search or the end of the first turn.
 
     `embedder` returns the model for vectors, None for words alone; called once, in a thread.
     `folders` are those of memory, by default those of the sources, which import the index.
@@ -79,10 +79,10 @@ class Lookup:
         self._embedder = embedder
         self._folders = folders
         self._search: Search | None = None
-        self._making = threading.Lock()
+        self._creation_lock = threading.Lock()
         self._stopped = threading.Event()
-        self._keeping_up = asyncio.Lock()
-        self._is_asked_again = False
+        self._update_lock = asyncio.Lock()
+        self._is_update_requested = False
         self._has_turns = False
         self._made_at = time.time()
         self._known_times: dict[Path, tuple[int, ...]] = {}
@@ -95,18 +95,20 @@ class Lookup:
         await asyncio.to_thread(lambda: self.update(self._sources(), PATIENCE_SECONDS))
         return await asyncio.to_thread(lambda: self.search().find(query, k, wanted))
 
-    def note_turn(self) -> None:
-        """After a turn: make the vectors of its notes in the background, at the latest in `close`."""
+    def mark_turn_done(self) -> None:
+        """Remember that a turn has ended: `close` then makes the vectors of its notes if the
+        background has not made them.
+        """
         self._has_turns = True
 
     async def keep_up(self) -> None:
         """Update the index and make missing vectors, a few at a time. For the background."""
-        self._is_asked_again = True
-        if self._keeping_up.locked():
+        self._is_update_requested = True
+        if self._update_lock.locked():
             return  # the running update includes it
-        async with self._keeping_up:
-            while self._is_asked_again and not self._stopped.is_set():
-                self._is_asked_again = False
+        async with self._update_lock:
+            while self._is_update_requested and not self._stopped.is_set():
+                self._is_update_requested = False
                 await asyncio.to_thread(self._update_changed_folders)
                 await self._make_vectors()
 
@@ -116,7 +118,7 @@ class Lookup:
         from ouro.memory.index.search import Search
         from ouro.memory.index.vectors import Vectors
 
-        with self._making:
+        with self._creation_lock:
             if self._search is None:
                 index, embedder = Index(self._path), self._embedder()
                 self._search = Search(index, Vectors(index, embedder) if embedder else None)
@@ -126,14 +128,14 @@ class Lookup:
         """Index changed files for `seconds`, with pauses; returns whether all are indexed. Blocks."""
         deadline = time.monotonic() + seconds
 
-        def check(_done: int, _all: int) -> None:
+        def stop_or_pause(_done: int, _all: int) -> None:
             if self._stopped.is_set() or time.monotonic() > deadline:
                 raise _StoppedError
             time.sleep(pause)
 
-        times = {folder.path: _times_of(folder) for folder in sources.memories}
+        times = {folder.path: _read_folder_times(folder) for folder in sources.memories}
         try:
-            self.search().index.update(sources, check)
+            self.search().index.update(sources, stop_or_pause)
             self._known_times |= times
         except _StoppedError:
             return False
@@ -143,48 +145,49 @@ class Lookup:
         return True
 
     def _update_changed_folders(self) -> None:
-        """Update the index, without the folders of memory in which no file was added, removed or
-        replaced since. A file that is written in place is found when the next turn begins.
+        """Update the index. A folder of memory in which no file was added, removed or replaced
+        since the last update is left out; a file that is written in place there is found when the
+        next turn begins.
         """
         sources = self._sources()
         changed = (
             folder
             for folder in sources.memories
-            if self._known_times.get(folder.path) != _times_of(folder)
+            if self._known_times.get(folder.path) != _read_folder_times(folder)
         )
         self.update(replace(sources, memories=tuple(changed)), pause=_PAUSE_SECONDS)
 
-    def fill_few_notes(self, most: int) -> None:
-        """Make the vectors of the newest notes, if at most so many have none; others are made by a
-        process. Blocks; errors as for `Vectors.fill_all`.
+    def fill_few_notes(self, max_notes: int) -> None:
+        """Make the vectors of the notes that have none, if these are at most `max_notes`; a process
+        makes those of more notes. Blocks; errors as for `Vectors.fill_all`.
         """
         vectors = self.search().vectors
-        if vectors and 0 < vectors.count_missing("notes", most + 1) <= most:
-            vectors.fill(most, ("notes",))
+        if vectors and 0 < vectors.count_missing("notes", max_notes + 1) <= max_notes:
+            vectors.fill(max_notes, ("notes",))
 
-    def fill_notes(self, seconds: float = math.inf, most: int = NEWEST_NOTES) -> None:
-        """Make the vectors of the newest notes that have none yet. Blocks; arguments and errors as
-        for `Vectors.fill_all`.
+    def fill_notes(self, seconds: float = math.inf, max_notes: int = NEWEST_NOTES) -> None:
+        """Make the vectors of up to `max_notes` notes that have none, the newest first, for about
+        `seconds`. Blocks; errors as for `Vectors.fill_all`.
         """
         if vectors := self.search().vectors:
-            vectors.fill_all(("notes",), seconds, most)
+            vectors.fill_all(("notes",), seconds, max_notes)
 
     async def close(self) -> None:
         """Make the vectors of new notes, stop after the file that is being read, and close the
         index.
         """
         self._stopped.set()
-        await asyncio.to_thread(self._finish_notes)
-        with self._making:
+        await asyncio.to_thread(self._finish_vectors_of_notes)
+        with self._creation_lock:
             search, self._search = self._search, None
         if search and search.vectors:
             await asyncio.to_thread(search.vectors.embedder.close)
         if search:
             await asyncio.to_thread(search.index.close)
 
-    def _finish_notes(self) -> None:
-        """Have missing vectors of notes made: with only one turn (`ouro -p`) the background work has
-        not reached them. The local model makes them in a process that is not waited for.
+    def _finish_vectors_of_notes(self) -> None:
+        """Make missing vectors of notes at the end: after only one turn (`ouro -p`) the background
+        has not made them. The local model makes them in a process that is not waited for.
         """
         if not self._has_turns or not (self._search or self._has_new_notes()):
             return
@@ -204,8 +207,8 @@ class Lookup:
             log.warning("vectors of notes are made in the next session: %s", error)
 
     def _has_new_notes(self) -> bool:
-        """Whether files of memory were written since the session began: each is renamed into its
-        folder.
+        """Whether files of memory were written since the session began. Each is renamed into its
+        folder, so that the time of the folder changes.
         """
         folders = self._folders
         if folders is None:
@@ -213,7 +216,7 @@ class Lookup:
         for folder in folders:
             for path in (folder, folder / "archive"):
                 with suppress(OSError):
-                    if path.stat().st_mtime >= self._made_at - _MTIME_MARGIN:
+                    if path.stat().st_mtime >= self._made_at - _MTIME_MARGIN_SECONDS:
                         return True
         return False
 
@@ -234,7 +237,7 @@ class Lookup:
             await self._make_vectors_here()
             return
         await asyncio.sleep(IDLE_SECONDS)
-        if not self._is_asked_again and await asyncio.to_thread(vectors.are_missing):
+        if not self._is_update_requested and await asyncio.to_thread(vectors.are_missing):
             await asyncio.to_thread(self._start_process)
 
     async def _make_vectors_here(self) -> None:
@@ -244,8 +247,8 @@ class Lookup:
         while self._search and (vectors := self._search.vectors) and not self._stopped.is_set():
             started = time.monotonic()
             try:
-                if not await asyncio.to_thread(vectors.fill, _BATCH):
-                    await asyncio.to_thread(vectors.warm)
+                if not await asyncio.to_thread(vectors.fill, _BATCH_VECTORS):
+                    await asyncio.to_thread(vectors.load_all_signs)
                     return
             except ModelError:
                 return  # the embedder has logged it

@@ -15,7 +15,7 @@ from ouro.errors import UsageError
 from ouro.memory.index.embeddings import Embedder
 from ouro.memory.index.index import Index
 from ouro.memory.index.indexers import IndexedSession, add_words, save_session
-from ouro.memory.index.query import SHIFT
+from ouro.memory.index.query import POSITION_BITS
 from ouro.memory.index.search import Search, SearchFilter
 from ouro.memory.index.vectors import Vectors
 from ouro.memory.long_term.notes.note import parse_note
@@ -23,6 +23,8 @@ from ouro.utils.decoding import decode_json
 
 
 class Document(msgspec.Struct, frozen=True):
+    """A message of the benchmark; `session` and `turn` say where it belongs."""
+
     id: str
     text: str
     speaker: str = "user"
@@ -52,14 +54,14 @@ def read_lines(path: Path, kind: type[Any]) -> list[Any]:
         lines = path.read_bytes().splitlines()
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
-    found = []
+    values = []
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
-                found.append(decode_json(line, kind))
+                values.append(decode_json(line, kind))
             except msgspec.MsgspecError as error:
                 raise UsageError(f"{path}, line {number}: {error}.") from error
-    return found
+    return values
 
 
 def answers(
@@ -83,7 +85,7 @@ def answers(
                 session = sessions[name]
                 first = session.passages
                 add_words(database, session, item.turn, item.speaker, item.date, item.text)
-                start = (session.seq << SHIFT) + 1
+                start = (session.seq << POSITION_BITS) + 1
                 names |= dict.fromkeys(range(start + first, start + session.passages), item.id)
                 session.updated_at = item.date
             for session in sessions.values():
@@ -97,9 +99,11 @@ def answers(
         for query in queries:
             started = time.perf_counter()
             hits = search.find(query.query, k, SearchFilter(kinds=("message",)), today=today)
-            spent = (time.perf_counter() - started) * 1000
+            milliseconds = (time.perf_counter() - started) * 1000
             yield SearchAnswer(
-                query.qid, tuple(dict.fromkeys(names[hit.place] for hit in hits)), round(spent, 2)
+                query.qid,
+                tuple(dict.fromkeys(names[hit.place] for hit in hits)),
+                round(milliseconds, 2),
             )
     finally:
         index.close()
@@ -115,6 +119,8 @@ def _last_day(documents: Sequence[Document]) -> date | None:
 
 
 class SearchQuality(msgspec.Struct, frozen=True):
+    """How good the answers of a benchmark are, and how long they took."""
+
     questions: int
     recall: Mapping[str, float]
     """Share of the answers within the first 5, 10 and 25, over the questions."""
@@ -124,17 +130,22 @@ class SearchQuality(msgspec.Struct, frozen=True):
     missed: tuple[str, ...]
 
 
-def measure_answers(found: Sequence[SearchAnswer]) -> SearchQuality:
+def measure_answers(given_answers: Sequence[SearchAnswer]) -> SearchQuality:
     """The quality of these answers; the only correct hit of each has the id of its query."""
-    ranks = [item.ids.index(item.qid) if item.qid in item.ids else math.inf for item in found]
-    times = sorted(item.ms for item in found) or [0.0]
+    ranks = [
+        answer.ids.index(answer.qid) if answer.qid in answer.ids else math.inf
+        for answer in given_answers
+    ]
+    times = sorted(answer.ms for answer in given_answers) or [0.0]
     return SearchQuality(
-        len(found),
-        {str(k): _mean([float(rank < k) for rank in ranks]) for k in (5, 10, 25)},
-        _mean([1 / math.log2(rank + 2) if rank < 10 else 0.0 for rank in ranks]),
-        times[len(times) // 2],
-        times[min(len(times) - 1, int(0.95 * len(times)))],
-        tuple(item.qid for item, rank in zip(found, ranks, strict=True) if rank >= 10),
+        questions=len(given_answers),
+        recall={str(k): _mean([float(rank < k) for rank in ranks]) for k in (5, 10, 25)},
+        ndcg10=_mean([1 / math.log2(rank + 2) if rank < 10 else 0.0 for rank in ranks]),
+        p50_ms=times[len(times) // 2],
+        p95_ms=times[min(len(times) - 1, int(0.95 * len(times)))],
+        missed=tuple(
+            answer.qid for answer, rank in zip(given_answers, ranks, strict=True) if rank >= 10
+        ),
     )
 
 
@@ -143,7 +154,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 MAX_HITS = 25
-_LATEST = "kind = 'note' AND archived = 0 AND note NOT IN (SELECT supersedes FROM notes)"
+_IS_CURRENT_NOTE = "kind = 'note' AND archived = 0 AND note NOT IN (SELECT supersedes FROM notes)"
 
 
 def ask_own_notes(
@@ -160,32 +171,36 @@ def ask_own_notes(
     """
     with search.index.reading() as database:
         notes = database.execute(
-            f"SELECT note, text, session, turn, project, branch, path FROM notes WHERE {_LATEST}"
+            f"SELECT note, text, session, turn, project, branch, path FROM notes WHERE {_IS_CURRENT_NOTE}"
         ).fetchall()
-    found: list[SearchAnswer] = []
+    answers_of_notes: list[SearchAnswer] = []
     texts: dict[str, str] = {}
     for note, text, session, turn, project, branch, path in notes:
-        is_taught = (
+        is_of_turn = (
             parse_note(Path(path).name, Path(path).read_text(errors="replace")).note.trigger
             != "user"
         )
-        if is_taught and (question := _words_of_turn(search, session, turn)):
+        if is_of_turn and (question := _words_of_turn(search, session, turn)):
             started = time.perf_counter()
             ids = tuple(recall(question, project, branch))
-            found.append(SearchAnswer(note, ids, round((time.perf_counter() - started) * 1000, 2)))
+            answers_of_notes.append(
+                SearchAnswer(note, ids, round((time.perf_counter() - started) * 1000, 2))
+            )
             texts[note] = text
-    return found, texts, len(notes) - len(texts)
+    return answers_of_notes, texts, len(notes) - len(texts)
 
 
 def _words_of_turn(search: Search, session: str, turn: int) -> str:
     """The messages of the user in a turn of an indexed session; empty if there is no such turn."""
     with search.index.reading() as database:
-        found = database.execute("SELECT seq FROM sessions WHERE id = ?", (session,)).fetchone()
-        seq = found[0] if found else -1
+        session_row = database.execute(
+            "SELECT seq FROM sessions WHERE id = ?", (session,)
+        ).fetchone()
+        seq = session_row[0] if session_row else -1
         rows = database.execute(
             "SELECT number, text FROM messages WHERE id BETWEEN ? AND ? AND role = 'user' ORDER"
             " BY id",
-            (seq << SHIFT, (seq + 1) << SHIFT),
+            (seq << POSITION_BITS, (seq + 1) << POSITION_BITS),
         ).fetchall()
     numbers = list(dict.fromkeys(number for number, _ in rows))
     return "\n".join(

@@ -29,15 +29,17 @@ if TYPE_CHECKING:
     from ouro.messages import Usage
 
 LOCAL_NAME = "all-MiniLM-L6-v2"
-_MAX_WORD = 100
-_KNOWN_WORDS = 20_000
-_SPLIT = late_pattern(r"\w+|[^\w\s]")
-_CJK = late_pattern("([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f])")
+_MAX_WORD_LETTERS = 100
+_MAX_CACHED_WORDS = 20_000
+_WORD_OR_SIGN = late_pattern(r"\w+|[^\w\s]")
+_CHINESE_CHARACTER = late_pattern(
+    "([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f])"
+)
 MAX_PIECES = 256
 """The maximum tokens that the model was trained on."""
-_BATCH_PIECES = 512
+_BATCH_TOKENS = 512
 """Tokens of a batch: with 2,048 the process grows by 60 MB more, and it takes longer."""
-_REST_SECONDS = 60.0
+_RETRY_AFTER_SECONDS = 60.0
 """For so many seconds a failed model is not asked again: each query would wait for it."""
 
 
@@ -69,18 +71,18 @@ class LocalEmbedder:
     def __init__(self, weights: Path) -> None:
         self._weights = weights
         self._model: MiniLm | None = None
-        self._loading = threading.Lock()
+        self._model_lock = threading.Lock()
         self._used_at = 0.0
         self._timer: threading.Timer | None = None
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        with self._loading:
+        with self._model_lock:
             if self._model is None:
                 import_numpy()
                 self._model = MiniLm(read_weights(self._weights))
             model = self._model
         rows = model.embed(texts)
-        with self._loading:
+        with self._model_lock:
             self._used_at = time.monotonic()
             if self._timer is None:
                 self._release_in(RELEASE_AFTER)
@@ -94,16 +96,16 @@ class LocalEmbedder:
 
     def _release(self) -> None:
         """Remove the model from memory, or start the timer again if it was used meanwhile."""
-        with self._loading:
-            left = self._used_at + RELEASE_AFTER - time.monotonic()
-            if left > 0:
-                self._release_in(left)
+        with self._model_lock:
+            seconds_left = self._used_at + RELEASE_AFTER - time.monotonic()
+            if seconds_left > 0:
+                self._release_in(seconds_left)
                 return
             self._model = self._timer = None
         trim_memory()
 
     def close(self) -> None:
-        """Does nothing, because another session of this process may use it."""
+        """Keep the model, because another session of this process may use it."""
 
 
 _shared_embedder = cache(LocalEmbedder)
@@ -147,9 +149,9 @@ class RemoteEmbedder:
                 self._budget.afford()
             answer = self._model.embed(texts)
         except LimitReached as error:
-            raise self._note_failure(ModelError(error.message, error.hint)) from error
+            raise self._record_failure(ModelError(error.message, error.hint)) from error
         except ModelError as error:
-            self._note_failure(error)
+            self._record_failure(error)
             raise
         if self._failure is not None:
             self._failure = None
@@ -162,41 +164,45 @@ class RemoteEmbedder:
     def close(self) -> None:
         self._model.close()
 
-    def _note_failure(self, error: ModelError) -> ModelError:
+    def _record_failure(self, error: ModelError) -> ModelError:
         """Store the time and the reason of a failure, log the first one, and return it."""
         if self._failure is None:
             log.warning("%s gives no vectors, words alone decide: %s", self.name, error)
-        self._failure, self._asked_again_at = error, time.monotonic() + _REST_SECONDS
+        self._failure, self._asked_again_at = error, time.monotonic() + _RETRY_AFTER_SECONDS
         return error
 
 
 def make_embedder(
-    named: str, catalog: Catalog, budget: EmbeddingBudget | None = None
+    name: str, catalog: Catalog, budget: EmbeddingBudget | None = None
 ) -> Embedder | None:
-    """The model of that name, else `embed` of models.yaml, else a local one, or None. Raises
-    NoModelError.
+    """The model of that name, else `embed` of models.yaml, else a local one; None if there is none.
+    Raises NoModelError.
     """
-    name = catalog.resolve(named) if named else catalog.role("embed")
-    return RemoteEmbedder(name, catalog.embeddings(name), budget) if name else local_embedder()
+    resolved = catalog.resolve(name) if name else catalog.role("embed")
+    return (
+        RemoteEmbedder(resolved, catalog.embeddings(resolved), budget)
+        if resolved
+        else local_embedder()
+    )
 
 
 def choose_embedder(
-    named: str, catalog: Catalog, budget: EmbeddingBudget | None = None
+    name: str, catalog: Catalog, budget: EmbeddingBudget | None = None
 ) -> Embedder | None:
-    """As `make_embedder`; also None if numpy is missing or the model is not usable: search then
-    uses only words.
+    """The model of that name, else `embed` of models.yaml, else a local one. None, with a line in
+    the log, if numpy is missing or the model is not usable: search then uses only words.
     """
     try:
-        return make_embedder(named, catalog, budget) if has_numpy() else None
+        return make_embedder(name, catalog, budget) if has_numpy() else None
     except NoModelError as error:
         log.warning("no vectors: %s", error)
         return None
 
 
-def is_embedder_chosen(named: str, catalog: Catalog) -> bool:
+def is_embedder_chosen(name: str, catalog: Catalog) -> bool:
     """Whether a model for vectors is configured, in the settings or in models.yaml."""
     try:
-        return bool(named or catalog.role("embed"))
+        return bool(name or catalog.role("embed"))
     except NoModelError:
         return False
 
@@ -206,6 +212,8 @@ if not TYPE_CHECKING:
 
 
 class WordPiece(NamedTuple):
+    """A piece of a word that is in the vocabulary."""
+
     id: int
     end: int
     """The offset in the word after this piece."""
@@ -218,28 +226,28 @@ class WordPieces:
         self._ids = {word: number for number, word in enumerate(words)}
         self._start, self._end = self._ids["[CLS]"], self._ids["[SEP]"]
         self._unknown = self._ids["[UNK]"]
-        self._known: dict[
+        self._ids_of_word: dict[
             str, tuple[int, ...]
         ] = {}  # no lru_cache of a method: the cycle would keep the model
 
-    def encode(self, text: str, most: int) -> list[int]:
-        """The ids of a text with start and end marks; at most `most`."""
+    def encode(self, text: str, max_ids: int) -> list[int]:
+        """The ids of a text with start and end marks; at most `max_ids`."""
         ids = [self._start]
         for word in _split_words(text):
-            if (pieces := self._known.get(word)) is None:
+            if (pieces := self._ids_of_word.get(word)) is None:
                 pieces = self._pieces_of(word)
-                if len(self._known) < _KNOWN_WORDS:
-                    self._known[word] = pieces
+                if len(self._ids_of_word) < _MAX_CACHED_WORDS:
+                    self._ids_of_word[word] = pieces
             ids += pieces
-            if len(ids) >= most:
+            if len(ids) >= max_ids:
                 break
-        return [*ids[: most - 1], self._end]
+        return [*ids[: max_ids - 1], self._end]
 
     def _pieces_of(self, word: str) -> tuple[int, ...]:
         """The ids of a word's pieces by WordPiece, the longest match first; the id of `[UNK]` alone
         if a part of the word is not in the vocabulary.
         """
-        if len(word) > _MAX_WORD:
+        if len(word) > _MAX_WORD_LETTERS:
             return (self._unknown,)
         pieces: list[int] = []
         start = 0
@@ -270,18 +278,18 @@ def _split_words(text: str) -> list[str]:
     text = text.lower()
     if not text.isascii():
         text = "".join(
-            item
-            for item in unicodedata.normalize("NFD", text)
-            if unicodedata.category(item) != "Mn"
+            letter
+            for letter in unicodedata.normalize("NFD", text)
+            if unicodedata.category(letter) != "Mn"
         )
-        text = _CJK.sub(r" \1 ", text)
-    pieces: list[str] = []
-    for word in _SPLIT.findall(text):
+        text = _CHINESE_CHARACTER.sub(r" \1 ", text)
+    words_and_signs: list[str] = []
+    for word in _WORD_OR_SIGN.findall(text):
         if "_" in word:
-            pieces += word.replace("_", " _ ").split()
+            words_and_signs += word.replace("_", " _ ").split()
         else:
-            pieces.append(word)
-    return pieces
+            words_and_signs.append(word)
+    return words_and_signs
 
 
 class MiniLm:
@@ -303,38 +311,38 @@ class MiniLm:
         """The vectors of texts, from the ids of their pieces: the mean of the last states, scaled
         to length one.
         """
-        lengths = np.array([len(identifier) for identifier in ids])
+        lengths = np.array([len(piece_ids) for piece_ids in ids])
         count, longest = len(ids), int(lengths.max())
         padded = np.zeros((count, longest), np.int64)
         for row, pieces in zip(padded, ids, strict=True):
             row[: len(pieces)] = pieces
-        is_there = np.arange(longest) < lengths[:, None]
-        hidden = np.where(is_there, np.float32(0), np.float32(-1e9))[:, None, None, :]
+        is_piece = np.arange(longest) < lengths[:, None]
+        padding_mask = np.where(is_piece, np.float32(0), np.float32(-1e9))[:, None, None, :]
         states = self._normalize(
             self._weights.words[padded] + self._weights.places[:longest], self._weights.norm
         )
         for layer in self._weights.layers:
-            states = self._run_layer(states, layer, hidden)
-        means = (states * is_there[:, :, None]).sum(axis=1) / lengths[:, None]
+            states = self._run_layer(states, layer, padding_mask)
+        means = (states * is_piece[:, :, None]).sum(axis=1) / lengths[:, None]
         return means / np.maximum(np.linalg.norm(means, axis=-1, keepdims=True), np.float32(1e-12))  # type: ignore[no-any-return]
 
-    def _run_layer(self, states: Floats, layer: EncoderLayer, hidden: Floats) -> Floats:
-        """The states after one layer: self-attention, then the feed-forward part. `hidden` is added
-        to the attention of padding: it is not seen.
+    def _run_layer(self, states: Floats, layer: EncoderLayer, padding_mask: Floats) -> Floats:
+        """The states after one layer: self-attention, then the feed-forward part. `padding_mask` is
+        added to the attention, so that padding gets none.
         """
-        count, longest, width = states.shape
+        count, length, width = states.shape
         attention = _dense(states, layer.attention).reshape(
-            count, longest, 3, self._weights.heads, -1
+            count, length, 3, self._weights.heads, -1
         )
         query, key, value = attention.transpose(2, 0, 3, 1, 4)
         weights = query @ key.swapaxes(-1, -2)
         weights *= np.float32((width // self._weights.heads) ** -0.5)
-        weights += hidden
+        weights += padding_mask
         weights -= weights.max(axis=-1, keepdims=True)
         np.exp(weights, out=weights)
         weights /= weights.sum(axis=-1, keepdims=True)
-        seen = (weights @ value).transpose(0, 2, 1, 3).reshape(count, longest, width)
-        states = self._normalize(states + _dense(seen, layer.joined), layer.joined_norm)
+        attended = (weights @ value).transpose(0, 2, 1, 3).reshape(count, length, width)
+        states = self._normalize(states + _dense(attended, layer.joined), layer.joined_norm)
         return self._normalize(
             states + _dense(_gelu(_dense(states, layer.wide)), layer.narrow), layer.narrow_norm
         )
@@ -355,11 +363,11 @@ def _dense(states: Floats, layer: Dense) -> Floats:
 
 def _batches_by_length(ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
     """Yields numbers of texts, the shortest texts first, so that little is padded; about
-    `_BATCH_PIECES` tokens a batch.
+    `_BATCH_TOKENS` tokens a batch.
     """
     batch: list[int] = []
     for number in sorted(range(len(ids)), key=lambda item: len(ids[item])):
-        if batch and len(ids[number]) * (len(batch) + 1) > _BATCH_PIECES:
+        if batch and len(ids[number]) * (len(batch) + 1) > _BATCH_TOKENS:
             yield batch
             batch = []
         batch.append(number)

@@ -13,19 +13,21 @@ from ouro.memory.long_term.notes.note import Anchor, Note
 from ouro.utils.decoding import decode_json
 
 _MAX_CHAIN = 200
+"""The most versions of one note that are followed."""
 MAX_NAMING = 50
+"""The most notes that are read for one entity or file."""
 _MAX_MENTIONING = 500
 """Notes read for one entity, newest first: an entity that more notes name does not distinguish
 them.
 """
-_AFTER = "SELECT note FROM notes WHERE supersedes = ? AND kind = 'note'"
-_BEFORE = "SELECT supersedes FROM notes WHERE note = ? AND kind = 'note'"
-_CONTRADICTING = """
+_NEXT_VERSION = "SELECT note FROM notes WHERE supersedes = ? AND kind = 'note'"
+_PREVIOUS_VERSION = "SELECT supersedes FROM notes WHERE note = ? AND kind = 'note'"
+_CONTRADICTING_NOTES = """
     SELECT DISTINCT notes.note FROM edges
     JOIN notes ON notes.note = CASE edges.note WHEN :note THEN other ELSE edges.note END
     WHERE relationship = 'contradicts' AND :note IN (edges.note, other) AND archived = 0
     AND notes.note NOT IN (SELECT supersedes FROM notes WHERE supersedes <> '') ORDER BY notes.note"""
-_NOTES = """
+_NOTES_OF_FOLDER = """
     SELECT path, json_object('id', note, 'updated_at', at, 'scope', scope, 'category', category, 'text', text,
         'supersedes', nullif(supersedes, ''), 'session_id', session, 'turn', turn, 'source', source,
         'confidence', confidence, 'branch', nullif(branch, ''),
@@ -35,19 +37,25 @@ _NOTES = """
             FROM anchors WHERE anchors.path = notes.path)),
         'entities', json((SELECT json_group_array(entity) FROM entities WHERE entities.note = notes.id)))
     FROM notes WHERE kind = 'note' AND scope = ? AND project = ?"""
-_IN = "IN (SELECT value FROM json_each(?))"
-_ALONG_EDGES = f"""
-    SELECT id, way FROM (SELECT other AS id, relationship AS way, 0 AS back FROM edges WHERE note {_IN}
-        UNION ALL SELECT note, relationship, 1 FROM edges WHERE other {_IN}) ORDER BY back, id"""
-_RELATED = f"""
+_IN_LIST = "IN (SELECT value FROM json_each(?))"
+_LINKED_NOTES = f"""
+    SELECT id, way FROM (SELECT other AS id, relationship AS way, 0 AS back FROM edges WHERE note {_IN_LIST}
+        UNION ALL SELECT note, relationship, 1 FROM edges WHERE other {_IN_LIST}) ORDER BY back, id"""
+"""The notes at the other ends of edges: first those that a note links to, then those that link to
+it.
+"""
+_RELATED_ENTITIES = f"""
     WITH named AS (SELECT DISTINCT entity FROM entities JOIN notes ON notes.id = entities.note
-        WHERE notes.note {_IN} AND notes.kind = 'note')
+        WHERE notes.note {_IN_LIST} AND notes.kind = 'note')
     SELECT target, relation FROM relations WHERE source IN named
     UNION ALL SELECT source, relation FROM relations WHERE target IN named"""
+"""The entities that have a relation to an entity of the notes."""
 
 
 class Graph:
-    """Every method blocks, and raises SearchUnavailable. Unknown ids are ignored; cycles end."""
+    """The notes of one index, and how they are linked. Every method blocks, and raises
+    SearchUnavailable. Unknown ids are ignored; cycles end.
+    """
 
     def __init__(self, index: Index) -> None:
         self._index = index
@@ -58,7 +66,7 @@ class Graph:
         They have the fields of the index: `updated_at` is the only time; `entities` includes those
         from the text.
         """
-        rows = self._ask(_NOTES, (folder.scope, folder.project))
+        rows = self._ask(_NOTES_OF_FOLDER, (folder.scope, folder.project))
         return [(path, decode_json(note, Note)) for path, note in rows]
 
     def projects(self) -> list[str]:
@@ -72,26 +80,28 @@ class Graph:
         """The ids of all versions of a note, oldest first; the note alone when it never changed."""
         with self._index.reading() as database:
             ids = [
-                *reversed(_walk(database, note_id, _BEFORE)),
+                *reversed(_follow_chain(database, note_id, _PREVIOUS_VERSION)),
                 note_id,
-                *_walk(database, note_id, _AFTER),
+                *_follow_chain(database, note_id, _NEXT_VERSION),
             ]
-            known = database.execute(
-                f"SELECT note FROM notes WHERE note {_IN} AND kind = 'note'", (json.dumps(ids),)
+            rows = database.execute(
+                f"SELECT note FROM notes WHERE note {_IN_LIST} AND kind = 'note'",
+                (json.dumps(ids),),
             )
-            present = {note for (note,) in known}
-        return [version for version in dict.fromkeys(ids) if version in present]
+            existing = {note for (note,) in rows}
+        return [version for version in dict.fromkeys(ids) if version in existing]
 
     def latest_of(self, note_ids: Iterable[str]) -> dict[str, str]:
-        """Id -> id of the newest version of that note."""
+        """The id of the newest version of each note, by the id of any version."""
         with self._index.reading() as database:
             return {
-                note_id: [note_id, *_walk(database, note_id, _AFTER)][-1] for note_id in note_ids
+                note_id: [note_id, *_follow_chain(database, note_id, _NEXT_VERSION)][-1]
+                for note_id in note_ids
             }
 
     def contradicting(self, note_id: str) -> list[str]:
         """The notes linked by `contradicts`, in either direction, that are not replaced."""
-        return [other for (other,) in self._ask(_CONTRADICTING, {"note": note_id})]
+        return [other for (other,) in self._ask(_CONTRADICTING_NOTES, {"note": note_id})]
 
     def anchors_of(self, path: str) -> list[Anchor]:
         """The files that the note at this path names, with the hash of their content then."""
@@ -103,7 +113,7 @@ class Graph:
     def anchored_to(self, files: Collection[str], project: str) -> list[str]:
         """The notes that any of these files anchors, newest first."""
         question = (
-            f"SELECT DISTINCT notes.note FROM anchors JOIN notes USING (path) WHERE file {_IN} AND"
+            f"SELECT DISTINCT notes.note FROM anchors JOIN notes USING (path) WHERE file {_IN_LIST} AND"
             " project IN ('', ?) AND archived = 0 ORDER BY notes.id DESC LIMIT ?"
         )
         return [
@@ -130,13 +140,13 @@ class Graph:
         """The notes that name any of `entities`, with a weight: an entity that many notes name
         weighs little.
         """
-        found: dict[str, float] = {}
+        weights: dict[str, float] = {}
         with self._index.reading() as database:
             for entity in entities:
                 notes = _notes_with_entity(database, entity)
                 for note_id in notes:
-                    found[note_id] = found.get(note_id, 0.0) + 1 / len(notes)
-        return found
+                    weights[note_id] = weights.get(note_id, 0.0) + 1 / len(notes)
+        return weights
 
     def neighbours(self, note_ids: Collection[str], hops: int) -> dict[str, tuple[int, str]]:
         """The notes reached from `note_ids` along edges, in either direction, and along relations
@@ -145,39 +155,39 @@ class Graph:
         Each with the hops, and the edge (`refines`, `contradicts`, `relates-to`) or relation of the
         last one.
         """
-        found: dict[str, tuple[int, str]] = {}
-        edge = set(note_ids)
+        neighbours: dict[str, tuple[int, str]] = {}
+        last_reached = set(note_ids)
         with self._index.reading() as database:
             for hop in range(1, hops + 1):
-                ids = (json.dumps(list(edge)),)
-                reached = database.execute(_ALONG_EDGES, ids * 2).fetchall()
-                related = dict(database.execute(_RELATED, ids).fetchall())
+                ids = (json.dumps(list(last_reached)),)
+                reached = database.execute(_LINKED_NOTES, ids * 2).fetchall()
+                related = dict(database.execute(_RELATED_ENTITIES, ids).fetchall())
                 for entity, relation in related.items():
                     reached += [
                         (note_id, relation) for note_id in _notes_with_entity(database, entity)
                     ]
-                edge = set()
-                for note_id, way in reached:
-                    if note_id not in found and note_id not in note_ids:
-                        found[note_id] = hop, way
-                        edge.add(note_id)
-        return found
+                last_reached = set()
+                for note_id, link in reached:
+                    if note_id not in neighbours and note_id not in note_ids:
+                        neighbours[note_id] = hop, link
+                        last_reached.add(note_id)
+        return neighbours
 
-    def _ask(self, question: str, values: Any = ()) -> list[Any]:
+    def _ask(self, question: str, parameters: Any = ()) -> list[Any]:
         with self._index.reading() as database:
-            return database.execute(question, values).fetchall()
+            return database.execute(question, parameters).fetchall()
 
 
-def _walk(database: sqlite3.Connection, start: str, question: str) -> list[str]:
-    """The chain of ids after `start`; if several follow an id, the first one by id."""
-    seen, at = [start], start
-    while len(seen) <= _MAX_CHAIN:
-        row = database.execute(f"{question} ORDER BY 1 LIMIT 1", (at,)).fetchone()
-        if row is None or not row[0] or row[0] in seen:
+def _follow_chain(database: sqlite3.Connection, start: str, query: str) -> list[str]:
+    """The ids after `start` in a chain of versions; if several follow an id, the first one by id."""
+    chain, current_id = [start], start
+    while len(chain) <= _MAX_CHAIN:
+        row = database.execute(f"{query} ORDER BY 1 LIMIT 1", (current_id,)).fetchone()
+        if row is None or not row[0] or row[0] in chain:
             break
-        at = row[0]
-        seen.append(at)
-    return seen[1:]
+        current_id = row[0]
+        chain.append(current_id)
+    return chain[1:]
 
 
 def _notes_with_entity(database: sqlite3.Connection, entity: str) -> list[str]:

@@ -41,9 +41,11 @@ if TYPE_CHECKING:
 
 VERSION = 5
 """The version of the tables; an index of an earlier version is rebuilt from the files."""
-_FIRST_WITH_MODELS = 5
+_FIRST_VERSION_WITH_MODELS = 5
+"""Earlier versions stored the name of the model with each vector."""
 WAIT_SECONDS = 5.0
-_NO_DAMAGE = {
+"""Seconds that a statement waits for another process."""
+_ERRORS_WITHOUT_DAMAGE = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
     sqlite3.SQLITE_READONLY,
@@ -53,8 +55,8 @@ _NO_DAMAGE = {
 """Errors caused by the disk or another process. They are no reason to set the index aside, which
 would lose vectors.
 """
-_WORDS = "tokenize = 'porter unicode61 remove_diacritics 2'"
-_LASTING = (
+_TOKENIZER = "tokenize = 'porter unicode61 remove_diacritics 2'"
+_KEPT_TABLES = (
     (
         "CREATE TABLE IF NOT EXISTS vectors (hash INTEGER NOT NULL, model INTEGER NOT NULL, vector"
         " BLOB NOT NULL, PRIMARY KEY (model, hash)) WITHOUT ROWID"
@@ -65,7 +67,8 @@ _LASTING = (
     ),
     "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
 )
-_TABLES = (
+"""Tables that stay when the index is rebuilt: vectors may have cost money."""
+_REBUILT_TABLES = (
     """CREATE TABLE sessions (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, folder TEXT NOT NULL UNIQUE, project TEXT NOT NULL,
     title TEXT NOT NULL DEFAULT '', summary TEXT NOT NULL DEFAULT '', model TEXT NOT NULL DEFAULT '',
@@ -130,37 +133,40 @@ another model. `used` is the day of its last use.
 """
 
 
-def _words_of(table: str) -> tuple[str, ...]:
-    """The word index of a table's `text`; triggers keep it up to date."""
-    words = f"{table}_words"
+def _word_index_statements(table: str) -> tuple[str, ...]:
+    """The statements that make the word index of a table's `text`; triggers keep it up to date."""
+    index_name = f"{table}_words"
     return (
         (
-            f"CREATE VIRTUAL TABLE {words} USING fts5(text, content = '{table}', content_rowid ="
-            f" 'id', {_WORDS})"
+            f"CREATE VIRTUAL TABLE {index_name} USING fts5(text, content = '{table}', content_rowid ="
+            f" 'id', {_TOKENIZER})"
         ),
         (
             f"CREATE TRIGGER {table}_added AFTER INSERT ON {table} BEGIN"
-            f" INSERT INTO {words} (rowid, text) VALUES (new.id, findable(new.text)); END"
+            f" INSERT INTO {index_name} (rowid, text) VALUES (new.id, findable(new.text)); END"
         ),
         (
-            f"CREATE TRIGGER {table}_removed AFTER DELETE ON {table} BEGIN INSERT INTO {words}"
-            f" ({words}, rowid, text) VALUES ('delete', old.id, findable(old.text)); END"
+            f"CREATE TRIGGER {table}_removed AFTER DELETE ON {table} BEGIN INSERT INTO {index_name}"
+            f" ({index_name}, rowid, text) VALUES ('delete', old.id, findable(old.text)); END"
         ),
     )
 
 
 _SCHEMA = (
-    *_LASTING,
-    *_TABLES,
-    *(line for table in ("messages", "outputs", "notes") for line in _words_of(table)),
+    *_KEPT_TABLES,
+    *_REBUILT_TABLES,
+    *(line for table in ("messages", "outputs", "notes") for line in _word_index_statements(table)),
 )
 
 Progress = Callable[[int, int], None]
 """Called with the number of finished files, and the total."""
-_Step = Callable[[sqlite3.Connection], bool | None]
+_IndexStep = Callable[[sqlite3.Connection], bool | None]
+"""Indexes a portion of a file; returns whether more of it is left."""
 
 
 class Sources(msgspec.Struct, frozen=True):
+    """The files that the index is made from."""
+
     sessions: Path | None = None
     memories: tuple[MemoryFolder, ...] = ()
 
@@ -177,13 +183,16 @@ class Sources(msgspec.Struct, frozen=True):
 
 
 class IndexState(msgspec.Struct, frozen=True):
+    """The size of the index in bytes, and the number of rows by table."""
+
     path: str
     size: int
     rows: dict[str, int]
 
 
 class Index:
-    """One per process, opened at first use. Every method may block: call it from a thread.
+    """Sessions and memory in one SQLite file: one object per process, opened at first use. Every
+    method may block: call it from a thread.
 
     Reads and writes have separate connections, so that a search does not wait for an update.
 
@@ -202,6 +211,10 @@ class Index:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
+        """The connection for reading, which this thread has alone inside. Raises SearchUnavailable.
+
+        An index in memory has only one connection: it then is the writer too, under the same lock.
+        """
         with self._reading:
             try:
                 if self._reader is None:
@@ -218,37 +231,45 @@ class Index:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """The tables for writing, in one short transaction."""
+        """The connection for writing, in one transaction: committed at the end, rolled back after
+        an exception. Keep it short. Raises SearchUnavailable.
+        """
+        self._open_writer()
+        try:
+            # The lock of the reader is free again: searches do not wait for this transaction.
+            with self._writing:
+                writer = self._writer
+                if writer is None:  # another thread has closed the index just now
+                    raise SearchUnavailable("The index was closed.", "Try again.")
+                with _transaction(writer):
+                    yield writer
+        except sqlite3.Error as error:
+            # After the lock: setting the index aside takes both locks, the reader's first.
+            self._set_aside_if_broken(error)
+            raise SearchUnavailable(
+                f"The index cannot be written just now: {error}.", "Try again."
+            ) from error
+
+    def _open_writer(self) -> None:
+        """Open the connection for writing if it is not open. It opens the reader first: that
+        decides whether the index is in memory, and which lock protects the writer.
+        """
         with self.reading(), self._writing:
             if self._writer is None:
                 self._writer = open_index(self._path)
-        with self._writing:
-            try:
-                self._writer.execute("BEGIN IMMEDIATE")
-                yield self._writer
-                self._writer.execute("COMMIT")
-            except sqlite3.Error as error:
-                self._set_aside_if_broken(error)
-                raise SearchUnavailable(
-                    f"The index cannot be written just now: {error}.", "Try again."
-                ) from error
-            finally:
-                if self._writer is not None and self._writer.in_transaction:
-                    self._writer.execute("ROLLBACK")
 
     def update(self, sources: Sources, progress: Progress | None = None) -> int:
-        """Update the index, after another process that indexes sessions; returns the number of
-        changed files.
+        """Index the changed files; returns their number. If these are sessions, it waits until no
+        other process indexes sessions.
         """
         self.build_id()  # opens the index, so that its folder exists
         if sources.sessions is None:
             return self._update_alone(sources, progress)
+        # An index in memory, without a folder, has no other process to wait for.
+        has_folder = self._path.parent.is_dir()
+        feed_lock = lock_index(Path(f"{self._path}.feed")) if has_folder else nullcontext()
         try:
-            with (
-                lock_index(Path(f"{self._path}.feed"))
-                if self._path.parent.is_dir()
-                else nullcontext()
-            ):
+            with feed_lock:
                 return self._update_alone(sources, progress)
         except OSError as error:
             if isinstance(error, BlockingIOError):
@@ -274,12 +295,13 @@ class Index:
             make_tables(database)
         count = self.update(sources, progress)
         with self.writing() as database:
-            used = "SELECT hash FROM messages UNION SELECT hash FROM notes"
-            database.execute(f"DELETE FROM vectors WHERE hash NOT IN ({used})")
+            used_hashes = "SELECT hash FROM messages UNION SELECT hash FROM notes"
+            database.execute(f"DELETE FROM vectors WHERE hash NOT IN ({used_hashes})")
         return count
 
     def state(self) -> IndexState:
-        counted = (
+        """The path, size and number of rows of the index. Notes are counted without core lines."""
+        tables = (
             "sessions",
             "messages",
             "outputs",
@@ -291,19 +313,21 @@ class Index:
             "core",
         )
         with self.reading() as database:
-            counts = ", ".join(f"(SELECT count(*) FROM {name})" for name in counted)
-            rows = dict(zip(counted, database.execute(f"SELECT {counts}").fetchone(), strict=True))
+            counts = ", ".join(f"(SELECT count(*) FROM {name})" for name in tables)
+            rows = dict(zip(tables, database.execute(f"SELECT {counts}").fetchone(), strict=True))
             files = [Path(f"{self._path}{ending}") for ending in ("", "-wal")]
             size = sum(file.stat().st_size for file in files if file.exists())
         rows["notes"] -= rows["core"]
         return IndexState(str(self._path), size, rows)
 
     def changed_sessions(self, root: Path) -> frozenset[str]:
-        found = _session_files(root)  # before the lock: others can read meanwhile
+        """The folders of sessions in `root` that are not up to date in the index."""
+        files = _session_files(root)  # before the lock: others can read meanwhile
         with self.reading() as database:
-            return frozenset(changed_sessions(database, found)[0])
+            return frozenset(changed_sessions(database, files)[0])
 
     def session_projects(self) -> list[str]:
+        """The projects that have indexed sessions."""
         with self.reading() as database:
             return [
                 row[0]
@@ -313,24 +337,25 @@ class Index:
             ]
 
     def close(self) -> None:
+        """Close both connections. The next use opens them again."""
         with self._reading, self._writing:
-            for item in {self._reader, self._writer} - {None}:
-                item.close()  # type: ignore[union-attr]
+            for connection in {self._reader, self._writer} - {None}:
+                connection.close()  # type: ignore[union-attr]
             self._reader = self._writer = None
 
     def _update_alone(self, sources: Sources, progress: Progress | None) -> int:
         """Index the changed files, one transaction for each portion; returns their number. No other
         process updates the index from sessions meanwhile.
         """
-        steps = deque(self._steps(sources))
+        steps = deque(self._find_steps(sources))
         count = len(steps)
         while steps:
             if progress:
                 progress(count - len(steps), count)
             try:
                 with self.writing() as database:
-                    is_left = steps[0](database)
-                if not is_left:
+                    has_more = steps[0](database)
+                if not has_more:
                     steps.popleft()
             except (
                 ValueError,
@@ -359,12 +384,12 @@ class Index:
                 for folder in unmarked:
                     mark_fully_indexed(database, folder)
 
-    def _steps(self, sources: Sources) -> Iterator[_Step]:
-        """What to do for each changed file, one transaction each."""
-        found = _session_files(sources.sessions)  # before the lock: others can read meanwhile
+    def _find_steps(self, sources: Sources) -> Iterator[_IndexStep]:
+        """Yield what to do for each changed file, one transaction each."""
+        files = _session_files(sources.sessions)  # before the lock: others can read meanwhile
         with self.reading() as database:
             if root := sources.sessions:
-                changed, deleted = changed_sessions(database, found)
+                changed, deleted = changed_sessions(database, files)
                 yield from (partial(remove_session, folder=folder) for folder in deleted)
                 yield from (partial(feed_session, root=root, folder=folder) for folder in changed)
             for memory in sources.memories:
@@ -383,8 +408,20 @@ class Index:
         try:
             with lock_index(self._path):
                 set_aside(self._path)
-        except OSError as trouble:
-            log.warning("the index cannot be set aside: %s", trouble)
+        except OSError as lock_error:
+            log.warning("the index cannot be set aside: %s", lock_error)
+
+
+@contextmanager
+def _transaction(database: sqlite3.Connection) -> Iterator[None]:
+    """Commit what is written inside; roll it back after an exception."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        database.execute("COMMIT")
+    finally:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
 
 
 def _session_files(root: Path | None) -> dict[str, os.stat_result]:
@@ -416,13 +453,13 @@ def make_tables(database: sqlite3.Connection) -> None:
         "%!_words",
         "%",
     ):
-        found = database.execute(
+        old_tables = database.execute(
             "SELECT type, name FROM sqlite_schema WHERE type IN ('table', 'view') AND name LIKE ?"
             " ESCAPE '!' AND name NOT LIKE 'sqlite!_%' ESCAPE '!' AND name NOT IN ('vectors',"
             " 'models', 'facts')",
             (pattern,),
         ).fetchall()
-        for kind, name in found:
+        for kind, name in old_tables:
             database.execute(f"DROP {kind} {name}")
     for statement in _SCHEMA:
         database.execute(statement)
@@ -442,7 +479,7 @@ def open_index(path: Path) -> sqlite3.Connection:
         with lock_index(path):
             if path.is_symlink() or (path.exists() and not path.is_file()):
                 raise OSError(f"{path} is not a file that ouro made")
-            if path.exists() and not _is_good(path):
+            if path.exists() and not _is_usable(path):
                 set_aside(path)
             if path.exists():
                 return _connect(str(path))
@@ -473,7 +510,7 @@ def _copy_vectors(database: sqlite3.Connection, aside: Path) -> None:
     try:
         database.execute("ATTACH ? AS aside", (str(aside),))
         (version,) = database.execute("PRAGMA aside.user_version").fetchone()
-        if version < _FIRST_WITH_MODELS:
+        if version < _FIRST_VERSION_WITH_MODELS:
             database.execute(
                 "INSERT INTO main.models (name, length, used) SELECT DISTINCT model, length(vector)"
                 " / 2, date('now') FROM aside.vectors"
@@ -493,7 +530,7 @@ def _copy_vectors(database: sqlite3.Connection, aside: Path) -> None:
             database.execute("DETACH aside")
 
 
-def _is_good(path: Path) -> bool:
+def _is_usable(path: Path) -> bool:
     """Whether the index can be read and has the tables of this version. Raises SearchUnavailable if
     a newer ouro made it, and OperationalError if the disk or another process is the reason.
     """
@@ -501,10 +538,10 @@ def _is_good(path: Path) -> bool:
         with closing(_connect(str(path))) as database:
             (version,) = database.execute("PRAGMA user_version").fetchone()
             if version > VERSION:
-                raise SearchUnavailable(*newer_ouro(str(path), _writer_of(database)))
+                raise SearchUnavailable(*newer_ouro(str(path), _read_ouro_version(database)))
             database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF in _NO_DAMAGE:
+        if error.sqlite_errorcode & 0xFF in _ERRORS_WITHOUT_DAMAGE:
             raise
         return False
     except sqlite3.DatabaseError:
@@ -512,8 +549,8 @@ def _is_good(path: Path) -> bool:
     return bool(version == VERSION)
 
 
-def _writer_of(database: sqlite3.Connection) -> str:
-    """The version of ouro that has made the tables; empty if it is not there."""
+def _read_ouro_version(database: sqlite3.Connection) -> str:
+    """The version of ouro that made the tables; empty if it is not recorded."""
     with suppress(sqlite3.Error):
         row = database.execute("SELECT value FROM facts WHERE name = 'ouro'").fetchone()
         return str(row[0]) if row else ""
@@ -530,7 +567,7 @@ def set_aside(path: Path) -> None:
 
 
 def _create_index(path: str) -> sqlite3.Connection:
-    """An index with empty tables; `path` may be `:memory:`."""
+    """Create an index with empty tables, and open it; `path` may be `:memory:`."""
     database = _connect(path)
     database.execute("BEGIN IMMEDIATE")
     make_tables(database)
@@ -539,7 +576,7 @@ def _create_index(path: str) -> sqlite3.Connection:
 
 
 def _connect(path: str) -> sqlite3.Connection:
-    """A connection with ouro's settings, which any thread may use."""
+    """Open a connection with ouro's settings, which any thread may use."""
     database = sqlite3.connect(
         path, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False
     )

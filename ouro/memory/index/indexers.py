@@ -17,7 +17,7 @@ import msgspec
 
 from ouro.errors import SessionError
 from ouro.memory.backend import MessageRecord, ModelRecord, SummaryRecord, TitleRecord
-from ouro.memory.index.query import SHIFT, content_hash, split_passages
+from ouro.memory.index.query import POSITION_BITS, content_hash, split_passages
 from ouro.memory.long_term.git.files import is_note_name
 from ouro.memory.long_term.git.values import CORE, LoadedScope, Scope
 from ouro.memory.long_term.notes.entities import entities_in, normalize_entities, normalize_entity
@@ -41,18 +41,24 @@ from ouro.utils.path_escapes import path_text, text_path
 if TYPE_CHECKING:
     from ouro.memory.long_term.store import GitMemoryStore
 
-_PORTION, _REMOVED = 1 << 20, 2_000
-"""Bytes to index, and rows to remove, in one transaction: about a second. With one transaction for
-a whole session of 100 MB, the end of a session waited two minutes.
+_PORTION_BYTES = 1 << 20
+"""Bytes to index in one transaction: about a second. With one transaction for a whole session of
+100 MB, the end of a session waited two minutes.
 """
-_HASHED_WHOLE = 8 << 20
-_HASHED_END = 64 << 10
-_MAX_PLACES = (1 << SHIFT) - 2
+_MAX_REMOVED_ROWS = 2_000
+"""Rows to remove in one transaction, for the same reason."""
+_MAX_HASHED_WHOLE = 8 << 20
+"""Of a file with more bytes only the end is hashed."""
+_HASHED_END_BYTES = 64 << 10
+_MAX_ROWS_OF_SESSION = (1 << POSITION_BITS) - 2
+"""The most passages, or outputs, of one session: their number is a part of the id."""
 _OUTPUT_HEAD = 600
 """Characters of a tool's output that can be searched for."""
 
 
 class IndexedSession(msgspec.Struct):
+    """A row of the table of sessions."""
+
     seq: int
     id: str
     folder: str
@@ -73,21 +79,21 @@ class IndexedSession(msgspec.Struct):
     """The hash of the bytes up to there: it shows whether a file was appended to or edited."""
 
 
-_COLUMNS = IndexedSession.__struct_fields__
+_SESSION_COLUMNS = IndexedSession.__struct_fields__
 
 
 def changed_sessions(
-    database: sqlite3.Connection, found: Mapping[str, os.stat_result]
+    database: sqlite3.Connection, files: Mapping[str, os.stat_result]
 ) -> tuple[list[str], list[str]]:
     """The folders of `session_files` to index, oldest first, and the deleted ones."""
     rows = database.execute("SELECT folder, size, mtime FROM sessions")
-    known = {folder: (size, mtime) for folder, size, mtime in rows}
+    indexed = {folder: (size, mtime) for folder, size, mtime in rows}
     changed = sorted(
         folder
-        for folder, file in found.items()
-        if known.get(folder) != (file.st_size, file.st_mtime_ns)
+        for folder, file in files.items()
+        if indexed.get(folder) != (file.st_size, file.st_mtime_ns)
     )
-    return changed, [folder for folder in known if folder not in found]
+    return changed, [folder for folder in indexed if folder not in files]
 
 
 def remove_session(database: sqlite3.Connection, folder: str) -> bool:
@@ -97,11 +103,11 @@ def remove_session(database: sqlite3.Connection, folder: str) -> bool:
         return False
     # A session that returns is read again.
     database.execute("UPDATE sessions SET hash = x'' WHERE seq = ?", row)
-    first, last = row[0] << SHIFT, ((row[0] + 1) << SHIFT) - 1
+    first, last = row[0] << POSITION_BITS, ((row[0] + 1) << POSITION_BITS) - 1
     for table in ("messages", "outputs"):
         within = f"FROM {table} WHERE id BETWEEN ? AND ?"
         rest = database.execute(
-            f"SELECT id {within} ORDER BY id LIMIT 1 OFFSET ?", (first, last, _REMOVED)
+            f"SELECT id {within} ORDER BY id LIMIT 1 OFFSET ?", (first, last, _MAX_REMOVED_ROWS)
         ).fetchone()
         database.execute(f"DELETE {within}", (first, rest[0] - 1 if rest else last))
         if rest:
@@ -123,21 +129,21 @@ def feed_session(database: sqlite3.Connection, root: Path, folder: str) -> bool:
 
 
 def _index_portion(database: sqlite3.Connection, folder: str, descriptor: int) -> bool:
-    """Index the records after those that were read, about `_PORTION` bytes; returns whether more is
+    """Index the records after those that were read, about `_PORTION_BYTES` bytes; returns whether more is
     left. A session whose file was edited is removed first.
     """
-    found = os.fstat(descriptor)
+    status = os.fstat(descriptor)
     row = database.execute(
-        f"SELECT {', '.join(_COLUMNS)} FROM sessions WHERE folder = ?", (folder,)
+        f"SELECT {', '.join(_SESSION_COLUMNS)} FROM sessions WHERE folder = ?", (folder,)
     ).fetchone()
     session = IndexedSession(*row) if row else None
-    if session is not None and not _continues(descriptor, found.st_size, session):
+    if session is not None and not _was_only_appended_to(descriptor, status.st_size, session):
         if remove_session(database, folder):
             return True
         session = None
-    begin, is_left = session.read if session else 0, False
-    for block in read_records(descriptor, begin, found.st_size, window=_PORTION):
-        if is_left := block.offset >= begin + _PORTION:
+    begin, has_more = session.read if session else 0, False
+    for block in read_records(descriptor, begin, status.st_size, window=_PORTION_BYTES):
+        if has_more := block.offset >= begin + _PORTION_BYTES:
             break
         if session is None:
             session = _save_new_session(database, folder, block)
@@ -145,16 +151,16 @@ def _index_portion(database: sqlite3.Connection, folder: str, descriptor: int) -
             _add_record(database, session, block)
         session.read = block.offset + block.size
     if session is not None:
-        session.size = found.st_size
-        session.mtime = 0 if is_left else found.st_mtime_ns  # 0: it counts as changed
-        session.hash = _hash(descriptor, session.read)
+        session.size = status.st_size
+        session.mtime = 0 if has_more else status.st_mtime_ns  # 0: it counts as changed
+        session.hash = _hash_start(descriptor, session.read)
         save_session(database, session)
-    return is_left
+    return has_more
 
 
-def _continues(descriptor: int, size: int, session: IndexedSession) -> bool:
+def _was_only_appended_to(descriptor: int, size: int, session: IndexedSession) -> bool:
     """Whether a file begins with what was read of the session."""
-    return size >= session.read and _hash(descriptor, session.read) == session.hash
+    return size >= session.read and _hash_start(descriptor, session.read) == session.hash
 
 
 def _save_new_session(
@@ -162,8 +168,16 @@ def _save_new_session(
 ) -> IndexedSession:
     """Save a session with what its header says."""
     header = header_from(load(block.data) if block.is_whole else None)
-    at = header.created_at
-    session = IndexedSession(0, header.id, folder, header.project, "", "", header.model, at, at)
+    created_at = header.created_at
+    session = IndexedSession(
+        seq=0,
+        id=header.id,
+        folder=folder,
+        project=header.project,
+        model=header.model,
+        created_at=created_at,
+        updated_at=created_at,
+    )
     save_session(database, session)
     return session
 
@@ -172,24 +186,25 @@ def save_session(database: sqlite3.Connection, session: IndexedSession) -> None:
     """Write the row of a session; a new one gets its `seq`."""
     values = (session.seq or None, *msgspec.structs.astuple(session)[1:])
     question = (
-        f"INSERT OR REPLACE INTO sessions ({', '.join(_COLUMNS)}) VALUES"
+        f"INSERT OR REPLACE INTO sessions ({', '.join(_SESSION_COLUMNS)}) VALUES"
         f" ({', '.join('?' * len(values))})"
     )
     (session.seq,) = database.execute(f"{question} RETURNING seq", values).fetchone()
 
 
-def _hash(descriptor: int, end: int) -> bytes:
+def _hash_start(descriptor: int, end: int) -> bytes:
     """A hash of the bytes up to `end`; of a long file only of the last ones."""
-    start = 0 if end <= _HASHED_WHOLE else end - _HASHED_END
+    start = 0 if end <= _MAX_HASHED_WHOLE else end - _HASHED_END_BYTES
     return hashlib.blake2b(read_range(descriptor, start, end), digest_size=16).digest()
 
 
-_INDEXED = ("message", "title", "summary", "model")
+_INDEXED_KINDS = ("message", "title", "summary", "model")
+"""The kinds of records that are indexed."""
 
 
 def _add_record(database: sqlite3.Connection, session: IndexedSession, block: RawRecord) -> None:
     """Index one record. An unreadable one is left out: it is reported when the session is opened."""
-    record = parse_record(block) if kind_of(block) in _INDEXED else None
+    record = parse_record(block) if kind_of(block) in _INDEXED_KINDS else None
     match record:
         case MessageRecord(number, at, message):
             session.messages += 1
@@ -214,8 +229,8 @@ def add_words(
     text: str,
 ) -> None:
     """Add the passages of a message to the word index."""
-    start = (session.seq << SHIFT) + session.passages + 1
-    passages = split_passages(text)[: _MAX_PLACES - session.passages]
+    start = (session.seq << POSITION_BITS) + session.passages + 1
+    passages = split_passages(text)[: _MAX_ROWS_OF_SESSION - session.passages]
     session.passages += len(passages)
     rows = [
         (passage_id, session.seq, number, role, at, passage, content_hash(passage))
@@ -228,17 +243,17 @@ def _add_outputs(
     database: sqlite3.Connection, session: IndexedSession, number: int, at: str, message: Message
 ) -> None:
     """Add the tool calls and results of a message to the table `outputs`."""
-    texts = [(call.name, _call_text(call)) for call in message.parts_of(ToolCall)]
+    texts = [(call.name, _searchable_text(call)) for call in message.parts_of(ToolCall)]
     texts += [(reply.name, reply.text[:_OUTPUT_HEAD]) for reply in message.parts_of(ToolReply)]
     for name, text in texts:
-        if text.strip() and session.outputs < _MAX_PLACES:
+        if text.strip() and session.outputs < _MAX_ROWS_OF_SESSION:
             session.outputs += 1
-            output_id = session.seq << SHIFT | session.outputs
+            output_id = session.seq << POSITION_BITS | session.outputs
             row = (output_id, session.seq, number, name, at, text)
             database.execute("INSERT INTO outputs VALUES (?, ?, ?, ?, ?, ?)", row)
 
 
-def _call_text(call: ToolCall) -> str:
+def _searchable_text(call: ToolCall) -> str:
     """The searchable text of a call: its short arguments (paths, commands, patterns), not file
     contents.
     """
@@ -271,13 +286,13 @@ class MemoryFolder(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, store: GitMemoryStore, loaded: LoadedScope | None = None) -> MemoryFolder:
         """The folder of a store; `loaded`: its files, which were listed just now."""
-        core = tuple(f"{name}.md" for name in store.core)
+        core_files = tuple(f"{name}.md" for name in store.core)
         return cls(
-            store.scope,
-            project_of(store.folder) if store.scope == "repo" else "",
-            store.folder,
-            core,
-            "" if loaded is None else _digest((core, loaded.files)),
+            scope=store.scope,
+            project=project_of(store.folder) if store.scope == "repo" else "",
+            path=store.folder,
+            core=core_files,
+            state="" if loaded is None else _digest((core_files, loaded.files)),
         )
 
 
@@ -289,17 +304,17 @@ def is_fully_indexed(database: sqlite3.Connection, folder: MemoryFolder) -> bool
     """Whether the index has all files of this folder in their known state; False if the state is
     not known.
     """
-    found = database.execute("SELECT value FROM facts WHERE name = ?", (_fact_of(folder),))
-    return bool(folder.state) and found.fetchone() == (_state_in_index(database, folder),)
+    fact = database.execute("SELECT value FROM facts WHERE name = ?", (_fact_name(folder),))
+    return bool(folder.state) and fact.fetchone() == (_state_in_index(database, folder),)
 
 
 def mark_fully_indexed(database: sqlite3.Connection, folder: MemoryFolder) -> None:
     """Record that the index has all files of this folder in their present state."""
-    values = (_fact_of(folder), _state_in_index(database, folder))
+    values = (_fact_name(folder), _state_in_index(database, folder))
     database.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", values)
 
 
-def _fact_of(folder: MemoryFolder) -> str:
+def _fact_name(folder: MemoryFolder) -> str:
     """The name of the fact that says up to which state a folder is indexed."""
     return f"followed {path_text(folder.path)}"
 
@@ -319,14 +334,14 @@ def changed_files(
     database: sqlite3.Connection, folder: MemoryFolder
 ) -> tuple[list[str], list[str]]:
     """The files of a memory folder to index, and the deleted ones, by full path."""
-    known = set(
+    indexed = set(
         database.execute(
             "SELECT path, size, mtime FROM files WHERE folder = ?", (path_text(folder.path),)
         )
     )
-    found = set(_files_with_times(folder))
-    changed = {path for path, _size, _mtime in found - known}
-    return sorted(changed), sorted({path for path, _size, _mtime in known - found} - changed)
+    present = set(_files_with_times(folder))
+    changed = {path for path, _size, _mtime in present - indexed}
+    return sorted(changed), sorted({path for path, _size, _mtime in indexed - present} - changed)
 
 
 def _files_with_times(folder: MemoryFolder) -> Iterator[tuple[str, int, int]]:
@@ -435,17 +450,19 @@ def _insert_note(
         Path(path).parent.name == "archive",
         content_hash(note.text),
     )
-    marks = ", ".join("?" * len(values))
-    (key,) = database.execute(
-        f"INSERT INTO notes VALUES (NULL, {marks}, NULL) RETURNING id", values
+    placeholders = ", ".join("?" * len(values))
+    (row_id,) = database.execute(
+        f"INSERT INTO notes VALUES (NULL, {placeholders}, NULL) RETURNING id", values
     ).fetchone()
     if not line:
         # Notes written by hand list no entities. Tools in the text are left out: every second note
         # mentions one.
-        named = (entity for entity in entities_in(note.text) if not entity.startswith("tool:"))
-        entities = dict.fromkeys((*normalize_entities(note.entities, root), *named))
+        named_in_text = (
+            entity for entity in entities_in(note.text) if not entity.startswith("tool:")
+        )
+        entities = dict.fromkeys((*normalize_entities(note.entities, root), *named_in_text))
         database.executemany(
-            "INSERT INTO entities VALUES (?, ?)", [(entity, key) for entity in entities]
+            "INSERT INTO entities VALUES (?, ?)", [(entity, row_id) for entity in entities]
         )
     _insert_links(database, path, note, root)
 

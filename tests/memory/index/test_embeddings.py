@@ -34,7 +34,7 @@ from ouro.memory.index.vector_process import (
     _decode,
     _encode,
     _is_locked,
-    lock_of,
+    lock_path,
     start_vector_process,
 )
 from ouro.memory.sessions.session_catalog import SessionCatalog
@@ -119,7 +119,7 @@ def test_text_without_common_words_is_found_by_its_vector(indexed_session):
 def test_first_search_compares_vectors_read_in_batches(indexed_session, monkeypatch):
     index, _ = indexed_session
     Vectors(index, Counting()).fill()
-    monkeypatch.setattr("ouro.memory.index.vectors._READ_AT_ONCE", 1)
+    monkeypatch.setattr("ouro.memory.index.vectors._ROWS_AT_ONCE", 1)
     assert nearest(index, Counting(), "aab") == ["aaab"]
     assert nearest(index, Counting(), "kl") == ["kkkl"]
 
@@ -315,7 +315,7 @@ async def test_failing_model_falls_back_to_words_and_is_logged_once(home, caplog
         assert [hit.text for hit in await lookup.find("aaab", 1)] == ["aaab"]
     assert caplog.text.count("The server is on fire") == 1
     assert far.asked == 1  # there is a pause after a failure
-    monkeypatch.setattr(embeddings, "_REST_SECONDS", 0.0)
+    monkeypatch.setattr(embeddings, "_RETRY_AFTER_SECONDS", 0.0)
     embedder = RemoteEmbedder("far", far)
     with pytest.raises(ModelError, match="fire"):
         embedder.embed(["aab"])
@@ -365,7 +365,7 @@ async def test_notes_of_a_short_session_are_embedded_on_close(tmp_path):
     (memory / "facts.md").write_text("- aaab\n")
     sources = Sources(tmp_path / "sessions", (MemoryFolder("user", "", memory),))
     lookup = Lookup(tmp_path / "index.sqlite", lambda: sources, Counting)
-    lookup.note_turn()
+    lookup.mark_turn_done()
     await lookup.close()
     with closing(Index(tmp_path / "index.sqlite")) as index:
         assert missing(index) == 0
@@ -379,7 +379,7 @@ async def test_short_session_embeds_only_part_of_a_large_import(tmp_path):
     (memory / "facts.md").write_text("".join(f"- fact {number}\n" for number in range(100)))
     sources = Sources(tmp_path / "sessions", (MemoryFolder("user", "", memory),))
     lookup = Lookup(tmp_path / "index.sqlite", lambda: sources, Counting)
-    lookup.note_turn()
+    lookup.mark_turn_done()
     await lookup.close()
     with closing(Index(tmp_path / "index.sqlite")) as index:
         assert missing(index) == 100 - CLOSE_NOTES
@@ -398,12 +398,12 @@ async def test_the_local_model_runs_in_a_process_that_outlives_the_session(home,
     (memory / "facts.md").write_text("- the parser drops a line\n- the harbour is at Oslo\n")
     if end == "of the turn":
         await lookup.keep_up()
-    lookup.note_turn()
+    lookup.mark_turn_done()
     await lookup.close()
     with closing(Index(path)) as index:
         vectors = Vectors(index, local_embedder())
-        await until(lambda: vectors.exist() and not vectors.are_missing())
-    await until(lambda: not _is_locked(lock_of(path)))
+        await until(lambda: vectors.are_usable() and not vectors.are_missing())
+    await until(lambda: not _is_locked(lock_path(path)))
 
 
 @needs_weights
@@ -418,7 +418,7 @@ async def test_no_process_is_started_if_no_vector_is_missing(home, monkeypatch):
     for number in range(2):
         lookup = Lookup(home / "index.db", lambda: sources, local_embedder)
         lookup.update(sources)
-        lookup.note_turn()
+        lookup.mark_turn_done()
         if not number:
             lookup.fill_few_notes(8)
         await lookup.close()
@@ -427,7 +427,7 @@ async def test_no_process_is_started_if_no_vector_is_missing(home, monkeypatch):
 
 def test_only_one_process_makes_vectors(home):
     path = home / "index.db"
-    with lock_of(path).open("w") as file:
+    with lock_path(path).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert not start_vector_process(path, Sources())
 

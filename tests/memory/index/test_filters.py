@@ -6,7 +6,7 @@ import pytest
 from fakes.knowledge import WordEmbedder
 
 from ouro.memory.index import Index, Search, SearchFilter, Vectors
-from ouro.memory.index.query import SHIFT, content_hash
+from ouro.memory.index.query import POSITION_BITS, content_hash
 
 CROWD = 2_200
 """The number of passages, and of notes, of another project that match equally well and are newer.
@@ -25,7 +25,8 @@ def say(database, project, texts, at, until=""):
         (project, at, until or at, len(texts), len(texts)),
     ).fetchone()
     rows = [
-        (seq << SHIFT | place, seq, place, "user", at, text) for place, text in enumerate(texts, 1)
+        (seq << POSITION_BITS | place, seq, place, "user", at, text)
+        for place, text in enumerate(texts, 1)
     ]
     rows[-1] = (*rows[-1][:4], until or at, rows[-1][5])
     database.executemany("INSERT INTO outputs VALUES (?, ?, ?, ?, ?, ?)", rows)

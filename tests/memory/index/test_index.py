@@ -131,8 +131,8 @@ def test_edited_session_is_reindexed(index, root, memory):
 
 
 def test_long_session_is_indexed_in_portions_and_resumed(index, root, memory, monkeypatch):
-    monkeypatch.setattr(indexers, "_PORTION", 400)
-    monkeypatch.setattr(indexers, "_REMOVED", 2)
+    monkeypatch.setattr(indexers, "_PORTION_BYTES", 400)
+    monkeypatch.setattr(indexers, "_MAX_REMOVED_ROWS", 2)
 
     class Stopped(Exception):
         pass
@@ -323,3 +323,19 @@ def test_lock_error_names_another_process_only_if_there_is_one(index, root, memo
     lock.mkdir()
     with pytest.raises(SearchUnavailable, match=r"cannot be written: .*Is a directory"):
         index.update(sources(root, memory))
+
+
+def test_an_index_closed_by_another_thread_is_unavailable_for_writing(index, root, memory):
+    index.update(sources(root, memory))
+    opened = index._open_writer
+
+    def open_and_close():
+        opened()
+        index.close()
+
+    index._open_writer = open_and_close
+    with pytest.raises(SearchUnavailable), index.writing():
+        pass
+    index._open_writer = opened
+    with index.writing() as database:
+        assert database.execute("SELECT count(*) FROM notes").fetchone() == (0,)

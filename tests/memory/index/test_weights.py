@@ -132,7 +132,7 @@ def test_vectors_of_the_version_before_answer_and_are_not_made_again(files, tmp_
 
 
 @pytest.mark.parametrize(
-    "names", [("_BYTES_FILE", "_FLOATS_FILE"), ("_FLOATS_FILE", "_BYTES_FILE")]
+    "names", [("_FILE_OF_8_BITS", "_FILE_OF_32_BITS"), ("_FILE_OF_32_BITS", "_FILE_OF_8_BITS")]
 )
 def test_the_package_that_is_installed_is_used(monkeypatch, tmp_path, names):
     present, absent = names
@@ -146,6 +146,6 @@ def test_the_package_that_is_installed_is_used(monkeypatch, tmp_path, names):
 
 
 def test_without_a_package_there_is_no_local_embedder(monkeypatch):
-    for name in ("_BYTES_FILE", "_FLOATS_FILE"):
+    for name in ("_FILE_OF_8_BITS", "_FILE_OF_32_BITS"):
         monkeypatch.setattr(weights, name, ("no_such_weights", "model.bin"))
     assert local_embedder() is None

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from ouro.memory.index import DAYS, MemoryHit, parse_query, stem
+from ouro.memory.index import DAYS_WEIGHT, MemoryHit, parse_query, stem
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.patterns import has, pattern_of_group
 
@@ -114,7 +114,7 @@ def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
     is_of_days = bool(has("asks", question)) and all(map(str.isdigit, subjects))
     reasons: dict[str, str] = {}
     for hit, known in zip(hits, features(question, hits), strict=True):
-        if is_of_days and hit.parts.get("days", 0.0) >= DAYS:
+        if is_of_days and hit.parts.get("days", 0.0) >= DAYS_WEIGHT:
             reasons[hit.id] = f"noted on {hit.at[:10]}"
         elif "vectors" in hit.parts:
             if _weighted_sum(known) > 0:
