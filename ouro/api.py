@@ -33,7 +33,7 @@ from ouro.api_options import (
     session_options_of,
 )
 from ouro.assemble import opener
-from ouro.commands.goal import goal_of_prompt
+from ouro.commands.goal import begin_goal_of_prompt
 from ouro.errors import AuthenticationFailed, LimitReached, ModelError, OuroError, UsageError
 from ouro.events import (
     Event,
@@ -585,7 +585,7 @@ async def _turns(
     paused at a cap.
     """
     is_goal = prompt.lstrip().startswith(("/goal", "/loop"))
-    text = await goal_of_prompt(session, prompt.strip()) if is_goal else prompt
+    text = await begin_goal_of_prompt(session, prompt.strip()) if is_goal else prompt
     if text or pictures:
         async with aclosing(session.send(text, pictures)) as events:
             async for event in events:

@@ -25,12 +25,21 @@ from ouro.utils.text import clean
 
 LOG_LINES = 200
 MAX_LOG_BYTES = 200_000
-_TERMINAL = ("TERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "COLORTERM", "LANG", "LC_ALL", "SHELL")
-_PRESENT = ("TMUX", "STY", "SSH_CONNECTION", "WSL_DISTRO_NAME", "NO_COLOR", "CI")
-"""Variables of which only the presence counts."""
-_MAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}")
-_ADDRESS = re.compile(r"\b([a-z][a-z0-9+.-]{1,12}://|git@)[^\s'\"`)>\]]{1,400}")
-_NO_VALUE = (
+_TERMINAL_VARIABLES = (
+    "TERM",
+    "TERM_PROGRAM",
+    "TERM_PROGRAM_VERSION",
+    "COLORTERM",
+    "LANG",
+    "LC_ALL",
+    "SHELL",
+)
+_PRESENCE_VARIABLES = ("TMUX", "STY", "SSH_CONNECTION", "WSL_DISTRO_NAME", "NO_COLOR", "CI")
+"""Variables of which the report says only whether they are set."""
+_MAIL_ADDRESS = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}")
+_NETWORK_ADDRESS = re.compile(r"\b([a-z][a-z0-9+.-]{1,12}://|git@)[^\s'\"`)>\]]{1,400}")
+"""`https://host/path` or `git@host:path`; the first group is what stays."""
+_PRIVATE_SETTINGS = (
     "hooks",
     "mcp.servers",
     "lsp.servers",
@@ -47,16 +56,17 @@ def write_bundle(
     findings: Sequence[Mapping[str, str]],
     settings: Mapping[str, tuple[str, str]],
 ) -> Answer:
-    """Write the report; blocks.
+    """Write the report into a new file of a folder. Blocks.
 
     Args:
-        findings: what `ouro doctor` has found.
-        settings: those that are not the default: value and source.
+        name: the name of the file; empty for one with the time.
+        findings: the results of the checks of `ouro doctor`.
+        settings: the value and the source of each setting that is not the default.
 
     Raises:
         UsageError: the file exists, or cannot be written.
     """
-    file = Path(cwd, Path(name).expanduser()) if name else cwd / f"ouro-doctor-{_stamp()}.md"
+    file = Path(cwd, Path(name).expanduser()) if name else cwd / f"ouro-doctor-{_time_stamp()}.md"
     if file.exists():
         raise UsageError(f"{tilde(file)} exists already.", "Name another file.")
     text = mask_report("\n\n".join(_sections(findings, settings)) + "\n", cwd)
@@ -64,11 +74,11 @@ def write_bundle(
         write_private(file, text)
     except OSError as error:
         raise UsageError(f"{tilde(file)} cannot be written: {error.strerror}.") from error
-    said = f"Wrote {tilde(file)}. Read it before you attach it to a report: nothing was sent."
-    return Answer({"file": str(file), "bytes": len(text.encode())}, [line(said)])
+    message = f"Wrote {tilde(file)}. Read it before you attach it to a report: nothing was sent."
+    return Answer({"file": str(file), "bytes": len(text.encode())}, [line(message)])
 
 
-def _stamp() -> str:
+def _time_stamp() -> str:
     return f"{datetime.now():%Y%m%d-%H%M%S}"  # noqa: DTZ005
 
 
@@ -91,13 +101,13 @@ def _block(title: str, lines: Iterable[str]) -> str:
 
 
 def _terminal() -> list[str]:
-    values = [f"{name}={os.environ[name]}" for name in _TERMINAL if name in os.environ]
-    return [*values, *(f"{name} is set" for name in _PRESENT if os.environ.get(name))]
+    values = [f"{name}={os.environ[name]}" for name in _TERMINAL_VARIABLES if name in os.environ]
+    return [*values, *(f"{name} is set" for name in _PRESENCE_VARIABLES if os.environ.get(name))]
 
 
 def _settings(settings: Mapping[str, tuple[str, str]]) -> list[str]:
     return [
-        f"{key}: {'(set)' if key in _NO_VALUE else value}   # {source}"
+        f"{key}: {'(set)' if key in _PRIVATE_SETTINGS else value}   # {source}"
         for key, (value, source) in settings.items()
     ]
 
@@ -105,10 +115,10 @@ def _settings(settings: Mapping[str, tuple[str, str]]) -> list[str]:
 def _packages() -> list[str]:
     """The packages that ouro requires, with their installed versions."""
     try:
-        needed = importlib.metadata.requires("ouro") or []
+        requirements = importlib.metadata.requires("ouro") or []
     except importlib.metadata.PackageNotFoundError:
         return []
-    names = [re.split(r"[ <>=!~;\[(]", entry, maxsplit=1)[0] for entry in needed]
+    names = [re.split(r"[ <>=!~;\[(]", requirement, maxsplit=1)[0] for requirement in requirements]
     return [f"{name} {_version(name)}" for name in dict.fromkeys(names)]
 
 
@@ -132,26 +142,31 @@ def _log() -> list[str]:
 
 
 def mask_report(text: str, cwd: Path) -> str:
-    """The text without keys, mail and network addresses, and the names of user, machine and
-    folders.
+    """The text with marks in place of keys, of mail and network addresses, and of the names of the
+    user, the machine and the folders.
     """
     keys = [*secret_values(os.environ), *Catalog.from_files().key_values()]
     text = SecretMask(keys).mask(text)
-    text = _MAIL.sub("(mail)", text)
-    text = _ADDRESS.sub(lambda match: f"{match[1]}(address)", text)
+    text = _MAIL_ADDRESS.sub("(mail)", text)
+    text = _NETWORK_ADDRESS.sub(lambda match: f"{match[1]}(address)", text)
     root = find_root(cwd)
-    places = {str(get_home()): "OURO_HOME", str(cwd): "FOLDER", str(root): "PROJECT"}
-    places |= {str(Path.home()): "~"}
-    for place, mark in sorted(places.items(), key=lambda item: -len(item[0])):
-        if place != "/":
-            text = text.replace(place, mark)
-    for name, mark in ((_user(), "USER"), (socket.gethostname(), "HOST"), (root.name, "PROJECT")):
+    mark_of_path = {str(get_home()): "OURO_HOME", str(cwd): "FOLDER", str(root): "PROJECT"}
+    mark_of_path |= {str(Path.home()): "~"}
+    # The longest first: a folder is inside of another one.
+    for path, mark in sorted(mark_of_path.items(), key=lambda item: -len(item[0])):
+        if path != "/":
+            text = text.replace(path, mark)
+    for name, mark in (
+        (_user_name(), "USER"),
+        (socket.gethostname(), "HOST"),
+        (root.name, "PROJECT"),
+    ):
         if len(name) > 2:
             text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", mark, text)
     return text
 
 
-def _user() -> str:
+def _user_name() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # no such user, as in a container

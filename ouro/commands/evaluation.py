@@ -31,7 +31,8 @@ from ouro.utils.text import dollars, plural
 if TYPE_CHECKING:
     from ouro.commands.subcommands import ShellContext
 
-_USES = {"none": ("none",), "read": ("read",), "both": ("none", "read")}
+_MEMORY_ARMS = {"none": ("none",), "read": ("read",), "both": ("none", "read")}
+"""The uses of memory to compare, by the value of `--memory`."""
 
 
 async def run(
@@ -49,104 +50,118 @@ async def run(
     html: str,
     force: bool,
 ) -> Answer:
-    place = Path(folder)
-    where = Path(state) if state else place.with_name(f"{place.resolve().name}.eval")
-    standard = EvalSettings()
-    given = EvalSettings(
-        models=tuple(model) if model else standard.models,
-        memory=_USES.get(memory, standard.memory),  # type: ignore[arg-type]
-        repeats=repeats or standard.repeats,
+    """Run the tasks of a folder with each model and each use of memory; returns their scores."""
+    task_folder = Path(folder)
+    state_folder = (
+        Path(state) if state else task_folder.with_name(f"{task_folder.resolve().name}.eval")
     )
-    evaluation = await asyncio.to_thread(read_evaluation, place, where, given)
+    default = EvalSettings()
+    settings = EvalSettings(
+        models=tuple(model) if model else default.models,
+        memory=_MEMORY_ARMS.get(memory, default.memory),  # type: ignore[arg-type]
+        repeats=repeats or default.repeats,
+    )
+    evaluation = await asyncio.to_thread(read_evaluation, task_folder, state_folder, settings)
     if dry_run:
-        return _plan_answer(evaluation, where)
-    found = BatchState(where)
-    await asyncio.to_thread(prepare, evaluation, found)
+        return _plan_answer(evaluation, state_folder)
+    batch_state = BatchState(state_folder)
+    await asyncio.to_thread(prepare, evaluation, batch_state)
     if again:
-        forget_failed(found)
-    refuse_secrets(context, found)
-    await run_tasks(context, found, workers, max_cost)
-    results = {result.id: result for result in found.results()}
+        forget_failed(batch_state)
+    refuse_secrets(context, batch_state)
+    await run_tasks(context, batch_state, workers, max_cost)
+    results = {result.id: result for result in batch_state.results()}
     if html:
         write_document(Path(html), _page(evaluation, results), force=force)
-    return _summary(evaluation, results, where, fail_under)
+    return _summary(evaluation, results, state_folder, fail_under)
 
 
-def _plan_answer(evaluation: Evaluation, where: Path) -> Answer:
-    """The runs that would start, for `--dry-run`."""
+def _plan_answer(evaluation: Evaluation, state_folder: Path) -> Answer:
+    """The answer of `--dry-run`: the runs that would start."""
     rows = [
         (run.task, _arm_title(run.arm), f"repeat {run.repeat}", run.id) for run in evaluation.runs
     ]
     view: View = [
         Title(f"{evaluation.batch.name}: {plural(len(rows), 'run')}"),
         *table(rows),
-        line(f"State: {where}"),
+        line(f"State: {state_folder}"),
     ]
     return Answer([msgspec.to_builtins(run) for run in evaluation.runs], view)
 
 
 def _summary(
-    evaluation: Evaluation, results: dict[str, TaskResult], where: Path, fail_under: float
+    evaluation: Evaluation, results: dict[str, TaskResult], state_folder: Path, fail_under: float
 ) -> Answer:
-    """The tables. The exit code is 1 if a run is missing or says nothing, or too few passed."""
+    """The tables of scores. The exit code is 1 if a run is missing or has a fault, or if fewer than
+    `fail_under` percent of an arm passed.
+    """
     scores = _scores(evaluation.runs, results)
     view: View = [
         Title(evaluation.batch.name),
         *table(
-            [("", "passed", "rate", "95 %", "cost", "time", ""), *starmap(_row, scores.items())]
+            [("", "passed", "rate", "95 %", "cost", "time", ""), *starmap(_arm_row, scores.items())]
         ),
     ]
     arms = list(scores)
     if len(arms) > 1:
         head = ("task", *map(_arm_title, arms))
         view += [Title("By task"), *table([head, *_task_rows(evaluation, arms, results)])]
-    low = [arm for arm, found in scores.items() if 100 * found.rate < fail_under]
-    view += [line(f"{_arm_title(arm)}: fewer than {fail_under:g} % passed.") for arm in low]
-    view.append(line(f"State: {where}. Of one run: ouro batch show {where} TASK.MODEL.REPEAT"))
+    low_arms = [arm for arm, arm_score in scores.items() if 100 * arm_score.rate < fail_under]
+    view += [line(f"{_arm_title(arm)}: fewer than {fail_under:g} % passed.") for arm in low_arms]
+    view.append(
+        line(f"State: {state_folder}. Of one run: ouro batch show {state_folder} TASK.MODEL.REPEAT")
+    )
     value = {
         "name": evaluation.batch.name,
-        "state": str(where),
+        "state": str(state_folder),
         "arms": [
-            {"model": arm[0], "memory": arm[1], "rate": found.rate, **msgspec.to_builtins(found)}
-            for arm, found in scores.items()
+            {
+                "model": arm[0],
+                "memory": arm[1],
+                "rate": arm_score.rate,
+                **msgspec.to_builtins(arm_score),
+            }
+            for arm, arm_score in scores.items()
         ],
         "runs": [_run_value(run, results.get(run.id)) for run in evaluation.runs],
     }
-    is_whole = all(not found.faults and not found.missing for found in scores.values())
-    return Answer(value, view, 0 if is_whole and not low else 1)
+    is_complete = all(
+        not arm_score.faults and not arm_score.missing for arm_score in scores.values()
+    )
+    return Answer(value, view, 0 if is_complete and not low_arms else 1)
 
 
 def _scores(
     runs: Iterable[EvalRun], results: dict[str, TaskResult]
 ) -> dict[tuple[str, str], Score]:
-    """The score of each arm: of all its runs together."""
+    """The score of each arm (model, use of memory) over all its runs."""
     by_arm: dict[tuple[str, str], list[EvalRun]] = {}
     for run in runs:
         by_arm.setdefault(run.arm, []).append(run)
     return {arm: score(runs_of_arm, results) for arm, runs_of_arm in by_arm.items()}
 
 
-def _row(arm: tuple[str, str], value: Score) -> tuple[str, ...]:
-    """An arm as a row: passes, rate with its interval, cost, time, and what is missing."""
-    lacks = [
-        plural(value.faults, "fault") if value.faults else "",
-        f"{value.missing} not run" if value.missing else "",
+def _arm_row(arm: tuple[str, str], arm_score: Score) -> tuple[str, ...]:
+    """The table row of an arm: passes, rate with its interval, cost, time, and what is missing."""
+    missing_notes = [
+        plural(arm_score.faults, "fault") if arm_score.faults else "",
+        f"{arm_score.missing} not run" if arm_score.missing else "",
     ]
     return (
         _arm_title(arm),
-        f"{value.passed}/{value.counted}",
-        f"{value.rate:.0%}",
-        f"{value.low:.0%}–{value.high:.0%}",
-        dollars(value.cost, "unknown"),
-        f"{value.seconds:.0f} s",
-        ", ".join(filter(None, lacks)),
+        f"{arm_score.passed}/{arm_score.counted}",
+        f"{arm_score.rate:.0%}",
+        f"{arm_score.low:.0%}–{arm_score.high:.0%}",
+        dollars(arm_score.cost, "unknown"),
+        f"{arm_score.seconds:.0f} s",
+        ", ".join(filter(None, missing_notes)),
     )
 
 
 def _task_rows(
     evaluation: Evaluation, arms: Sequence[tuple[str, str]], results: dict[str, TaskResult]
 ) -> Iterator[tuple[str, ...]]:
-    """For each task, the passes of every arm."""
+    """Yields a row for each task: its name, and the passes of every arm."""
     for task in dict.fromkeys(run.task for run in evaluation.runs):
         runs = [run for run in evaluation.runs if run.task == task]
         scores = _scores(runs, results)
@@ -160,16 +175,17 @@ def _arm_title(arm: tuple[str, str]) -> str:
 
 
 def _run_value(run: EvalRun, result: TaskResult | None) -> dict[str, Any]:
-    ended = msgspec.to_builtins(result) if result else {"outcome": "not run"}
-    return {**msgspec.to_builtins(run), **ended}
+    """A run with its result as `--json` prints them; without a result it has not run."""
+    outcome = msgspec.to_builtins(result) if result else {"outcome": "not run"}
+    return {**msgspec.to_builtins(run), **outcome}
 
 
 def _page(evaluation: Evaluation, results: dict[str, TaskResult]) -> Iterator[str]:
-    """The tables as HTML; nothing in it is loaded from elsewhere."""
+    """Yields a page with the tables; it loads nothing from elsewhere."""
     yield page_head(evaluation.batch.name)
     scores = _scores(evaluation.runs, results)
     head = ("", "passed", "rate", "95 %", "cost", "time", "")
-    yield from _html_table(head, starmap(_row, scores.items()))
+    yield from _html_table(head, starmap(_arm_row, scores.items()))
     arms = list(scores)
     yield from _html_table(("task", *map(_arm_title, arms)), _task_rows(evaluation, arms, results))
 

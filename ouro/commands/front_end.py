@@ -66,18 +66,18 @@ class FrontEnd(Protocol):
         """Show one line."""
 
     async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
-        """Let the user pick one; None if they cancel."""
+        """Let the user pick one; returns its value, or None if they cancel."""
 
     async def choose_matching(
         self, title: str, choices: Sequence[Choice], words: str
     ) -> str | None:
-        """Let the user pick one that has these words; a screen lets them change the words. None if
-        they cancel. Raises UsageError: none has them.
+        """Let the user pick one that has these words; a screen lets them change the words. Returns
+        None if they cancel. Raises UsageError if no choice has the words.
         """
-        found = [choice for choice in choices if _has_words(choice, words)]
-        if not found:
+        matching = [choice for choice in choices if _has_words(choice, words)]
+        if not matching:
             raise UsageError(f"Nothing matches `{words}`.")
-        return await self.choose(title, found)
+        return await self.choose(title, matching)
 
     async def choose_rewind(
         self, *, undo: bool = False, redo: Mapping[RewindScope, str] | None = None
@@ -85,8 +85,10 @@ class FrontEnd(Protocol):
         """Show earlier messages and branches, and let the user choose; None if they cancel.
 
         Args:
-            undo: offer the last message, with its files. Only a screen asks then.
-            redo: offer this instead. Only a screen asks then.
+            undo: offer the last message, with its files. Only a screen asks; another front end
+                returns that choice.
+            redo: offer to redo these scopes instead. Only a screen asks; another front end
+                returns that choice.
         """
         from ouro.commands.rewind import choose_from_list, last_message
 
@@ -100,7 +102,11 @@ class FrontEnd(Protocol):
     async def pick_session(
         self, session_catalog: SessionCatalog, only: Collection[str] = ()
     ) -> OpenRequest | None:
-        """Let the user pick one of the sessions in `only`; None if they cancel."""
+        """Let the user pick a session; returns None if they cancel.
+
+        Args:
+            only: the ids to choose from; empty for all.
+        """
 
     async def open(self, request: OpenRequest) -> None:
         """Close this session and open another; keep this one and show the error if that fails."""
@@ -126,10 +132,10 @@ class FrontEnd(Protocol):
         """
 
     async def browse(self, page: Page) -> bool:  # noqa: ARG002 (for screens)
-        """Open a tab of the memory browser (`newest`: the one with the newest entry), `context`: the
-        list of what is sent, to drop and restore, or `tasks`: what runs, to end it.
+        """Open a page on the screen; returns whether there is a screen.
 
-        Returns whether there is a screen for it.
+        `context` is the list of what is sent, to drop and restore; `tasks` is what runs, to end it.
+        The others are tabs of the memory browser; `newest` is the one with the newest entry.
         """
         return False
 
@@ -163,7 +169,7 @@ class FrontEnd(Protocol):
         raise UsageError("Scroll back to read the transcript.", "/export writes it to a file.")
 
     def copy(self, text: str) -> str:
-        """Copy to the clipboard; returns how it was done: `with wl-copy`."""
+        """Copy to the clipboard; returns how that was done, such as `with wl-copy`."""
 
     def redraw(self) -> None:
         """Show the new state after a change of model, mode or title."""
@@ -183,13 +189,14 @@ async def review_draft(
     question: str,
     choices: Sequence[Choice],
     draft: str,
-    shown: Callable[[str], str],
+    as_markdown: Callable[[str], str],
 ) -> tuple[str, str]:
     """Show a draft of a model, let the user edit it as often as they want, and ask what to do with
     it.
 
     Args:
-        shown: returns the draft as Markdown. Raises UsageError if it is not valid; then the previous draft stays.
+        as_markdown: returns the draft as Markdown. Raises UsageError if it is not valid; then the
+            previous draft stays.
 
     Returns:
         The draft, and the value of the choice; empty if the user discards the draft.
@@ -200,13 +207,13 @@ async def review_draft(
         Choice("", "Discard it", "nothing changes"),
     ]
     while True:
-        front_end.show(shown(draft))
+        front_end.show(as_markdown(draft))
         chosen = await front_end.choose(question, choices) or ""
         if chosen != "edit":
             return draft, chosen
         try:
             edited = await front_end.edit(draft)
-            shown(edited)
+            as_markdown(edited)  # raises UsageError if it is not valid
             draft = edited
         except UsageError as error:
             front_end.say(str(error), "error")

@@ -18,12 +18,13 @@ from ouro.utils.text import one_line
 if TYPE_CHECKING:
     from ouro.session import Session
 
-CLEAR = ("clear", "stop", "off", "none", "reset", "cancel", "end")
+CLEAR_WORDS = ("clear", "stop", "off", "none", "reset", "cancel", "end")
 _USAGE = "Usage: /goal CONDITION, /goal !COMMAND, /goal pause, /goal resume or /goal clear"
 _LOOP_USAGE = "Usage: /loop 10m TEXT"
 _INTERVAL = re.compile(r"(?:\d+(?:\.\d+)?\s*(?:s|sec|m|min|h|d))+(?=\s|\Z)", re.IGNORECASE)
-_PIECE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])", re.IGNORECASE)
-_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+"""Numbers with units, at the beginning of a text: `1h 30m`."""
+_NUMBER_AND_UNIT = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])", re.IGNORECASE)
+_SECONDS_OF_UNIT = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 MIN_SECONDS = 10.0
 
 
@@ -33,19 +34,19 @@ async def goal(context: SessionContext, condition: str, **caps: Any) -> Answer |
     pursuit = session.background.standing.goal
     if not word:
         return _goal_answer(session)
-    if word in CLEAR:
+    if word in CLEAR_WORDS:
         answer = _clear_goal(session)
         context.front_end.redraw()
         return answer
     if word == "pause":
-        _demand_goal(session).is_paused = True
+        _require_goal(session).is_paused = True
         context.front_end.redraw()
         return Answer(pursuit.state, [line("The goal is paused: `/goal resume` continues it.")])
     message = await begin_goal(session, condition, **caps)
     context.front_end.redraw()
-    found = pursuit.goal
-    if found is not None and word != "resume":
-        context.say(f"The goal: {one_line(found.title, 200)} (at most {found.caps})")
+    current_goal = pursuit.goal
+    if current_goal is not None and word != "resume":
+        context.say(f"The goal: {one_line(current_goal.title, 200)} (at most {current_goal.caps})")
     if message:
         await context.front_end.send(message)
     elif context.front_end.queue is not None:
@@ -62,13 +63,13 @@ async def begin_goal(
     minutes: int | None = None,
     keep: bool = False,
 ) -> str:
-    """Set a goal, or resume the paused one; returns the message that begins it, empty if there is
-    none. Raises UsageError.
+    """Set a goal, or resume the paused one if the condition is `resume`. Returns the message that
+    begins the goal; empty if it is resumed. Raises UsageError if the goal is not valid.
     """
     pursuit = session.background.standing.goal
     if condition.strip().lower() == "resume":
-        paused = _demand_goal(session)
-        await _refuse_danger(session, paused.command)
+        paused = _require_goal(session)
+        await _require_harmless(session, paused.command)
         pursuit.resume()
         return ""
     usual = pursuit.caps
@@ -76,14 +77,15 @@ async def begin_goal(
     words, command = split_condition(condition)
     if not words and not command:
         raise UsageError("A goal needs a condition.", _USAGE)
-    await _refuse_danger(session, command)
-    found = Goal(words, command, caps, is_kept=keep)
-    pursuit.begin(found)
-    return found.message
+    await _require_harmless(session, command)
+    new_goal = Goal(words, command, caps, is_kept=keep)
+    pursuit.begin(new_goal)
+    return new_goal.message
 
 
-async def goal_of_prompt(session: Session, text: str) -> str:
-    """The message for a prompt `/goal …` of a program without a user; another text stays as it is.
+async def begin_goal_of_prompt(session: Session, text: str) -> str:
+    """Begin the goal of a prompt `/goal …` when no user is there. Returns the message to send; a
+    prompt that is not `/goal` is returned as it is.
 
     Raises UsageError: the line is not valid, or the command needs a session that stays open.
     """
@@ -95,45 +97,53 @@ async def goal_of_prompt(session: Session, text: str) -> str:
     command = find_command("goal")
     if word != "/goal" or command is None:
         return text
-    given = parse_line(command, argument.strip())
-    if not given["condition"].strip() or given["condition"].strip().lower() in (*CLEAR, "pause"):
+    arguments = parse_line(command, argument.strip())
+    if not arguments["condition"].strip() or arguments["condition"].strip().lower() in (
+        *CLEAR_WORDS,
+        "pause",
+    ):
         raise UsageError("Without a user, `/goal` needs a condition.", _USAGE)
-    return await begin_goal(session, **given)
+    return await begin_goal(session, **arguments)
 
 
 async def loop(context: SessionContext, text: str, *, keep: bool = False) -> Answer:
     """List the repeated messages, or begin one: `10m Check the build`."""
     repeated = context.session.background.standing.repeated
     if not text:
-        found = repeated.list()
+        messages = repeated.list()
         rows = [
-            line(f"{message.id}: {one_line(message.text)} — {message.state}") for message in found
+            line(f"{message.id}: {one_line(message.text)} — {message.state}")
+            for message in messages
         ]
-        return Answer(found, rows or [line(f"No message is repeated. {_LOOP_USAGE}")])
+        return Answer(messages, rows or [line(f"No message is repeated. {_LOOP_USAGE}")])
     if context.front_end.queue is None:
         raise UsageError("Here no messages are queued, so none is repeated.")
     seconds, message = split_interval(text)
-    began = repeated.add(message, seconds, is_kept=keep)
+    new_message = repeated.add(message, seconds, is_kept=keep)
     context.front_end.redraw()
-    said = (
-        f"{began.id}: every {format_interval(seconds)}, for at most {MAX_DAYS} days."
-        f" `/tasks kill {began.id}` ends it."
+    note = (
+        f"{new_message.id}: every {format_interval(seconds)}, for at most {MAX_DAYS} days."
+        f" `/tasks kill {new_message.id}` ends it."
     )
-    return Answer(began.id, [line(said)])
+    return Answer(new_message.id, [line(note)])
 
 
 def split_condition(text: str) -> tuple[str, str]:
-    """The words and the command of a goal. The command is the line that begins with `!`."""
-    lines = [typed.strip() for typed in text.strip().splitlines()]
-    commands = [typed.lstrip("!").strip() for typed in lines if typed.startswith("!")]
+    """The words and the command of a goal, each may be empty. The command is the line that begins
+    with `!`. Raises UsageError for a second command.
+    """
+    lines = [text_line.strip() for text_line in text.strip().splitlines()]
+    commands = [text_line.lstrip("!").strip() for text_line in lines if text_line.startswith("!")]
     if len(commands) > 1:
         raise UsageError("A goal has one command.", "Join them: !make && make test")
-    words = "\n".join(typed for typed in lines if not typed.startswith("!"))
+    words = "\n".join(text_line for text_line in lines if not text_line.startswith("!"))
     return words.strip(), next(iter(commands), "")
 
 
 def split_interval(text: str) -> tuple[float, str]:
-    """The seconds and the message of `10m TEXT`. Raises UsageError."""
+    """The seconds and the message of `10m TEXT`. Raises UsageError if the text has another form, or
+    the interval is too short or too long.
+    """
     match = _INTERVAL.match(text.strip())
     message = text.strip()[match.end() :].strip() if match else ""
     if match is None or not message:
@@ -142,7 +152,8 @@ def split_interval(text: str) -> tuple[float, str]:
             f"{_LOOP_USAGE}. Intervals: 30s, 10m, 2h, 1d",
         )
     seconds = sum(
-        float(number) * _SECONDS[unit.lower()] for number, unit in _PIECE.findall(match[0])
+        float(number) * _SECONDS_OF_UNIT[unit.lower()]
+        for number, unit in _NUMBER_AND_UNIT.findall(match[0])
     )
     if not MIN_SECONDS <= seconds <= MAX_DAYS * 86_400:
         raise UsageError(
@@ -152,30 +163,33 @@ def split_interval(text: str) -> tuple[float, str]:
 
 
 def _goal_answer(session: Session) -> Answer:
-    """The goal of the session and its state."""
-    found = session.background.standing.goal.goal
-    if found is None:
+    """The answer that shows the goal of the session and its state."""
+    current_goal = session.background.standing.goal.goal
+    if current_goal is None:
         return Answer(None, [line(f"There is no goal. {_USAGE}")])
-    return Answer(found.title, [line(f"{found.title} — {session.background.standing.goal.state}")])
+    return Answer(
+        current_goal.title,
+        [line(f"{current_goal.title} — {session.background.standing.goal.state}")],
+    )
 
 
 def _clear_goal(session: Session) -> Answer:
     """End the goal of the session. Raises UsageError without one."""
-    found = _demand_goal(session)
+    current_goal = _require_goal(session)
     session.background.standing.goal.clear()
-    return Answer(found.title, [line(f"The goal is ended: {one_line(found.title)}")])
+    return Answer(current_goal.title, [line(f"The goal is ended: {one_line(current_goal.title)}")])
 
 
-def _demand_goal(session: Session) -> Goal:
+def _require_goal(session: Session) -> Goal:
     """The goal of the session. Raises UsageError without one."""
-    found = session.background.standing.goal.goal
-    if found is None:
+    current_goal = session.background.standing.goal.goal
+    if current_goal is None:
         raise UsageError("There is no goal.", _USAGE)
-    return found
+    return current_goal
 
 
-async def _refuse_danger(session: Session, command: str) -> None:
-    """Raises UsageError for a command that cannot be undone: it would run after each turn."""
+async def _require_harmless(session: Session, command: str) -> None:
+    """Raises UsageError if what the command does cannot be undone: it would run after each turn."""
     if not command:
         return
     if reason := await asyncio.to_thread(session.permissions.find_danger, command):

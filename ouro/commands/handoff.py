@@ -18,24 +18,26 @@ if TYPE_CHECKING:
     from ouro.memory.backend import WholeSession
 
 _PROGRAMS = {"claude": "Claude Code", "codex": "Codex"}
-_NOT_CARRIED = "Not handed over: memory, permissions, running jobs, and the files of `/undo`."
+_NOT_HANDED_OVER = "Not handed over: memory, permissions, running jobs, and the files of `/undo`."
 
 
 async def handoff(context: SessionContext, agent: Agent) -> Answer:
+    """Write a copy of the session for the other agent; returns the receipt, and how to continue."""
     session = context.session
     whole = await session.transcript.whole()
-    found = await asyncio.to_thread(_write, whole, agent)
+    copy = await asyncio.to_thread(_write, whole, agent)
     messages = sum(len(message.parts) > 0 for message in session.transcript.messages())
-    size = byte_size(sum(len(text.encode()) for text in found.lines))
+    size = byte_size(sum(len(text.encode()) for text in copy.lines))
     name = _PROGRAMS[agent]
     view: View = [
         line(
-            f"{name} has {plural(messages, 'message')} of this session ({size}):"
-            f" {tilde(found.path)}"
+            f"{name} has {plural(messages, 'message')} of this session ({size}): {tilde(copy.path)}"
         ),
-        line("Continue there, in the same folder: ", CodeSpan(found.command)),
+        line("Continue there, in the same folder: ", CodeSpan(copy.command)),
         line(
-            _NOT_CARRIED, " Its core as instructions: ", CommandText(f"memory export --to {agent}")
+            _NOT_HANDED_OVER,
+            " Its core as instructions: ",
+            CommandText(f"memory export --to {agent}"),
         ),
         *_running_hint(context),
     ]
@@ -43,33 +45,34 @@ async def handoff(context: SessionContext, agent: Agent) -> Answer:
         view.append(line(f"`{agent}` is not installed here.", level="warning"))
     receipt = {
         "agent": agent,
-        "file": str(found.path),
+        "file": str(copy.path),
         "messages": messages,
-        "command": found.command,
+        "command": copy.command,
     }
     return Answer(receipt, view)
 
 
 def _write(whole: WholeSession, agent: Agent) -> AgentSession:
-    """Write the session where the other agent looks for its sessions. A state that was handed over
-    before is not written again.
+    """Write a copy of the session where the other agent looks for its sessions. A state that was
+    handed over before is not written again. Blocks.
     """
     # Imported late: only this command needs them.
     from ouro.commands.export.for_agents import session_for_agent
     from ouro.importers.importer import ImportLedger
 
-    found = session_for_agent(whole, agent)
-    if found.path.exists():
-        return found  # this state of the session was handed over before; it may be in use there
-    found.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_document(found.path, found.lines, force=False)
+    copy = session_for_agent(whole, agent)
+    if copy.path.exists():
+        return copy  # this state was handed over before; the other agent may use the file
+    copy.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_document(copy.path, copy.lines, force=False)
     ledger = ImportLedger()  # while it has no new messages there, it is not imported again
-    ledger.note(found.path.absolute(), whole.header.id)
+    ledger.note(copy.path.absolute(), whole.header.id)
     ledger.save()
-    return found
+    return copy
 
 
 def _running_hint(context: SessionContext) -> View:
+    """A warning about background jobs, which stay with this session; empty without any."""
     running = [task for task in context.session.background.list() if task.is_running]
     if not running:
         return []

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         plugin_tables,
         remove,
     )
-    from ouro.extensions.skills import Skills
+    from ouro.extensions.skills import Skill, Skills
     from ouro.extensions.status_script import StatusScript
     from ouro.extensions.styles import NO_STYLE, OutputStyles
     from ouro.extensions.tool_files import (

@@ -262,9 +262,9 @@ class HeadlessRun(TurnObserver):
         """The message of a prompt. `/goal` in it sets the goal. An empty message resumes the goal."""
         if not text.startswith(("/goal", "/loop")):
             return text
-        from ouro.commands.goal import goal_of_prompt
+        from ouro.commands.goal import begin_goal_of_prompt
 
-        return await goal_of_prompt(self._session, text)
+        return await begin_goal_of_prompt(self._session, text)
 
     async def _run_turns(self, text: str, images: Sequence[Image]) -> None:
         """Run a turn for the message, then more turns for the goal while it is active. A message
