@@ -22,7 +22,7 @@ from ouro.commands.front_end import review_draft
 from ouro.commands.render import CodeSpan, Quote, Title, View, as_markdown, line, table
 from ouro.display import Choice
 from ouro.errors import ConfigError, ToolError, UsageError
-from ouro.extensions import EVENTS, Check, HookRun, forbids, names_elsewhere, tool_data
+from ouro.extensions import EVENTS, Check, Hook, HookRun, forbids, names_elsewhere, tool_data
 from ouro.memory import long_term
 from ouro.memory.side_calls import ask_and_record
 from ouro.messages import ToolCall, system, user
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from ouro.commands.slash import SessionContext
     from ouro.session import Session
 
-NONE = "No hooks. Write them into config.yaml: `ouro help hooks` has recipes."
-SHOWN_RUNS = 20
-_SAMPLES: dict[str, dict[str, Any]] = {
+NO_HOOKS = "No hooks. Write them into config.yaml: `ouro help hooks` has recipes."
+MAX_SHOWN_RUNS = 20
+_SAMPLE_DATA: dict[str, dict[str, Any]] = {
     "session-start": {"source": "startup"},
     "user-prompt": {"prompt": "Does the hook work?"},
     "before-compaction": {"trigger": "manual"},
@@ -45,6 +45,7 @@ _SAMPLES: dict[str, dict[str, Any]] = {
     "session-end": {"reason": "exit"},
     "notification": {"message": "ouro waits for your answer", "kind": "permission"},
 }
+"""What `hooks test` sends to the hooks of an event that has no tool."""
 
 
 INSTRUCTIONS = """\
@@ -68,39 +69,41 @@ MAX_CALLS = 60
 
 
 async def hooks(context: ActionContext) -> Answer:
+    """List the hooks with their uses, and the last runs."""
     async with context.open_session() as session:
-        known, runs = session.turn.hooks.hooks.hooks, tuple(session.turn.hooks.hooks.runs)
+        session_hooks, runs = session.turn.hooks.hooks.hooks, tuple(session.turn.hooks.hooks.runs)
         checks = {check.number: check for check in await asyncio.to_thread(checks_of, session)}
     rows, data = [], []
-    for hook in known:
-        own = checks.get(hook.check.number) if hook.check else None
-        results = [run.outcome.verdict for run in runs if run.hook == hook]
-        refused = results.count("deny")
-        used = _describe_use(own, len(results), refused)
+    for hook in session_hooks:
+        check = checks.get(hook.check.number) if hook.check else None
+        verdicts = [run.outcome.verdict for run in runs if run.hook == hook]
+        refused = verdicts.count("deny")
+        use = _describe_use(check, len(verdicts), refused)
         limits = ", ".join(filter(None, (hook.matcher, str(hook.traits))))
-        what = f"{hook.event} ({limits})" if limits else hook.event
-        rows.append((what, CodeSpan(hook.label), hook.place, used))
-        data.append(
-            {
-                "event": hook.event,
-                "matcher": hook.matcher,
-                "command": hook.command,
-                "url": hook.url,
-                "prompt": hook.traits.prompt,
-                "if": hook.traits.condition,
-                "async": hook.traits.in_background,
-                "once": hook.traits.is_once,
-                "timeout_seconds": hook.seconds,
-                "file": hook.place,
-                "runs": len(results),
-                "refused": refused,
-                "check": own,
-            }
-        )
-    view: View = table(rows) or [line(NONE)]
+        event = f"{hook.event} ({limits})" if limits else hook.event
+        rows.append((event, CodeSpan(hook.label), hook.place, use))
+        counts = {"runs": len(verdicts), "refused": refused, "check": check}
+        data.append({**_hook_data(hook), **counts})
+    view: View = table(rows) or [line(NO_HOOKS)]
     if runs:
-        view += [Title("Last runs"), *table(map(_run_row, runs[-SHOWN_RUNS:]))]
+        view += [Title("Last runs"), *table(map(_run_row, runs[-MAX_SHOWN_RUNS:]))]
     return Answer(data, view)
+
+
+def _hook_data(hook: Hook) -> dict[str, Any]:
+    """A hook as `--json` prints it."""
+    return {
+        "event": hook.event,
+        "matcher": hook.matcher,
+        "command": hook.command,
+        "url": hook.url,
+        "prompt": hook.traits.prompt,
+        "if": hook.traits.condition,
+        "async": hook.traits.in_background,
+        "once": hook.traits.is_once,
+        "timeout_seconds": hook.seconds,
+        "file": hook.place,
+    }
 
 
 def _describe_use(check: Check | None, runs: int, refused: int) -> str:
@@ -112,52 +115,58 @@ def _describe_use(check: Check | None, runs: int, refused: int) -> str:
 
 
 def _parse_input(text: str) -> dict[str, Any]:
-    """The object of `--input`. Raises UsageError if it is not one."""
+    """The arguments in `--input`. Raises UsageError if it is not a JSON object."""
     try:
-        given = json.loads(text or "{}")
+        arguments = json.loads(text or "{}")
     except ValueError as error:
         raise UsageError(f"--input is not JSON: {error}.") from error
-    if not isinstance(given, dict):
+    if not isinstance(arguments, dict):
         raise UsageError("--input is not a JSON object.")
-    return given
+    return arguments
 
 
 async def test(context: ActionContext, event: str, tool: str, input_json: str) -> Answer:
+    """Run the hooks of an event with sample data, and show what each did. The exit code is 1 if one
+    failed, or none runs.
+    """
     if event not in EVENTS:
         raise UsageError(f"`{event}` is not an event. There are: {', '.join(EVENTS)}.")
-    given = _parse_input(input_json)
-    is_of_tool = "tool" in event
+    arguments = _parse_input(input_json)
+    is_tool_event = "tool" in event
     async with context.open_session() as session:
         runner, names = session.turn.hooks.hooks, (tool, *names_elsewhere(tool))
         data: dict[str, Any] = {"session_id": session.id, "cwd": str(session.cwd)}
         if event in ("before-tool", "after-tool"):
-            known = session.turn.commands.tools.tools.get(tool)
-            effect = known.effect if known else "none"
-            data |= tool_data(tool, effect, given, _target_of(given), session.cwd)
+            known_tool = session.turn.commands.tools.tools.get(tool)
+            effect = known_tool.effect if known_tool else "none"
+            data |= tool_data(tool, effect, arguments, _targets_of(arguments), session.cwd)
             if event == "after-tool":
                 data["tool_response"] = {"text": "", "failed": False}
         else:
-            data |= {**_SAMPLES.get(event, {}), **given}
-        before = len(runner.runs)
-        outcome = await runner.run(event, data, names if is_of_tool else ())
-        runs = tuple(runner.runs)[before:]
+            data |= {**_SAMPLE_DATA.get(event, {}), **arguments}
+        earlier_runs = len(runner.runs)
+        outcome = await runner.run(event, data, names if is_tool_event else ())
+        runs = tuple(runner.runs)[earlier_runs:]
     if not runs:
-        which = f" of {tool}" if is_of_tool else ""
-        return Answer([], [line(f"No hook runs at {event}{which}.")], 1)
+        tool_note = f" of {tool}" if is_tool_event else ""
+        return Answer([], [line(f"No hook runs at {event}{tool_note}.")], 1)
     view: View = [*chain.from_iterable(map(_run_details, runs))]
     view.append(line(f"Together: {outcome.verdict or 'nothing decided'}. {outcome.reason}".strip()))
     return Answer([_run_data(run) for run in runs], view, int(any(run.failure for run in runs)))
 
 
-def _target_of(given: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a call is about; empty if its input does not say."""
+def _targets_of(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """The path, command or address that a call has as an argument; empty if it has none."""
     for key in ("file_path", "path", "command", "url"):
-        if given.get(key):
-            return (str(given[key]),)
+        if arguments.get(key):
+            return (str(arguments[key]),)
     return ()
 
 
 async def check(context: SessionContext, correction: str) -> None:
+    """Let a model draft a check of a correction, let the user review it, and save it. `remove N` as
+    the correction removes a check.
+    """
     session, hooks = context.session, context.session.turn.hooks.hooks
     verb, _, number = correction.partition(" ")
     if verb == "remove" and number.isdecimal():
@@ -171,20 +180,7 @@ async def check(context: SessionContext, correction: str) -> None:
             await context.memory(lambda memory: long_term.find_entry(memory.editor, correction))
         ).text
     context.say("The model writes a draft …")
-    calls = (
-        one_line(f"{call.name} {json.dumps(dict(call.arguments))}", 300)
-        for call in _last_calls(session)
-    )
-    shown = "\n".join(calls) or "none"
-    asked = (
-        f"The correction: {correction}\n\nCalls of the agent, as data:\n<calls>\n{shown}\n</calls>"
-    )
-    reader = "jq" if shutil.which("jq") else "python3 -c"
-    messages = [system(INSTRUCTIONS.replace("{reader}", reader)), user(asked)]
-    answer = await ask_and_record(
-        session.model_source.current(), session.transcript, "check", messages
-    )
-    draft = _text_of(_parse_check(answer, correction))
+    draft = _check_json(_parse_check(await _ask_for_check(session, correction), correction))
     draft, chosen = await review_draft(
         context.front_end,
         "Make this a check?",
@@ -206,19 +202,39 @@ async def check(context: SessionContext, correction: str) -> None:
     )
 
 
+async def _ask_for_check(session: Session, correction: str) -> str:
+    """The answer of a model that drafts a check; it sees the last calls of the session."""
+    calls = (
+        one_line(f"{call.name} {json.dumps(dict(call.arguments))}", 300)
+        for call in _last_calls(session)
+    )
+    call_lines = "\n".join(calls) or "none"
+    request = (
+        f"The correction: {correction}\n\nCalls of the agent, as data:\n"
+        f"<calls>\n{call_lines}\n</calls>"
+    )
+    reader = "jq" if shutil.which("jq") else "python3 -c"
+    messages = [system(INSTRUCTIONS.replace("{reader}", reader)), user(request)]
+    return await ask_and_record(
+        session.model_source.current(), session.transcript, "check", messages
+    )
+
+
 def _parse_check(text: str, correction: str) -> Check:
-    """The check that a model has drafted, or the user edited. Raises UsageError: it is not a check."""
-    given: dict[str, Any] = {}
+    """The check in an answer of a model, or in a text that the user edited. Raises UsageError if it
+    is not a check.
+    """
+    fields: dict[str, Any] = {}
     with suppress(ValueError, RecursionError):
-        given = json.loads(text[text.find("{") : text.rfind("}") + 1])
-    if reason := given.get("none"):
+        fields = json.loads(text[text.find("{") : text.rfind("}") + 1])
+    if reason := fields.get("none"):
         raise UsageError(
             f"The model says that no program can check this: {one_line(str(reason), 300)}"
         )
     try:
-        check = from_plain({**given, "text": one_line(clean(correction), 300)}, Check)
+        check = from_plain({**fields, "text": one_line(clean(correction), 300)}, Check)
         if check.rule:
-            parse_rule(check.rule)
+            parse_rule(check.rule)  # raises ConfigError if it is not a rule
     except (msgspec.ValidationError, ConfigError) as error:
         raise UsageError(
             f"The draft is not a check: {error}.", f"It was: {one_line(text, 200)}"
@@ -230,15 +246,15 @@ def _parse_check(text: str, correction: str) -> Check:
     return check
 
 
-def _text_of(check: Check) -> str:
+def _check_json(check: Check) -> str:
     """The check as the user reads and edits it: the JSON object of the model."""
     hook = {"event": check.event, "matcher": check.matcher, "command": check.command}
     return json.dumps({"rule": check.rule} if check.rule else hook, indent=1, ensure_ascii=False)
 
 
 def _draft_view(session: Session, check: Check) -> View:
-    """A drafted check, and which of the last calls it would have refused."""
-    view: View = [line(f"From: {check.text}"), Quote(_text_of(check))]
+    """A view of a drafted check, and of the last calls that it would have refused."""
+    view: View = [line(f"From: {check.text}"), Quote(_check_json(check))]
     calls = _last_calls(session)
     refused = (
         [title for call in calls if (title := _refused_title(session, check.rule, call))]
@@ -246,9 +262,9 @@ def _draft_view(session: Session, check: Check) -> View:
         else []
     )
     if refused:
-        some = ", ".join(one_line(title, 80) for title in refused[:5])
+        titles = ", ".join(one_line(title, 80) for title in refused[:5])
         view.append(
-            line(f"It would have refused {len(refused)} of the last {len(calls)} calls: {some}")
+            line(f"It would have refused {len(refused)} of the last {len(calls)} calls: {titles}")
         )
     elif check.rule:
         view.append(
@@ -266,8 +282,8 @@ def _last_calls(session: Session) -> list[ToolCall]:
 
 
 def _refused_title(session: Session, rule: str, call: ToolCall) -> str:
-    """The title of the call if the rule refuses it; empty if it does not, or cannot be read any
-    more.
+    """The title of the call if the rule refuses it. It is empty if the rule does not, or if the
+    arguments of the call are not valid for its tool any more.
     """
     try:
         tool, args = session.turn.commands.tools.parse(call)
@@ -283,40 +299,42 @@ def checks_of(session: Session) -> list[Check]:
 
 
 def _run_row(run: HookRun) -> tuple[str, ...]:
-    """A run of a hook: when, which, how long, and what it decided or why it failed."""
-    at = datetime.fromtimestamp(run.at).astimezone().strftime("%H:%M:%S")
-    said = (
+    """The table row of a run: time, event, hook, duration, and what it decided or why it failed."""
+    clock_time = datetime.fromtimestamp(run.at).astimezone().strftime("%H:%M:%S")
+    result = (
         run.failure
         or ": ".join(filter(None, (run.outcome.verdict, one_line(run.outcome.reason))))
         or "done"
     )
-    return at, run.hook.event, CodeSpan(run.hook.label), f"{run.seconds:.2f} s", said
+    return clock_time, run.hook.event, CodeSpan(run.hook.label), f"{run.seconds:.2f} s", result
 
 
 def _run_details(run: HookRun) -> View:
-    """A run of a hook with its output, for `hooks test`."""
+    """A view of a run of a hook with its output, for `hooks test`."""
     code = run.answer.exit_code
-    head = (
+    facts = (
         f"{run.hook.place}, {run.seconds:.2f} s,"
         f" {'no exit code' if code is None else f'exit code {code}'}"
     )
-    texts = [text for text in (run.answer.out, run.answer.error) if text]
-    said = run.failure or (
+    outputs = [text for text in (run.answer.out, run.answer.error) if text]
+    result = run.failure or (
         f"It says {run.outcome.verdict}: {run.outcome.reason}" if run.outcome.verdict else ""
     )
-    adds = f"It adds: {run.outcome.context}" if run.outcome.context else ""
+    addition = f"It adds: {run.outcome.context}" if run.outcome.context else ""
     lines = [
-        line(text, level="warning" if run.failure else "info") for text in (said, adds) if text
+        line(text, level="warning" if run.failure else "info")
+        for text in (result, addition)
+        if text
     ]
     return [
-        line(CodeSpan(run.hook.label), f" ({head})"),
-        *(Quote(cut(text, 4_000)) for text in texts),
+        line(CodeSpan(run.hook.label), f" ({facts})"),
+        *(Quote(cut(text, 4_000)) for text in outputs),
         *lines,
     ]
 
 
 def _run_data(run: HookRun) -> dict[str, Any]:
-    """A run of a hook for `--json`."""
+    """A run of a hook as `--json` prints it."""
     return {
         "command": run.hook.command or run.hook.url or run.hook.traits.prompt,
         "file": run.hook.place,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ouro.commands.slash import SessionContext
     from ouro.session import Session
 
-_SECTIONS = {
+_COMMANDS_OF_SECTION = {
     "Session": "resume clear fork rewind undo redo rename compact context pin copy export exit",
     "Work": (
         "model think style plan permissions add-dir init review diff todos tasks btw mcp skills skill agents"
@@ -29,9 +29,9 @@ _SECTIONS = {
     ),
     "Memory": "memory remember forget",
 }
-_OTHER = "ouro"
-ALL_HELP = "Help · /help NAME shows details and an example"
-TRIGGERS = (
+_OTHER_SECTION = "ouro"
+HELP_TITLE = "Help · /help NAME shows details and an example"
+MESSAGE_PREFIXES = (
     ("/", "a command"),
     ("@", "a file of the project"),
     ("!", "a shell line; the agent sees its output (`!!`: it does not)"),
@@ -42,24 +42,26 @@ TRIGGERS = (
 def help_text(session: Session | None, keys: KeySections) -> str:
     """All commands by subject, what may begin a message, and the keys, as Markdown."""
     section_of: dict[str, str] = {}
-    for title, names in _SECTIONS.items():
+    for title, names in _COMMANDS_OF_SECTION.items():
         section_of |= dict.fromkeys(names.split(), title)
-    sections: dict[str, list[tuple[str, str]]] = {title: [] for title in (*_SECTIONS, _OTHER)}
+    sections: dict[str, list[tuple[str, str]]] = {
+        title: [] for title in (*_COMMANDS_OF_SECTION, _OTHER_SECTION)
+    }
     for command in COMMANDS:
-        sections[section_of.get(command.name, _OTHER)].append(
+        sections[section_of.get(command.name, _OTHER_SECTION)].append(
             (f"/{command.name}", escape(command.help))
         )
     sections["Your commands"] = [
         (f"/{command.name}", escape(command.help)) for command in custom_commands(session)
     ]
-    parts = [_table(title, rows) for title, rows in sections.items() if rows]
-    parts.append(f"{code('/help memory')} shows more of one, with an example.")
-    parts += [
+    blocks = [_table(title, rows) for title, rows in sections.items() if rows]
+    blocks.append(f"{code('/help memory')} shows more of one, with an example.")
+    blocks += [
         _table(title, rows)
-        for title, rows in (("At the start of a message", TRIGGERS), *keys)
+        for title, rows in (("At the start of a message", MESSAGE_PREFIXES), *keys)
         if rows
     ]
-    return "\n\n".join(parts)
+    return "\n\n".join(blocks)
 
 
 def _table(title: str, rows: Iterable[tuple[str, str]]) -> str:
@@ -70,10 +72,12 @@ def _table(title: str, rows: Iterable[tuple[str, str]]) -> str:
 
 
 async def show_help(context: SessionContext, topic: str) -> Answer | None:
-    """The commands and keys; or a command, a page or a setting."""
+    """Show all commands and keys; or a command, a page or a setting. A topic that is a command is
+    not looked for among the pages and settings.
+    """
     session, word = context.session, topic.removeprefix("/")
     if not topic:
-        context.front_end.show(help_text(session, context.front_end.keys), ALL_HELP)
+        context.front_end.show(help_text(session, context.front_end.keys), HELP_TITLE)
         return None
     is_command = find_command(word) is not None
     page = "" if is_command else await asyncio.to_thread(page_text, topic)
@@ -106,21 +110,25 @@ def _command_text(session: Session, word: str) -> str:
 
 
 async def status(context: SessionContext) -> Answer:
-    session, now = context.session, context.session.status()
-    percent = round(100 * now.context / max(1, now.window))
-    shown = facts(
+    """Show the session, its folder, model, mode and context."""
+    session, session_status = context.session, context.session.status()
+    percent = round(100 * session_status.context / max(1, session_status.window))
+    table_text = facts(
         ("Session", f"{code(session.id)} {escape(session.title)}".rstrip()),
         ("Folder", code(str(session.cwd))),
-        ("Branch", code(now.branch) if now.branch else ""),
-        ("Model", code(now.model)),
-        ("Thinking", now.effort),
-        ("Mode", now.mode),
-        ("Sandbox", now.sandbox),
-        ("Context", f"{now.context:,} of {now.window:,} tokens ({percent} %)"),
+        ("Branch", code(session_status.branch) if session_status.branch else ""),
+        ("Model", code(session_status.model)),
+        ("Thinking", session_status.effort),
+        ("Mode", session_status.mode),
+        ("Sandbox", session_status.sandbox),
+        (
+            "Context",
+            f"{session_status.context:,} of {session_status.window:,} tokens ({percent} %)",
+        ),
         ("Last recall", session.memory.last_recalled),
         ("ouro", f"{__version__}, files in {code(str(get_home()))}"),
     )
-    return Answer(now, [Markdown(shown)])
+    return Answer(session_status, [Markdown(table_text)])
 
 
 async def theme(context: SessionContext, name: str) -> None:
@@ -136,7 +144,8 @@ async def vim(context: SessionContext) -> None:
 
 
 async def feedback(context: SessionContext) -> Answer:
-    known = (
+    """Show what a bug report needs. Nothing is sent."""
+    fact_lines = (
         (
             f"ouro {__version__}, Python {platform.python_version()}, {platform.system()}"
             f" {platform.release()}"
@@ -147,6 +156,6 @@ async def feedback(context: SessionContext) -> Answer:
     text = (
         "ouro sends nothing automatically. A report helps most with what you did, what you"
         " expected, what came, these lines, and the end of"
-        f" {code(str(get_log_path()))}:\n\n{block(chr(10).join(known))}"
+        f" {code(str(get_log_path()))}:\n\n{block(chr(10).join(fact_lines))}"
     )
-    return Answer(known, [Markdown(text)])
+    return Answer(fact_lines, [Markdown(text)])

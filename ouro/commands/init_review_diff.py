@@ -20,29 +20,33 @@ answer what you changed, and why."""
 
 UNCOMMITTED = "the changes in this working tree that are not committed yet, new files among them"
 MAX_DIFF = 200_000
-"""Characters."""
+"""The maximum number of characters of a diff that is printed."""
 GIT_SECONDS = 20.0
 
 
 async def init(cwd: Path, wish: str) -> str:
+    """The prompt that lets the agent write AGENTS.md, or improve it if there is one."""
     path = find_root(cwd) / "AGENTS.md"
     lines = len(path.read_text("utf-8", "replace").splitlines()) if path.is_file() else 0
     task, how = "write `AGENTS.md`", WRITE_AGENTS_MD
     if lines:
         task, how = "improve `AGENTS.md`", IMPROVE_AGENTS_MD.format(lines=lines)
-    text = _prompt("init.md").format(task=task, how=how)
+    text = _read_prompt("init.md").format(task=task, how=how)
     return f"{text}\n\nMind in particular: {wish}" if wish else text
 
 
 async def review(cwd: Path, what: str) -> str:
+    """The prompt that lets a subagent review a change; `security` may stand before it."""
     word, _, rest = what.partition(" ")
     if word == "security":
-        return _prompt("review_security.md").format(**await _find_change(cwd, rest.strip()))
-    return _prompt("review.md").format(**await _find_change(cwd, what))
+        return _read_prompt("review_security.md").format(
+            **await _change_to_review(cwd, rest.strip())
+        )
+    return _read_prompt("review.md").format(**await _change_to_review(cwd, what))
 
 
-async def _find_change(cwd: Path, what: str) -> dict[str, str]:
-    """What is reviewed, and how it can be seen."""
+async def _change_to_review(cwd: Path, what: str) -> dict[str, str]:
+    """The values of a review prompt: `what` is reviewed, and `how` the agent can see it."""
     git, name = Git(cwd, GIT_SECONDS), what.removeprefix("#")
     how = "`git status`, `git diff HEAD`, the new files"
     if name.isdecimal():
@@ -57,25 +61,27 @@ async def _find_change(cwd: Path, what: str) -> dict[str, str]:
     return {"what": what, "how": how}
 
 
-def _prompt(name: str) -> str:
+def _read_prompt(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8").strip()
 
 
 async def diff(context: SessionContext, since: str) -> None:
-    """Open the changes on a screen; else print them, with hunk ids for `/undo` if `since` is a
-    number of messages.
+    """Show the changes on a screen. Without a screen print them; if `since` is a number of messages,
+    with the hunk ids that `/undo` takes.
     """
-    shown = await SessionDiff(context.cwd, context.session.rewind).read(since)
-    if not shown.text.strip():
-        other = "" if since else " `/diff session` shows what changed since it began."
-        context.show([Markdown(f"No changes since {shown.since}.{other}")])
+    session_diff = await SessionDiff(context.cwd, context.session.rewind).read(since)
+    if not session_diff.text.strip():
+        hint = "" if since else " `/diff session` shows what changed since it began."
+        context.show([Markdown(f"No changes since {session_diff.since}.{hint}")])
         return
-    if await context.front_end.view_diff(shown):
+    if await context.front_end.view_diff(session_diff):
         return
-    text = await context.session.rewind.diff(int(since)) if since.isdecimal() else shown.text
+    text = await context.session.rewind.diff(int(since)) if since.isdecimal() else session_diff.text
     if len(text) > MAX_DIFF:
         text = f"{text[:MAX_DIFF]}\n… cut: the diff is too large"
     context.show([Quote(text, "diff")])
     if since.isdecimal():
-        then = "" if since == "1" else f" {since}"
-        context.say(f"/undo FILE{then} undoes one file of it, /undo FILE#ID{then} one hunk.")
+        back_note = "" if since == "1" else f" {since}"
+        context.say(
+            f"/undo FILE{back_note} undoes one file of it, /undo FILE#ID{back_note} one hunk."
+        )

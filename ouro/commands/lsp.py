@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ouro.commands.slash import SessionContext
     from ouro.lsp import LanguageServer
 
-NONE = (
+NO_SERVERS = (
     "There are no language servers: none that ouro knows is installed, the project is not trusted,"
     " or `lsp.enabled` is off. `ouro help lsp` says more."
 )
@@ -24,11 +24,11 @@ NONE = (
 async def list_servers(context: SessionContext) -> Answer:
     servers = await _servers(context)
     if not servers:
-        return Answer([], [line(NONE)])
+        return Answer([], [line(NO_SERVERS)])
     rows = [
         (
             CodeSpan(server.name),
-            _state(server),
+            _state_words(server),
             " ".join(server.spec.languages),
             plural(server.reported, "new error") if server.reported else "",
             f"{server.seconds * 1000:.0f} ms" if server.seconds else "",
@@ -51,20 +51,21 @@ async def list_servers(context: SessionContext) -> Answer:
 
 
 async def log(context: SessionContext, server: str) -> Answer:
+    """Show the log of the server of that name. Raises UsageError if there is none."""
     servers = await _servers(context)
-    found = next((item for item in servers if item.name == server), None)
-    if found is None:
+    language_server = next((item for item in servers if item.name == server), None)
+    if language_server is None:
         names = ", ".join(item.name for item in servers) or "none"
         raise UsageError(
             f"There is no language server `{one_line(server, 60)}`.", f"There are: {names}."
         )
-    lines = list(found.log)
+    lines = list(language_server.log)
     if not lines:
         return Answer([], [line(f"{server} has logged nothing.")])
     return Answer(lines, [Quote("\n".join(lines))])
 
 
-def _state(server: LanguageServer) -> str:
+def _state_words(server: LanguageServer) -> str:
     version = f" {server.version}" if server.version else ""
     return {"waiting": "not started yet", "ready": f"ready{version}"}.get(
         server.state, server.state
@@ -72,5 +73,6 @@ def _state(server: LanguageServer) -> str:
 
 
 async def _servers(context: SessionContext) -> Sequence[LanguageServer]:
-    servers = context.session.extensions.language_servers
-    return await asyncio.to_thread(lambda: servers.servers)
+    language_servers = context.session.extensions.language_servers
+    # In a thread: at the first time it looks for installed servers.
+    return await asyncio.to_thread(lambda: language_servers.servers)

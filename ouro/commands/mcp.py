@@ -21,7 +21,7 @@ from ouro.utils.text import one_line, plural
 if TYPE_CHECKING:
     from ouro.commands.subcommands import ShellContext
 
-ADD_ONE = "Add one: `ouro mcp add NAME -- COMMAND`; `ouro help mcp` says more."
+ADD_HINT = "Add one: `ouro mcp add NAME -- COMMAND`; `ouro help mcp` says more."
 _MAX_DESCRIPTION = 100
 _LIST_SECONDS = 15.0
 """The maximum wait of `ouro mcp list` for its servers, which start side by side."""
@@ -41,7 +41,7 @@ async def list_servers(context: ActionContext) -> Answer:
                 (
                     CodeSpan(server.name),
                     _state(server),
-                    _where(server.settings),
+                    _command_or_url(server.settings),
                     (
                         f"{plural(len(tools), 'tool')}, about {plural(tokens, 'token')}"
                         if tools
@@ -55,14 +55,14 @@ async def list_servers(context: ActionContext) -> Answer:
                     "name": server.name,
                     "state": _state(server),
                     "problem": server.problem,
-                    "where": _where(server.settings),
+                    "where": _command_or_url(server.settings),
                     "tools": len(tools),
                     "tokens": tokens,
                     "latency_ms": round(server.listing.latency * 1000),
                 }
             )
         if not rows:
-            return Answer([], [line(f"There are no MCP servers. {ADD_ONE}")])
+            return Answer([], [line(f"There are no MCP servers. {ADD_HINT}")])
         problems = [
             line(f"{server.name}: {server.problem}")
             for server in servers.servers.values()
@@ -72,49 +72,52 @@ async def list_servers(context: ActionContext) -> Answer:
 
 
 async def show(context: ActionContext, server: str) -> Answer:
+    """Show a server with its tools; connect first if they are not known yet."""
     async with context.servers() as servers:
-        found = _find_server(servers, server)
-        if found.approved is not None or found.state not in ("waiting", "starting"):
-            return _describe_server(found)
+        mcp_server = _find_server(servers, server)
+        if mcp_server.approved is not None or mcp_server.state not in ("waiting", "starting"):
+            return _describe_server(mcp_server)
     return await test(context, server)  # its tools are known after the first connection
 
 
 async def test(context: ActionContext, server: str) -> Answer:
+    """Connect to a server, even if that failed before. The exit code is 1 if it fails."""
     async with context.servers() as servers:
-        found = _find_server(servers, server)
-        if found.state in ("failed", "login"):
-            found.failures, found.state = 0, "waiting"
+        mcp_server = _find_server(servers, server)
+        if mcp_server.state in ("failed", "login"):
+            mcp_server.failures, mcp_server.state = 0, "waiting"
         try:
             await servers.ready(server)
         except ToolError as error:
-            log = list(found.log)[-10:]
+            log = list(mcp_server.log)[-10:]
             return Answer({"problem": str(error), "log": log}, [line(str(error)), *_quote(log)], 1)
-        return _describe_server(found)
+        return _describe_server(mcp_server)
 
 
 async def log(context: ActionContext, server: str) -> Answer:
     async with context.servers() as servers:
-        found = list(_find_server(servers, server).log)
-        return Answer(found, _quote(found) or [line(f"{server} has logged nothing.")])
+        lines = list(_find_server(servers, server).log)
+        return Answer(lines, _quote(lines) or [line(f"{server} has logged nothing.")])
 
 
 async def approve(context: ActionContext, server: str, yes: bool) -> Answer:
+    """Show which tools of a server changed since they were approved, and ask whether to use them."""
     async with context.servers() as servers:
-        found = await servers.ready(_find_server(servers, server).name)
-        changed = found.unapproved_tools()
+        mcp_server = await servers.ready(_find_server(servers, server).name)
+        changed = mcp_server.unapproved_tools()
         if not changed:
             return Answer(
                 [], [line(f"{server} has changed nothing since its tools were approved.")]
             )
-        known = found.approved or {}
+        approved = mcp_server.approved or {}
         for tool in changed:
-            word = "changed" if tool.name in known else "new"
-            diff = mcp.describe_change(known.get(tool.name), tool)
-            context.show([Title(f"{one_line(tool.name)} ({word})"), Quote(diff, "diff")])
+            change = "changed" if tool.name in approved else "new"
+            diff = mcp.describe_change(approved.get(tool.name), tool)
+            context.show([Title(f"{one_line(tool.name)} ({change})"), Quote(diff, "diff")])
         question = f"Use {plural(len(changed), 'tool')} of {server} as shown?"
         if not await confirm(context, question, "Yes, use them", assume_yes=yes):
             return Answer([], [line("They are not used.")])
-        found.approve(changed)
+        mcp_server.approve(changed)
         return Answer(
             [tool.name for tool in changed],
             [line(f"Approved {plural(len(changed), 'tool')} of {server}.")],
@@ -122,6 +125,7 @@ async def approve(context: ActionContext, server: str, yes: bool) -> Answer:
 
 
 async def add(_context: ShellContext, name: str, command: list[str], **options: Any) -> Answer:
+    """Save a server in the registry: a command, or the address of `--url`. Raises UsageError."""
     server = McpServerSettings(
         command=command[0] if command else "",
         args=tuple(command[1:]),
@@ -140,20 +144,26 @@ async def add(_context: ShellContext, name: str, command: list[str], **options: 
             f"--{other} has no effect for {'a command' if command else 'an address'}.",
             "Leave it out.",
         )
-    known, _off = mcp.read_registry()
-    if name in known and not options["force"]:
+    saved, _off = mcp.read_registry()
+    if name in saved and not options["force"]:
         raise UsageError(f"There is an MCP server {name} already.", "Overwrite it with --force.")
     mcp.change_registry(
         lambda registry: registry["mcpServers"].update({name: mcp.to_entry(server)})
     )
     return Answer(
-        name, [line(f"Added {name}: {_where(server)}. Try it: ", CommandText(f"mcp test {name}"))]
+        name,
+        [
+            line(
+                f"Added {name}: {_command_or_url(server)}. Try it: ",
+                CommandText(f"mcp test {name}"),
+            )
+        ],
     )
 
 
 async def remove(_context: ShellContext, name: str) -> Answer:
-    known, _off = mcp.read_registry()
-    if name not in known:
+    saved, _off = mcp.read_registry()
+    if name not in saved:
         hint = "Servers in config.yaml and .mcp.json are removed there."
         raise UsageError(f"`ouro mcp add` has added no server `{name}`.", hint)
     mcp.change_registry(lambda registry: registry["mcpServers"].pop(name))
@@ -161,21 +171,24 @@ async def remove(_context: ShellContext, name: str) -> Answer:
 
 
 async def import_servers(context: ShellContext, every: bool) -> Answer:
-    found, problems = await asyncio.to_thread(
+    """Save servers that other programs define; the user chooses them, unless `every`."""
+    foreign, problems = await asyncio.to_thread(
         mcp.foreign_servers, find_root(context.cwd), Path.home()
     )
     for problem in problems:
         context.say(problem, "warning")
-    known, _off = mcp.read_registry()
-    new = {name: place for name, place in found.items() if name not in known}
+    saved, _off = mcp.read_registry()
+    new = {
+        name: server_and_source for name, server_and_source in foreign.items() if name not in saved
+    }
     if not new:
         return Answer(
-            [], [line(f"Nothing to import: {plural(len(found), 'server')} found, all known.")]
+            [], [line(f"Nothing to import: {plural(len(foreign), 'server')} found, all known.")]
         )
     chosen: list[str] = list(new)
     if not every:
         choices = [
-            Choice(name, f"{name}: {_where(server)}", source)
+            Choice(name, f"{name}: {_command_or_url(server)}", source)
             for name, (server, source) in new.items()
         ]
         chosen = list(await context.choose_many("Which servers?", choices))
@@ -187,26 +200,35 @@ async def import_servers(context: ShellContext, every: bool) -> Answer:
 
 
 async def login(context: ShellContext, server: str) -> Answer:
+    """Log in to a server in the browser. Raises UsageError if it is a command."""
+
     def show_address(url: str) -> None:
         context.say(f"Open this address to log in, if your browser did not:\n{url}")
         webbrowser.open(url)
 
     async with context.servers() as servers:
-        found = _find_server(servers, server)
-        if not found.settings.url:
+        mcp_server = _find_server(servers, server)
+        if not mcp_server.settings.url:
             raise UsageError(f"{server} is a program, not an address: it needs no login.")
-        await found.login(show_address)
-        place = await asyncio.to_thread(mcp.Tokens(found.settings.url).place)
-        tools = plural(len(found.listing.tools), "tool")
+        await mcp_server.login(show_address)
+        place = await asyncio.to_thread(mcp.Tokens(mcp_server.settings.url).place)
+        tools = plural(len(mcp_server.listing.tools), "tool")
         return Answer(server, [line(f"Logged in to {server}: {tools}. The tokens are in {place}.")])
 
 
 async def logout(context: ShellContext, server: str) -> Answer:
     async with context.servers() as servers:
-        found = _find_server(servers, server)
-        had = await asyncio.to_thread(mcp.Tokens(found.settings.url).delete)
+        mcp_server = _find_server(servers, server)
+        was_logged_in = await asyncio.to_thread(mcp.Tokens(mcp_server.settings.url).delete)
         return Answer(
-            had, [line(f"Logged out of {server}." if had else f"There was no login to {server}.")]
+            was_logged_in,
+            [
+                line(
+                    f"Logged out of {server}."
+                    if was_logged_in
+                    else f"There was no login to {server}."
+                )
+            ],
         )
 
 
@@ -219,8 +241,8 @@ async def _switch(on: bool, context: ActionContext, what: str) -> Answer:
         registry["off"] = rest if on else [*rest, what]
 
     async with context.servers() as servers:
-        found = _find_server(servers, name)
-        if tool and tool not in {known.name for known in found.known_tools}:
+        mcp_server = _find_server(servers, name)
+        if tool and tool not in {known_tool.name for known_tool in mcp_server.known_tools}:
             raise UsageError(
                 f"{name} has no tool `{one_line(tool, 60)}`.", commands=(f"mcp show {name}",)
             )
@@ -244,14 +266,14 @@ def _describe_server(server: mcp.McpServer) -> Answer:
     rows, value = [], []
     for tool in server.known_tools:
         tokens = mcp.tokens_of(tool.spec(server.name))
-        known = {
+        applies = {
             "off": server.is_off(tool.name),
             "changed": tool.name in unapproved,
             "read-only": tool.read_only,
             "destructive": tool.destructive,
             "wrong schema": tool.problem,
         }
-        marks = [word for word, is_so in known.items() if is_so]
+        marks = [word for word, is_true in applies.items() if is_true]
         rows.append(
             (
                 CodeSpan(one_line(tool.name, 60)),
@@ -263,14 +285,14 @@ def _describe_server(server: mcp.McpServer) -> Answer:
         value.append(
             {"name": tool.name, "tokens": tokens, "marks": marks, "description": tool.text}
         )
-    view: View = [*_head_of(server), *table(rows)]
-    others = {
+    view: View = [*_server_head(server), *table(rows)]
+    named_lists = {
         "Resources": [item.uri for item in listing.resources],
         "Prompts": [item.name for item in listing.prompts],
     }
-    for what, names in others.items():
+    for title, names in named_lists.items():
         if names:
-            view.append(line(f"{what}: {one_line(', '.join(names), 400)}"))
+            view.append(line(f"{title}: {one_line(', '.join(names), 400)}"))
     state = {
         "name": server.name,
         "state": server.state,
@@ -280,23 +302,24 @@ def _describe_server(server: mcp.McpServer) -> Answer:
     return Answer({**state, "problem": server.problem, "tools": value}, view)
 
 
-def _head_of(server: mcp.McpServer) -> View:
+def _server_head(server: mcp.McpServer) -> View:
     """The state of a server, and what it says about itself."""
     listing = server.listing
     protocol = f"protocol {listing.protocol}" if listing.protocol else ""
-    about = ", ".join(filter(None, (one_line(listing.version, 60), protocol)))
+    version_note = ", ".join(filter(None, (one_line(listing.version, 60), protocol)))
     instructions = f"It says: {one_line(listing.instructions, 400)}" if listing.instructions else ""
-    texts = [text for text in (about, server.problem, instructions) if text]
-    title = f"{server.name}: {_state(server)}, {_where(server.settings)}"
-    return [Title(title), *map(line, texts)]
+    details = [text for text in (version_note, server.problem, instructions) if text]
+    title = f"{server.name}: {_state(server)}, {_command_or_url(server.settings)}"
+    return [Title(title), *map(line, details)]
 
 
 def _find_server(servers: mcp.McpServers, name: str) -> mcp.McpServer:
-    found = servers.servers.get(name)
-    if found is None:
-        known = f"There are: {', '.join(servers.servers)}." if servers.servers else ADD_ONE
-        raise UsageError(f"There is no MCP server `{name[:40]}`.", known)
-    return found
+    """The server of that name. Raises UsageError if there is none."""
+    mcp_server = servers.servers.get(name)
+    if mcp_server is None:
+        hint = f"There are: {', '.join(servers.servers)}." if servers.servers else ADD_HINT
+        raise UsageError(f"There is no MCP server `{name[:40]}`.", hint)
+    return mcp_server
 
 
 def _state(server: mcp.McpServer) -> str:
@@ -304,7 +327,7 @@ def _state(server: mcp.McpServer) -> str:
     return names.get(server.state, server.state)
 
 
-def _where(settings: McpServerSettings) -> str:
+def _command_or_url(settings: McpServerSettings) -> str:
     """The command or the address; never its environment or headers, which may hold keys."""
     return one_line(settings.url or " ".join((settings.command, *settings.args)), 80)
 
@@ -314,11 +337,11 @@ def _quote(lines: list[str]) -> View:
 
 
 def _pairs(words: list[str], sign: str) -> dict[str, str]:
-    """`NAME=value` as keys and values. Raises UsageError."""
-    found = {}
+    """The names and values of words such as `NAME=value`. Raises UsageError for another form."""
+    pairs = {}
     for word in words:
-        name, is_pair, value = word.partition(sign)
-        if not is_pair or not name.strip():
+        name, separator, value = word.partition(sign)
+        if not separator or not name.strip():
             raise UsageError(f"`{word[:40]}` is not NAME{sign}VALUE.")
-        found[name.strip()] = value.strip()
-    return found
+        pairs[name.strip()] = value.strip()
+    return pairs

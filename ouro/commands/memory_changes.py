@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from ouro.commands.action import ActionContext, Answer, MemoryAccess, undo_hint
-from ouro.commands.memory_notes import pending_of
+from ouro.commands.memory_notes import pending_changes
 from ouro.commands.render import line
 from ouro.errors import UsageError
 from ouro.memory import long_term
@@ -13,23 +13,29 @@ from ouro.utils.text import one_line, plural
 
 
 async def edit(context: ActionContext, entry: str) -> Answer:
-    opened = await context.memory(
+    """Let the user edit a file of memory, and save it; without a name, the preferences."""
+    open_file = await context.memory(
         lambda memory: long_term.open_file(memory.editor, entry or "preferences")
     )
-    after = await context.edit(opened.text, opened.name.replace("/", "-"))
-    done = await context.memory(lambda memory: long_term.save_file(memory.editor, opened, after))
-    changed = [] if context.session else [line(f"Changed {opened.scope}/{opened.name}.")]
-    view = changed if done.changed else [line("Nothing was changed.")]
+    edited_text = await context.edit(open_file.text, open_file.name.replace("/", "-"))
+    outcome = await context.memory(
+        lambda memory: long_term.save_file(memory.editor, open_file, edited_text)
+    )
+    changed_view = [] if context.session else [line(f"Changed {open_file.scope}/{open_file.name}.")]
+    view = changed_view if outcome.changed else [line("Nothing was changed.")]
     view += [
-        line(f"{opened.name} is saved as you wrote it, but {what}.", level="warning")
-        for what in done.problems
+        line(f"{open_file.name} is saved as you wrote it, but {what}.", level="warning")
+        for what in outcome.problems
     ]
-    return Answer(done, [*view, *undo_hint(context, done.undo)])
+    return Answer(outcome, [*view, *undo_hint(context, outcome.undo)])
 
 
-async def _change_note(done: str, context: ActionContext, note: str) -> Answer:
-    """Archive, restore or confirm a note; `done` is what the answer calls it. A restored note is
-    also confirmed. Raises UsageError if the entry is not in a state for it.
+async def _change_note(outcome: str, context: ActionContext, note: str) -> Answer:
+    """Archive, restore or confirm a note. A restored note is also confirmed. Raises UsageError if the
+    entry is not in a state for it.
+
+    Args:
+        outcome: `archived`, `restored` or `confirmed`.
     """
 
     def work(memory: MemoryAccess) -> Answer:
@@ -39,21 +45,21 @@ async def _change_note(done: str, context: ActionContext, note: str) -> Answer:
             raise UsageError(
                 f"{entry.id} is a core line, not a note.", "A core line is always in use.", commands
             )
-        if done == "restored" and not entry.archived:
+        if outcome == "restored" and not entry.archived:
             raise UsageError(
                 f"{entry.id} is not in the archive.", "`confirm` records that it still holds."
             )
-        if done == "archived" and entry.archived:
+        if outcome == "archived" and entry.archived:
             raise UsageError(f"{entry.id} is in the archive already.")
-        book = memory.editor.notebook
+        notebook = memory.editor.notebook
         undo = (
-            book.archive([entry.id], "person")[0]
-            if done == "archived"
-            else book.confirm(entry.id, "person")
+            notebook.archive([entry.id], "person")[0]
+            if outcome == "archived"
+            else notebook.confirm(entry.id, "person")
         ).commit
-        what = line(f"{entry.id[:12]} is {done}: {one_line(entry.text, 80)}")
+        head = line(f"{entry.id[:12]} is {outcome}: {one_line(entry.text, 80)}")
         return Answer(
-            {"id": entry.id, "scope": entry.scope, "undo": undo}, [what, *undo_hint(context, undo)]
+            {"id": entry.id, "scope": entry.scope, "undo": undo}, [head, *undo_hint(context, undo)]
         )
 
     return await context.memory(work)
@@ -65,9 +71,10 @@ restore = partial(_change_note, "restored")
 
 
 async def _switch(on: bool, context: ActionContext) -> Answer:
+    """Switch the memory of this repository on or off for later sessions."""
     folder = await context.set_repo_memory(on=on)
-    what = "on" if on else "off: nothing of it is read or written"
-    view = [line(f"From the next session on, memory of this repository is {what}.")]
+    state = "on" if on else "off: nothing of it is read or written"
+    view = [line(f"From the next session on, memory of this repository is {state}.")]
     return Answer({"folder": str(folder), "on": on}, view)
 
 
@@ -75,27 +82,32 @@ turn_on, turn_off = partial(_switch, True), partial(_switch, False)
 
 
 async def _answer_proposal(is_accepted: bool, context: ActionContext, proposal: str) -> Answer:
-    """Accept or reject the pending change of that id or its start, or the only one."""
-    pending = await context.memory(lambda memory: pending_of(memory.editor))
-    matching = [found for found in pending if found.id.startswith(proposal)]
+    """Accept or reject a pending change.
+
+    Args:
+        proposal: the id of the change, or its start; it may be empty if only one is pending.
+    """
+    pending = await context.memory(lambda memory: pending_changes(memory.editor))
+    matching = [change for change in pending if change.id.startswith(proposal)]
     if not pending:
         raise UsageError("There are no pending changes of memory.")
     if len(matching) != 1:
-        ids = ", ".join(found.id for found in pending)
+        ids = ", ".join(change.id for change in pending)
         several = f"{plural(len(matching), 'change')} are pending: name one."
         raise UsageError(
             several if matching else f"No pending change is `{proposal}`.",
             f"Pending: {ids}.",
             ["memory list"],
         )
-    found = matching[0]
-    await context.answer_proposal(found.id, accept=is_accepted)
+    change = matching[0]
+    await context.answer_proposal(change.id, accept=is_accepted)
     rejected = "Rejected: it is not remembered. The git history still has it."
     view = [line("Accepted: it is remembered now." if is_accepted else rejected)]
     if is_accepted and context.session:
-        view = []  # an event shows the change
+        view = []  # in a session an event shows the change
     return Answer(
-        {"id": found.id, "scope": found.scope, "files": [edit.name for edit in found.edits]}, view
+        {"id": change.id, "scope": change.scope, "files": [edit.name for edit in change.edits]},
+        view,
     )
 
 

@@ -24,63 +24,69 @@ from ouro.utils.runtime import (
 )
 from ouro.utils.text import one_line, plural
 
-_BACKUP = Path("~") / "ouro-before-forgetting.tar"
-_IN_SESSION = (
+_DEFAULT_BACKUP = Path("~") / "ouro-before-forgetting.tar"
+_SESSION_HAS_TEXT = (
     "This session still has the text in memory, and its file is open. Leave it (`/exit`), then"
     " finish with `ouro memory forget --everywhere --secret`."
 )
 
 
 async def forget(
-    context: ActionContext, text: str, pick: str, yes: bool, everywhere: bool, **how: Any
+    context: ActionContext, text: str, pick: str, yes: bool, everywhere: bool, **flags: Any
 ) -> Answer:
+    """Stop using the entries that match, or remove a text `everywhere`; the user chooses.
+
+    Args:
+        pick: numbers of the matches to forget; empty asks the user.
+        flags: of `everywhere`: `secret`, `backup`, `no_backup`.
+    """
     if everywhere:
-        return await _forget_everywhere(context, text, is_sure=yes, **how)
-    if any(how.values()):
+        return await _forget_everywhere(context, text, is_sure=yes, **flags)
+    if any(flags.values()):
         raise UsageError("--secret, --backup and --no-backup need --everywhere.")
-    found = await context.memory(lambda memory: long_term.find_to_forget(memory.editor, text))
-    if not found and context.session:
+    matches = await context.memory(lambda memory: long_term.find_to_forget(memory.editor, text))
+    if not matches and context.session:
         raise UsageError("No matches.", commands=["memory list"])
-    if not found:
-        return Answer(_forgotten_data(found, found), [line("No matches.")], 1)
-    chosen = found if yes else await _choose_entries(context, found, pick)
-    value = _forgotten_data(found, chosen)
+    if not matches:
+        return Answer(_forgotten_data(matches, matches), [line("No matches.")], 1)
+    chosen = matches if yes else await _choose_entries(context, matches, pick)
+    value = _forgotten_data(matches, chosen)
     if not chosen:
         return Answer(value, [line("Nothing was forgotten.")], 1)
-    done = await context.memory(
+    changes = await context.memory(
         lambda memory: long_term.forget_entries(memory.editor, chosen), reports=False
     )
-    value["undo"] = {change.scope: change.undo for change in done}
+    value["undo"] = {change.scope: change.undo for change in changes}
     forgotten = plural(len(chosen), "entry", "entries")
     view: View = [line(f"Forgot {forgotten}. The git history keeps the text.")]
-    for change in done:
+    for change in changes:
         if change.undo:
             view.append(line("Undo: ", CommandText(f"memory undo {change.undo[:7]}")))
     return Answer(value, view)
 
 
 def _forgotten_data(
-    found: Sequence[long_term.MemoryEntry], chosen: Sequence[long_term.MemoryEntry]
+    matches: Sequence[long_term.MemoryEntry], chosen: Sequence[long_term.MemoryEntry]
 ) -> dict[str, Any]:
-    return {"fits": found, "forgotten": [entry.id for entry in chosen], "undo": {}}
+    return {"fits": matches, "forgotten": [entry.id for entry in chosen], "undo": {}}
 
 
 async def _choose_entries(
-    context: ActionContext, found: Sequence[long_term.MemoryEntry], pick: str
+    context: ActionContext, matches: Sequence[long_term.MemoryEntry], pick: str
 ) -> Sequence[long_term.MemoryEntry]:
-    """The entries of --pick, otherwise the user's choice."""
+    """The matches that `--pick` names by number; without it, those that the user chooses."""
     if pick:
-        return [found[place] for place in parse_indexes(pick, len(found))]
-    context.show([Title("To forget"), *table(entry_rows(found), is_numbered=True)])
+        return [matches[index] for index in parse_indexes(pick, len(matches))]
+    context.show([Title("To forget"), *table(entry_rows(matches), is_numbered=True)])
     if not context.can_ask:
         context.show([line("Choose with --pick 1,3, or --yes for all.")])
         return []
     choices = [
         Choice(str(number), one_line(entry.text, 100), f"{entry.scope}/{entry.file}")
-        for number, entry in enumerate(found, 1)
+        for number, entry in enumerate(matches, 1)
     ]
     return [
-        found[int(number) - 1] for number in await context.choose_many("Forget which?", choices)
+        matches[int(number) - 1] for number in await context.choose_many("Forget which?", choices)
     ]
 
 
@@ -96,71 +102,80 @@ async def _forget_everywhere(
         raise UsageError("This cannot be undone.", "With --yes, pass --backup FILE or --no-backup.")
     home = long_term.OuroHome(get_home(), get_history_dir(), get_sessions_dir(), get_index_path())
     job = long_term.TrueForget(text, home)
-    found = await asyncio.to_thread(job.look, context.progress)
+    report = await asyncio.to_thread(job.look, context.progress)
     context.progress("")
-    if not found.count:
-        searched = table((place.place,) for place in found.places)
-        view = [line("The text was found nowhere. Searched:"), *searched, *_unsearched_view(found)]
-        return Answer({"found": found, "done": False}, view, 1)
-    context.show(_places_view(found, is_secret=secret))
-    question = f"Forget it in {plural(found.count, 'place')}? This cannot be undone."
+    if not report.count:
+        searched_rows = table((place.place,) for place in report.places)
+        view = [
+            line("The text was found nowhere. Searched:"),
+            *searched_rows,
+            *_unsearched_view(report),
+        ]
+        return Answer({"found": report, "done": False}, view, 1)
+    context.show(_places_view(report, is_secret=secret))
+    question = f"Forget it in {plural(report.count, 'place')}? This cannot be undone."
     if is_backup_decided:
         target = Path(backup) if backup else None
         agreed = await action.confirm(context, question, "Forget it", assume_yes=is_sure)
     else:
         agreed, target = await _choose_backup(context, question)
     if not agreed:
-        return Answer({"found": found, "done": False}, [line("Nothing was changed.")], 1)
-    saved = ""
+        return Answer({"found": report, "done": False}, [line("Nothing was changed.")], 1)
+    backup_path = ""
     if target is not None:
         back_up = asyncio.to_thread(long_term.back_up_home, home, target, context.progress)
-        saved = str(await back_up)
-    done = await asyncio.shield(asyncio.to_thread(job.forget, context.progress))
+        backup_path = str(await back_up)
+    outcome = await asyncio.shield(asyncio.to_thread(job.forget, context.progress))
     await context.update_index()
     context.progress("")
     value = {
-        "found": found,
-        "left": done.left,
-        "unsearched": done.unsearched,
-        "backup": saved,
-        "done": not done.left,
+        "found": report,
+        "left": outcome.left,
+        "unsearched": outcome.unsearched,
+        "backup": backup_path,
+        "done": not outcome.left,
     }
-    view = [*_forgotten_view(done, job.placeholder), *_still_has_it(context, secret, saved)]
-    return Answer(value, view, 1 if done.left else 0)
+    view = [
+        *_forgotten_view(outcome, job.placeholder),
+        *_remaining_copies_view(context, secret, backup_path),
+    ]
+    return Answer(value, view, 1 if outcome.left else 0)
 
 
-def _still_has_it(context: ActionContext, is_secret: bool, backup: str) -> View:
-    """What still has the text, because the user made it or uses it now."""
+def _remaining_copies_view(context: ActionContext, is_secret: bool, backup: str) -> View:
+    """Lines about copies that ouro cannot remove: of this session, the shell and the backup."""
     view: View = []
     if context.session:
-        view.append(line(_IN_SESSION))
+        view.append(line(_SESSION_HAS_TEXT))
     elif not is_secret:
         view.append(line("Your shell may have saved the command line in its history file."))
     if backup:
-        kept = f"The backup {tilde(Path(backup))} still holds the text"
-        view.append(line(f"{kept}: remove it when you are sure."))
+        backup_note = f"The backup {tilde(Path(backup))} still holds the text"
+        view.append(line(f"{backup_note}: remove it when you are sure."))
     return view
 
 
-def _places_view(found: long_term.ForgetReport, *, is_secret: bool) -> View:
-    """Where the text was found; a warning if it may be a common word."""
+def _places_view(report: long_term.ForgetReport, *, is_secret: bool) -> View:
+    """A view of the places that have the text, with a warning if it may be a common word."""
     rows: list[tuple[str, ...]] = [
-        (f"{place.count:>6,}", place.place) for place in found.places if place.count
+        (f"{place.count:>6,}", place.place) for place in report.places if place.count
     ]
-    rows += [("session", CodeSpan(name)) for name in found.sessions]
+    rows += [("session", CodeSpan(name)) for name in report.sessions]
     view: View = [Title("Where the text is"), *table(rows)]
-    if found.count >= long_term.MANY_PLACES and not is_secret:
-        many = f"The text is in {found.count:,} places: check that it is not a common word."
-        view.append(line(many, level="warning"))
+    if report.count >= long_term.MANY_PLACES and not is_secret:
+        warning = f"The text is in {report.count:,} places: check that it is not a common word."
+        view.append(line(warning, level="warning"))
     return view
 
 
 async def _choose_backup(context: ActionContext, question: str) -> tuple[bool, Path | None]:
-    """Whether the user agrees, and where to write a backup before; None: they want none."""
-    target = _free_path(_BACKUP.expanduser())
-    kept = f"{tilde(target)} still holds the text: remove it later"
+    """Ask whether to forget, and whether to write a backup before. Returns whether the user agrees,
+    and the path of the backup, or None if they want none.
+    """
+    target = _free_path(_DEFAULT_BACKUP.expanduser())
+    backup_note = f"{tilde(target)} still holds the text: remove it later"
     choices = [
-        Choice("backup", "Forget, after a backup", kept),
+        Choice("backup", "Forget, after a backup", backup_note),
         Choice("now", "Forget, without a backup"),
         Choice("no", "Change nothing"),
     ]
@@ -168,20 +183,22 @@ async def _choose_backup(context: ActionContext, question: str) -> tuple[bool, P
     return picked in ("backup", "now"), target if picked == "backup" else None
 
 
-def _forgotten_view(done: long_term.ForgetReport, placeholder: str) -> View:
-    """In how many places the text was removed, and where it could not be."""
+def _forgotten_view(outcome: long_term.ForgetReport, placeholder: str) -> View:
+    """A view of the places where the text was removed, and of those where it could not be."""
     return [
-        Title(f"Forgotten in {done.count:,} places"),
+        Title(f"Forgotten in {outcome.count:,} places"),
         line(f"Where a text is needed, it is now {placeholder}."),
-        *table((f"{place.count:>6,}", place.place) for place in done.places),
-        *(line(f"NOT DONE: {problem}", level="warning") for problem in done.left),
-        *_unsearched_view(done),
+        *table((f"{place.count:>6,}", place.place) for place in outcome.places),
+        *(line(f"NOT DONE: {problem}", level="warning") for problem in outcome.left),
+        *_unsearched_view(outcome),
         line(long_term.PROVIDERS),
     ]
 
 
 async def _text_to_forget(context: ActionContext, words: str, *, secret: bool) -> str:
-    """The text, which is asked for and not shown if it is a secret. Raises UsageError without one."""
+    """The text to forget. A secret is read from standard input, or asked for without showing it.
+    Raises UsageError for a missing text, and for a secret on the command line.
+    """
     if not secret:
         if not words.strip():
             raise UsageError(
@@ -197,11 +214,12 @@ async def _text_to_forget(context: ActionContext, words: str, *, secret: bool) -
     return await context.ask("Text to forget (not shown)", secret=True)
 
 
-def _unsearched_view(found: long_term.ForgetReport) -> View:
-    return [line(f"NOT SEARCHED: {place}", level="warning") for place in found.unsearched]
+def _unsearched_view(report: long_term.ForgetReport) -> View:
+    return [line(f"NOT SEARCHED: {place}", level="warning") for place in report.unsearched]
 
 
 def _free_path(path: Path) -> Path:
+    """The path, with a number if the file exists: `x.tar`, `x-2.tar`."""
     number, target = 2, path
     while target.exists():
         target, number = path.with_stem(f"{path.stem}-{number}"), number + 1

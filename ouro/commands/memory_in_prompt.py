@@ -1,4 +1,4 @@
-"""What memory put into the prompt; send a note of another project with the next message."""
+"""`/memory` actions on the prompt: what memory put into it, and a note of another project to send."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from ouro.events import NotesRecalled
     from ouro.memory.long_term import MemoryReceipt
 
-_MAX_SENT = 100
+_MAX_NOTE_TEXT = 100
 
 
 async def send_offered_note(context: SessionContext) -> Answer:
-    """Send the shown note of another project with the next message. Raises UsageError without one."""
+    """Send the note of another project that was offered, with the next message. Raises UsageError if
+    none was offered.
+    """
     projects = context.session.memory.other_projects
     note = projects.send_offered() if projects else None
     if note is None:
@@ -26,27 +28,29 @@ async def send_offered_note(context: SessionContext) -> Answer:
             "Nothing of another project is shown.",
             "A strong match is shown after a message, and can be sent once.",
         )
-    sent = f"Goes with the next message or tool result, {note.origin}: "
-    return Answer(note, [line(sent, one_line(note.text, _MAX_SENT))])
+    head = f"Goes with the next message or tool result, {note.origin}: "
+    return Answer(note, [line(head, one_line(note.text, _MAX_NOTE_TEXT))])
 
 
 async def receipt(context: SessionContext) -> Answer:
-    """The lines of the core with their tokens, what changed or waits, and the recalled notes."""
+    """Show what memory put into the prompt: the lines of the core with their tokens, what changed or
+    waits, and the recalled notes.
+    """
     await context.manager.wait_until_settled()
-    found = context.session.memory.receipt()
-    view: View = [Title(f"What memory put into the prompt: {core_total(found)}")]
+    memory_receipt = context.session.memory.receipt()
+    view: View = [Title(f"What memory put into the prompt: {core_total(memory_receipt)}")]
     rows: dict[str, list[tuple[str, ...]]] = {}
-    for row in found.lines:
+    for row in memory_receipt.lines:
         text = " ".join(row.text.lstrip("-*#+ ").split()) or "the file"
         rows.setdefault(f"{row.scope}/{row.file}", []).append(
             (row.state, f"{row.tokens} tokens", text, row.reason)
         )
-    for file, of_file in rows.items():
-        view += [line(CodeSpan(file)), *table(of_file)]
-    if not found.lines:
+    for file, file_rows in rows.items():
+        view += [line(CodeSpan(file)), *table(file_rows)]
+    if not memory_receipt.lines:
         view.append(line("Nothing is remembered yet."))
-    if found.changes:
-        view += [Title("Changed since"), *table((change,) for change in found.changes)]
+    if memory_receipt.changes:
+        view += [Title("Changed since"), *table((change,) for change in memory_receipt.changes)]
     from ouro.commands.hooks import checks_of  # with a session; the command line has none
 
     if checks := checks_of(context.session):
@@ -55,43 +59,43 @@ async def receipt(context: SessionContext) -> Answer:
             for item in checks
         )
         view += [Title("Corrections that are enforced"), *table(counts)]
-    if found.waiting:
+    if memory_receipt.waiting:
         view.append(
             line(
-                f"Waiting for approval: {', '.join(found.waiting)}. ",
+                f"Waiting for approval: {', '.join(memory_receipt.waiting)}. ",
                 CommandText("memory accept ID"),
             )
         )
-    return Answer(found, [*view, *_recalled_view(context.session.memory.recalled)])
+    return Answer(memory_receipt, [*view, *_recalled_view(context.session.memory.recalled)])
 
 
-def _recalled_view(found: NotesRecalled) -> View:
-    """The notes that were found for the last message, and why each was sent or not."""
+def _recalled_view(recall: NotesRecalled) -> View:
+    """A view of the notes that were found for the last message, and why each was sent or not."""
     rows = [
         (
-            item.state,
-            f"{item.tokens} tokens",
-            " ".join(item.text.split()) or CodeSpan(item.id),
-            f"{item.reason}; score {item.score:.3g}",
+            note.state,
+            f"{note.tokens} tokens",
+            " ".join(note.text.split()) or CodeSpan(note.id),
+            f"{note.reason}; score {note.score:.3g}",
         )
-        for item in found.items
+        for note in recall.items
     ]
-    return [Title(f"Recalled for the last message: {recall_total(found)}"), *table(rows)]
+    return [Title(f"Recalled for the last message: {recall_total(recall)}"), *table(rows)]
 
 
-def recall_total(found: NotesRecalled) -> str:
-    """What was sent of memory with the last message."""
-    loaded = [item for item in found.items if item.state == "loaded"]
+def recall_total(recall: NotesRecalled) -> str:
+    """How many notes were sent with the last message, their tokens, and how the search was done."""
+    sent_notes = [note for note in recall.items if note.state == "loaded"]
     total = (
-        f"{plural(len(loaded), 'note')}, {sum(item.tokens for item in loaded):,} tokens"
-        if loaded
+        f"{plural(len(sent_notes), 'note')}, {sum(note.tokens for note in sent_notes):,} tokens"
+        if sent_notes
         else "no notes"
     )
-    took = [f"{found.milliseconds:.0f} ms"] if found.milliseconds else []
-    return " · ".join(filter(None, [total, found.way, *took]))
+    duration = [f"{recall.milliseconds:.0f} ms"] if recall.milliseconds else []
+    return " · ".join(filter(None, [total, recall.way, *duration]))
 
 
-def core_total(found: MemoryReceipt) -> str:
-    """What the core costs."""
-    price = "" if found.price is None else f", ${found.price:.5f} from the cache"
-    return f"{found.tokens:,} tokens a request{price}"
+def core_total(memory_receipt: MemoryReceipt) -> str:
+    """The tokens of the core in a request, and their price."""
+    price = "" if memory_receipt.price is None else f", ${memory_receipt.price:.5f} from the cache"
+    return f"{memory_receipt.tokens:,} tokens a request{price}"

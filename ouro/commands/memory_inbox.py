@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from ouro.memory.long_term import CommandRecord, MemoryEntry, Proposal
 
 _MIN_PASSES = 5
-"""A command that passed so often is work that repeats."""
+"""How often a command must have passed for a skill."""
 _MIN_COMMANDS = 2
+"""How many such commands a skill needs."""
 _MAX_TEXT = 100
-_SKILL = Path(".ouro") / "skills" / "project-commands" / "SKILL.md"
+_SKILL_FILE = Path(".ouro") / "skills" / "project-commands" / "SKILL.md"
 _SKILL_HEAD = """\
 ---
 name: project-commands
@@ -42,6 +43,8 @@ These commands passed again and again here:
 
 
 class InboxItem(msgspec.Struct, frozen=True):
+    """What waits for a decision of the user."""
+
     kind: Literal["memory", "check", "skill"]
     id: str
     text: str
@@ -50,6 +53,7 @@ class InboxItem(msgspec.Struct, frozen=True):
 
 
 async def inbox(context: ActionContext, words: Sequence[str]) -> Answer:
+    """List the waiting items with their numbers; or decide: `words` are a verb and numbers."""
     items = await context.memory(lambda memory: _items(memory, context.cwd), reports=False)
     if not words:
         return Answer(items, _list_view(items))
@@ -59,20 +63,22 @@ async def inbox(context: ActionContext, words: Sequence[str]) -> Answer:
             "Name what to decide: `accept 1,3`, `reject 2-5`, `accept all`.",
             commands=["memory inbox"],
         )
-    places = range(len(items)) if numbers == "all" else parse_indexes(numbers, len(items))
+    indexes = range(len(items)) if numbers == "all" else parse_indexes(numbers, len(items))
     decide = _accept if verb == "accept" else _reject
     view: View = []
-    for item in [items[place] for place in places]:
+    for item in [items[index] for index in indexes]:
         try:
             view += await decide(context, item)
         except OuroError as error:
             view.append(line(f"{item.id}: {error.message}", level="warning"))
-    chosen = [items[place] for place in places]
+    chosen = [items[index] for index in indexes]
     return Answer(chosen, view or [line("There is nothing to decide.")])
 
 
 def _items(memory: MemoryAccess, cwd: Path) -> list[InboxItem]:
-    """What waits, pending changes first. Blocks."""
+    """The waiting items: pending changes, then offers of checks and skills that the user has not
+    rejected. Blocks.
+    """
     editor, root = memory.editor, find_root(cwd)
     pending = chain.from_iterable(scope.proposals() for scope in editor.scopes)
     offers = [
@@ -80,33 +86,35 @@ def _items(memory: MemoryAccess, cwd: Path) -> list[InboxItem]:
         *_skill_items(long_term.project_commands(editor), root),
     ]
     dismissed = set(read_state(_dismissed_path(), list[str]))
-    wanted = [item for item in offers if f"{root} {item.id}" not in dismissed]
-    return [*map(_memory_item, pending), *wanted]
+    open_offers = [item for item in offers if f"{root} {item.id}" not in dismissed]
+    return [*map(_memory_item, pending), *open_offers]
 
 
-def _memory_item(found: Proposal) -> InboxItem:
-    source = f" ({', '.join(found.sources)})" if found.sources else ""
-    text = one_line(" · ".join(long_term.changed_rows(found)), 200)
-    return InboxItem("memory", found.id, text, f"{found.scope}: {found.reason}{source}")
+def _memory_item(proposal: Proposal) -> InboxItem:
+    source = f" ({', '.join(proposal.sources)})" if proposal.sources else ""
+    text = one_line(" · ".join(long_term.changed_rows(proposal)), 200)
+    return InboxItem("memory", proposal.id, text, f"{proposal.scope}: {proposal.reason}{source}")
 
 
 def _check_items(entries: Sequence[MemoryEntry], root: Path) -> list[InboxItem]:
-    """Entries that forbid something by name, and that no check enforces."""
-    enforced = {check.text for check in Checks(root).here()}
+    """An item for each entry that forbids something by name, and that no check enforces."""
+    enforced_texts = {check.text for check in Checks(root).here()}
     return [
         InboxItem("check", entry.id, entry.text, "a rule that a check can enforce")
         for entry in entries
-        if one_line(entry.text, 300) not in enforced and forbidden_names(entry.text)
+        if one_line(entry.text, 300) not in enforced_texts and forbidden_names(entry.text)
     ]
 
 
 def _skill_items(records: Mapping[str, CommandRecord], root: Path) -> list[InboxItem]:
-    """A skill of the commands that passed again and again here."""
-    often = [name for name, record in records.items() if record.passed >= _MIN_PASSES]
-    if len(often) < _MIN_COMMANDS or (root / _SKILL).exists():
+    """An item for a skill of the commands that passed often here; empty if they are too few, or the
+    skill exists.
+    """
+    frequent = [name for name, record in records.items() if record.passed >= _MIN_PASSES]
+    if len(frequent) < _MIN_COMMANDS or (root / _SKILL_FILE).exists():
         return []
-    why = f"{plural(len(often), 'command')} passed {_MIN_PASSES} times or more here"
-    return [InboxItem("skill", str(_SKILL), "\n".join(often), why)]
+    reason = f"{plural(len(frequent), 'command')} passed {_MIN_PASSES} times or more here"
+    return [InboxItem("skill", str(_SKILL_FILE), "\n".join(frequent), reason)]
 
 
 async def _accept(context: ActionContext, item: InboxItem) -> View:
@@ -132,14 +140,17 @@ async def _reject(context: ActionContext, item: InboxItem) -> View:
     name = f"{find_root(context.cwd)} {item.id}"
 
     def dismiss() -> None:
-        known = read_state(_dismissed_path(), list[str])
-        write_private(_dismissed_path(), msgspec.json.encode(list(dict.fromkeys([*known, name]))))
+        dismissed = read_state(_dismissed_path(), list[str])
+        write_private(
+            _dismissed_path(), msgspec.json.encode(list(dict.fromkeys([*dismissed, name])))
+        )
 
     await asyncio.to_thread(dismiss)
     return [line(f"Not offered again: {one_line(item.text, _MAX_TEXT)}")]
 
 
 def _dismissed_path() -> Path:
+    """The file of the offers that the user rejected: `ROOT ID` of each."""
     return get_home() / "inbox_dismissed.json"
 
 

@@ -40,9 +40,9 @@ QUESTIONS = (
 
 
 async def init(context: SessionContext) -> Answer:
-    """Ask, remember the answers in the user's memory, and send the agent to read the repository.
+    """Ask the questions, remember the answers about the user, and let the agent read the repository.
 
-    Esc at a question ends all; what was answered before is remembered.
+    Esc at a question ends this; what was answered before is remembered.
     """
     await context.manager.wait_until_settled()
     answers, is_complete = await _ask_all(context)
@@ -53,8 +53,8 @@ async def init(context: SessionContext) -> Answer:
         return Answer({"remembered": answers, "reads": False}, [*view, line("Stopped here.")])
     folder = await context.memory(_repo_folder)
     if folder is None:
-        why = "The repository is not read: there is no project memory in use here."
-        return Answer({"remembered": answers, "reads": False}, [*view, line(why)])
+        reason = "The repository is not read: there is no project memory in use here."
+        return Answer({"remembered": answers, "reads": False}, [*view, line(reason)])
     await context.front_end.send(_prompt(folder))
     return Answer({"remembered": answers, "reads": True}, view)
 
@@ -78,6 +78,7 @@ async def _remember(context: SessionContext, text: str) -> View:
 
 
 def _repo_folder(memory: MemoryAccess) -> Path | None:
+    """The folder of the repository's memory, or None if it is not in use."""
     scopes = {scope.scope: scope for scope in memory.editor.scopes}
     return scopes["repo"].store.folder if "repo" in scopes else None
 

@@ -32,34 +32,36 @@ if TYPE_CHECKING:
     )
     from ouro.session import Session
 
-_MARKS = {"ok": "ok", "warning": "!", "problem": "✗"}
+_MARK_OF_LEVEL = {"ok": "ok", "warning": "!", "problem": "✗"}
 
 
 async def check(context: ShellContext) -> Answer:
+    """Look for problems in memory. The exit code is 1 if there is one that must be mended."""
     settings = context.folder.settings.memory
     with context.folder.memory() as (editor, stores):
-        found = long_term.diagnose(
+        findings = long_term.diagnose(
             editor, settings.consolidation_threshold, tuple(settings.categories)
         )
-        off = [store.scope for store in stores if store.scope not in editor.names]
+        unused_scopes = [store.scope for store in stores if store.scope not in editor.names]
     rows: list[tuple[str, ...]] = []
-    for finding in found:
-        rows += [(_MARKS[finding.level], finding.where, finding.what)]
+    for finding in findings:
+        rows += [(_MARK_OF_LEVEL[finding.level], finding.where, finding.what)]
         rows += [("", "", finding.advice)] if finding.advice else []
-    rows += [("!", scope, "off here, or not readable: ouro memory on") for scope in off]
-    exit_code = int(any(finding.level == "problem" for finding in found))
-    return Answer({"findings": found, "off": off}, table(rows), exit_code)
+    rows += [("!", scope, "off here, or not readable: ouro memory on") for scope in unused_scopes]
+    exit_code = int(any(finding.level == "problem" for finding in findings))
+    return Answer({"findings": findings, "off": unused_scopes}, table(rows), exit_code)
 
 
 async def consolidate(
     context: ActionContext, what: str, core: bool, notes: bool, yes: bool
 ) -> Answer | None:
+    """Let a model merge the core, the notes, or both; in a session events show the outcome."""
     if what not in ("", "notes", "core", "user", "repo"):
         raise UsageError(
             f"`{what}` cannot be consolidated.", "Name `notes`, `core`, `user` or `repo`."
         )
     async with context.open_session() as session:
-        maintenance = await _maintenance(context, session)
+        maintenance = await _require_maintenance(context, session)
         manager = session.memory.require()
         outcomes: dict[str, str] = {}
         if what != "notes" and not notes:
@@ -75,8 +77,8 @@ async def consolidate(
 async def _consolidate_core(
     context: ActionContext, manager: LongTermMemoryManager, what: str, *, is_sure: bool
 ) -> dict[str, str]:
-    """Merge and compress the core of all scopes, or of the scope `what`; returns what became of
-    each. Asks the user on the command line.
+    """Let a model merge and compress the core of all scopes, or of the scope `what`. Returns a
+    sentence about each; empty if the user, who is asked on the command line, does not agree.
     """
     agreed = is_sure or context.session is not None or not manager.prompt.core()
     question = "A model merges and compresses the core."
@@ -93,25 +95,29 @@ async def _consolidate_core(
 async def crystallize(
     context: ActionContext, age: str, days: int, every: bool, yes: bool
 ) -> Answer | None:
+    """Let a model read old sessions of this folder, and remember what is worth it."""
     days = _parse_age(age, days)
     async with context.open_session() as session:
-        maintenance = await _maintenance(context, session)
-        found, plan = await maintenance.find_sessions(0 if every else days)
-        skipped = [old for old in found if old.skipped]
-        steps: list[CrystallizedPart] = []
-        is_unread = len(found) > len(skipped)
-        if is_unread and await confirm(context, plan, "Read them", assume_yes=yes):
+        maintenance = await _require_maintenance(context, session)
+        old_sessions, plan = await maintenance.find_sessions(0 if every else days)
+        skipped = [old for old in old_sessions if old.skipped]
+        crystallized: list[CrystallizedPart] = []
+        has_unread = len(old_sessions) > len(skipped)
+        if has_unread and await confirm(context, plan, "Read them", assume_yes=yes):
             await _show_lines(
-                context, maintenance, plan if yes else "", maintenance.crystallize(found, steps)
+                context,
+                maintenance,
+                plan if yes else "",
+                maintenance.crystallize(old_sessions, crystallized),
             )
-        left_out = [{"session": old.info.id, "why": old.skipped} for old in skipped]
+        skipped_data = [{"session": old.info.id, "why": old.skipped} for old in skipped]
         value = {
-            "read": list(map(_step_data, steps)),
-            "skipped": left_out,
+            "read": list(map(_part_data, crystallized)),
+            "skipped": skipped_data,
             "usage": maintenance.usage(),
         }
         return Answer(
-            value, [] if is_unread else [line("Every old session here was already read.")]
+            value, [] if has_unread else [line("Every old session here was already read.")]
         )
 
 
@@ -129,6 +135,7 @@ def _parse_age(age: str, default: int) -> int:
 
 
 async def reindex(context: ShellContext) -> Answer:
+    """Make the index again from all files, with vectors."""
     with context.folder.index() as index:
         count = index.rebuild(context.folder.sources(index), context.index_progress())
         context.folder.make_vectors(index, ("notes", "messages"))
@@ -155,6 +162,9 @@ async def index_state(context: ShellContext) -> Answer:
 async def measure(
     context: ShellContext, docs: str, queries: str, k: int, work: str, words: bool, at_least: float
 ) -> Answer | None:
+    """Measure the search: with the notes here, each searched for by the words of its turn; or with the
+    documents and queries of files, for which None is returned.
+    """
     if docs or queries:
         _measure_files(docs, queries, k, work, words)
         return None
@@ -162,41 +172,41 @@ async def measure(
         recall_in = cache(partial(_recall_in, search))
 
         def recall(text: str, project: str, branch: str) -> list[str]:
-            found = recall_in(project).find(text, long_term.Situation(project, branch))
-            return [item.id for item in found.items if item.state == "loaded"]
+            recalled = recall_in(project).find(text, long_term.Situation(project, branch))
+            return [item.id for item in recalled.items if item.state == "loaded"]
 
         answers, texts, missing = memory_index.ask_own_notes(search, recall)
-    measured = memory_index.measure_answers(answers)
-    value = {**asdict(measured), "without_a_turn": missing}
-    exit_code = int(measured.recall["10"] < at_least)
-    if not measured.questions:
-        what = (
+    scores = memory_index.measure_answers(answers)
+    value = {**asdict(scores), "without_a_turn": missing}
+    exit_code = int(scores.recall["10"] < at_least)
+    if not scores.questions:
+        reason = (
             "No note has a known turn, so there is nothing to search for"
             f" ({plural(missing, 'note')} without one)."
         )
-        return Answer(value, [line(what)], exit_code)
+        return Answer(value, [line(reason)], exit_code)
     rows = [
-        *((f"Recall@{count}", f"{share:.3f}") for count, share in measured.recall.items()),
-        ("NDCG@10", f"{measured.ndcg10:.3f}"),
-        ("p50", f"{measured.p50_ms:.1f} ms"),
-        ("p95", f"{measured.p95_ms:.1f} ms"),
+        *((f"Recall@{count}", f"{share:.3f}") for count, share in scores.recall.items()),
+        ("NDCG@10", f"{scores.ndcg10:.3f}"),
+        ("p50", f"{scores.p50_ms:.1f} ms"),
+        ("p95", f"{scores.p95_ms:.1f} ms"),
     ]
     head = (
-        f"{plural(measured.questions, 'note')}, each searched for by the words of the turn that"
+        f"{plural(scores.questions, 'note')}, each searched for by the words of the turn that"
         " taught it:"
     )
-    missed = table(("missed", note, one_line(texts[note], 120)) for note in measured.missed)
-    rest = (
+    missed_rows = table(("missed", note, one_line(texts[note], 120)) for note in scores.missed)
+    missing_view = (
         [line(f"Not searched for, as their turns are not on disk: {plural(missing, 'note')}.")]
         if missing
         else []
     )
-    return Answer(value, [line(head), *table(rows), *missed, *rest], exit_code)
+    return Answer(value, [line(head), *table(rows), *missed_rows, *missing_view], exit_code)
 
 
 def _measure_files(docs: str, queries: str, limit: int, work: str, words_only: bool) -> None:
-    """Search the documents of one file for the queries of another: one JSON line a query, best hits
-    first.
+    """Search the documents of one file for the queries of another. Prints one line of JSON for each
+    query, with the best hits first.
     """
     if not (docs and queries):
         raise UsageError("--docs and --queries need each other.")
@@ -220,8 +230,10 @@ def _recall_in(search: Search, project: str) -> long_term.Recall:
     return long_term.Recall(search, notebook, "memory", settings)
 
 
-async def _maintenance(context: ActionContext, session: Session) -> MemoryMaintenance:
-    """The background maintenance of memory, if memory is on and the budget allows it."""
+async def _require_maintenance(context: ActionContext, session: Session) -> MemoryMaintenance:
+    """The maintenance of memory. Raises UsageError if memory is off; warns if a limit of cost is near,
+    and raises LimitReached if it is reached.
+    """
     if session.memory.maintenance is None:
         raise UsageError(
             "Memory is off here.", "Reason: `memory.enabled`, --no-memory or --ephemeral."
@@ -234,14 +246,14 @@ async def _maintenance(context: ActionContext, session: Session) -> MemoryMainte
 async def _merge_notes(
     context: ActionContext, maintenance: MemoryMaintenance, yes: bool
 ) -> list[Merge]:
-    """Ask whether to merge notes that say the same, and merge them; returns what was merged."""
-    found, plan = await maintenance.find_clusters()
+    """Ask whether to merge notes that say the same, and merge them; returns the merges."""
+    groups, plan = await maintenance.find_clusters()
     merges: list[Merge] = []
-    if not found:
+    if not groups:
         context.say("No notes say the same.")
     elif await confirm(context, plan, "Merge them", assume_yes=yes):
         await _show_lines(
-            context, maintenance, plan if yes else "", maintenance.merge_notes(found, merges)
+            context, maintenance, plan if yes else "", maintenance.merge_notes(groups, merges)
         )
     return merges
 
@@ -252,7 +264,9 @@ async def _show_lines(
     plan: str,
     lines: AsyncGenerator[str, None],
 ) -> None:
-    """Do the work and show its lines: as a turn, if there is a session."""
+    """Show lines while the work that yields them is done; in a session as a turn, which the user can
+    interrupt.
+    """
     if context.session is not None:
         await context.front_end.run(maintenance.as_turn(lines))
         return
@@ -264,23 +278,23 @@ async def _show_lines(
 
 
 def _merge_data(merge: Merge) -> dict[str, Any]:
-    """A merge for `--json`."""
-    written = merge.written
-    into, commit = (written.note.id, written.commit) if written else (None, "")
+    """A merge as `--json` prints it."""
+    written_note = merge.written
+    note_id, commit = (written_note.note.id, written_note.commit) if written_note else (None, "")
     return {
         "notes": [note.id for note in merge.notes],
-        "into": into,
+        "into": note_id,
         "commit": commit,
         "why": merge.reason,
     }
 
 
-def _step_data(step: CrystallizedPart) -> dict[str, Any]:
-    """What was kept, proposed and refused from a part of a session, for `--json`."""
-    captured = step.captured
+def _part_data(part: CrystallizedPart) -> dict[str, Any]:
+    """A part of a session as `--json` prints it: what was remembered, proposed and refused."""
+    captured = part.captured
     return {
-        "session": step.session.info.id,
-        "part": step.part,
+        "session": part.session.info.id,
+        "part": part.part,
         "kept": [
             {
                 "id": item.note.id,

@@ -24,15 +24,18 @@ if TYPE_CHECKING:
     from ouro.memory.long_term import MemoryEditor, MemoryEntry, Proposal, Scope
 
 _MAX_LISTED = 50
-"""Maximum entries of a list in a session; the command line shows all."""
+"""The maximum number of entries in a list in a session; the command line shows all."""
 
 
 async def browse(context: SessionContext) -> Answer | None:
+    """Open the memory browser and return None; without a screen, list the core files."""
     await context.manager.wait_until_settled()
     return None if await context.front_end.browse("newest") else await files(context)
 
 
 async def files(context: ActionContext) -> Answer:
+    """List the core files of each scope, and the pending changes."""
+
     def work(memory: MemoryAccess) -> Answer:
         value, view = [], View()
         for scope in memory.editor.scopes:
@@ -54,7 +57,7 @@ async def files(context: ActionContext) -> Answer:
             value,
             [
                 *(view or [line("No memory is in use here.")]),
-                *_pending_view(pending_of(memory.editor)),
+                *_pending_view(pending_changes(memory.editor)),
             ],
         )
 
@@ -62,93 +65,103 @@ async def files(context: ActionContext) -> Answer:
 
 
 async def list_entries(context: ActionContext, what: Sequence[str], limit: int) -> Answer:
+    """List notes and core lines of a kind, scope or category, and the pending changes."""
     entries, pending = await context.memory(
         lambda memory: (
             long_term.list_entries(memory.editor, " ".join(what)),
-            pending_of(memory.editor),
+            pending_changes(memory.editor),
         )
     )
-    shown = limit or (_MAX_LISTED if context.session else len(entries))
-    return Answer(entries[:shown], [*_entries_view(entries, shown), *_pending_view(pending)])
+    count = limit or (_MAX_LISTED if context.session else len(entries))
+    return Answer(entries[:count], [*_entries_view(entries, count), *_pending_view(pending)])
 
 
 async def lessons(context: ActionContext) -> Answer:
-    found = await context.memory(lambda memory: long_term.find_lessons(memory.editor))
-    see = line("The turn that a lesson came from: ", CommandText("memory evidence ID"))
+    entries = await context.memory(lambda memory: long_term.find_lessons(memory.editor))
+    hint = line("The turn that a lesson came from: ", CommandText("memory evidence ID"))
     return Answer(
-        found,
-        [*_entries_view(found, _MAX_LISTED), see] if found else [line("There are no lessons yet.")],
+        entries,
+        [*_entries_view(entries, _MAX_LISTED), hint]
+        if entries
+        else [line("There are no lessons yet.")],
     )
 
 
 async def show(context: ActionContext, entry: str) -> Answer:
+    """Show a note or a core line with its details, a core file, or all core files if it is empty."""
+
     def work(memory: MemoryAccess) -> Answer:
         editor = memory.editor
         scope, _, name = entry.rpartition("/")
         if name or not entry:
+            # The start of a name is enough; an empty entry names all core files of all scopes.
             names = [file for file in editor.core if file.startswith(name.removesuffix(".md"))]
-            places = [
-                (own, f"{file}.md") for own in editor.names if scope in ("", own) for file in names
-            ]
+            scopes = [known for known in editor.names if scope in ("", known)]
+            scopes_and_names = [(known, f"{file}.md") for known in scopes for file in names]
             if names or not entry:
-                return _core_files(
-                    editor, places, only_text=context.session is None and bool(entry)
-                )
-        found = long_term.details_of(editor, entry, memory.half_life_days)
-        return Answer(found, _details_view(found))
+                only_text = context.session is None and bool(entry)
+                return _core_files(editor, scopes_and_names, only_text=only_text)
+        details = long_term.details_of(editor, entry, memory.half_life_days)
+        return Answer(details, _details_view(details))
 
     return await context.memory(work)
 
 
 async def search(context: ActionContext, words: str, limit: int, **flags: str) -> Answer:
+    """Search notes, core lines and sessions; filters are in the words (`scope:repo`) or flags."""
     text, filters = long_term.filters_in(words)
     if not text:
-        help_with = ["memory search optimistic locking since:2026-01-01"]
-        raise UsageError("Name the words to search for.", commands=help_with)
+        examples = ["memory search optimistic locking since:2026-01-01"]
+        raise UsageError("Name the words to search for.", commands=examples)
     filters |= {name: value for name, value in flags.items() if value}
     sessions = await context.catalog.sessions() if filters.get("session") else []
     async with context.search() as (index, find):
-        wanted = await asyncio.to_thread(long_term.filter_of, filters, sessions, context.cwd, index)
-        hits = [hit for hit in await find(text, limit, wanted) if not long_term.is_weak(hit)]
+        search_filter = await asyncio.to_thread(
+            long_term.filter_of, filters, sessions, context.cwd, index
+        )
+        hits = [hit for hit in await find(text, limit, search_filter) if not long_term.is_weak(hit)]
         try:
             untrusted = await context.memory(
                 lambda memory: long_term.untrusted_files(memory.editor.scopes)
             )
         except UsageError:  # memory is off, so only sessions are searched
             untrusted = frozenset()
-        found = await asyncio.to_thread(
+        badged_hits = await asyncio.to_thread(
             long_term.with_badges, index, hits, find_root(context.cwd), untrusted
         )
     value, view = [], View()
-    for hit, marks in found:
-        source, opening = (
+    for hit, badges in badged_hits:
+        source, open_command = (
             long_term.source_of(hit),
             long_term.opening_of(hit, in_session=context.session is not None),
         )
-        value.append({**asdict(hit), "badges": marks, "source": source, "open": opening})
-        first = (f"{hit.score:5.2f}", one_line(hit.text, 300))
-        view += table([first, ("", " · ".join((source, *marks))), ("", CodeSpan(opening))])
-    none = [line("No matches. Try other words or fewer filters.")]
-    return Answer(value, view or none, 0 if hits else 1)
+        value.append({**asdict(hit), "badges": badges, "source": source, "open": open_command})
+        head_row = (f"{hit.score:5.2f}", one_line(hit.text, 300))
+        view += table([head_row, ("", " · ".join((source, *badges))), ("", CodeSpan(open_command))])
+    no_matches = [line("No matches. Try other words or fewer filters.")]
+    return Answer(value, view or no_matches, 0 if hits else 1)
 
 
 async def stats(context: ActionContext) -> Answer:
+    """Count what is in memory, and what was recalled and used."""
     recall_log = long_term.RecallLog(get_recall_log_path())
-    found = await context.memory(lambda memory: long_term.memory_stats(memory.editor, recall_log))
+    statistics = await context.memory(
+        lambda memory: long_term.memory_stats(memory.editor, recall_log)
+    )
     used = recall_log.counts().used
-    sources = Counter(map(long_term.source_name, Counter(found.sources).elements()))
+    sources = Counter(map(long_term.source_name, Counter(statistics.sources).elements()))
     groups: tuple[tuple[str, Mapping[str, int]], ...] = (
-        ("Core lines", found.core),
-        ("Notes", found.notes),
+        ("Core lines", statistics.core),
+        ("Notes", statistics.notes),
         ("Source", sources),
-        ("Written by", found.triggers),
-        ("Last changed within", found.ages),
-        ("Tokens in each prompt", found.prompt_tokens),
-        ("Bytes", found.sizes),
-        ("Recalled most often", found.recalled),
+        ("Written by", statistics.triggers),
+        ("Last changed within", statistics.ages),
+        ("Tokens in each prompt", statistics.prompt_tokens),
+        ("Bytes", statistics.sizes),
+        ("Recalled most often", statistics.recalled),
         (
             "Used most often",
-            {note: int(used[note]) for note in found.recalled if used.get(note, 0) >= 1},
+            {note: int(used[note]) for note in statistics.recalled if used.get(note, 0) >= 1},
         ),
     )
     rows = (
@@ -156,20 +169,20 @@ async def stats(context: ActionContext) -> Answer:
         for title, counts in groups
     )
     view: View = [*table((f"{title}:", counts) for title, counts in rows if counts)]
-    if found.last_recalled:
-        view.append(line(f"Last recalled: {local_time(found.last_recalled)}"))
-    rest = (
-        f"{found.archived} archived, {found.replaced} replaced, {found.contradicted} contradicted"
-    )
-    return Answer(found, [*view, line(rest)])
+    if statistics.last_recalled:
+        view.append(line(f"Last recalled: {local_time(statistics.last_recalled)}"))
+    totals = f"{statistics.archived} archived, {statistics.replaced} replaced, {statistics.contradicted} contradicted"
+    return Answer(statistics, [*view, line(totals)])
 
 
 async def commands(context: ActionContext) -> Answer:
-    def work(memory: MemoryAccess) -> dict[str, long_term.CommandRecord]:
+    """List the commands that ran in this project, the last one first."""
+
+    def read_records(memory: MemoryAccess) -> dict[str, long_term.CommandRecord]:
         scope = next((scope for scope in memory.editor.scopes if scope.scope == "repo"), None)
         return long_term.ledger_of(scope, lambda _text: "", context.cwd).records() if scope else {}
 
-    found = await context.memory(work)
+    records = await context.memory(read_records)
     rows = [
         (
             CodeSpan(name),
@@ -178,14 +191,14 @@ async def commands(context: ActionContext) -> Answer:
             local_time(record.at),
             record.branch,
         )
-        for name, record in reversed(found.items())
+        for name, record in reversed(records.items())
     ]
-    return Answer(found, table(rows) or [line("No commands were recorded in this project.")])
+    return Answer(records, table(rows) or [line("No commands were recorded in this project.")])
 
 
 def entry_rows(entries: Iterable[MemoryEntry]) -> list[tuple[str, ...]]:
-    """The rows of a table. The export is looked up once, not for each of 10,000 entries."""
-    describe = long_term.describe_source
+    """The table rows of entries."""
+    describe = long_term.describe_source  # looked up once, not for each of 10,000 entries
     return [_entry_row(entry, describe(entry)) for entry in entries]
 
 
@@ -200,70 +213,74 @@ def _entry_row(entry: MemoryEntry, source: str) -> tuple[str, ...]:
     )
 
 
-def _entries_view(found: Sequence[MemoryEntry], limit: int) -> View:
-    """Entries, one in each row; those over `limit` are only counted, by place."""
-    rows = table(entry_rows(found[:limit])) or [line("No notes or core lines.")]
-    if len(found) <= limit:
+def _entries_view(entries: Sequence[MemoryEntry], limit: int) -> View:
+    """A view of entries, at most `limit` rows; if there are more, their number by scope and category."""
+    rows = table(entry_rows(entries[:limit])) or [line("No notes or core lines.")]
+    if len(entries) <= limit:
         return rows
-    counts = Counter(f"{entry.scope}/{entry.category}" for entry in found)
+    counts = Counter(f"{entry.scope}/{entry.category}" for entry in entries)
     places = ", ".join(f"{place} {count:,}" for place, count in counts.items())
-    more = f"{limit} of {len(found):,} entries: {places}. To narrow it: "
-    return [*rows, line(more, CommandText("memory list SCOPE CATEGORY"))]
+    cut_note = f"{limit} of {len(entries):,} entries: {places}. To narrow it: "
+    return [*rows, line(cut_note, CommandText("memory list SCOPE CATEGORY"))]
 
 
-def _pending_view(found: Sequence[Proposal]) -> View:
-    """The changes that wait for approval; nothing without any."""
+def _pending_view(proposals: Sequence[Proposal]) -> View:
+    """A view of the changes that wait for approval; empty without any."""
     rows = []
-    for proposal in found:
+    for proposal in proposals:
         sources = f"; read before: {', '.join(proposal.sources)}" if proposal.sources else ""
         place = f"{proposal.scope}/{join_names([edit.name for edit in proposal.edits])}"
         rows.append((CodeSpan(proposal.id), place, f"{proposal.reason}{sources}"))
-    how = line(
+    hint = line(
         "Approve or drop one: ",
         CommandText("memory accept ID"),
         " or ",
         CommandText("memory reject ID"),
     )
-    return [Title("Waiting for approval"), *table(rows), how] if rows else []
+    return [Title("Waiting for approval"), *table(rows), hint] if rows else []
 
 
-def _details_view(found: long_term.EntryDetails) -> View:
-    """Everything about an entry: text, source, versions, fields, and changed files that it names."""
-    entry = found.entry
+def _details_view(details: long_term.EntryDetails) -> View:
+    """A view of an entry: text, source, versions, fields, and files it names that changed since."""
+    entry = details.entry
     source = " · ".join(
         filter(None, (entry.scope, entry.category, long_term.describe_source(entry)))
     )
-    view: View = [line(CodeSpan(entry.id), " · ", source), line(tilde(Path(found.path)))]
-    if found.stale:
+    view: View = [line(CodeSpan(entry.id), " · ", source), line(tilde(Path(details.path)))]
+    if details.stale:
         view.append(
-            line(f"May be out of date: {', '.join(found.stale)} changed since.", level="warning")
+            line(f"May be out of date: {', '.join(details.stale)} changed since.", level="warning")
         )
     view.append(Quote(entry.text, "markdown"))
-    if len(found.chain) > 1:
-        view += [Title("Versions"), *table(entry_rows(found.chain), is_numbered=True)]
-    if found.record is not None:
-        links = [(link.relationship, CodeSpan(link.note_id)) for link in found.links]
-        view += [Title("Fields"), *table([*links, *_record_fields(found.record)])]
-    if found.note is not None:
-        related = [(edge.relationship, CodeSpan(edge.id)) for edge in found.note.note.related]
-        view += [Title("Fields"), *table([*related, *note_fields(found)])]
+    if len(details.chain) > 1:
+        view += [Title("Versions"), *table(entry_rows(details.chain), is_numbered=True)]
+    if details.record is not None:
+        links = [(link.relationship, CodeSpan(link.note_id)) for link in details.links]
+        view += [Title("Fields"), *table([*links, *_record_fields(details.record)])]
+    if details.note is not None:
+        related = [(edge.relationship, CodeSpan(edge.id)) for edge in details.note.note.related]
+        view += [Title("Fields"), *table([*related, *note_fields(details)])]
     return view
 
 
 def _record_fields(record: long_term.CoreRecord) -> list[tuple[str, str]]:
-    log = long_term.RecallLog(get_recall_log_path()).counts()
-    turns, used = int(log.judged.get(record.id, 0)), int(log.used.get(record.id, 0))
+    """The names and values of what is recorded about a core line."""
+    recall_counts = long_term.RecallLog(get_recall_log_path()).counts()
+    turns, used = (
+        int(recall_counts.judged.get(record.id, 0)),
+        int(recall_counts.used.get(record.id, 0)),
+    )
     rows = [("confirmed", ", ".join(record.days) or "never")]
     rows += [("names", CodeSpan(", ".join(record.entities)))] if record.entities else []
     return [*rows, ("used", f"in {used} of {plural(turns, 'turn')}")]
 
 
-def note_fields(found: long_term.EntryDetails) -> list[tuple[str, str]]:
-    """Name and value of the fields of a note, without its text, its source and related notes."""
-    assert found.note is not None
-    note = found.note.note
+def note_fields(details: long_term.EntryDetails) -> list[tuple[str, str]]:
+    """The names and values of the fields of a note, without text, source and related notes."""
+    assert details.note is not None
+    note = details.note.note
     rows = [
-        ("confidence", f"{found.confidence:.2f}, confirmed {note.confirmed_at[:10] or 'never'}")
+        ("confidence", f"{details.confidence:.2f}, confirmed {note.confirmed_at[:10] or 'never'}")
     ]
     rows += [("names", CodeSpan(", ".join(note.entities)))] if note.entities else []
     rows += [
@@ -271,18 +288,18 @@ def note_fields(found: long_term.EntryDetails) -> list[tuple[str, str]]:
     ]
     rows += [("written by", note.trigger)]
     rows += [(name, str(value)) for name, value in note.extra.items()]
-    return [*rows, *(("cannot be read", problem) for problem in found.note.problems)]
+    return [*rows, *(("cannot be read", problem) for problem in details.note.problems)]
 
 
 def _core_files(
-    editor: MemoryEditor, places: Sequence[tuple[Scope, str]], *, only_text: bool
+    editor: MemoryEditor, names: Sequence[tuple[Scope, str]], *, only_text: bool
 ) -> Answer:
-    """The core files of these places that are not empty, or else all of them."""
-    found = [(scope, name, editor.text(scope, name)) for scope, name in places]
-    shown = [file for file in found if file[2]] or found
-    value = [{"scope": scope, "name": name, "text": text} for scope, name, text in shown]
+    """An answer with the core files that are not empty; if all are empty, with all of them."""
+    files = [(scope, name, editor.text(scope, name)) for scope, name in names]
+    shown_files = [file for file in files if file[2]] or files
+    value = [{"scope": scope, "name": name, "text": text} for scope, name, text in shown_files]
     view: View = []
-    for scope, name, text in shown:
+    for scope, name, text in shown_files:
         path = tilde(Path(editor.scope(scope).store.folder, name))
         title = [] if only_text else [Title(path)]
         view += [*title, Quote(text, "markdown")] if text else [line(f"{path} is empty.")]
@@ -291,5 +308,5 @@ def _core_files(
     )
 
 
-def pending_of(editor: MemoryEditor) -> list[Proposal]:
+def pending_changes(editor: MemoryEditor) -> list[Proposal]:
     return list(chain.from_iterable(scope.proposals() for scope in editor.scopes))

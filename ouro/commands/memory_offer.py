@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 async def find_offer(session: Session) -> AgentMemory | None:
-    """What other agents know about the folder of a session, unless that was offered before, or
-    memory is off. Nothing is imported.
+    """What other agents know about the folder of a session. None if they know nothing, if it was
+    offered before, or if memory is off. Nothing is imported.
     """
     try:
         memory = session.memory
@@ -30,33 +30,36 @@ async def find_offer(session: Session) -> AgentMemory | None:
     if memory.manager is None or memory.is_held:
         return None
     root, offers = find_root(session.cwd), long_term.ImportOffers(get_import_offers_path())
-    sent = [file.path for file in session.extensions.instructions.report() if file.state == "sent"]
+    sent_paths = [
+        file.path for file in session.extensions.instructions.report() if file.state == "sent"
+    ]
     try:
         if await asyncio.to_thread(offers.was_made, root):
             return None
-        found = await memory.with_editor(
-            lambda editor: long_term.find_agent_memory(editor, root, sent), quiet=True
+        agent_memory = await memory.with_editor(
+            lambda editor: long_term.find_agent_memory(editor, root, sent_paths), quiet=True
         )
     except (OuroError, OSError) as error:
         log.warning("the memory of other agents: %s", error)
         return None
-    return found if found.entries else None
+    return agent_memory if agent_memory.entries else None
 
 
 async def note_offer(session: Session) -> None:
-    """Record that the offer was shown: it is made once a folder."""
+    """Record that the offer was shown, because it is made only once in a folder."""
     offers = long_term.ImportOffers(get_import_offers_path())
     await asyncio.to_thread(offers.note, find_root(session.cwd))
 
 
 def import_lines(session: Session, paths: Sequence[Path]) -> list[str]:
-    """The slash commands that import these files; the key is the consent.
+    """The slash commands that import these files. They ask nothing: the key that the user pressed is
+    the consent.
 
-    The files of the project are imported by themselves: if they wait for approval, the user's own
+    The files of the project have their own command: if they wait for approval, the user's own files
     do not wait with them.
     """
     root = find_root(session.cwd).resolve()
-    of_project = [path for path in paths if root in path.resolve().parents]
-    own = [path for path in paths if path not in of_project]
-    groups = (group for group in (own, of_project) if group)
+    project_paths = [path for path in paths if root in path.resolve().parents]
+    user_paths = [path for path in paths if path not in project_paths]
+    groups = (group for group in (user_paths, project_paths) if group)
     return [f"/memory import --yes {shlex.join(map(str, group))}" for group in groups]
