@@ -142,7 +142,7 @@ def _log() -> list[str]:
 
 
 def mask_report(text: str, cwd: Path) -> str:
-    """The text with marks in place of keys, of mail and network addresses, and of the names of the
+    """The text with marks instead of keys, of mail and network addresses, and of the names of the
     user, the machine and the folders.
     """
     keys = [*secret_values(os.environ), *Catalog.from_files().key_values()]

@@ -36,7 +36,7 @@ _MARK_OF_LEVEL = {"ok": "ok", "warning": "!", "problem": "✗"}
 
 
 async def check(context: ShellContext) -> Answer:
-    """Look for problems in memory. The exit code is 1 if there is one that must be mended."""
+    """Look for problems in memory. The exit code is 1 if there is a problem, not only a warning."""
     settings = context.folder.settings.memory
     with context.folder.memory() as (editor, stores):
         findings = long_term.diagnose(
