@@ -90,11 +90,11 @@ class FrontEnd(Protocol):
             redo: offer to redo these scopes instead. Only a screen asks; another front end
                 returns that choice.
         """
-        from ouro.commands.rewind import choose_from_list, last_message
+        from ouro.commands.rewind import choose_from_list, undo_of_last_turn
 
         if redo is not None:
             return RewindChoice("redo", 0, tuple(redo))
-        return last_message(self) if undo else await choose_from_list(self)
+        return undo_of_last_turn(self) if undo else await choose_from_list(self)
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
         """Show the transcript again, after it changed, with a draft in the prompt."""

@@ -15,12 +15,13 @@ from ouro.utils.text import clean, one_line
 if TYPE_CHECKING:
     from ouro.memory.long_term import MemoryEntry, OpenStatement, Scope, StatementEffect
 
-_NEAR = 6
-_WHERE = (
+_MAX_NEAR = 6
+"""Notes near in meaning that a statement is compared with."""
+_SCOPE_CHOICES = (
     Choice("repo", "this project", "only here"),
     Choice("user", "everywhere", "in all your projects"),
 )
-_REPLACES = (
+_REPLACE_CHOICES = (
     Choice("replaces", "yes", "the new text takes its place"),
     Choice("both", "no", "both hold"),
 )
@@ -31,6 +32,9 @@ class _UndecidedError(Exception):
 
 
 async def remember(context: ActionContext, text: str, scope: Scope | None) -> Answer:
+    """Remember a statement; `-` reads it from standard input. If rules and a model are not sure what
+    it does, the user is asked; if they leave the question, the statement is pending.
+    """
     words = sys.stdin.read() if text == "-" and not context.session else text
     replaces = ""
     if context.can_ask and text != "-":
@@ -38,27 +42,33 @@ async def remember(context: ActionContext, text: str, scope: Scope | None) -> An
             scope, replaces, words = await _decide(context, words, scope)
         except _UndecidedError:
             return await _keep_for_later(context, words, scope)
-    done = await context.memory(
+    outcome = await context.memory(
         lambda memory: long_term.remember_text(memory.editor, words, scope, replaces),
         reports=False,
     )
-    entry = done.entry
+    entry = outcome.entry
     is_core = entry.kind == "core"
     place = f"{entry.scope}/{entry.file}" if is_core else f"{entry.scope} note {entry.id[:12]}"
     category = "" if is_core else f", {entry.category}"
-    what = {
-        "kept": f"Remembered in {place}{category} ({done.why}): {one_line(entry.text, 100)}",
+    text_of_state = {
+        "kept": f"Remembered in {place}{category} ({outcome.why}): {one_line(entry.text, 100)}",
         "restored": f"Restored from the archive: {place}",
         "confirmed": f"Already remembered, now confirmed: {place} · {one_line(entry.text, 100)}",
     }
-    undo = (" · ", CommandText(f"memory undo {done.undo[:7]}")) if done.undo else ()
+    undo = (" · ", CommandText(f"memory undo {outcome.undo[:7]}")) if outcome.undo else ()
     # In full: a part that the new text does not mention must not be lost unseen.
-    replaced = [line(f"Replaces: {' '.join(clean(old.text).split())}") for old in done.replaced]
-    return Answer(done, [line(what[done.state], *undo), *replaced, *_offer_check(context, entry)])
+    replaced = [
+        line(f"Replaces: {' '.join(clean(old_entry.text).split())}")
+        for old_entry in outcome.replaced
+    ]
+    return Answer(
+        outcome,
+        [line(text_of_state[outcome.state], *undo), *replaced, *_offer_check(context, entry)],
+    )
 
 
 def _offer_check(context: ActionContext, entry: MemoryEntry) -> View:
-    """The command that enforces an entry which forbids a file or a command by name."""
+    """Names the command that makes an entry a check, if it forbids a file or a command by name."""
     if context.session is None or not forbidden_names(entry.text):
         return []
     check = CommandText(f"check {one_line(entry.text, 200)}")
@@ -68,8 +78,12 @@ def _offer_check(context: ActionContext, entry: MemoryEntry) -> View:
 async def _decide(
     context: ActionContext, words: str, scope: Scope | None
 ) -> tuple[Scope | None, str, str]:
-    """The scope of a statement (None: the rules know it), the id of the entry that it replaces
-    (empty: none), and its words. Raises _UndecidedError.
+    """Decide what a statement does, by rules, a model or the user. Raises _UndecidedError if the user
+    leaves a question.
+
+    Returns:
+        The scope, or None if the rules choose it; the id of the entry that it replaces, empty if it
+        replaces none; and its words.
     """
     near_ids = await _near_in_meaning(context, words)
     statement = await context.memory(
@@ -89,20 +103,22 @@ async def _decide(
 async def _choose_words(
     context: ActionContext, words: str, rewritten: str, old: MemoryEntry
 ) -> str:
-    """What replaces an entry: the sentence as it was typed, or with the rest of that entry."""
+    """Ask which text replaces an entry: the words as typed, or those with the rest of the entry.
+    Raises _UndecidedError.
+    """
     choices = (
         Choice("typed", one_line(words, 200), "your words"),
         Choice("rewritten", one_line(rewritten, 200), "with the rest of the old text"),
     )
-    asked = f"It replaces: {one_line(old.text, 200)}\nWhich text takes its place?"
-    chosen = await context.choose(asked, choices)
+    question = f"It replaces: {one_line(old.text, 200)}\nWhich text takes its place?"
+    chosen = await context.choose(question, choices)
     if chosen is None:
         raise _UndecidedError
     return rewritten if chosen == "rewritten" else words
 
 
 async def _near_in_meaning(context: ActionContext, words: str) -> tuple[str, ...]:
-    """The notes nearest to a statement, by words and vectors; none outside of a session."""
+    """The ids of the notes nearest to a statement, by words and vectors; empty outside of a session."""
     lookup = context.session.memory.lookup if context.session else None
     if lookup is None or not words.strip():
         return ()
@@ -110,7 +126,7 @@ async def _near_in_meaning(context: ActionContext, words: str) -> tuple[str, ...
     from ouro.memory.index import SearchFilter
 
     try:
-        return tuple(hit.id for hit in await lookup.find(words, _NEAR, SearchFilter(("note",))))
+        return tuple(hit.id for hit in await lookup.find(words, _MAX_NEAR, SearchFilter(("note",))))
     except OuroError:
         return ()  # compared by words only
 
@@ -118,8 +134,8 @@ async def _near_in_meaning(context: ActionContext, words: str) -> tuple[str, ...
 async def _choose_replaced_id(
     context: ActionContext, statement: OpenStatement, effect: StatementEffect | None
 ) -> str:
-    """The id of the entry that a statement replaces, asked if it is not certain; empty if it
-    replaces none. Raises _UndecidedError if the user cancels.
+    """The id of the entry that a statement replaces, or empty if it replaces none. The user is asked
+    if it is not certain. Raises _UndecidedError if they cancel.
     """
     if effect is None:
         doubtful = statement.doubtful
@@ -131,14 +147,15 @@ async def _choose_replaced_id(
     if doubtful is None:
         return ""
     question = f"Does this replace what is remembered?\n{one_line(doubtful.text, 100)}"
-    chosen = await context.choose(question, _REPLACES)
+    chosen = await context.choose(question, _REPLACE_CHOICES)
     if chosen is None:
         raise _UndecidedError
     return doubtful.id if chosen == "replaces" else ""
 
 
 async def _ask_scope(context: ActionContext, words: str) -> Scope:
-    chosen = await context.choose(f"Where does this hold?\n{one_line(words, 100)}", _WHERE)
+    """Ask whether a statement holds only here. Raises _UndecidedError if the user cancels."""
+    chosen = await context.choose(f"Where does this hold?\n{one_line(words, 100)}", _SCOPE_CHOICES)
     if chosen is None:
         raise _UndecidedError
     return "repo" if chosen == "repo" else "user"
@@ -146,10 +163,12 @@ async def _ask_scope(context: ActionContext, words: str) -> Scope:
 
 async def _keep_for_later(context: ActionContext, words: str, scope: Scope | None) -> Answer:
     """Save a statement as pending, because the user did not decide."""
-    found = await context.memory(
+    proposal = await context.memory(
         lambda memory: long_term.keep_for_later(memory.editor, words, scope), reports=False
     )
-    accept, reject = (CommandText(f"memory {verb} {found.id}") for verb in ("accept", "reject"))
-    said = line(f"Pending, and not used yet: {one_line(words, 100)} · ", accept, " · ", reject)
-    where = line("To choose where it holds: ", CommandText("remember repo TEXT"))
-    return Answer({"state": "pending", "id": found.id}, [said, where])
+    accept, reject = (CommandText(f"memory {verb} {proposal.id}") for verb in ("accept", "reject"))
+    pending_line = line(
+        f"Pending, and not used yet: {one_line(words, 100)} · ", accept, " · ", reject
+    )
+    scope_hint = line("To choose where it holds: ", CommandText("remember repo TEXT"))
+    return Answer({"state": "pending", "id": proposal.id}, [pending_line, scope_hint])

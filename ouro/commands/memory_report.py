@@ -16,39 +16,42 @@ _LEGEND = "In parentheses: this week. Again: changed or said again. ?: not judge
 
 
 async def report(context: ActionContext) -> Answer:
+    """Show how each entry was used, and which share of the entries has which problem."""
     counts = long_term.RecallLog(get_recall_log_path()).counts()
-    found = await context.memory(lambda memory: long_term.report_usefulness(memory.editor, counts))
-    if not found.rows:
+    usefulness = await context.memory(
+        lambda memory: long_term.report_usefulness(memory.editor, counts)
+    )
+    if not usefulness.rows:
         return Answer({"rows": [], "shares": {}}, [line("Nothing is remembered yet.")])
-    shares = {problem: found.share(problem) for problem in _PROBLEMS}
-    parts = [f"{100 * share:.0f} % {problem}" for problem, share in shares.items()]
-    total = line(f"{plural(len(found.rows), 'entry', 'entries')}: {', '.join(parts)}.")
-    rows = [_COLUMNS, *map(_cells, found.rows)]
-    value = {"rows": [_data(row) for row in found.rows], "shares": shares}
+    shares = {problem: usefulness.share(problem) for problem in _PROBLEMS}
+    share_notes = [f"{100 * share:.0f} % {problem}" for problem, share in shares.items()]
+    total = line(f"{plural(len(usefulness.rows), 'entry', 'entries')}: {', '.join(share_notes)}.")
+    rows = [_COLUMNS, *map(_cells, usefulness.rows)]
+    value = {"rows": [_row_data(row) for row in usefulness.rows], "shares": shares}
     return Answer(value, [*table(rows), total, line(_LEGEND)])
 
 
 def _cells(row: long_term.ReportRow) -> tuple[CodeSpan | str, ...]:
-    """An entry as a row; each count is followed by that of this week."""
+    """The table row of an entry; after each count is that of this week in parentheses."""
     week = row.by_week.get(long_term.this_week(), long_term.WeekUse())
     return (
         CodeSpan(row.id[:24]),
         f"{row.weeks:.0f}",
-        _count(row.sent, week.sent),
-        _count(row.used, week.used),
-        _count(row.obeyed, week.obeyed),
-        _count(row.broken, week.broken),
+        _count_text(row.sent, week.sent),
+        _count_text(row.used, week.used),
+        _count_text(row.obeyed, week.obeyed),
+        _count_text(row.broken, week.broken),
         str(row.corrected),
         " · ".join((one_line(row.text, 60), *row.problems)),
     )
 
 
-def _count(total: int | None, this_week: float) -> str:
+def _count_text(total: int | None, this_week: float) -> str:
     if total is None:
         return "?"
     return f"{total} ({this_week:.0f})" if this_week else str(total)
 
 
-def _data(row: long_term.ReportRow) -> dict[str, object]:
+def _row_data(row: long_term.ReportRow) -> dict[str, object]:
     by_week = {week: asdict(use) for week, use in row.by_week.items()}
     return {**asdict(row), "by_week": by_week}

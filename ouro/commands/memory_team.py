@@ -24,7 +24,11 @@ _MAX_JSON = 8 << 20
 
 
 async def import_review(context: ActionContext, words: Sequence[str], *, dry_run: bool) -> Answer:
-    """`memory import pr 12`, or `pr FILE` with the JSON of gh: each comment waits for approval."""
+    """Propose each comment of a pull request as a note, which waits for approval.
+
+    Args:
+        words: the number of the pull request, or a file with the JSON of `gh`.
+    """
     if len(words) != 1:
         raise UsageError(
             "Name one pull request by its number, or a file with the JSON of `gh`.",
@@ -32,22 +36,24 @@ async def import_review(context: ActionContext, words: Sequence[str], *, dry_run
         )
     name = words[0].removeprefix("#")
     if name.isascii() and name.isdigit():
-        data = await asyncio.to_thread(_comments_by_gh, int(name), context.cwd)
+        data = await asyncio.to_thread(_fetch_comments, int(name), context.cwd)
     else:
         data = await asyncio.to_thread(_read_comments_file, context.cwd / Path(name).expanduser())
     comments = long_term.read_comments(data)
     if dry_run or not comments:
         rows = table((one_line(item.text, 80), item.link) for item in comments)
         return Answer(comments, rows or [line("There is no comment to import.")])
-    done = await context.memory(lambda memory: long_term.propose_comments(memory.editor, comments))
-    left_out = f" {done.known} known already." if done.known else ""
-    secret = f" {done.refused} with a secret left out." if done.refused else ""
-    what = f"{plural(len(done.proposals), 'comment')} pending, not used yet.{left_out}{secret}"
-    return Answer(done, [line(what, " Decide: ", CommandText("memory inbox"))])
+    outcome = await context.memory(
+        lambda memory: long_term.propose_comments(memory.editor, comments)
+    )
+    known_note = f" {outcome.known} known already." if outcome.known else ""
+    secret_note = f" {outcome.refused} with a secret left out." if outcome.refused else ""
+    pending_note = f"{plural(len(outcome.proposals), 'comment')} pending, not used yet.{known_note}{secret_note}"
+    return Answer(outcome, [line(pending_note, " Decide: ", CommandText("memory inbox"))])
 
 
-def _comments_by_gh(number: int, cwd: Path) -> bytes:
-    """What gh prints about a pull request of the repository here. Raises UsageError."""
+def _fetch_comments(number: int, cwd: Path) -> bytes:
+    """The JSON that `gh` prints about the comments of a pull request here. Raises UsageError."""
     calls = (
         ["api", "--paginate", f"repos/{{owner}}/{{repo}}/pulls/{number}/comments"],
         ["pr", "view", str(number), "--json", "comments,reviews"],
@@ -56,11 +62,11 @@ def _comments_by_gh(number: int, cwd: Path) -> bytes:
 
 
 def _run_gh(words: Sequence[str], number: int, cwd: Path) -> bytes:
-    done = run_gh(cwd, *words, instead="Or import a file: memory import pr comments.json")
-    if done.returncode:
-        reason = one_line(clean(done.stderr), 200)
+    process = run_gh(cwd, *words, instead="Or import a file: memory import pr comments.json")
+    if process.returncode:
+        reason = one_line(clean(process.stderr), 200)
         raise UsageError(f"`gh` cannot read pull request {number}: {reason}")
-    return done.stdout.encode()[:_MAX_JSON]
+    return process.stdout.encode()[:_MAX_JSON]
 
 
 def _read_comments_file(path: Path) -> bytes:
@@ -72,24 +78,26 @@ def _read_comments_file(path: Path) -> bytes:
 
 
 async def promote(context: ActionContext, entries: Sequence[str], owner: str, days: int) -> Answer:
-    """Each entry gets a branch of its own; one that cannot be promoted does not stop the others."""
-    done: list[PromotedNote] = []
+    """Put each entry on a git branch of its own, for review by the team. One that cannot be promoted
+    does not stop the others. Raises UsageError if none can.
+    """
+    promoted: list[PromotedNote] = []
     failed: list[UsageError] = []
     for entry in dict.fromkeys(entries):
         try:
-            done.append(await context.memory(partial(_promote, entry, owner, days)))
+            promoted.append(await context.memory(partial(_promote, entry, owner, days)))
         except UsageError as error:
             failed.append(error)
-    if failed and not done:
+    if failed and not promoted:
         raise failed[0]
     view = [
         line("On the branch ", CodeSpan(note.branch), f", of {note.owner}, until {note.expires}.")
-        for note in done
+        for note in promoted
     ]
-    branches = " ".join(note.branch for note in done)
+    branches = " ".join(note.branch for note in promoted)
     view.append(line("For review: ", CodeSpan(f"git push -u origin {branches}")))
     view += [line(error.message, level="warning") for error in failed]
-    return Answer(done[0] if len(entries) == 1 else done, view, 1 if failed else 0)
+    return Answer(promoted[0] if len(entries) == 1 else promoted, view, 1 if failed else 0)
 
 
 def _promote(entry: str, owner: str, days: int, memory: MemoryAccess) -> PromotedNote:

@@ -1,4 +1,4 @@
-"""Permission modes: what each means, and how to change it; /plan."""
+"""Permission modes: what each means, and how to change it; `/plan`."""
 
 from __future__ import annotations
 
@@ -26,22 +26,25 @@ AUTO_MEANS = (
 
 
 async def plan(context: SessionContext, task: str) -> None:
-    leaves = context.session.status().mode == "plan" and not task
-    set_mode(context.front_end, "ask" if leaves else "plan")
+    """Enter plan mode, and send the task if there is one; without a task, leave plan mode if on."""
+    leaves_plan_mode = context.session.status().mode == "plan" and not task
+    set_mode(context.front_end, "ask" if leaves_plan_mode else "plan")
     if task:
         await context.front_end.send(task)
 
 
 def next_mode(mode: Mode) -> Mode:
     """The mode that Shift+Tab changes to. It leads out of `auto`, but not into it."""
-    following: dict[Mode, Mode] = {"ask": "edit", "edit": "plan", "plan": "ask", "auto": "ask"}
-    return following[mode]
+    next_of: dict[Mode, Mode] = {"ask": "edit", "edit": "plan", "plan": "ask", "auto": "ask"}
+    return next_of[mode]
 
 
 async def choose_mode(front_end: FrontEnd, name: str) -> None:
-    """Change the mode. The first time, `auto` says what it means and asks. Raises UsageError."""
-    explained = get_home() / "auto_mode_explained"
-    if name == "auto" and not explained.exists():
+    """Change the mode. At the first change to `auto`, what it means is explained and asked. Raises
+    UsageError for another name.
+    """
+    explained_mark = get_home() / "auto_mode_explained"
+    if name == "auto" and not explained_mark.exists():
         present = front_end.session.status().mode
         answer = await front_end.choose(
             AUTO_MEANS,
@@ -49,14 +52,14 @@ async def choose_mode(front_end: FrontEnd, name: str) -> None:
         )
         if answer != "auto":
             return
-        with suppress(OSError):  # then it is asked again
-            ensure_private_dir(explained.parent)
-            explained.touch()
+        with suppress(OSError):  # without the file it is asked again
+            ensure_private_dir(explained_mark.parent)
+            explained_mark.touch()
     set_mode(front_end, name)
 
 
 def set_mode(front_end: FrontEnd, name: str) -> None:
-    """Change the mode and show it. Raises UsageError."""
+    """Change the mode and show it. Raises UsageError for another name."""
     mode = next((mode_name for mode_name in MODES if mode_name == name), None)
     if mode is None:
         raise UsageError(f"There is no mode `{name}`. There are: {', '.join(MODES)}.")

@@ -22,9 +22,11 @@ _CHECK_SIGNS = {"works": "ok", "fails": "FAILS", "off": "off"}
 async def check(
     context: ShellContext, name: str, yes: bool, seconds: int | None = None
 ) -> Answer | None:
-    """Test the model of a name, or the one that a new session would use.
+    """Test the named model, or the one that a new session would use. None if the user declines.
 
-    With `seconds`, also a server that cannot be reached yet is waited for.
+    Args:
+        seconds: how long a check may take; with it, a server that cannot be reached yet is also
+            waited for.
     """
     if seconds is not None and seconds < 1:
         raise UsageError("--seconds must be at least 1.")
@@ -36,19 +38,19 @@ async def check(
     settings = context.folder.settings
     name = catalog.resolve(name or settings.model or catalog.default())
     cost = llm.estimate_cost(catalog.spec(name))
-    asked = check_title(name, cost)
+    title = check_title(name, cost)
     if not yes and context.can_ask and cost != 0:
-        answer = await context.choose(f"{asked} Go on?", [Choice("yes", "yes"), Choice("no", "no")])
+        answer = await context.choose(f"{title} Go on?", [Choice("yes", "yes"), Choice("no", "no")])
         if answer != "yes":
             return None
     else:
-        say(asked)
+        say(title)
     patience = seconds or settings.llm.retry_seconds
     return await run_check(catalog, name, settings.effort, say, seconds, patience)
 
 
 def check_title(name: str, cost: float | None) -> str:
-    """The question before a test: how many requests, and their price."""
+    """A sentence about a test: how many requests it makes, and their price."""
     price = "its price is not known" if cost is None else f"about ${cost:.2f} at most"
     return f"{name}: up to {llm.MAX_CHECK_REQUESTS} small requests, {price}."
 
@@ -61,39 +63,44 @@ async def run_check(
     seconds: int | None = None,
     patience: int = 0,
 ) -> Answer:
-    """Test a model and close it. The exit code is 1 if it cannot be used."""
+    """Test a model and close it. The exit code is 1 if it cannot be used.
+
+    Args:
+        seconds: the time limit of a check; None for the default.
+        patience: seconds to wait for a server that cannot be reached yet.
+    """
     seconds = seconds or llm.CHECK_SECONDS
     model = catalog.make(name, effort, patience=seconds)
     try:
-        checked = await llm.check_model(model, say, seconds=seconds, patience=patience)
+        result = await llm.check_model(model, say, seconds=seconds, patience=patience)
         spec = model.spec  # with what the server says about itself
     finally:
         await model.close()
     learned = catalog.find_learned_facts(name)
     data = {
-        **msgspec.to_builtins(checked),
+        **msgspec.to_builtins(result),
         "window": spec.window,
         "max_output": spec.max_output,
         "learned": learned_data(learned),
     }
-    view = _check_view(checked, spec, learned)
-    return Answer(data, view, int(not checked.is_usable))
+    view = _check_view(result, spec, learned)
+    return Answer(data, view, int(not result.is_usable))
 
 
 def _check_view(
-    checked: llm.CheckedModel, spec: llm.ModelSpec, learned: Mapping[str, llm.Fact]
+    result: llm.CheckedModel, spec: llm.ModelSpec, learned: Mapping[str, llm.Fact]
 ) -> View:
-    """Each check with its result, what was learned, and what the test cost."""
+    """A view of the checks with their results, what was learned, and what the test cost."""
     view: View = table(
-        ("  ", check.name, _CHECK_SIGNS[check.state], check.detail) for check in checked.checks
+        ("  ", check.name, _CHECK_SIGNS[check.state], check.detail) for check in result.checks
     )
-    view += [line(f"Note: {notice}") for notice in checked.notices]
+    view += [line(f"Note: {notice}") for notice in result.notices]
     view += learned_view(learned)
-    used = checked.usage
-    cost = "" if used.cost is None else f", ${used.cost:.4f}"
+    usage = result.usage
+    cost = "" if usage.cost is None else f", ${usage.cost:.4f}"
     view.append(
         line(
-            f"{checked.requests} requests: {used.input:,} tokens in, {used.output:,} out{cost}."
+            f"{result.requests} requests: {usage.input:,} tokens in, {usage.output:,} out{cost}."
             f" Window: {spec.window:,} tokens; an answer: {spec.max_output:,}."
         )
     )
@@ -101,7 +108,7 @@ def _check_view(
 
 
 def learned_view(learned: Mapping[str, llm.Fact]) -> View:
-    """What was learned of a model's server, each with the refusal that taught it."""
+    """A view of the learned facts about a model's server, each with the refusal that it is from."""
     if not learned:
         return [line("Nothing was learned from refusals.")]
     view: View = [line("Learned from refusals (`ouro models reset` forgets it):")]
@@ -112,7 +119,7 @@ def learned_view(learned: Mapping[str, llm.Fact]) -> View:
 
 
 def learned_data(learned: Mapping[str, llm.Fact]) -> list[dict[str, str]]:
-    """What was learned of a model's server, for `--json`."""
+    """The learned facts about a model's server as `--json` prints them."""
     return [
         {"fact": key, "value": fact.value, "date": fact.date, "refusal": fact.refusal}
         for key, fact in learned.items()

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 async def login(context: ShellContext, name: str) -> Answer | None:
-    """Store the key of a provider, or of a model with its own server, in the system's keyring."""
+    """Store the key of a provider, or of a model with its own server, in the keyring of the system.
+    None if the user cancels. Raises ConfigError if models.yaml cannot be written.
+    """
     entry_name, title = _find_key_entry(name)
     if sys.stdin.isatty():
         key = await ask_key(context, f"Your {title} key (it is not shown)")
@@ -30,29 +32,26 @@ async def login(context: ShellContext, name: str) -> Answer | None:
     if not key:
         return None
     account = entry_name.removesuffix("/*")
-    ring = await asyncio.to_thread(llm.store_key, account, key)
+    keyring = await asyncio.to_thread(llm.store_key, account, key)
     try:
         path = _write_account(entry_name, account)
     except ConfigError as error:
         hint = f"The key is stored: add `api_key_keyring: {account}` to `{entry_name}` there."
         raise ConfigError(error.message, hint) from error
-    text = f"The {title} key is in the keyring ({ring}); {tilde(path)} names it."
-    return Answer({"account": account, "keyring": ring}, [line(text)])
+    text = f"The {title} key is in the keyring ({keyring}); {tilde(path)} names it."
+    return Answer({"account": account, "keyring": keyring}, [line(text)])
 
 
 async def logout(_context: ShellContext, name: str) -> Answer:
-    """Delete a key from the system's keyring."""
+    """Delete a key from the keyring of the system. The exit code is 1 if it had none."""
     entry_name, title = _find_key_entry(name)
     account = entry_name.removesuffix("/*")
-    had = await asyncio.to_thread(llm.delete_key, account)
-    if (
-        llm.read_models_file(get_models_path())
-        .models.get(entry_name, llm.ModelEntry())
-        .api_key_keyring
-    ):
+    was_deleted = await asyncio.to_thread(llm.delete_key, account)
+    entry = llm.read_models_file(get_models_path()).models.get(entry_name)
+    if entry is not None and entry.api_key_keyring:
         _write_account(entry_name, "")
-    text = f"The {title} key is deleted." if had else f"The keyring has no {title} key."
-    return Answer({"account": account, "deleted": had}, [line(text)], int(not had))
+    text = f"The {title} key is deleted." if was_deleted else f"The keyring has no {title} key."
+    return Answer({"account": account, "deleted": was_deleted}, [line(text)], int(not was_deleted))
 
 
 def _find_key_entry(name: str) -> tuple[str, str]:
@@ -60,22 +59,24 @@ def _find_key_entry(name: str) -> tuple[str, str]:
     if provider := llm.PROVIDERS.get(name.removesuffix("/*").lower()):
         return f"{provider.name}/*", provider.title
     catalog = llm.Catalog.from_files()
-    full = catalog.resolve(name)
-    provider = llm.PROVIDERS.get(full.partition("/")[0])
-    entry = llm.read_models_file(get_models_path()).models.get(full)
+    full_name = catalog.resolve(name)
+    provider = llm.PROVIDERS.get(full_name.partition("/")[0])
+    entry = llm.read_models_file(get_models_path()).models.get(full_name)
     if provider is None or (entry and entry.api_base):
-        return full, full
+        return full_name, full_name
     return f"{provider.name}/*", provider.title
 
 
 def _write_account(entry_name: str, account: str) -> Path:
-    """Write which account of the keyring has the key of an entry; it replaces every other way."""
-    found = llm.read_models_file(get_models_path()).models.get(entry_name, llm.ModelEntry())
-    ways = {**dict.fromkeys(llm.KEY_WAYS, ""), "api_key_keyring": account}
-    return llm.write_models_file(entry_name, replace(found, **ways))
+    """Write into models.yaml which account of the keyring has the key of an entry, and remove every
+    other field for a key. Returns the path of the file.
+    """
+    entry = llm.read_models_file(get_models_path()).models.get(entry_name, llm.ModelEntry())
+    key_fields = {**dict.fromkeys(llm.KEY_WAYS, ""), "api_key_keyring": account}
+    return llm.write_models_file(entry_name, replace(entry, **key_fields))
 
 
 async def ask_key(asker: Asker, title: str) -> str:
-    """Ask for a key, which is not shown. Empty if the user cancels."""
+    """Ask for a key, which is not shown; returns an empty text if the user cancels."""
     # A pasted key may contain newlines.
     return "".join((await asker.ask(title, secret=True)).split())

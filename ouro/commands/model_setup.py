@@ -21,20 +21,21 @@ from ouro.utils.text import plural
 if TYPE_CHECKING:
     from ouro.commands.subcommands import ShellContext
 
-OTHER = "other"
-SILENT = "silent:"
-"""Before the title of a local server that does not answer."""
-_START_WITH = {
+OTHER_SERVER = "other"
+"""The choice of a server by its address."""
+SILENT_PREFIX = "silent:"
+"""Begins the choice of a local server that does not answer; its title follows."""
+_START_COMMANDS = {
     "Ollama": "ollama serve",
     "LM Studio": "lms server start",
     "llama.cpp": "llama-server -m MODEL.gguf --jinja",
     "vLLM": "vllm serve MODEL",
 }
-_UNANSWERED = (
+_NO_ANSWER_CHOICES = (
     Choice("again", "correct the address"),
     Choice("keep", "use it anyway", "you name the model"),
 )
-_AFTER_TEST = (Choice("continue", "continue"),)
+_AFTER_TEST_CHOICES = (Choice("continue", "continue"),)
 _TEST_CHOICES = (
     Choice("start", "start now", "`ouro models test` does it later"),
     Choice("test", "test it", "what works, and what does not"),
@@ -48,11 +49,11 @@ class Asker(Protocol):
     def say(self, text: str) -> None: ...
 
     async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
-        """Let the user pick one; None if they cancel."""
+        """Let the user pick one; returns its value, or None if they cancel."""
 
     async def ask(self, title: str, *, secret: bool = False, draft: str = "") -> str:
-        """Ask for a line of text; may be empty. A secret is not shown while typed; a screen starts
-        with `draft`.
+        """Ask for a line of text, which may be empty. A secret is not shown while it is typed; a
+        screen begins with `draft`.
         """
 
 
@@ -62,14 +63,14 @@ async def set_up_model(context: ShellContext) -> Answer:
         problem = "stdin is not a terminal: `ouro models --setup` asks questions."
         raise UsageError(problem, "See models.yaml.example.")
     name = await set_up(context)
-    if name and (tested := await check(context, name, yes=False)):
-        return tested
+    if name and (test_answer := await check(context, name, yes=False)):
+        return test_answer
     result = line("Start with `ouro`." if name else "Nothing was changed.")
     return Answer({"default": name or None}, [result], int(not name))
 
 
 async def set_up_and_test(asker: Asker) -> str:
-    """Set up a model as `set_up`, and offer to test it."""
+    """Set up a model, and offer to test it. Returns its name; empty if the user cancels."""
     name = await set_up(asker)
     if not name:
         return ""
@@ -77,43 +78,49 @@ async def set_up_and_test(asker: Asker) -> str:
     title = check_title(name, llm.estimate_cost(catalog.spec(name)))
     if await asker.choose(f"Test {title}", _TEST_CHOICES) == "test":
         asker.say("Testing …")
-        tested = await run_check(catalog, name, "medium", asker.say)
+        test_answer = await run_check(catalog, name, "medium", asker.say)
         # A question: on a screen that is set up, a text would be gone with the set-up.
-        await asker.choose(as_text(tested.view), _AFTER_TEST)
+        await asker.choose(as_text(test_answer.view), _AFTER_TEST_CHOICES)
     return name
 
 
 async def set_up(asker: Asker) -> str:
-    """Let the user choose a model and write it to models.yaml; returns its name, empty if they
-    cancel.
+    """Let the user choose a model, and write it to models.yaml. Returns its name; empty if the user
+    cancels.
 
-    Declining a question leads back to the list of places; declining that cancels.
+    Cancelling a question leads back to the list of places; cancelling that ends the set-up.
 
     Raises:
         ConfigError: models.yaml is broken or cannot be written.
     """
     catalog = llm.Catalog.from_files()
     servers = await asyncio.to_thread(catalog.servers)
-    local = {provider.name: provider for provider, server in servers.items() if server.models}
+    local_providers = {
+        provider.name: provider for provider, server in servers.items() if server.models
+    }
     places = []
-    for name, provider in local.items():
+    for name, provider in local_providers.items():
         detail = f"on this machine, {plural(len(servers[provider].models), 'model')}"
         places.append(Choice(name, provider.title, detail))
     places += map(_hosted_choice, llm.HOSTED)
-    silent = dict(catalog.silent_servers())
-    for title, url in silent.items():
-        nothing = f"on this machine; nothing answers at {url}"
-        places.append(Choice(f"{SILENT}{title}", title, nothing))
-    places.append(Choice(OTHER, "Another server", "anything that speaks OpenAI's chat completions"))
+    silent_servers = dict(catalog.silent_servers())
+    for title, url in silent_servers.items():
+        silent_detail = f"on this machine; nothing answers at {url}"
+        places.append(Choice(f"{SILENT_PREFIX}{title}", title, silent_detail))
+    places.append(
+        Choice(OTHER_SERVER, "Another server", "anything that speaks OpenAI's chat completions")
+    )
     while (chosen := await asker.choose("Where is your model?", places)) is not None:
-        if chosen == OTHER:
+        if chosen == OTHER_SERVER:
             name = await _choose_other_server(asker)
-        elif chosen.startswith(SILENT):
-            title = chosen.removeprefix(SILENT)
-            asker.say(f"Start {title} first, for example with `{_START_WITH[title]}`.")
-            name = await _choose_other_server(asker, silent[title])
-        elif chosen in local:
-            name = await _choose_model_at(asker, servers[local[chosen]], local=local[chosen])
+        elif chosen.startswith(SILENT_PREFIX):
+            title = chosen.removeprefix(SILENT_PREFIX)
+            asker.say(f"Start {title} first, for example with `{_START_COMMANDS[title]}`.")
+            name = await _choose_other_server(asker, silent_servers[title])
+        elif chosen in local_providers:
+            name = await _choose_model_at(
+                asker, servers[local_providers[chosen]], local=local_providers[chosen]
+            )
         else:
             name = await _choose_hosted_model(asker, llm.PROVIDERS[chosen])
         if name:
@@ -122,15 +129,15 @@ async def set_up(asker: Asker) -> str:
 
 
 def _hosted_choice(provider: llm.Provider) -> Choice:
-    """A provider as a choice, with the variable that has its key if one is set."""
+    """The choice of a provider; it names the environment variable with its key if one is set."""
     variable = _variable_with_key(provider)
     detail = f"with the key in {variable}" if variable else "with your own key"
     return Choice(provider.name, provider.title, detail)
 
 
 async def _choose_hosted_model(asker: Asker, provider: llm.Provider) -> str:
-    """Ask for the key of a provider, if no variable has it, and for a model. Empty if the user
-    cancels.
+    """Ask for a model of a provider, and for the key if no variable has it. Returns the model's name;
+    empty if the user cancels.
     """
     entry = llm.ModelEntry()
     if not _variable_with_key(provider):
@@ -138,8 +145,8 @@ async def _choose_hosted_model(asker: Asker, provider: llm.Provider) -> str:
         if not key:
             return ""
         entry = llm.ModelEntry(api_key=key)
-    known = [name for name in llm.KNOWN_NAMES if name.startswith(f"{provider.name}/")]
-    names = dict.fromkeys([f"{provider.name}/{provider.flagship}", *known])
+    known_names = [name for name in llm.KNOWN_NAMES if name.startswith(f"{provider.name}/")]
+    names = dict.fromkeys([f"{provider.name}/{provider.flagship}", *known_names])
     name = await asker.choose(
         f"Which {provider.title} model?", [Choice(name, name, _price_text(name)) for name in names]
     )
@@ -150,22 +157,22 @@ async def _choose_hosted_model(asker: Asker, provider: llm.Provider) -> str:
 
 
 async def _choose_other_server(asker: Asker, address: str = "") -> str:
-    """Ask for an address until a server answers there, or the user keeps one that does not. Empty
-    if they cancel.
+    """Ask for an address until a server answers there, or the user keeps one that does not; then ask
+    for a model. Returns its name; empty if the user cancels.
     """
     problem = key = ""
     title = "Its address, such as https://models.example.com/v1"
     while address := (await asker.ask(f"{problem}{title}", draft=address)).strip():
         answer = await asyncio.to_thread(llm.list_models_at, address, key)
         while answer.needs_key:
-            refused = "The server refused this key. " if key else ""
-            key = await ask_key(asker, f"{refused}The key for {answer.url} (it is not shown)")
+            refused_note = "The server refused this key. " if key else ""
+            key = await ask_key(asker, f"{refused_note}The key for {answer.url} (it is not shown)")
             if not key:
                 return ""
             answer = await asyncio.to_thread(llm.list_models_at, address, key)
         if (
             not answer.problem
-            or await asker.choose(f"{answer.url}: {answer.problem}.", _UNANSWERED) == "keep"
+            or await asker.choose(f"{answer.url}: {answer.problem}.", _NO_ANSWER_CHOICES) == "keep"
         ):
             return await _choose_model_at(asker, answer, key=key)
         problem = f"{answer.url}: {answer.problem}.\n"
@@ -175,7 +182,12 @@ async def _choose_other_server(asker: Asker, address: str = "") -> str:
 async def _choose_model_at(
     asker: Asker, server: llm.ServerModels, *, key: str = "", local: llm.Provider | None = None
 ) -> str:
-    """Let the user pick a model of a server, or name one if it lists none. Empty if they cancel."""
+    """Let the user pick a model of a server, or name one if the server lists none. Returns its name;
+    empty if they cancel.
+
+    Args:
+        local: the provider, if it is one that runs on this machine.
+    """
     if server.models:
         choices = [
             Choice(
@@ -189,8 +201,8 @@ async def _choose_model_at(
             f"Which model of {local.title if local else server.url}?", choices
         )
     else:
-        named = (await asker.ask("The name of the model there")).strip()
-        name = f"openai/{named}" if named else None
+        typed_name = (await asker.ask("The name of the model there")).strip()
+        name = f"openai/{typed_name}" if typed_name else None
     if not name:
         return ""
     window = server.models.get(name)

@@ -22,21 +22,24 @@ if TYPE_CHECKING:
     from ouro.session import Session
 
 EFFORTS: tuple[llm.Effort, ...] = get_args(llm.Effort)
-_STEPS = {"next": 1, "previous": -1}
-"""`/model next`: how far to go in the list of favorites."""
+_FAVORITE_STEPS = {"next": 1, "previous": -1}
+"""How far `/model next` and `/model previous` go in the list of favorites."""
 WITHOUT_KEY = "without-key"
+"""The choice that lists the models without a key."""
 
 
 async def model(context: SessionContext, name: str) -> Answer | None:
-    """Use a model, or the one that the user picks. None if they cancel."""
+    """Use the named model, the `next` or `previous` favorite, or one that the user picks; `favorite`
+    makes a model a favorite. None if the user cancels.
+    """
     session = context.session
-    if name in _STEPS:
-        name = await use_favorite(session, _STEPS[name])
+    if name in _FAVORITE_STEPS:
+        name = await use_favorite(session, _FAVORITE_STEPS[name])
         context.front_end.redraw()
         return Answer(name, [line(f"Model: {name}")])
-    word, _, other = name.partition(" ")
+    word, _, favorite_name = name.partition(" ")
     if word == "favorite":
-        return await change_favorite(context, other.strip())
+        return await change_favorite(context, favorite_name.strip())
     if not name:
         name = await _choose_model(context, await session.models())
     if not name:
@@ -48,14 +51,16 @@ async def model(context: SessionContext, name: str) -> Answer | None:
 
 
 async def change_favorite(context: SessionContext, name: str = "") -> Answer:
-    """Make a model a favorite, or no longer one; without a name the one in use. Raises NoModelError."""
+    """Make a model a favorite, or no longer one; without a name, the model in use. Raises NoModelError
+    if no model has the name.
+    """
     session = context.session
     favorites = session.model_source.favorites
-    used = session.status().model
-    chosen = session.model_source.models_by_name(name)[0].spec.name if name else used
+    current = session.status().model
+    chosen = session.model_source.models_by_name(name)[0].spec.name if name else current
     await asyncio.to_thread(favorites.toggle, chosen)
-    listed = ", ".join(favorites.names) or "none"
-    return Answer(list(favorites.names), [line(f"Favorite models: {listed}.")])
+    names = ", ".join(favorites.names) or "none"
+    return Answer(list(favorites.names), [line(f"Favorite models: {names}.")])
 
 
 async def use_favorite(session: Session, step: int) -> str:
@@ -78,11 +83,13 @@ async def use_favorite(session: Session, step: int) -> str:
     raise UsageError(f"No favorite model can be used: {problem}")
 
 
-async def _choose_model(context: SessionContext, found: Sequence[llm.ModelChoice]) -> str:
-    """The name that the user picks: usable models first, those without a key behind one line."""
-    shown = sorted(found, key=lambda choice: not choice.usable)
-    without_key = [choice for choice in shown if choice.lacks_key]
-    choices = [_model_choice(choice) for choice in shown if not choice.lacks_key]
+async def _choose_model(context: SessionContext, model_choices: Sequence[llm.ModelChoice]) -> str:
+    """Let the user pick a model: the usable ones first, those without a key in a list of their own.
+    Returns its name; empty if they cancel.
+    """
+    usable_first = sorted(model_choices, key=lambda choice: not choice.usable)
+    without_key = [choice for choice in usable_first if choice.lacks_key]
+    choices = [_model_choice(choice) for choice in usable_first if not choice.lacks_key]
     if without_key:
         names = ", ".join(dict.fromkeys(choice.name.partition("/")[0] for choice in without_key))
         title = f"{plural(len(without_key), 'model')} without a key …"
@@ -99,7 +106,7 @@ def _model_choice(choice: llm.ModelChoice) -> Choice:
 
 
 async def think(context: SessionContext, effort: str) -> Answer | None:
-    """Set the effort, or let the user pick one. None if they cancel."""
+    """Set how long the model thinks; without a level the user picks it. None if they cancel."""
     status = context.session.status()
     choices = [Choice(level, level) for level in EFFORTS]
     if effort == "next":
@@ -125,7 +132,7 @@ def next_effort(effort: llm.Effort) -> llm.Effort:
 
 
 async def show(_context: ShellContext, name: str) -> Answer:
-    """The facts about a model, and what was learned of its server, with the day and the refusal."""
+    """Show the facts about a model, and what was learned of its server from refusals."""
     catalog = llm.Catalog.from_files()
     name = catalog.resolve(name)
     spec, learned = catalog.spec(name), catalog.find_learned_facts(name)
@@ -138,7 +145,7 @@ async def show(_context: ShellContext, name: str) -> Answer:
 
 
 async def reset(_context: ShellContext, name: str) -> Answer:
-    """Forget what was learned of a model."""
+    """Forget what was learned about a model."""
     catalog = llm.Catalog.from_files()
     name = catalog.resolve(name)
     forgotten = len(catalog.find_learned_facts(name))
@@ -147,10 +154,10 @@ async def reset(_context: ShellContext, name: str) -> Answer:
     return Answer({"name": name, "forgotten": forgotten}, [line(text)])
 
 
-_USABLE = (
+_USABLE_HEAD = (
     "Usable, with window, price of a million tokens in and out, and source (* is the default):"
 )
-_NONE_USABLE = (
+_NO_USABLE_MODEL = (
     "No model can be used. Set one up: `ouro models --setup`. Try ouro without one: `ouro demo`."
 )
 
@@ -176,7 +183,7 @@ async def models(context: ShellContext, setup: bool) -> Answer:
             unusable.append(("  ", choice.name, choice.reason))
     view: View = [
         *(line(notice) for notice in catalog.notices),
-        line(_USABLE if usable else _NONE_USABLE),
+        line(_USABLE_HEAD if usable else _NO_USABLE_MODEL),
         *table(usable),
         *_section("Not usable:", unusable),
         *_section("No answer on this machine at:", _silent_rows(catalog)),
@@ -190,12 +197,12 @@ def _silent_rows(catalog: llm.Catalog) -> list[tuple[str, ...]]:
 
 
 def _section(title: str, rows: Sequence[tuple[str, ...]]) -> View:
-    """Rows below a title; nothing without rows."""
+    """A view of rows below a title; empty without rows."""
     return [line(), line(title), *table(rows)] if rows else []
 
 
 def _model_data(choice: llm.ModelChoice, spec: llm.ModelSpec) -> dict[str, Any]:
-    """A model for `--json`."""
+    """A model as `--json` prints it."""
     data = {name: getattr(choice, name) for name in ("name", "usable", "reason", "origin")}
     for name in ("window", "max_output", "images", "thinking"):
         data[name] = getattr(spec, name)
@@ -218,8 +225,8 @@ def _figures(spec: llm.ModelSpec) -> str:
 
 
 async def update(_context: ShellContext, address: str) -> Answer:
-    """Fetch the table of models; only this command does."""
-    from_file = llm.read_models_file(get_models_path()).prices_url
-    path, count = await asyncio.to_thread(llm.fetch_table, address or from_file)
+    """Fetch the table of models with their prices. Nothing else fetches it."""
+    configured_address = llm.read_models_file(get_models_path()).prices_url
+    path, count = await asyncio.to_thread(llm.fetch_table, address or configured_address)
     value = {"path": str(path), "models": count}
     return Answer(value, [line(f"{count:,} models; saved in {tilde(path)}.")])

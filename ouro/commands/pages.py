@@ -17,57 +17,62 @@ from ouro.commands.render import Markdown, line
 from ouro.errors import UsageError
 from ouro.utils.text import one_line
 
-_INSTALLED = Path(ouro.__file__).with_name("pages")
-_IN_REPOSITORY = Path(ouro.__file__).parents[1] / "docs"
+_INSTALLED_PAGES = Path(ouro.__file__).with_name("pages")
+_REPOSITORY_PAGES = Path(ouro.__file__).parents[1] / "docs"
 _USAGE = (
     "`ouro help settings` prints one, `ouro help tui.theme` explains a setting, `ouro --help` lists"
     " the commands."
 )
-_FOR_DEVELOPERS = {"architecture", "dependencies", "extending", "index", "threats"}
+_PAGES_FOR_DEVELOPERS = {"architecture", "dependencies", "extending", "index", "threats"}
 
 
 def page_files() -> Mapping[str, Path]:
-    """Name of a page -> its file; those for users first. Blocks."""
-    folder = _INSTALLED if _INSTALLED.is_dir() else _IN_REPOSITORY
+    """The file of each page by its name; the pages for users come first. Blocks."""
+    folder = _INSTALLED_PAGES if _INSTALLED_PAGES.is_dir() else _REPOSITORY_PAGES
     files = {path.stem: path for path in sorted(folder.glob("*.md"))}
-    return dict(sorted(files.items(), key=lambda item: item[0] in _FOR_DEVELOPERS))
+    return dict(sorted(files.items(), key=lambda item: item[0] in _PAGES_FOR_DEVELOPERS))
 
 
 def page_text(topic: str) -> str:
-    """The page of that name (`settings`, `docs/settings.md`), or its part (`settings#titles`).
-    Empty if there is none. Blocks.
+    """The text of the page of that name (`settings`, `docs/settings.md`), or of its section
+    (`settings#titles`). Empty if there is no such page. Blocks.
     """
-    name, _, part = topic.strip().partition("#")
+    name, _, anchor = topic.strip().partition("#")
     file = page_files().get(name.removeprefix("docs/").removesuffix(".md").lower())
     if file is None:
         return ""
     text = file.read_text(encoding="utf-8")
-    return _part_of(text, part) if part else text
+    return _section_of(text, anchor) if anchor else text
 
 
-def _part_of(text: str, anchor: str) -> str:
-    """The section with that anchor, up to the next heading that is as high; else all of it."""
-    found: list[str] = []
-    level, is_code = 0, False
-    for row in text.splitlines():
-        is_code ^= row.startswith("```")
-        depth = 0 if is_code else len(row) - len(row.lstrip("#"))
-        if level and 0 < depth <= level:
+def _section_of(text: str, anchor: str) -> str:
+    """The section with that anchor, up to the next heading of its level or above; without such a
+    section, the whole text.
+    """
+    section: list[str] = []
+    section_level, is_in_code = 0, False
+    for text_line in text.splitlines():
+        is_in_code ^= text_line.startswith("```")
+        heading_level = 0 if is_in_code else len(text_line) - len(text_line.lstrip("#"))
+        if section_level and 0 < heading_level <= section_level:
             break
-        if not level and depth and _anchor(row) == anchor.lower():
-            level = depth
-        if level:
-            found.append(row)
-    return "\n".join(found) + "\n" if found else text
+        if not section_level and heading_level and _anchor(text_line) == anchor.lower():
+            section_level = heading_level
+        if section_level:
+            section.append(text_line)
+    return "\n".join(section) + "\n" if section else text
 
 
 def _anchor(heading: str) -> str:
+    """The anchor that GitHub makes of a heading: `## Titles of sessions` -> `titles-of-sessions`."""
     words = re.sub(r"[^\w\s-]", "", heading.lstrip("#").lower()).split()
     return "-".join(words)
 
 
 async def help_topic(_context: ActionContext, topic: str) -> Answer:
-    """A page of the documentation, what a setting means, or what a command does."""
+    """Show a page of the documentation, what a setting means, or what a command does. Without a topic
+    list the pages. Raises UsageError for another topic.
+    """
     words = " ".join(topic.split())
     if not words:
         names = ", ".join(page_files())
@@ -76,24 +81,25 @@ async def help_topic(_context: ActionContext, topic: str) -> Answer:
         return Answer(text, [Markdown(text)])
     from difflib import get_close_matches
 
-    near = get_close_matches(words.split()[0], page_files(), 3)
-    meant = f"Did you mean {', '.join(near)}?" if near else "`ouro help` lists the pages."
-    raise UsageError(f"There is no page about `{words[:60]}`.", meant)
+    similar = get_close_matches(words.split()[0], page_files(), 3)
+    hint = f"Did you mean {', '.join(similar)}?" if similar else "`ouro help` lists the pages."
+    raise UsageError(f"There is no page about `{words[:60]}`.", hint)
 
 
 def setting_text(key: str) -> str:
-    """What a setting, or each setting of a section, means; empty if there is none. Blocks."""
-    found = {
+    """What a setting means, or each setting of a section; empty if there is none. Blocks."""
+    helps = {
         name: text
         for name, text in setting_helps().items()
         if name == key or name.startswith(f"{key}.")
     }
     return "\n\n".join(
-        f"`{name}`: {text or 'see the page `settings`'}" for name, text in found.items()
+        f"`{name}`: {text or 'see the page `settings`'}" for name, text in helps.items()
     )
 
 
 def _command_text(words: str) -> str:
+    """What a slash command does, with examples; empty if there is no such command."""
     command = find_command(words.removeprefix("/").split()[0])
     if command is None:
         return ""
@@ -103,7 +109,7 @@ def _command_text(words: str) -> str:
 
 @cache
 def setting_helps() -> Mapping[str, str]:
-    """The dotted name of each setting and what it means, as the source says it."""
+    """What each setting means, by its dotted name: the docstrings in `settings.py`."""
     tree = ast.parse(Path(settings.__file__).read_text(encoding="utf-8"))
     sections = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     return dict(_helps_in(sections, "Settings", ""))
@@ -112,7 +118,13 @@ def setting_helps() -> Mapping[str, str]:
 def _helps_in(
     sections: Mapping[str, ast.ClassDef], name: str, prefix: str
 ) -> list[tuple[str, str]]:
-    """The settings of a section and of those below it, each with its docstring as help."""
+    """The dotted names of the settings of a section, and of those below it, with their docstrings.
+
+    Args:
+        sections: the class of each section by its name.
+        name: the class of this section.
+        prefix: the dotted name of this section, with a dot at its end.
+    """
     helps = list[tuple[str, str]]()
     body = sections[name].body
     for node, following in zip_longest(body, body[1:]):
@@ -127,7 +139,7 @@ def _helps_in(
 
 
 def _constant_text(node: ast.stmt | None) -> str:
-    """The text below a field, as one line; empty if another statement follows."""
+    """The docstring that follows a field, as one line; empty if another statement follows it."""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return one_line(str(node.value.value), 300)
     return ""

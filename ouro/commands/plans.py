@@ -18,49 +18,49 @@ from ouro.safety import Mode
 from ouro.session.plan_approval import CARRY_OUT_ASKING, CARRY_OUT_EDITING
 from ouro.session.plan_file import PlanFile, PlanFolder
 
-_MODES: dict[str, Mode] = {"ask": "ask", "edit": "edit"}
-_CARRY_OUT = (Choice("ask", CARRY_OUT_ASKING), Choice("edit", CARRY_OUT_EDITING))
+_MODE_OF_CHOICE: dict[str, Mode] = {"ask": "ask", "edit": "edit"}
+_CARRY_OUT_CHOICES = (Choice("ask", CARRY_OUT_ASKING), Choice("edit", CARRY_OUT_EDITING))
 
 
 async def plans(context: SessionContext, words: str) -> Answer | None:
     """List the plans that contain the words, and let the user choose what to do with one."""
-    folder = _folder(context.front_end)
-    found = await asyncio.to_thread(folder.list)
-    found = [plan for plan in found if _has_words(plan, words)]
-    if not found:
+    folder = _plan_folder(context.front_end)
+    all_plans = await asyncio.to_thread(folder.list)
+    matching = [plan for plan in all_plans if _has_words(plan, words)]
+    if not matching:
         text = "No plan matches." if words else "There are no plans yet: /plan makes one."
         return Answer([], [line(text)])
-    found.sort(key=lambda plan: plan.state == "done")
+    matching.sort(key=lambda plan: plan.state == "done")  # those that are done come last
     if not context.front_end.has_user:
-        return _list_answer(found, folder)
+        return _list_answer(matching, folder)
     choices = [
         Choice(str(number), plan.title, f"{plan.progress}, {plan.path.stem[:10]}")
-        for number, plan in enumerate(found)
+        for number, plan in enumerate(matching)
     ]
     chosen = await context.choose("Plans of this project", choices)
     if chosen is not None:
-        await _act_on(context.front_end, folder, found[int(chosen)])
+        await _act_on(context.front_end, folder, matching[int(chosen)])
     return None
 
 
-def _list_answer(found: Sequence[PlanFile], folder: PlanFolder) -> Answer:
-    """The plans as a list; the text of one that is alone."""
+def _list_answer(plan_files: Sequence[PlanFile], folder: PlanFolder) -> Answer:
+    """An answer with the list of plans; for one plan, with its text."""
     value = [
         {"title": plan.title, "file": folder.relative_name(plan.path), "state": plan.progress}
-        for plan in found
+        for plan in plan_files
     ]
-    if len(found) == 1:
-        return Answer(value, [Markdown(found[0].body)])
+    if len(plan_files) == 1:
+        return Answer(value, [Markdown(plan_files[0].body)])
     rows = [
         (folder.relative_name(plan.path), f"{escape(plan.title)}, {plan.progress}")
-        for plan in found
+        for plan in plan_files
     ]
     return Answer(value, [Markdown(facts(*rows))])
 
 
 async def offer_plan(front_end: FrontEnd, plan: PlanFile) -> None:
-    """Offer a plan that is not done to a new session."""
-    choices = [*_CARRY_OUT, Choice("", "Not now", "/plans lists it")]
+    """Ask whether this new session carries out a plan that is not done."""
+    choices = [*_CARRY_OUT_CHOICES, Choice("", "Not now", "/plans lists it")]
     title = f"Continue with the plan “{plan.title}” ({plan.progress})?"
     chosen = await front_end.choose(title, choices)
     if chosen:
@@ -71,13 +71,13 @@ async def _act_on(front_end: FrontEnd, folder: PlanFolder, plan: PlanFile) -> No
     """Show a plan, and do what the user picks: carry it out, edit or delete it."""
     front_end.show(plan.body)
     choices = [
-        *_CARRY_OUT,
+        *_CARRY_OUT_CHOICES,
         Choice("change", "Edit it"),
         Choice("delete", "Delete it"),
         Choice("", "Nothing"),
     ]
     chosen = await front_end.choose(plan.title, choices)
-    if chosen in _MODES:
+    if chosen in _MODE_OF_CHOICE:
         await _carry_out(front_end, plan, chosen)
     elif chosen == "change":
         body = (await front_end.edit(plan.body)).strip()
@@ -90,7 +90,8 @@ async def _act_on(front_end: FrontEnd, folder: PlanFolder, plan: PlanFile) -> No
 
 
 async def _carry_out(front_end: FrontEnd, plan: PlanFile, mode: str) -> None:
-    message = await front_end.session.plan.adopt(plan, _MODES[mode])
+    """Make the plan that of the session, in a mode, and let the agent begin with it."""
+    message = await front_end.session.plan.adopt(plan, _MODE_OF_CHOICE[mode])
     front_end.redraw()
     await front_end.send(message)
 
@@ -100,7 +101,8 @@ def _has_words(plan: PlanFile, words: str) -> bool:
     return all(word in text for word in words.casefold().split())
 
 
-def _folder(front_end: FrontEnd) -> PlanFolder:
+def _plan_folder(front_end: FrontEnd) -> PlanFolder:
+    """The folder of the plans. Raises UsageError in an ephemeral session."""
     folder = front_end.session.plan.folder
     if folder is None:
         raise UsageError("An ephemeral session saves no plans.")

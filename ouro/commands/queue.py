@@ -17,7 +17,7 @@ _USAGE = "Usage: /queue [edit N | up N | down N | remove N | clear]"
 
 
 async def queue(context: SessionContext, what: str) -> Answer | None:
-    """Show the queue as a screen or as numbered lines, or change one entry."""
+    """Show the waiting messages on a screen (and return None) or as lines, or change one of them."""
     front_end = context.front_end
     if front_end.queue is None:
         raise UsageError("Here no messages are queued.")
@@ -41,15 +41,16 @@ async def _change(context: SessionContext, messages: TurnQueue, word: str, posit
     elif word in ("up", "down"):
         messages.move(position, -1 if word == "up" else 1)
     elif word == "edit":
-        before = messages.waiting[position]
-        text = (await context.front_end.edit(before)).strip()
-        if text and before in messages.waiting:  # it was not delivered meanwhile
-            messages.change(messages.waiting.index(before), text)
+        old_text = messages.waiting[position]
+        new_text = (await context.front_end.edit(old_text)).strip()
+        if new_text and old_text in messages.waiting:  # it was not delivered meanwhile
+            messages.change(messages.waiting.index(old_text), new_text)
     else:
         raise UsageError(f"There is no `{word}`.", _USAGE)
 
 
 def _parse_position(messages: TurnQueue, number: str) -> int:
+    """The index of the message with a number from 1. Raises UsageError if there is none."""
     count = len(messages.waiting)
     if not number.strip().isdecimal() or not 0 < int(number) <= count:
         raise UsageError(f"`{number.strip()}` is not the number of a queued message.", _USAGE)
@@ -57,11 +58,11 @@ def _parse_position(messages: TurnQueue, number: str) -> int:
 
 
 def _list_answer(messages: TurnQueue) -> Answer:
-    """The waiting messages; an arrow marks those that steer the running turn."""
+    """The numbered messages that wait; an arrow marks those that steer the running turn."""
     steering = len(messages.steering)
     waiting = messages.waiting
-    shown = [
+    lines = [
         line(f"{number}. {'→ ' if number <= steering else ''}{one_line(text, 200)}")
         for number, text in enumerate(waiting, 1)
     ]
-    return Answer(waiting, shown or [line("No message waits.")])
+    return Answer(waiting, lines or [line("No message waits.")])

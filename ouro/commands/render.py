@@ -17,10 +17,10 @@ from ouro.events import Level
 from ouro.utils.lenient_json import dump_json
 from ouro.utils.text import clean
 
-_TICKS = re.compile(r"`+")
+_BACKTICKS = re.compile(r"`+")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 _ONE_CELL_EACH = re.compile("[\x20-\x7e\xa1-\xac\xae-\xff\u2010-\u2027]*")
-"""Text in which each character has one cell, as in most notes; a cut one ends with an ellipsis."""
+"""A text of characters that take one cell each, as most texts are; it saves the import of rich."""
 
 
 class CodeSpan(str):
@@ -42,12 +42,16 @@ class Markdown(str):
 
 
 class TextLine(msgspec.Struct, frozen=True):
+    """A line of text."""
+
     spans: tuple[str, ...]
     """Plain text, `CodeSpan` and `CommandText`."""
     level: Level = "info"
 
 
 class Title(msgspec.Struct, frozen=True):
+    """A heading in a view."""
+
     text: str
 
 
@@ -73,25 +77,27 @@ View = list[ViewItem]
 
 
 def line(*spans: str, level: Level = "info") -> ViewItem:
+    """A line of spans: plain text, `CodeSpan` or `CommandText`."""
     return TextLine(spans, level)
 
 
 def table(rows: Iterable[Sequence[str]], *, is_numbered: bool = False) -> View:
-    found = tuple(tuple(row) for row in rows)
-    return [RowTable(found, is_numbered)] if found else []
+    """A view with a table of these rows; empty without rows."""
+    cells = tuple(tuple(row) for row in rows)
+    return [RowTable(cells, is_numbered)] if cells else []
 
 
 def as_markdown(view: View) -> str:
     """Render for a session: commands begin with `/`."""
-    parts: list[str] = []
+    blocks: list[str] = []
     for item in view:
         match item:
             case Markdown():
-                parts.append(item)
+                blocks.append(item)
             case TextLine(spans):
-                parts.append("".join(map(_markdown_span, spans)))
+                blocks.append("".join(map(_markdown_span, spans)))
             case Title(text):
-                parts.append(f"**{escape(text)}**")
+                blocks.append(f"**{escape(text)}**")
             case RowTable(rows, is_numbered):
                 items: list[str] = []
                 for row in rows:
@@ -101,10 +107,10 @@ def as_markdown(view: View) -> str:
                         items.append(
                             f"{f'{len(items) + 1}.' if is_numbered else '-'} {_markdown_row(row)}"
                         )
-                parts.append("\n".join(items))
+                blocks.append("\n".join(items))
             case Quote(text, language):
-                parts.append(block(text, language))
-    return "\n\n".join(parts)
+                blocks.append(block(text, language))
+    return "\n\n".join(blocks)
 
 
 def as_text(view: View, prefix: str = "ouro ") -> str:
@@ -139,22 +145,22 @@ def print_document(pieces: Iterable[str]) -> None:
 
 
 def columns(rows: Sequence[Sequence[str]], prefix: str = "ouro ") -> list[str]:
-    """Cells in columns; the last cell of a row is not padded."""
-    shown = [[_text_span(cell, prefix) for cell in row] for row in rows]
-    measured = [[_width(cell) for cell in row[:-1]] for row in shown]
-    widths = [max(column) for column in zip_longest(*measured, fillvalue=0)]
+    """The rows as lines, with cells in columns. The last cell of a row is not padded."""
+    texts_of_rows = [[_text_span(cell, prefix) for cell in texts] for texts in rows]
+    widths_of_rows = [[_width(cell) for cell in texts[:-1]] for texts in texts_of_rows]
+    widths = [max(column) for column in zip_longest(*widths_of_rows, fillvalue=0)]
     lines = []
-    for row, own in zip(shown, measured, strict=True):
+    for texts, cell_widths in zip(texts_of_rows, widths_of_rows, strict=True):
         padded = [
             cell + " " * (width - cell_width)
-            for cell, cell_width, width in zip(row[:-1], own, widths, strict=False)
+            for cell, cell_width, width in zip(texts[:-1], cell_widths, widths, strict=False)
         ]
-        lines.append("  ".join([*padded, row[-1]]).rstrip())
+        lines.append("  ".join([*padded, texts[-1]]).rstrip())
     return lines
 
 
 def _width(text: str) -> int:
-    """The cells of a text in a terminal."""
+    """How many cells of a terminal a text takes."""
     if text.isascii() or _ONE_CELL_EACH.fullmatch(text):
         return len(text)
     from rich.cells import cell_len  # imported late: 12 ms
@@ -164,12 +170,13 @@ def _width(text: str) -> int:
 
 
 def _markdown_row(row: Sequence[str]) -> str:
+    """The cells of a row in one line: `a · b`; a first cell that ends with a colon has no dot after it."""
     cells = [cell if isinstance(cell, CodeSpan | CommandText) else cell.strip() for cell in row]
     return " · ".join(_markdown_span(cell) for cell in cells if cell).replace(": · ", ": ", 1)
 
 
 def _markdown_span(span: str) -> str:
-    """A part of a line as Markdown. Spaces at its edges stay outside of the marks."""
+    """A span of a line as Markdown. Spaces at its edges stay outside of the marks."""
     if isinstance(span, CommandText):
         return code(f"/{span}")
     if isinstance(span, CodeSpan):
@@ -188,14 +195,14 @@ def _text_span(span: str, prefix: str) -> str:
 def code(text: str) -> str:
     """Untrusted text as inline code."""
     line = " ".join(clean(text).split()) or " "
-    fence = "`" * (1 + max((len(run) for run in _TICKS.findall(line)), default=0))
+    fence = "`" * (1 + max((len(run) for run in _BACKTICKS.findall(line)), default=0))
     pad = " " if line.startswith("`") or line.endswith("`") else ""
     return f"{fence}{pad}{line}{pad}{fence}"
 
 
 def block(text: str, language: str = "") -> str:
     """Untrusted text as a code block."""
-    fence = "`" * max(3, 1 + max((len(run) for run in _TICKS.findall(text)), default=0))
+    fence = "`" * max(3, 1 + max((len(run) for run in _BACKTICKS.findall(text)), default=0))
     return f"{fence}{language}\n{clean(text).rstrip()}\n{fence}"
 
 

@@ -28,19 +28,20 @@ NOT_LISTED = (
     " listed here."
 )
 _SCOPES: tuple[RewindScope, ...] = ("conversation", "files", "memory")
-_BECAUSE = "because"
+_REASON_WORD = "because"
 """The word of `/undo` before the reason; the reason is in any language."""
-LISTED = 20
-"""Maximum messages in a printed list; older ones can be named by their number."""
+MAX_LISTED = 20
+"""The maximum number of messages in a printed list; older ones can be named by their number."""
 
 
 async def rewind(context: SessionContext, back: str) -> None:
+    """Rewind to before the message that is `back` messages ago; without it, the user chooses."""
     front_end, rewind = context.front_end, context.session.rewind
     if back:
         number = await rewind.number_back(int(back) if back.isdigit() else 0)  # 0 is refused
         await carry_out(front_end, RewindChoice("rewind", number))
         return
-    while rewind.has_earlier and len(rewind.points()) < LISTED:
+    while rewind.has_earlier and len(rewind.points()) < MAX_LISTED:
         await rewind.load_earlier()
     if not rewind.points() and not rewind.branches():
         raise UsageError("There is no message yet to go back to.")
@@ -49,9 +50,11 @@ async def rewind(context: SessionContext, back: str) -> None:
 
 
 async def undo(context: SessionContext, what: str) -> None:
-    """`/undo`, `/undo files memory`, `/undo FILE[#HUNK] [messages back]`, each with `because …`."""
-    named, reason = _split_reason(what)
-    words, front_end, rewind = named.split(), context.front_end, context.session.rewind
+    """Undo the last turn. The user chooses what, or names scopes (`files memory`) or a file
+    (`FILE[#HUNK] [messages back]`); `because …` at the end is the reason.
+    """
+    targets, reason = _split_reason(what)
+    words, front_end, rewind = targets.split(), context.front_end, context.session.rewind
     if not words:
         await rewind.last_turn()  # raises if there is none
         if choice := await front_end.choose_rewind(undo=True):
@@ -78,33 +81,33 @@ async def _undo_file(front_end: FrontEnd, words: Sequence[str], reason: str) -> 
         )
     back = int(words[1]) if words[1:] else 1
     lines = await front_end.session.rewind.undo_file(path, hunk, back, reason)
-    for shown in lines:
-        front_end.say(shown)
-    await _ask_about_unsure(front_end, lines)
+    for text in lines:
+        front_end.say(text)
+    await _ask_about_unsure_files(front_end, lines)
 
 
 def _split_reason(what: str) -> tuple[str, str]:
-    """What to undo, and why: `files because the login broke`."""
-    named, because, reason = f" {what.strip()} ".partition(f" {_BECAUSE} ")
-    return (named, reason.strip()) if because else (what, "")
+    """The targets and the reason in `files because the login broke`; the reason may be empty."""
+    targets, separator, reason = f" {what.strip()} ".partition(f" {_REASON_WORD} ")
+    return (targets, reason.strip()) if separator else (what, "")
 
 
 async def _offer_earlier(front_end: FrontEnd, scopes: Collection[RewindScope], reason: str) -> bool:
-    """If the last turn changed nothing, ask whether to undo the last one that did; returns whether
-    it asked.
+    """If the last turn changed nothing in these scopes, ask whether to undo the last turn that did.
+    Returns whether the user was asked.
     """
     rewind = front_end.session.rewind
-    last = await rewind.last_turn()
-    found = await rewind.last_change(scopes)
-    if found is None or found[0].number == last.number:
+    last_turn = await rewind.last_turn()
+    last_change = await rewind.last_change(scopes)
+    if last_change is None or last_change[0].number == last_turn.number:
         return False
-    point, what = found
+    point, changes = last_change
     title = (
         f"The last turn changed nothing in {' and '.join(scopes)}. The last turn that did is"
-        f" “{cut(message_label(point.text), 60)}” ({what}). Undo that?"
+        f" “{cut(message_label(point.text), 60)}” ({changes}). Undo that?"
     )
     choices = [
-        Choice("undo", f"undo {what}", "the conversation stays"),
+        Choice("undo", f"undo {changes}", "the conversation stays"),
         Choice("keep", "leave it as it is"),
     ]
     if await front_end.choose(title, choices) == "undo":
@@ -113,34 +116,38 @@ async def _offer_earlier(front_end: FrontEnd, scopes: Collection[RewindScope], r
 
 
 async def redo(context: SessionContext, what: str) -> None:
-    """`/redo`, `/redo files memory`."""
+    """Redo what was undone in the named scopes (`files memory`); without them, the user chooses."""
     words = what.split()
     if not set(words) <= set(_SCOPES):
         raise UsageError(f"Usage: /redo [{' '.join(_SCOPES)}]")
     choice: RewindChoice | None = RewindChoice(
         "redo", 0, tuple(name for name in _SCOPES if name in words)
     )
-    if not words and (offered := await context.session.rewind.can_redo()):
-        choice = await context.front_end.choose_rewind(redo=offered)
+    if not words and (redoable := await context.session.rewind.can_redo()):
+        choice = await context.front_end.choose_rewind(redo=redoable)
     if choice:
         await carry_out(context.front_end, choice)
 
 
 async def fork(context: SessionContext, title: str) -> None:
+    """Copy the session, and open the copy."""
     await _open_copy(context.front_end, await context.session.rewind.fork(title=title))
 
 
 async def list_checkpoints(_context: ShellContext) -> Answer:
-    found = await asyncio.to_thread(stored_checkpoints, get_checkpoints_dir())
+    checkpoints = await asyncio.to_thread(stored_checkpoints, get_checkpoints_dir())
     rows = [
         (
-            f"{datetime.fromtimestamp(one.last).astimezone():%Y-%m-%d %H:%M}",
-            byte_size(one.bytes),
-            one.workspace,
+            f"{datetime.fromtimestamp(checkpoint.last).astimezone():%Y-%m-%d %H:%M}",
+            byte_size(checkpoint.bytes),
+            checkpoint.workspace,
         )
-        for one in found
+        for checkpoint in checkpoints
     ]
-    value = [{"workspace": one.workspace, "bytes": one.bytes, "last": one.last} for one in found]
+    value = [
+        {"workspace": checkpoint.workspace, "bytes": checkpoint.bytes, "last": checkpoint.last}
+        for checkpoint in checkpoints
+    ]
     return Answer(value, table(rows) or [line("No checkpoints are stored.")])
 
 
@@ -149,34 +156,39 @@ async def clean_old_checkpoints(context: ShellContext, days: int | None) -> Answ
     days = settings.keep_days if days is None else days
     if days < 0:
         raise UsageError(f"--days is {days}: it cannot be less than 0.")
-    limit = settings.max_mb * 1_000_000
+    max_bytes = settings.max_mb * 1_000_000
     freed = await asyncio.to_thread(
-        clean_checkpoints, get_checkpoints_dir(), days=days, max_bytes=limit
+        clean_checkpoints, get_checkpoints_dir(), days=days, max_bytes=max_bytes
     )
-    which = f"those older than {plural(days, 'day')}, and the oldest above {settings.max_mb:,} MB"
+    selection = (
+        f"those older than {plural(days, 'day')}, and the oldest above {settings.max_mb:,} MB"
+    )
     text = (
-        f"Deleted {byte_size(freed)} of checkpoints: {which}."
+        f"Deleted {byte_size(freed)} of checkpoints: {selection}."
         if freed
-        else f"No checkpoints to delete: {which}."
+        else f"No checkpoints to delete: {selection}."
     )
     return Answer({"days": days, "freed": freed}, [line(text)])
 
 
 async def carry_out(front_end: FrontEnd, choice: RewindChoice, reason: str = "") -> None:
+    """Do what the user chose, and show the result."""
     rewind = front_end.session.rewind
-    conversation = "conversation" in choice.scopes
+    with_conversation = "conversation" in choice.scopes
     match choice.kind:
         case "rewind":
             rewound = await rewind.rewind(choice.number, choice.scopes, reason)
-            await _show_rewind(front_end, rewound, conversation)
+            await _show_rewind(front_end, rewound, with_conversation)
         case "visit":
             lines = await rewind.visit(choice.number, choice.scopes)
             front_end.show_again()
-            left = "This is the branch that you left. /redo returns to where the session was."
-            front_end.say(" ".join([left, *lines]))
+            branch_note = (
+                "This is the branch that you left. /redo returns to where the session was."
+            )
+            front_end.say(" ".join([branch_note, *lines]))
         case "redo":
             lines = await rewind.redo(choice.scopes)
-            if conversation:
+            if with_conversation:
                 front_end.show_again()
             front_end.say(" ".join(["Redone.", *lines]))
         case "fork":
@@ -187,22 +199,24 @@ async def carry_out(front_end: FrontEnd, choice: RewindChoice, reason: str = "")
             await _open_copy(front_end, await rewind.fork(choice.number), point)
 
 
-def last_message(front_end: FrontEnd) -> RewindChoice:
-    """The undo of the last turn with its files; without tick boxes, other scopes are named by
-    words.
+def undo_of_last_turn(front_end: FrontEnd) -> RewindChoice:
+    """The choice to undo the last turn with its files. A front end without a screen offers no other
+    scopes: the user names them.
     """
     points = front_end.session.rewind.points()
-    begun = [point for point in points if not point.is_steered] or points
-    return RewindChoice("rewind", begun[-1].number, ("conversation", "files"))
+    turn_starts = [point for point in points if not point.is_steered] or points
+    return RewindChoice("rewind", turn_starts[-1].number, ("conversation", "files"))
 
 
 async def choose_from_list(front_end: FrontEnd) -> RewindChoice | None:
-    """Let the user choose from printed lists; the plain prompt has no rewind screen."""
+    """Let the user choose a message or branch from printed lists, for front ends without a screen.
+    None if they cancel.
+    """
     rewind = front_end.session.rewind
     branches = {f"branch {branch.number}": branch for branch in rewind.branches()}
     choices = [
         Choice(str(point.number), message_label(point.text), describe_point(point))
-        for point in reversed(rewind.points()[-LISTED:])
+        for point in reversed(rewind.points()[-MAX_LISTED:])
     ]
     choices += [Choice(value, *branch_label(branch)) for value, branch in branches.items()]
     if rewind.lacks_branches:
@@ -214,10 +228,16 @@ async def choose_from_list(front_end: FrontEnd) -> RewindChoice | None:
         return None
     if chosen in branches:
         return RewindChoice("visit", branches[chosen].number)
-    number = int(chosen)
+    return await _choose_how(front_end, int(chosen))
+
+
+async def _choose_how(front_end: FrontEnd, number: int) -> RewindChoice | None:
+    """Let the user choose what to undo since a message, or to fork there. Each set of scopes that
+    have changes is offered, with and without the conversation.
+    """
     by_value = {"back": RewindChoice("rewind", number), "fork": RewindChoice("fork", number)}
     labels = [Choice("back", "go back", "what was there is kept: /redo returns")]
-    undoable = await rewind.can_rewind(number)
+    undoable = await front_end.session.rewind.can_rewind(number)
     for count in range(1, len(undoable) + 1):
         for scopes in combinations(undoable, count):
             scopes_text, what = " and ".join(scopes), ", ".join(undoable[scope] for scope in scopes)
@@ -246,24 +266,32 @@ def describe_point(point: Point | Branch) -> str:
 
 
 def branch_label(branch: Branch) -> tuple[str, str]:
+    """The title and the detail of a branch in a list."""
     first = message_label(branch.texts[0]) if branch.texts else "what the agent did"
     return f"↳ left: {first}", describe_point(branch)
 
 
 async def _open_copy(front_end: FrontEnd, copy: str, point: Point | None = None) -> None:
-    """Open a copy of the session, or a new one, and put the chosen message back into the prompt."""
-    before = front_end.session.id
+    """Open a copy of the session, and put the message at which it ends back into the prompt.
+
+    Args:
+        copy: the id of the copy; empty for a new session, because nothing is before the message.
+        point: the message; None if the copy is of the whole session.
+    """
+    old_id = front_end.session.id
     await front_end.open(OpenRequest(copy))
-    if front_end.session.id == before:
+    if front_end.session.id == old_id:
         return  # it could not be opened; the error is shown already
     if point is not None:
         front_end.show_again(point.text, point.images)
-    what = "a copy" if copy else "a new session: nothing was said before that message"
-    front_end.say(f"This is {what}. The one before: /resume {before[:8]}")
+    kind = "a copy" if copy else "a new session: nothing was said before that message"
+    front_end.say(f"This is {kind}. The one before: /resume {old_id[:8]}")
 
 
-async def _ask_about_unsure(front_end: FrontEnd, lines: Sequence[str]) -> None:
-    """Ask about files that changed after ouro was killed: the turn or the user may have done it."""
+async def _ask_about_unsure_files(front_end: FrontEnd, lines: Sequence[str]) -> None:
+    """If one of the lines tells of a turn that was cut off, ask about the files that changed after it:
+    the turn or the user may have changed them.
+    """
     if not any(line.endswith(f"{CUT_OFF}.") for line in lines):
         return
     paths = front_end.session.rewind.unsure_files()
@@ -283,10 +311,10 @@ async def _ask_about_unsure(front_end: FrontEnd, lines: Sequence[str]) -> None:
 
 
 async def _show_rewind(front_end: FrontEnd, rewound: Rewound, conversation: bool) -> None:
-    """Put the message back into the prompt, and show what was undone."""
+    """Show what was undone; after a rewind of the conversation, put the message back into the prompt."""
     if conversation:
         front_end.show_again(rewound.text, rewound.images)
     front_end.say("/redo returns to it.")
     for notice in rewound.notices:
         front_end.say(notice, "info" if notice.startswith(f"{UNDONE}:") else "warning")
-    await _ask_about_unsure(front_end, rewound.notices)
+    await _ask_about_unsure_files(front_end, rewound.notices)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ouro.commands.subcommands import ShellContext
 
 _MAX_OFFERED = 40
-"""Sessions that a user without a path can choose to import, the newest."""
+"""How many sessions, the newest, are offered to a user who names no path."""
 _MAX_RESULTS = 20
 """Imported sessions that are listed at the end."""
 
@@ -37,48 +37,57 @@ _MAX_RESULTS = 20
 async def import_sessions(
     context: ShellContext, paths: Sequence[Path], program: Program | None, every: bool
 ) -> Answer:
+    """Import the sessions in the paths. Without a path, search the usual places, and let the user
+    choose, unless `every`.
+    """
     places = [path.expanduser().absolute() for path in paths] or usual_places(os.environ)
     sources = find_sources(places, program)
     if not sources:
-        usual = "No sessions of Claude Code or Codex were found: pass a path."
-        return Answer({"imported": []}, [line("No sessions were found there." if paths else usual)])
+        no_sessions = "No sessions of Claude Code or Codex were found: pass a path."
+        return Answer(
+            {"imported": []}, [line("No sessions were found there." if paths else no_sessions)]
+        )
     if paths or every:
         return await _import_chosen(context, sources)
-    offered = [_source_row(source) for source in sources[:_MAX_OFFERED]]
+    offered_rows = [_source_row(source) for source in sources[:_MAX_OFFERED]]
     if not context.can_ask:
         value = {"found": [_source_data(source) for source in sources]}
-        return Answer(value, _offered_view(offered, len(sources) - _MAX_OFFERED))
-    choices = [Choice(str(place), "  ".join(row)) for place, row in enumerate(offered)]
+        return Answer(value, _offer_view(offered_rows, len(sources) - _MAX_OFFERED))
+    choices = [Choice(str(index), "  ".join(row)) for index, row in enumerate(offered_rows)]
     chosen = await context.choose_many("Import which?", choices)
-    return await _import_chosen(context, [sources[int(place)] for place in chosen])
+    return await _import_chosen(context, [sources[int(index)] for index in chosen])
 
 
-async def _import_chosen(context: ShellContext, chosen: Sequence[ImportSource]) -> Answer:
-    """Import sessions; an interrupt shows what was imported until then."""
-    done: list[ImportResult] = []
+async def _import_chosen(context: ShellContext, sources: Sequence[ImportSource]) -> Answer:
+    """Import sessions. An interrupt shows what was imported until then, and is raised."""
+    results: list[ImportResult] = []
     try:
-        if chosen:
-            await _import_all(context, chosen, done)
+        if sources:
+            await _import_all(context, sources, results)
     except (KeyboardInterrupt, asyncio.CancelledError):
-        rest = line(
-            f"Interrupted: {plural(len(chosen) - len(done), 'session')} left. The same command"
+        rest_line = line(
+            f"Interrupted: {plural(len(sources) - len(results), 'session')} left. The same command"
             " continues."
         )
-        context.print_answer(Answer(_import_data(done, len(chosen)), [*_import_view(done), rest]))
+        context.print_answer(
+            Answer(_import_data(results, len(sources)), [*_import_view(results), rest_line])
+        )
         raise
-    failed = any(result.outcome == "failed" for result in done)
-    return Answer(_import_data(done, len(chosen)), _import_view(done) if done else [], int(failed))
+    failed = any(result.outcome == "failed" for result in results)
+    return Answer(
+        _import_data(results, len(sources)), _import_view(results) if results else [], int(failed)
+    )
 
 
-def _offered_view(offered: Sequence[tuple[str, ...]], older: int) -> View:
-    view: View = table(offered)
+def _offer_view(rows: Sequence[tuple[str, ...]], older: int) -> View:
+    view: View = table(rows)
     if older > 0:
         view.append(line(f"… and {older:,} older ones"))
     return [*view, line("Import all with --all, or some by their paths.")]
 
 
 async def _import_all(
-    context: ShellContext, sources: Sequence[ImportSource], done: list[ImportResult]
+    context: ShellContext, sources: Sequence[ImportSource], results: list[ImportResult]
 ) -> None:
     """Import the sources one after another, and append each result to `done`, so that an interrupt
     loses none.
@@ -89,7 +98,7 @@ async def _import_all(
     try:
         for number, source in enumerate(sources, 1):
             context.progress(f"{number:,} of {len(sources):,}  {source.path.name}")
-            done.append(await importer.take(source))
+            results.append(await importer.take(source))
     finally:
         ledger.save()
         context.progress("")
@@ -101,9 +110,9 @@ def _source_row(source: ImportSource) -> tuple[str, ...]:
     return source.changed_at[:10], program, size, source.project or "-", source.first_words
 
 
-def _import_view(done: Sequence[ImportResult]) -> View:
-    """What was imported, what failed, and the counts."""
-    changed = [result for result in done if result.outcome in ("new", "more")]
+def _import_view(results: Sequence[ImportResult]) -> View:
+    """A view of what was imported, what failed, and the counts."""
+    with_new_messages = [result for result in results if result.outcome in ("new", "more")]
     rows = [
         (
             result.session_id[:8],
@@ -111,29 +120,33 @@ def _import_view(done: Sequence[ImportResult]) -> View:
             result.title,
             result.reason,
         )
-        for result in changed[:_MAX_RESULTS]
+        for result in with_new_messages[:_MAX_RESULTS]
     ]
-    more = (
-        [line(f"… and {len(changed) - _MAX_RESULTS:,} more")] if len(changed) > _MAX_RESULTS else []
+    rest_view = (
+        [line(f"… and {len(with_new_messages) - _MAX_RESULTS:,} more")]
+        if len(with_new_messages) > _MAX_RESULTS
+        else []
     )
-    failed = [
-        line(f"! {result.reason}", level="warning") for result in done if result.outcome == "failed"
+    failed_lines = [
+        line(f"! {result.reason}", level="warning")
+        for result in results
+        if result.outcome == "failed"
     ]
-    return [*table(rows), *more, *failed, line(_import_summary(done))]
+    return [*table(rows), *rest_view, *failed_lines, line(_import_summary(results))]
 
 
-def _import_summary(done: Sequence[ImportResult]) -> str:
-    """How many sessions had which outcome, and what was left out of them."""
-    outcomes = Counter[str](result.outcome for result in done)
-    names = {
+def _import_summary(results: Sequence[ImportResult]) -> str:
+    """A text about how many sessions had which outcome, and what was left out of them."""
+    outcomes = Counter[str](result.outcome for result in results)
+    words = {
         "more": "continued",
         "known": "already imported",
         "empty": "without messages",
         "failed": "failed",
     }
     counts = [f"{outcomes['new']:,} new"]
-    counts += [f"{outcomes[key]:,} {name}" for key, name in names.items() if outcomes[key]]
-    left_out = sum((Counter(result.left_out) for result in done), Counter[str]())
+    counts += [f"{outcomes[key]:,} {name}" for key, name in words.items() if outcomes[key]]
+    left_out = sum((Counter(result.left_out) for result in results), Counter[str]())
     text = f"Sessions: {', '.join(counts)}."
     if left_out:
         text += (
@@ -146,7 +159,7 @@ def _import_summary(done: Sequence[ImportResult]) -> str:
 
 
 def _source_data(source: ImportSource) -> dict[str, Any]:
-    """A session of another program for `--json`."""
+    """A session of another program as `--json` prints it."""
     names = ("size", "changed_at", "project", "first_words")
     return {
         "path": str(source.path),
@@ -155,8 +168,8 @@ def _source_data(source: ImportSource) -> dict[str, Any]:
     }
 
 
-def _import_data(done: Sequence[ImportResult], wanted: int) -> dict[str, Any]:
-    """The results for `--json`."""
+def _import_data(results: Sequence[ImportResult], asked_count: int) -> dict[str, Any]:
+    """The results as `--json` prints them."""
     names = ("outcome", "title", "messages", "reason")
     imported = [
         {
@@ -165,6 +178,6 @@ def _import_data(done: Sequence[ImportResult], wanted: int) -> dict[str, Any]:
             "session": result.session_id,
             "left_out": dict(result.left_out),
         }
-        for result in done
+        for result in results
     ]
-    return {"imported": imported, "interrupted": len(done) < wanted}
+    return {"imported": imported, "interrupted": len(results) < asked_count}

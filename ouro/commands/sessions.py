@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from ouro.commands.subcommands import ShellContext
     from ouro.memory.session_sync import SessionSyncReport
 
-_PAGE = 50
-"""Sessions that `list` prints without `--max`."""
+_LIST_LIMIT = 50
+"""How many sessions `list` prints without `--max`."""
 _MAX_LISTED = 20
+"""How many sessions a question about them lists."""
 _MAX_QUOTED = 8
 """Lines of a text that `show` prints."""
 _MAX_NAMED = 5
@@ -49,48 +50,54 @@ _MAX_NAMED = 5
 async def list_sessions(
     context: ShellContext, words: Sequence[str], every: bool, limit: int | None
 ) -> Answer:
-    """As JSON all sessions, else only so many that a terminal can show."""
+    """List the sessions of this folder, or of all folders, that match the words; at most `limit`.
+    Without a limit JSON has all of them, and a terminal the first `_LIST_LIMIT`.
+    """
     if limit is None and not context.as_json:
-        limit = _PAGE
-    found = await _listed_sessions(context, words, every, limit)
+        limit = _LIST_LIMIT
+    sessions = await _listed_sessions(context, words, every, limit)
     if context.as_json:
-        return Answer([_data(info) for info in found[:limit]], [])
-    if found:
-        view = table(_list_row(info, with_project=every) for info in found[:limit])
-        return Answer([], [*view, *_more(words, every, limit if found[limit:] else None)])
+        return Answer([_session_data(info) for info in sessions[:limit]], [])
+    if sessions:
+        view = table(_list_row(info, with_project=every) for info in sessions[:limit])
+        return Answer([], [*view, *_more_hint(words, every, limit if sessions[limit:] else None)])
     if words:
         return Answer([], [line("No matches in titles or messages.")])
-    everywhere = await context.catalog.sessions()
-    none = f"No session{'' if every else ' of this folder'} yet."
-    elsewhere = f" {len(everywhere):,} of other folders: "
-    others = [elsewhere, CommandText("sessions list --all")] if everywhere else []
-    return Answer([], [line(none, *others)])
+    all_sessions = await context.catalog.sessions()
+    none_note = f"No session{'' if every else ' of this folder'} yet."
+    others_note = f" {len(all_sessions):,} of other folders: "
+    others = [others_note, CommandText("sessions list --all")] if all_sessions else []
+    return Answer([], [line(none_note, *others)])
 
 
 async def _listed_sessions(
     context: ShellContext, words: Sequence[str], every: bool, limit: int | None
 ) -> list[SessionInfo]:
-    """Pinned ones first, then those used last; one more than the limit if there are more."""
+    """The sessions to list: pinned ones first, then those used last. There is at least one more than
+    `limit` if there are more.
+    """
     catalog = context.catalog
     if limit is not None and not words:
         return await catalog.first(limit + 1, every=every)
-    everywhere = await catalog.sessions()
-    found = everywhere if every else [info for info in everywhere if catalog.is_here(info.project)]
+    all_sessions = await catalog.sessions()
+    sessions = (
+        all_sessions if every else [info for info in all_sessions if catalog.is_here(info.project)]
+    )
     if words:
-        found = await catalog.matching(found, " ".join(words))
-    return sorted(found, key=lambda info: not info.pinned)
+        sessions = await catalog.matching(sessions, " ".join(words))
+    return sorted(sessions, key=lambda info: not info.pinned)
 
 
-def _more(words: Sequence[str], every: bool, limit: int | None) -> View:
+def _more_hint(words: Sequence[str], every: bool, limit: int | None) -> View:
     if limit is None:
         return []
-    higher = str(min(10 * limit, MAX_COUNT))
-    asked = [*(["--all"] if every else []), "--max", higher, *words]
-    return [line("There are more: ", CommandText(f"sessions list {shlex.join(asked)}"))]
+    higher_limit = str(min(10 * limit, MAX_COUNT))
+    arguments = [*(["--all"] if every else []), "--max", higher_limit, *words]
+    return [line("There are more: ", CommandText(f"sessions list {shlex.join(arguments)}"))]
 
 
 def _list_row(info: SessionInfo, *, with_project: bool) -> Sequence[str]:
-    """A session as a row: id, time, messages, cost, title."""
+    """The table row of a session: id, time, messages, cost, title."""
     return (
         CodeSpan(info.short_id),
         date_and_time(info.updated_at),
@@ -102,6 +109,7 @@ def _list_row(info: SessionInfo, *, with_project: bool) -> Sequence[str]:
 
 
 async def show(context: ShellContext, session: str) -> Answer:
+    """Show the facts about a session, its summary, first message and last answer."""
     info = await context.store.get_session_stats((await context.catalog.find(session)).id)
     excerpt = await context.catalog.preview(info)
     rows = [
@@ -130,7 +138,7 @@ async def show(context: ShellContext, session: str) -> Answer:
     ):
         if text:
             view += [Title(title), _quote_begin(text)]
-    return Answer(_data(info), view)
+    return Answer(_session_data(info), view)
 
 
 def _quote_begin(text: str) -> Quote:
@@ -150,60 +158,80 @@ async def export(
     force: bool,
     agent: Literal["", "claude", "codex"] = "",
 ) -> Answer | None:
+    """Write a session to a file in a format, or for another agent. Without a file print it, and return
+    None.
+    """
     info = await context.catalog.find(session)
     path = Path(output).expanduser() if output else None
     if agent and to:
         raise UsageError(f"--to {agent} has a format of its own.", "Leave out --format.")
     if agent:
-        # Imported late: only this command needs them.
-        from ouro.commands.export.for_agents import session_for_agent
-        from ouro.importers.importer import ImportLedger
-
-        found = session_for_agent(await context.store.read_whole(info.id), agent)
-        path = path or found.path
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_document(path, found.lines, force=force)
-        ledger = ImportLedger()  # while it has no new messages there, it is not imported again
-        ledger.note(path.absolute(), info.id)
-        ledger.save()
-        view = [
-            line(f"Wrote {tilde(path)}."),
-            line("Continue there, in the same folder: ", CodeSpan(found.command)),
-        ]
-        return Answer({"file": str(path), "format": agent, "command": found.command}, view)
+        return await _export_to_agent(context, info, agent, path, force)
     # Imported late: a list of sessions needs no format.
     from ouro.commands.export import document, format_of
 
-    chosen = to or (format_of(path) if path else "json" if context.as_json else "markdown")
-    pieces = document(await context.store.read_whole(info.id), chosen)
+    chosen_format = to or (format_of(path) if path else "json" if context.as_json else "markdown")
+    pieces = document(await context.store.read_whole(info.id), chosen_format)
     if path is None:
         print_document(pieces)
         return None
     write_document(path, pieces, force=force)
-    return Answer({"file": output, "format": chosen}, [line(f"Wrote {output}.")])
+    return Answer({"file": output, "format": chosen_format}, [line(f"Wrote {output}.")])
+
+
+async def _export_to_agent(
+    context: ShellContext,
+    info: SessionInfo,
+    agent: Literal["claude", "codex"],
+    path: Path | None,
+    force: bool,
+) -> Answer:
+    """Write a session in the format of another agent, by default where that agent looks for it."""
+    # Imported late: only this command needs them.
+    from ouro.commands.export.for_agents import session_for_agent
+    from ouro.importers.importer import ImportLedger
+
+    agent_session = session_for_agent(await context.store.read_whole(info.id), agent)
+    path = path or agent_session.path
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_document(path, agent_session.lines, force=force)
+    ledger = ImportLedger()  # while it has no new messages there, it is not imported again
+    ledger.note(path.absolute(), info.id)
+    ledger.save()
+    view = [
+        line(f"Wrote {tilde(path)}."),
+        line("Continue there, in the same folder: ", CodeSpan(agent_session.command)),
+    ]
+    return Answer({"file": str(path), "format": agent, "command": agent_session.command}, view)
 
 
 async def rename(context: ShellContext, session: str, title: str) -> Answer:
-    words = make_title(title)
-    if not words:
+    """Set the title of a session."""
+    new_title = make_title(title)
+    if not new_title:
         raise UsageError("The title is empty.")
-    found = await context.catalog.find(session)
-    await context.catalog.rename(found.id, words)
-    info = await context.store.get_session_stats(found.id)
-    return Answer(_data(info), [line(f"{found.short_id} is now called {words}.")])
+    session_info = await context.catalog.find(session)
+    await context.catalog.rename(session_info.id, new_title)
+    info = await context.store.get_session_stats(session_info.id)
+    return Answer(
+        _session_data(info), [line(f"{session_info.short_id} is now called {new_title}.")]
+    )
 
 
 async def tag(context: ShellContext, session: str, words: Sequence[str]) -> Answer:
+    """Add tags to a session, or remove those written as `-x`; `pin` and `unpin` as words."""
     from ouro.session.session_labels import read_tags
 
-    found = await context.catalog.find(session)
+    session_info = await context.catalog.find(session)
     pins = [word for word in words if word in ("pin", "unpin")]
-    added, removed = read_tags(" ".join(word for word in words if word not in pins))
-    tags = dict.fromkeys([*(tag for tag in found.tags if tag not in removed), *added])
-    pinned = pins[-1] == "pin" if pins else found.pinned
-    await context.catalog.label(found, list(tags), pinned=pinned)
-    info = await context.store.get_session_stats(found.id)
-    return Answer(_data(info), [line(_tags(info) or "no tags")])
+    added_tags, removed_tags = read_tags(" ".join(word for word in words if word not in pins))
+    tags = dict.fromkeys(
+        [*(tag for tag in session_info.tags if tag not in removed_tags), *added_tags]
+    )
+    pinned = pins[-1] == "pin" if pins else session_info.pinned
+    await context.catalog.label(session_info, list(tags), pinned=pinned)
+    info = await context.store.get_session_stats(session_info.id)
+    return Answer(_session_data(info), [line(_tags(info) or "no tags")])
 
 
 def _tags(info: SessionInfo) -> str:
@@ -212,47 +240,52 @@ def _tags(info: SessionInfo) -> str:
 
 
 async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purge: bool) -> Answer:
+    """Move the named sessions to the trash; with `purge` delete them, also those in the trash."""
     deleted = await context.store.list_deleted() if purge else []
-    everything = [*await context.catalog.sessions(), *deleted]
-    found = [
-        find_session(everything, query, context.catalog.is_here)
+    candidates = [*await context.catalog.sessions(), *deleted]
+    named_sessions = [
+        find_session(candidates, query, context.catalog.is_here)
         for query in dict.fromkeys(sessions)
     ]
     removed = []
-    for info in found:
+    for info in named_sessions:
         is_in_trash = info in deleted
-        if await _is_removed(context, info, is_in_trash, is_sure=yes, for_good=purge):
+        if await _ask_and_remove(context, info, is_in_trash, is_sure=yes, for_good=purge):
             removed.append(info)
-    what = "Deleted" if purge else "Moved to the trash:"
-    view = [line(f"{what} {info.short_id} {info.title}") for info in removed]
+    head = "Deleted" if purge else "Moved to the trash:"
+    view = [line(f"{head} {info.short_id} {info.title}") for info in removed]
     if removed and not purge:
         view.append(line("Restore: ", CommandText(f"sessions restore {removed[-1].short_id}")))
     return Answer(
         {"removed": [info.id for info in removed], "for_good": purge},
         view,
-        int(yes and len(removed) < len(found)),
+        int(yes and len(removed) < len(named_sessions)),
     )
 
 
-async def _is_removed(
+async def _ask_and_remove(
     context: ShellContext, info: SessionInfo, is_in_trash: bool, *, is_sure: bool, for_good: bool
 ) -> bool:
-    """Ask, then move a session to the trash, and delete it if it is `for_good`."""
+    """Ask, then move a session to the trash, and delete it if `for_good`. Returns whether this was
+    done.
+    """
     session = f"“{info.title}” ({info.short_id}, {_figures(info)})"
     question = f"Move to the trash: {session}?"
     if for_good:
         question = f"Delete {session}? This cannot be undone."
     if not await confirm(context, question, "Yes", assume_yes=is_sure):
         return False
-    if not is_in_trash and not await _is_moved_to_trash(context, info):
+    if not is_in_trash and not await _move_to_trash(context, info):
         return False
     if for_good:
         await context.store.purge_session(info.id)
     return True
 
 
-async def _is_moved_to_trash(context: ShellContext, info: SessionInfo) -> bool:
-    """Move a session to the trash; an open session stays, with a warning."""
+async def _move_to_trash(context: ShellContext, info: SessionInfo) -> bool:
+    """Move a session to the trash; returns whether it was moved. An open session stays, with a
+    warning.
+    """
     try:
         await context.store.delete_session(info.id)
     except SessionInUse as error:
@@ -262,6 +295,7 @@ async def _is_moved_to_trash(context: ShellContext, info: SessionInfo) -> bool:
 
 
 async def restore(context: ShellContext, session: str) -> Answer:
+    """Restore a session from the trash; without a name list the trash."""
     deleted = await context.store.list_deleted()
     if not session:
         value = [
@@ -276,24 +310,25 @@ async def restore(context: ShellContext, session: str) -> Answer:
 
 
 async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer:
+    """Move sessions that were not used for some days to the trash, after a list and a question."""
     days = context.folder.settings.sessions.keep_days if days is None else days
     if days is None:
         raise UsageError("`sessions.keep_days` is not set: sessions are kept.", "Pass --days 90.")
-    old = await _unused_for(context, days)
-    value = {"days": days, "old": [info.id for info in old], "moved": list[str]()}
-    if not old:
-        unused = f"Every session was used in the last {plural(days, 'day')}."
-        return Answer(value, [line(unused)])
+    unused = await _unused_sessions(context, days)
+    value = {"days": days, "old": [info.id for info in unused], "moved": list[str]()}
+    if not unused:
+        none_note = f"Every session was used in the last {plural(days, 'day')}."
+        return Answer(value, [line(none_note)])
     if not yes:
-        context.show(_list_view(old))
+        context.show(_list_view(unused))
         if not context.can_ask:
             return Answer(value, [line("Nothing was moved: pass --yes to confirm.")])
-        if not await confirm(context, _question_about(old, days), "Yes"):
+        if not await confirm(context, _question_about(unused, days), "Yes"):
             return Answer(value, [line("Nothing was moved.")])
-    moved = [info for info in old if await _is_moved_to_trash(context, info)]
-    value["moved"] = [info.id for info in moved]
-    what = f"Moved {plural(len(moved), 'session')} to the trash. Restore one: "
-    return Answer(value, [line(what, CommandText("sessions restore ID"))])
+    moved_sessions = [info for info in unused if await _move_to_trash(context, info)]
+    value["moved"] = [info.id for info in moved_sessions]
+    head = f"Moved {plural(len(moved_sessions), 'session')} to the trash. Restore one: "
+    return Answer(value, [line(head, CommandText("sessions restore ID"))])
 
 
 def _question_about(old: Sequence[SessionInfo], days: int) -> str:
@@ -302,14 +337,15 @@ def _question_about(old: Sequence[SessionInfo], days: int) -> str:
     return f"Move {sessions}, not used for {plural(days, 'day')}, to the trash?"
 
 
-async def _unused_for(context: ShellContext, days: int) -> list[SessionInfo]:
-    moment = datetime.now(UTC) - timedelta(days=days)
-    before = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return [info for info in await context.catalog.sessions() if info.updated_at < before]
+async def _unused_sessions(context: ShellContext, days: int) -> list[SessionInfo]:
+    """The sessions that were not used in the last days."""
+    limit = datetime.now(UTC) - timedelta(days=days)
+    limit_text = limit.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return [info for info in await context.catalog.sessions() if info.updated_at < limit_text]
 
 
 async def sync(context: ShellContext, remote: str, encrypt: bool, plain: bool) -> Answer:
-    """Synchronize all sessions with a git remote: only when the user asks for it, never in the
+    """Synchronize all sessions with a git remote. Only the user starts this, nothing in the
     background.
     """
     # Imported late: only this command needs them.
@@ -318,23 +354,29 @@ async def sync(context: ShellContext, remote: str, encrypt: bool, plain: bool) -
 
     if encrypt and plain:
         raise UsageError("--encrypt and --plain exclude each other.")
-    encrypts = context.folder.settings.sessions.encrypt
+    always_encrypts = context.folder.settings.sessions.encrypt
     address = remote_address(remote, context.cwd) or _known_remote(
         context, last_remote(get_home() / "sessions.git")
     )
-    projects = dict.fromkeys(
+    project_folders = dict.fromkeys(
         [context.cwd, *(text_path(info.project) for info in await context.store.list_sessions())]
     )
-    folders = [folder for folder in projects if folder.is_dir()]
+    existing_folders = [folder for folder in project_folders if folder.is_dir()]
     with context.synchronizing():  # not in a thread: Ctrl+C ends it at any moment
         report = sync_sessions(
-            address, folders, context.sync_progress, encrypt=encrypt or encrypts, plain=plain
+            address,
+            existing_folders,
+            context.sync_progress,
+            encrypt=encrypt or always_encrypts,
+            plain=plain,
         )
     return Answer(report, [line(text) for text in _describe_sync(report)])
 
 
 def _known_remote(context: ShellContext, last: str) -> str:
-    """The remote of the settings, or the last one; raises UsageError if there is none."""
+    """The remote of the settings, else the last one, else that of memory. Raises UsageError without
+    any.
+    """
     settings = context.folder.settings
     if address := settings.sessions.remote or last or settings.memory.remote:
         return address
@@ -346,7 +388,9 @@ def _known_remote(context: ShellContext, last: str) -> str:
 
 
 def _describe_sync(report: SessionSyncReport) -> list[str]:
-    """What was sent, received and restored, and which sessions were forked, damaged or left out."""
+    """Lines about what was sent, received and restored, and about forked, damaged and skipped
+    sessions.
+    """
     lines = [
         *report.notices,
         f"{plural(len(report.sent), 'session')} sent ({byte_size(report.bytes_sent)}),"
@@ -354,10 +398,10 @@ def _describe_sync(report: SessionSyncReport) -> list[str]:
     ]
     if report.restored:
         names = ", ".join(name[:8] for name in report.restored[:_MAX_NAMED])
-        more = ", …" if len(report.restored) > _MAX_NAMED else ""
+        ellipsis = ", …" if len(report.restored) > _MAX_NAMED else ""
         lines.append(
             f"The remote had lost messages of {plural(len(report.restored), 'session')}"
-            f" ({names}{more}): they were sent again."
+            f" ({names}{ellipsis}): they were sent again."
         )
     lines += [
         f"{fork[:8]} is a fork with the local messages: others were added elsewhere."
@@ -375,54 +419,57 @@ def _describe_sync(report: SessionSyncReport) -> list[str]:
 
 
 async def repair(context: ShellContext, session: str) -> Answer:
+    """Repair a session, or all, and rebuild the index. The exit code is 1 if one was left out."""
     chosen = (
         [await context.catalog.find(session)] if session else await context.store.list_sessions()
     )
-    done: dict[str, Sequence[str]] = {}
+    lines_of: dict[str, Sequence[str]] = {}
     left_out: list[str] = []
     for info in chosen:
         try:
-            done[info.id] = await context.store.repair_session(info.id)
-        except (
-            SessionError
-        ) as error:  # open in another process, or from a newer ouro: the others are still repaired
-            done[info.id] = [f"Left out: {error.message}"]
+            lines_of[info.id] = await context.store.repair_session(info.id)
+        except SessionError as error:
+            # It is open in another process, or a newer ouro has written it. The others are repaired.
+            lines_of[info.id] = [f"Left out: {error.message}"]
             left_out.append(info.id)
     count = await context.store.rebuild_index()
-    repaired = {key: list(lines) for key, lines in done.items() if lines and key not in left_out}
-    rows = [(session_id[:8], text) for session_id, lines in done.items() for text in lines]
-    sound = sum(not lines for lines in done.values())
-    rest = (
-        f"{sound} of {len(done)} had no damage. The index was rebuilt: {plural(count, 'session')}."
-    )
+    repaired = {
+        key: list(lines) for key, lines in lines_of.items() if lines and key not in left_out
+    }
+    rows = [(session_id[:8], text) for session_id, lines in lines_of.items() for text in lines]
+    undamaged = sum(not lines for lines in lines_of.values())
+    summary = f"{undamaged} of {len(lines_of)} had no damage. The index was rebuilt: {plural(count, 'session')}."
     value = {"repaired": repaired, "left_out": left_out, "sessions": count}
-    return Answer(value, [*table(rows), line(rest)], int(bool(left_out)))
+    return Answer(value, [*table(rows), line(summary)], int(bool(left_out)))
 
 
-def _data(info: SessionInfo) -> dict[str, Any]:
-    """A session as JSON; its usage has one row for each day and model, whatever it was for."""
-    rows: dict[tuple[str, str], tuple[int, Usage]] = {}
-    for use in info.spent:
-        calls, usage = rows.get((use.day, use.model), (0, Usage()))
-        rows[use.day, use.model] = (calls + use.calls, usage + use.usage)
+def _session_data(info: SessionInfo) -> dict[str, Any]:
+    """A session as `--json` prints it. Its usage is summed by day and model, over all purposes."""
+    sums: dict[tuple[str, str], tuple[int, Usage]] = {}
+    for daily_usage in info.spent:
+        calls, usage = sums.get((daily_usage.day, daily_usage.model), (0, Usage()))
+        sums[daily_usage.day, daily_usage.model] = (
+            calls + daily_usage.calls,
+            usage + daily_usage.usage,
+        )
     spent = [
         {"day": day, "model": model, "calls": calls, **asdict(usage)}
-        for (day, model), (calls, usage) in rows.items()
+        for (day, model), (calls, usage) in sums.items()
     ]
     return {**asdict(info), "cost": info.cost, "spent": spent}
 
 
 def _list_view(sessions: Sequence[SessionInfo]) -> View:
-    """The first sessions as a table, and how many more there are."""
-    more = (
+    """A view of the first sessions, and of how many more there are."""
+    rest_view = (
         [line(f"… and {len(sessions) - _MAX_LISTED} more")] if len(sessions) > _MAX_LISTED else []
     )
     return [
         *table((info.short_id, _figures(info), info.title) for info in sessions[:_MAX_LISTED]),
-        *more,
+        *rest_view,
     ]
 
 
 def _figures(info: SessionInfo) -> str:
-    size = [plural(info.messages, "message"), f"{info.size:,} bytes"]
-    return " · ".join(filter(None, [date_and_time(info.updated_at), *size, dollars(info.cost)]))
+    sizes = [plural(info.messages, "message"), f"{info.size:,} bytes"]
+    return " · ".join(filter(None, [date_and_time(info.updated_at), *sizes, dollars(info.cost)]))

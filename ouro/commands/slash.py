@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from ouro.session import Session
 
 _Result = TypeVar("_Result")
-_WORD = re.compile(r"/(\w[\w:-]*)(?:\s+(.*))?\Z", re.DOTALL)
-_REMEMBER = re.compile(r"#(?![#!\d])\s*(\S[^\n]*)\Z")
-"""Matches one line after one `#`. `#12 is broken`, `## A heading` and several lines are messages.
-"""
+_COMMAND_LINE = re.compile(r"/(\w[\w:-]*)(?:\s+(.*))?\Z", re.DOTALL)
+"""`/memory show facts`: the name, and what follows it."""
+_REMEMBER_LINE = re.compile(r"#(?![#!\d])\s*(\S[^\n]*)\Z")
+"""One line after one `#`. `#12 is broken`, `## A heading` and several lines are messages."""
 
 
 async def dispatch(front_end: FrontEnd, text: str) -> bool:
-    """Run the command in `text`, and show its error; False if it is not a command and should be sent
-    as a message. `#text` is `/remember text`.
+    """Run the command in `text`, and show its error. Returns False if it is not a command: then it is
+    sent as a message. `#text` is `/remember text`.
     """
-    if line := _REMEMBER.match(text.rstrip()):
-        text = f"/remember {line[1]}"
+    if remember_line := _REMEMBER_LINE.match(text.rstrip()):
+        text = f"/remember {remember_line[1]}"
     try:
         return await run_line(SessionContext(front_end), text)
     except (OuroError, OSError) as error:
@@ -49,7 +49,7 @@ async def dispatch(front_end: FrontEnd, text: str) -> bool:
 
 
 async def run_line(context: SessionContext, text: str) -> bool:
-    """Run the command in `text`; False if it is a message.
+    """Run the command in `text`; returns False if it is a message.
 
     A path (`/usr/bin`, `/tmp`) is not a command. A command that is a prompt is a message: the
     session runs it.
@@ -58,24 +58,24 @@ async def run_line(context: SessionContext, text: str) -> bool:
         OuroError, OSError: the command failed, or there is none of that name; then the error names
         similar ones.
     """
-    match = _WORD.match(text)
+    match = _COMMAND_LINE.match(text)
     if match is None:
         return False
     word, argument = match[1], (match[2] or "").strip()
     command = find_command(word.lower())
-    if command.place == "prompt" if command else Path(f"/{word}").exists():
-        return False
     if command is None:
-        await _demand_custom(context.session, word, argument, text)
+        if not Path(f"/{word}").exists():  # a path is a message
+            await _require_custom_command(context.session, word, argument, text)
+        return False
+    if command.place == "prompt":
         return False
     await run_command(context, command, argument)
     return True
 
 
-async def _demand_custom(session: Session, word: str, argument: str, text: str) -> None:
-    """Return if the session can run a custom command: one of a file, or of a server that starts.
-
-    Raises UsageError: it is switched off, or there is none; the message shows similar ones.
+async def _require_custom_command(session: Session, word: str, argument: str, text: str) -> None:
+    """Raises UsageError if the session cannot run a custom command: it is switched off, or there is
+    none; then the message shows similar ones. A command of a server that starts is waited for.
     """
     servers, commands = session.extensions.servers.servers, session.extensions.commands
     server = servers.get(word.partition(":")[0]) if ":" in word else None
@@ -89,8 +89,8 @@ async def _demand_custom(session: Session, word: str, argument: str, text: str) 
 
 
 async def run_command(context: SessionContext, command: Action, argument: str) -> None:
-    """Run a slash command with its typed argument, or the action that its first word names. Raises
-    OuroError.
+    """Run a slash command with its typed argument, or the action that the first word of the argument
+    names. Raises OuroError.
     """
     actions = actions_of(command)
     word, _, rest = argument.partition(" ")
@@ -110,7 +110,7 @@ async def run_command(context: SessionContext, command: Action, argument: str) -
 
 
 def parse_line(action: Action, argument: str) -> dict[str, Any]:
-    """Parse what was typed after a slash command. Raises UsageError."""
+    """The arguments of an action, by name, in what was typed after a slash command. Raises UsageError."""
     parser = _LineParser(prog=f"/{action.name}", add_help=False)
     for declared in action.arguments:
         parser.add_argument(*declared.names, **declared.options)
@@ -128,18 +128,20 @@ def parse_line(action: Action, argument: str) -> dict[str, Any]:
 
 
 def _flags_and_text(action: Action, argument: str) -> list[str]:
-    """The words before the text, and the text as one word."""
-    flags = {
+    """The flags with their values at the beginning, then `--` and the rest as one word: the text needs
+    no quoting.
+    """
+    options_of_flag = {
         name: declared.options
         for declared in action.arguments
         for name in declared.names
         if name.startswith("-")
     }
     words, text = [], argument
-    while text.partition(" ")[0] in flags:
+    while text.partition(" ")[0] in options_of_flag:
         word, _, text = text.partition(" ")
         words.append(word)
-        if flags[word].get("action") != "store_true":
+        if options_of_flag[word].get("action") != "store_true":
             value, _, text = text.strip().partition(" ")
             words.append(value)
         text = text.strip()
@@ -147,7 +149,7 @@ def _flags_and_text(action: Action, argument: str) -> list[str]:
 
 
 class _LineParser(ArgumentParser):
-    """Raises an error instead of printing it."""
+    """Raises UsageError instead of printing an error and exiting."""
 
     examples: Sequence[str] = ()
 
@@ -177,7 +179,7 @@ class SessionContext:
         self.front_end.say(text, level)
 
     def show(self, view: View) -> None:
-        """Show single lines as notices, everything else as Markdown."""
+        """Show a view of only lines as notices, any other as Markdown."""
         lines = [item for item in view if isinstance(item, TextLine)]
         if len(lines) < len(view):
             self.front_end.show(as_markdown(view))
@@ -192,9 +194,9 @@ class SessionContext:
         return await self.front_end.choose(title, choices, current)
 
     async def choose_many(self, title: str, choices: Sequence[Choice]) -> Sequence[str]:
-        """One or all of them: a front end lets the user pick only one."""
-        every = [Choice("all", f"All {len(choices)}")] if len(choices) > 1 else []
-        picked = await self.front_end.choose(title, [*choices, *every])
+        """Let the user pick one, or all of them: a front end has no choice of several."""
+        all_choice = [Choice("all", f"All {len(choices)}")] if len(choices) > 1 else []
+        picked = await self.front_end.choose(title, [*choices, *all_choice])
         return [choice.value for choice in choices if picked in (choice.value, "all")]
 
     async def ask(self, _title: str, *, secret: bool = False, draft: str = "") -> str:  # noqa: ARG002
@@ -209,15 +211,20 @@ class SessionContext:
     async def memory(
         self, work: Callable[[MemoryAccess], _Result], *, reports: bool = True
     ) -> _Result:
+        """Return what `work` returns. It runs in a thread, when earlier work on memory has ended.
+
+        Args:
+            reports: whether changes are shown as events.
+        """
         manager = self.manager
         await manager.wait_until_settled()
 
-        def act(editor: Any) -> _Result:
+        def run_work(editor: Any) -> _Result:
             memory = self.session.memory
             began_with = memory.receipt().versions
             return work(MemoryAccess(editor, manager.timeline(), memory.half_life_days, began_with))
 
-        return await self.session.memory.with_editor(act, quiet=not reports)
+        return await self.session.memory.with_editor(run_work, quiet=not reports)
 
     async def answer_proposal(self, proposal: str, *, accept: bool) -> None:
         await (self.manager.accept(proposal) if accept else self.manager.reject(proposal))

@@ -13,25 +13,30 @@ from ouro.errors import UsageError
 from ouro.extensions import NO_STYLE
 from ouro.utils.runtime import tilde
 
-_SAVE = "--save"
+_SAVE_FLAG = "--save"
 
 
 async def style(context: SessionContext, name: str) -> Answer | None:
     """Use an output style from the next message on; with `--save` also in new sessions."""
     styles = context.session.extensions.styles
     words = name.split()
-    is_saved = _SAVE in words
-    wanted = " ".join(word for word in words if word != _SAVE)
-    if not wanted and not is_saved:
+    is_saved = _SAVE_FLAG in words
+    style_name = " ".join(word for word in words if word != _SAVE_FLAG)
+    if not style_name and not is_saved:
         choices = [
             Choice(NO_STYLE, NO_STYLE, "as the model answers by itself"),
-            *(Choice(found.name, found.name, found.description) for found in styles.all.values()),
+            *(
+                Choice(output_style.name, output_style.name, output_style.description)
+                for output_style in styles.all.values()
+            ),
         ]
-        wanted = await context.choose("How should the agent answer?", choices, styles.name) or ""
-        if not wanted:
+        style_name = (
+            await context.choose("How should the agent answer?", choices, styles.name) or ""
+        )
+        if not style_name:
             return None
-    if wanted:
-        styles.use(wanted)
+    if style_name:
+        styles.use(style_name)
     used = styles.name
     if is_saved:
         await asyncio.to_thread(styles.save)
@@ -40,12 +45,14 @@ async def style(context: SessionContext, name: str) -> Answer | None:
 
 
 async def add_dir(context: SessionContext, folder: str) -> Answer:
-    """Add a folder to the workspace of this session."""
+    """Add a folder to the workspace of this session; without one, list the added folders."""
     session = context.session
-    added = session.permissions.workspace.added
+    added_folders = session.permissions.workspace.added
     if not folder:
-        named = ", ".join(map(tilde, added)) or "none"
-        return Answer(list(map(str, added)), [line(f"Further folders of the workspace: {named}.")])
+        names = ", ".join(map(tilde, added_folders)) or "none"
+        return Answer(
+            list(map(str, added_folders)), [line(f"Further folders of the workspace: {names}.")]
+        )
     path = Path(session.cwd, Path(folder).expanduser())
     if not path.is_dir():
         raise UsageError(f"{folder} is not a folder.")

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     OpenSession = Callable[[], AbstractAsyncContextManager[Session]]
 
 _Result = TypeVar("_Result")
-_PROGRESS_AFTER = 0.5
-"""Seconds after which progress is shown."""
+_PROGRESS_DELAY = 0.5
+"""Seconds of an index update after which its progress is shown."""
 NO_TERMINAL = "stdin is not a terminal: pass --yes to confirm."
 
 
@@ -74,28 +74,28 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
             raise UsageError(f"`ouro {group}` has no action `{word}`.", f"There are: {names}.")
         return _print_group_help(group, words)
     parser = _make_parser(group, action, actions)
-    parsed = parse_in_any_order(parser, words if action.name == group else words[1:])
-    args = _readable_texts(action, parsed) | server_command
-    context = ShellContext(folder, open_session, as_json=args.pop("json", False))
-    result = action.function(context, **args)
+    values = parse_in_any_order(parser, words if action.name == group else words[1:])
+    arguments = _readable_texts(action, values) | server_command
+    context = ShellContext(folder, open_session, as_json=arguments.pop("json", False))
+    result = action.function(context, **arguments)
     if not inspect.iscoroutine(result):
         return int(result)
-    return _finish(context, result)
+    return _run_to_end(context, result)
 
 
 def _split_server_command(
     group: str, words: Sequence[str]
 ) -> tuple[Sequence[str], dict[str, Sequence[str]]]:
-    """The words before `--` of `ouro mcp add NAME -- COMMAND`, and the command as an argument:
-    argparse does not accept a list of words after flags.
+    """The words before `--` of `ouro mcp add NAME -- COMMAND`, and the command as a further argument.
+    It is split here, because argparse does not accept a list of words after flags.
     """
     if [group, *words[:1]] != ["mcp", "add"] or "--" not in words:
         return words, {}
-    place = words.index("--")
-    return words[:place], {"command": words[place + 1 :]}
+    index = words.index("--")
+    return words[:index], {"command": words[index + 1 :]}
 
 
-def _finish(context: ShellContext, running: Coroutine[Any, Any, Answer | None]) -> int:
+def _run_to_end(context: ShellContext, running: Coroutine[Any, Any, Answer | None]) -> int:
     """Run an action to its end, and print its answer; returns the exit code."""
     with _interruptible():
         answer = asyncio.run(running)
@@ -106,7 +106,7 @@ def _finish(context: ShellContext, running: Coroutine[Any, Any, Answer | None]) 
 
 
 def _readable_texts(action: Action, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments, each text of them without bytes that are not UTF-8; paths keep theirs."""
+    """The arguments, in which texts have no bytes that are not UTF-8. Paths keep such bytes."""
     paths = {argument.destination for argument in action.arguments if argument.is_path}
     return {
         name: readable_bytes(value) if isinstance(value, str) and name not in paths else value
@@ -120,14 +120,14 @@ def _make_parser(
     """The parser of an action. The help of a group also lists its actions."""
     parser = argparse.ArgumentParser(prog=f"ouro {action.name}", formatter_class=_Help)
     _declare(parser, action)
-    others = [other for other in actions.values() if other is not action]
-    if action.name == group and others:
-        parser.epilog = "\n".join([*_action_lines(group, others), "", parser.epilog or ""])
+    other_actions = [other for other in actions.values() if other is not action]
+    if action.name == group and other_actions:
+        parser.epilog = "\n".join([*_action_lines(group, other_actions), "", parser.epilog or ""])
     return parser
 
 
 def _print_group_help(group: str, words: Sequence[str]) -> int:
-    """Answer `ouro GROUP` without an action; returns the exit code."""
+    """Print the help of `ouro GROUP` without an action; returns the exit code."""
     parser = argparse.ArgumentParser(prog=f"ouro {group}")
     add_arguments(parser, group)
     parser.parse_args(words)  # answers --help, and refuses any other flag
@@ -137,15 +137,15 @@ def _print_group_help(group: str, words: Sequence[str]) -> int:
 
 def add_arguments(parser: argparse.ArgumentParser, group: str) -> None:
     """Declare the actions of a group and their flags."""
-    own: Action | None = None
+    group_action: Action | None = None
     actions: list[Action] = []
     for action in ACTIONS:
         if action.name == group:
-            own = action
+            group_action = action
         elif action.name.split()[0] == group:
             actions.append(action)
-    if own is not None:
-        _declare(parser, own)
+    if group_action is not None:
+        _declare(parser, group_action)
         if not actions:
             return
         parser.epilog = "\n".join([*_action_lines(group, actions), "", parser.epilog or ""])
@@ -175,7 +175,7 @@ class _ActionsHelp(_Help):
     """Prints the usage and the description, which lists the actions: one page."""
 
     def add_arguments(self, actions: object) -> None:
-        pass
+        """Add nothing: the description has the list."""
 
 
 def _declare(parser: argparse.ArgumentParser, action: Action) -> None:
@@ -190,7 +190,9 @@ def _declare(parser: argparse.ArgumentParser, action: Action) -> None:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Make Ctrl+C raise at once: asyncio would wait for the next await, but most actions block."""
+    """Make Ctrl+C raise KeyboardInterrupt at once: asyncio would wait for the next await, but most
+    actions block.
+    """
 
     def interrupt(_signal: int, _frame: object) -> None:
         raise KeyboardInterrupt
@@ -198,11 +200,11 @@ def _interruptible() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, interrupt)
+    old_handler = signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, old_handler)
 
 
 class ShellContext:
@@ -233,14 +235,14 @@ class ShellContext:
             print_document([text, "\n"])
 
     def progress(self, text: str) -> None:
-        """Replace the progress line on a terminal; empty: remove it."""
+        """Replace the progress line on a terminal; an empty text removes it."""
         if sys.stderr.isatty():
             sys.stderr.write(f"\r\033[K{clean(text)[:78]}")
             sys.stderr.flush()
 
     @contextmanager
     def synchronizing(self) -> Iterator[None]:
-        """Around a synchronization: removes its progress line, and explains an interrupt."""
+        """Remove the progress line after a synchronization, and explain an interrupt, which is raised."""
         try:
             yield
         except KeyboardInterrupt:
@@ -254,21 +256,21 @@ class ShellContext:
             self.progress("")
 
     def sync_progress(self, text: str) -> None:
-        """Show a step of a synchronization on a terminal; a wait also elsewhere."""
+        """Show a step of a synchronization on a terminal. A step that waits is also shown elsewhere."""
         is_waiting = text.startswith("waiting")
-        ends = " Ctrl+C ends it." if is_waiting else ""
+        hint = " Ctrl+C ends it." if is_waiting else ""
         if sys.stderr.isatty():
             if text:
-                self.progress(f"{text} …{ends}")
+                self.progress(f"{text} …{hint}")
         elif is_waiting:
-            self.say(f"{text} …{ends}", "warning")
+            self.say(f"{text} …{hint}", "warning")
 
     def index_progress(self) -> Progress:
-        """Show the progress of an index update if it takes a while."""
-        began = time.monotonic()
+        """A function that shows the progress of an index update if it takes a while."""
+        start = time.monotonic()
 
         def show(done: int, whole: int) -> None:
-            if not self.as_json and (done == whole or time.monotonic() - began > _PROGRESS_AFTER):
+            if not self.as_json and (done == whole or time.monotonic() - start > _PROGRESS_DELAY):
                 self.progress(
                     "" if done == whole else f"Indexing: {done:,} of {plural(whole, 'file')}"
                 )
@@ -279,24 +281,25 @@ class ShellContext:
         if not self.can_ask:
             raise UsageError(NO_TERMINAL, title)
         if {choice.value for choice in choices} == {"yes", "no"}:
-            return "yes" if self._answer(f"{title} [y/N] ").lower() in ("y", "yes") else "no"
-        picked = self._numbers(title, choices, "Number (Enter: none): ")
-        return picked[0] if picked else None
+            answer = self._ask_line(f"{title} [y/N] ").lower()
+            return "yes" if answer in ("y", "yes") else "no"
+        values = self._ask_numbers(title, choices, "Number (Enter: none): ")
+        return values[0] if values else None
 
     async def choose_many(self, title: str, choices: Sequence[Choice]) -> Sequence[str]:
         if not self.can_ask:
             raise UsageError(
                 "stdin is not a terminal: name what you mean, or pass --all (see --help).", title
             )
-        return self._numbers(
+        return self._ask_numbers(
             title, choices, "Numbers such as `1,3` or `2-5`, `all`, or Enter for none: "
         )
 
     async def ask(self, title: str, *, secret: bool = False, draft: str = "") -> str:  # noqa: ARG002 (for screens)
-        """A stripped line; empty at the end of input."""
+        """Ask for a line; returns it without spaces at its ends, empty at the end of the input."""
         from getpass import getpass
 
-        return getpass(f"{title}: ").strip() if secret else self._answer(f"{title}: ")
+        return getpass(f"{title}: ").strip() if secret else self._ask_line(f"{title}: ")
 
     async def edit(self, text: str, name: str) -> str:
         return await edit_text(name, text)
@@ -314,23 +317,23 @@ class ShellContext:
     async def answer_proposal(self, proposal: str, *, accept: bool) -> None:
         with self.folder.memory() as (editor, _stores):
             for scope in editor.scopes:
-                for found in scope.proposals():
-                    if found.id == proposal:
-                        (scope.accept if accept else scope.reject)(found, editor.moment)
+                for change in scope.proposals():
+                    if change.id == proposal:
+                        (scope.accept if accept else scope.reject)(change, editor.moment)
 
     async def set_repo_memory(self, *, on: bool) -> Path:
         with self.folder.memory() as (_editor, stores):
-            found = next((store for store in stores if store.scope == "repo"), None)
-        if found is None:
+            repo_store = next((store for store in stores if store.scope == "repo"), None)
+        if repo_store is None:
             raise UsageError(
                 "This repository has no memory here.", "It needs `memory.repo.enabled`, and trust."
             )
-        long_term.switch(found, on=on)
-        return found.folder
+        long_term.switch(repo_store, on=on)
+        return repo_store.folder
 
     @asynccontextmanager
     async def search(self) -> AsyncIterator[tuple[Index, FindHits]]:
-        """The index, updated, and a function that finds hits in it."""
+        """Update the index; yields it with a function that finds hits in it."""
         with self.folder.search(self.index_progress()) as search:
 
             async def find(words: str, limit: int, wanted: SearchFilter) -> list[MemoryHit]:
@@ -349,13 +352,13 @@ class ShellContext:
         with self.folder.memory() as (editor, _stores):
             store = editor.scope(scope).store
             address = long_term.remote_of(store, remote)
-            before = long_term.texts_in_use(editor)
+            texts_before = long_term.texts_in_use(editor)
             with self.synchronizing():
                 report = long_term.synchronize(store, address, self.sync_progress)
         if not report.received:
             return report
         with self.folder.memory() as (editor, _stores):
-            received = sorted(long_term.texts_in_use(editor) - before)
+            received = sorted(long_term.texts_in_use(editor) - texts_before)
             return replace(report, disputed=long_term.find_contradicting_pairs(editor, received))
 
     @cached_property
@@ -370,7 +373,7 @@ class ShellContext:
 
     @asynccontextmanager
     async def servers(self) -> AsyncIterator[McpServers]:
-        """The MCP servers of this folder, not started; closed at the end."""
+        """The MCP servers of this folder, which are not started yet; they are closed at the end."""
         servers, confinement = await asyncio.to_thread(self.folder.servers)
         try:
             yield servers
@@ -378,9 +381,9 @@ class ShellContext:
             await servers.close()
             confinement.close()
 
-    def _numbers(self, title: str, choices: Sequence[Choice], question: str) -> Sequence[str]:
-        """Print numbered choices, and ask until the answer is `all` or valid numbers. Empty for an
-        empty answer.
+    def _ask_numbers(self, title: str, choices: Sequence[Choice], question: str) -> Sequence[str]:
+        """Print numbered choices, and ask until the answer is `all` or valid numbers. Returns the
+        values of the choices; none for an empty answer.
         """
         lines = columns(
             [
@@ -389,16 +392,16 @@ class ShellContext:
             ]
         )
         sys.stdout.write("\n".join(map(clean, (title, *lines))) + "\n")
-        while answer := self._answer(question).lower():
+        while answer := self._ask_line(question).lower():
             if answer == "all":
                 return [choice.value for choice in choices]
             try:
-                return [choices[place].value for place in parse_indexes(answer, len(choices))]
+                return [choices[index].value for index in parse_indexes(answer, len(choices))]
             except UsageError as error:
                 self.say(str(error))
         return ()
 
-    def _answer(self, question: str) -> str:
+    def _ask_line(self, question: str) -> str:
         sys.stdout.write(clean(question))
         sys.stdout.flush()
         return sys.stdin.readline().strip()

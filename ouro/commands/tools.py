@@ -12,10 +12,11 @@ from ouro.tools.tool import AnyTool
 from ouro.utils.runtime import tilde
 from ouro.utils.text import one_line, plural
 
-_MCP = "mcp__"
+_MCP_PREFIX = "mcp__"
 
 
 async def list_tools(context: ActionContext) -> Answer:
+    """List the tools in a request, with source, tokens and description."""
     async with context.open_session() as session:
         runner = session.turn.commands.tools
         specs = runner.specs(session.model_source.current()[0].spec)
@@ -23,16 +24,17 @@ async def list_tools(context: ActionContext) -> Answer:
     for spec in specs:
         tool = runner.tools[spec.name]
         tokens = estimate(f"{spec.name}{spec.description}{json.dumps(dict(spec.parameters))}")
-        source, about = _source(tool), one_line(spec.description, 60)
-        rows.append((CodeSpan(spec.name), source, plural(tokens, "token"), about))
+        source, description = _source(tool), one_line(spec.description, 60)
+        rows.append((CodeSpan(spec.name), source, plural(tokens, "token"), description))
         effect = tool.effect.value
         value.append({"name": spec.name, "source": source, "effect": effect, "tokens": tokens})
     return Answer(value, table(rows))
 
 
 def _source(tool: AnyTool) -> str:
+    """Where a tool comes from: a file of the user, an MCP server, or ouro."""
     if isinstance(tool, OwnTool):
         return tilde(tool.file.path)
-    if tool.name.startswith(_MCP):
+    if tool.name.startswith(_MCP_PREFIX):
         return f"MCP server {tool.name.split('__')[1]}"
     return "ouro"

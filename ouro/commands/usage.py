@@ -22,18 +22,23 @@ from ouro.utils.text import clean, dollars, plural
 if TYPE_CHECKING:
     from ouro.memory.backend import SessionInfo
 
-_NAMES = {"session": "This session", "today": "Today", "month": "This month", "all": "All sessions"}
-_BUDGETS = {"session": "in this session", "today": "today", "month": "this month"}
-_HEADS = ("read", "cached", "written", "calls", "cost")
+_PERIOD_TITLES = {
+    "session": "This session",
+    "today": "Today",
+    "month": "This month",
+    "all": "All sessions",
+}
+_BUDGET_PERIODS = {"session": "in this session", "today": "today", "month": "this month"}
+_COLUMN_HEADS = ("read", "cached", "written", "calls", "cost")
 _UNKNOWN = "unknown"
-_OUTSIDE = "(outside of sessions)"
+_OUTSIDE_OF_SESSIONS = "(outside of sessions)"
 _TURNS = "turns"
 MAX_DAYS = 30
 """Days that are listed, the newest first."""
 MAX_NAME = 32
 MAX_BAR = 10
 """Columns of the longest bar: with the name of a model the row fits into 80 columns."""
-BESIDE = 6
+MARGIN = 6
 """Columns of the screen beside a table: its indent and the scroll bar."""
 
 By = Literal["", "day", "project", "model", "purpose"]
@@ -55,39 +60,46 @@ class UsageRow(NamedTuple):
     @property
     def cells(self) -> tuple[str, ...]:
         """The texts of the columns, in the order of the heads."""
-        used = self.usage
-        numbers = (f"{number:,}" for number in (used.input, used.cached, used.output, self.calls))
+        usage = self.usage
+        numbers = (
+            f"{number:,}" for number in (usage.input, usage.cached, usage.output, self.calls)
+        )
         return f"  {self.name}", *numbers, self.cost
 
 
 async def usage(context: ActionContext, by: By = "") -> Answer:
-    """Tokens and cost: of periods, or by day, project, model or purpose with bars."""
+    """Show tokens and cost: of periods, or by day, project, model or purpose, with bars."""
     return await (_usage_by(context, by) if by else _usage_of_periods(context))
 
 
 async def _usage_by(context: ActionContext, by: By) -> Answer:
-    """The usage of all sessions, with the most expensive first, and days in their order."""
+    """Show the usage of all sessions by something: the most expensive first, or the newest day."""
     store = context.session.session_catalog.store if context.session is not None else context.store
     sessions = [*await store.list_sessions(), *await store.list_deleted()]
     rows = list[tuple[str, DailyUsage]]()
     for info in sessions:
-        rows += [(_row_name(by, info.project, item), item) for item in info.spent]
-    rows += [(_row_name(by, _OUTSIDE, item), item) for item in await store.load_costs()]
+        rows += [
+            (_row_name(by, info.project, daily_usage), daily_usage) for daily_usage in info.spent
+        ]
+    rows += [
+        (_row_name(by, _OUTSIDE_OF_SESSIONS, daily_usage), daily_usage)
+        for daily_usage in await store.load_costs()
+    ]
     uses = sum_by(rows)
     if by == "day":
         uses = tuple(sorted(uses, key=lambda use: use.model, reverse=True)[:MAX_DAYS])
     data = [{by: use.model, "calls": use.calls, **asdict(use.usage)} for use in uses]
-    shown = "\n".join(_bar_lines(by, uses)) if uses else "No usage yet."
-    return Answer({"by": by, "rows": data}, [Quote(shown)])
+    text = "\n".join(_bar_lines(by, uses)) if uses else "No usage yet."
+    return Answer({"by": by, "rows": data}, [Quote(text)])
 
 
-def _row_name(by: By, project: str, item: DailyUsage) -> str:
+def _row_name(by: By, project: str, daily_usage: DailyUsage) -> str:
     """What the row of a usage is called: its day, project, model or purpose."""
     if by == "project":
         return project or _UNKNOWN
     if by == "purpose":
-        return item.purpose or _TURNS
-    return item.day if by == "day" else item.model
+        return daily_usage.purpose or _TURNS
+    return daily_usage.day if by == "day" else daily_usage.model
 
 
 def _bar_lines(by: By, uses: Sequence[ModelUse]) -> list[str]:
@@ -96,8 +108,8 @@ def _bar_lines(by: By, uses: Sequence[ModelUse]) -> list[str]:
     """
     is_priced = all(use.usage.cost is not None for use in uses)
     weights = [_weight(use, is_priced=is_priced) for use in uses]
-    most = max(weights) or 1
-    bars = [_bar(weight / most) for weight in weights]
+    max_weight = max(weights) or 1
+    bars = [_bar(weight / max_weight) for weight in weights]
     measure = "cost" if is_priced else "tokens read, because not every price is known"
     return [*_bar_table(by, [*map(_row, uses)], bars), "", *_wrap_text(f"Bars: {measure}")]
 
@@ -110,7 +122,7 @@ def _bar_table(by: By, rows: Sequence[UsageRow], bars: Sequence[str]) -> list[st
     """The lines of a table with a bar after each row. On a narrow terminal each row is several
     lines, with the bar before its cost.
     """
-    heads = (by.capitalize(), *_HEADS)
+    heads = (by.capitalize(), *_COLUMN_HEADS)
     columns = zip(heads, *(row.cells for row in rows), strict=True)
     widths = [max(map(len, column)) for column in columns]
     widths[0] = min(widths[0], MAX_NAME)
@@ -128,7 +140,7 @@ def _bar_table(by: By, rows: Sequence[UsageRow], bars: Sequence[str]) -> list[st
 def _line_width() -> float:
     """The columns for a line of a table; without a limit if the output is no terminal."""
     try:
-        return max(20, os.get_terminal_size(1).columns - BESIDE)
+        return max(20, os.get_terminal_size(1).columns - MARGIN)
     except OSError:
         return math.inf
 
@@ -150,16 +162,16 @@ def _wrap_text(text: str, indent: str = "") -> list[str]:
 
 def _row_as_lines(row: UsageRow, bar: str = "") -> list[str]:
     """A row for a narrow terminal: its name, and its numbers indented below."""
-    used = row.usage
+    usage = row.usage
     cost = row.cost if row.has_cost else f"cost\u00a0{row.cost}"
     numbers = [
         plural(row.calls, "call"),
-        f"{used.input:,} read",
-        f"{used.cached:,} cached",
-        f"{used.output:,} written",
+        f"{usage.input:,} read",
+        f"{usage.cached:,} cached",
+        f"{usage.output:,} written",
     ]
-    unbroken = [text.replace(" ", "\u00a0") for text in numbers]
-    counts = " · ".join([f"{bar} {cost}".lstrip(), *unbroken])
+    unbroken_numbers = [text.replace(" ", "\u00a0") for text in numbers]
+    counts = " · ".join([f"{bar} {cost}".lstrip(), *unbroken_numbers])
     width = min(MAX_NAME, _line_width())
     return [_cut_name(row.cells[0], int(width)), *_wrap_text(counts, "    ")]
 
@@ -182,7 +194,7 @@ def _cut_name(name: str, width: int) -> str:
 
 
 def _period_data(period: UsagePeriod) -> dict[str, Any]:
-    """A period for `--json`."""
+    """A period as `--json` prints it."""
     uses = [{"model": use.model, "calls": use.calls, **asdict(use.usage)} for use in period.models]
     return {
         "models": uses,
@@ -192,8 +204,8 @@ def _period_data(period: UsagePeriod) -> dict[str, Any]:
 
 
 async def _usage_of_periods(context: ActionContext) -> Answer:
-    """Tables of the periods, then what subagents and background calls had of the
-    session, then the budgets.
+    """Show a table for each period, then the shares of subagents and background calls in the session,
+    then the budgets.
     """
     report, agents = await _report(context)
     data: dict[str, Any] = {
@@ -201,24 +213,24 @@ async def _usage_of_periods(context: ActionContext) -> Answer:
         **{period.name: _period_data(period) for period in report.periods},
         "budgets": [{**asdict(limit), "left": limit.left} for limit in report.limits],
     }
-    spent = chain.from_iterable(info.spent for info in agents)
-    used_by_agents = sum((day.usage for day in spent), Usage())
+    daily_usages = chain.from_iterable(info.spent for info in agents)
+    agents_usage = sum((daily_usage.usage for daily_usage in daily_usages), Usage())
     shares: list[str] = []
     if agents:
-        data["subagents"] = {"count": len(agents), **asdict(used_by_agents)}
-        shares.append(_share(plural(len(agents), "subagent"), used_by_agents))
+        data["subagents"] = {"count": len(agents), **asdict(agents_usage)}
+        shares.append(_share_text(plural(len(agents), "subagent"), agents_usage))
     if context.session is not None:
         data["beside"] = [
-            {"purpose": purpose, "calls": calls, **asdict(used)}
-            for purpose, calls, used in report.side_calls
+            {"purpose": purpose, "calls": calls, **asdict(usage)}
+            for purpose, calls, usage in report.side_calls
         ]
     shares += [
-        _share(f"{plural(calls, 'call')} for {purpose}", used)
-        for purpose, calls, used in report.side_calls
+        _share_text(f"{plural(calls, 'call')} for {purpose}", usage)
+        for purpose, calls, usage in report.side_calls
         if purpose != "subagent"
     ]
     budgets = [
-        f"{dollars(limit.spent)} of {dollars(limit.limit)} spent {_BUDGETS[limit.period]}, "
+        f"{dollars(limit.spent)} of {dollars(limit.limit)} spent {_BUDGET_PERIODS[limit.period]}, "
         f"{dollars(limit.left)} left ({limit.setting})"
         for limit in report.limits
     ]
@@ -226,7 +238,7 @@ async def _usage_of_periods(context: ActionContext) -> Answer:
 
 
 async def _report(context: ActionContext) -> tuple[SpendingReport, Sequence[SessionInfo]]:
-    """What was spent, and the subagents of the session, if there is one."""
+    """The report of what was spent, and the subagents of the session; none without a session."""
     if context.session is not None:
         agents = await context.session.background.subagents.list_transcripts()
         return await context.session.budget.report(), tuple(agents.values())
@@ -236,21 +248,23 @@ async def _report(context: ActionContext) -> tuple[SpendingReport, Sequence[Sess
     return SpendingReport(periods, limits), ()
 
 
-def _share(what: str, used: Usage) -> str:
-    cost = dollars(used.cost, f"cost {_UNKNOWN}")
-    return f"Of this session: {what}, {used.input:,} tokens read, {used.output:,} written, {cost}"
+def _share_text(users: str, usage: Usage) -> str:
+    cost = dollars(usage.cost, f"cost {_UNKNOWN}")
+    return (
+        f"Of this session: {users}, {usage.input:,} tokens read, {usage.output:,} written, {cost}"
+    )
 
 
 def _tables(periods: Sequence[UsagePeriod]) -> list[str]:
     """A table for each period; an unknown price is marked as unknown, never shown as free."""
     rows_of = {period.name: _rows(period) for period in periods}
-    heads = [(_NAMES[period.name], *_HEADS) for period in periods]
+    heads = [(_PERIOD_TITLES[period.name], *_COLUMN_HEADS) for period in periods]
     cells = [row.cells for row in chain.from_iterable(rows_of.values())]
     # All tables have the same columns, so that the numbers stand below each other.
     widths = [max(map(len, column)) for column in zip(*heads, *cells, strict=True)]
     lines: list[str] = []
     for period in periods:
-        lines += [*_table(_NAMES[period.name], rows_of[period.name], widths), ""]
+        lines += [*_table(_PERIOD_TITLES[period.name], rows_of[period.name], widths), ""]
     return lines
 
 
@@ -258,7 +272,7 @@ def _table(title: str, rows: Sequence[UsageRow], widths: Sequence[int]) -> list[
     """The lines of the table of one period. On a narrow terminal each row is several lines."""
     if not rows:
         return [f"{title}: nothing"]
-    lines = [_table_line((title, *_HEADS), widths)]
+    lines = [_table_line((title, *_COLUMN_HEADS), widths)]
     lines += [_table_line(row.cells, widths) for row in rows]
     if _fits(lines):
         return lines
@@ -270,10 +284,10 @@ def _rows(period: UsagePeriod) -> list[UsageRow]:
     rows = [_row(use) for use in period.models]
     if len(rows) > 1:
         calls = sum(use.calls for use in period.models)
-        together = _row(ModelUse("together", period.total, calls))
-        if together.has_cost and not period.is_priced:
-            together = together._replace(cost=f"{together.cost} + {_UNKNOWN}")
-        rows.append(together)
+        total = _row(ModelUse("together", period.total, calls))
+        if total.has_cost and not period.is_priced:
+            total = total._replace(cost=f"{total.cost} + {_UNKNOWN}")
+        rows.append(total)
     return rows
 
 

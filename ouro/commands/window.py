@@ -17,14 +17,18 @@ if TYPE_CHECKING:
     from ouro.commands.slash import SessionContext
     from ouro.session.context_window import ContextWindow, WindowReport
 
-BAR = 24
-LISTED = 30
-"""Maximum length of the lists of messages to pin and of items; other messages can be named by
-number.
-"""
+BAR_WIDTH = 24
+MAX_LISTED = 30
+"""The maximum number of messages to pin, and of items, in a list; others can be named by number."""
 
 
 async def compact(context: SessionContext, probe: bool, keep: str) -> None:
+    """Replace older messages by a summary, which the user can edit or refuse.
+
+    Args:
+        probe: ask a model what the summary lost.
+        keep: what the summary must contain, in words of the user.
+    """
     front_end = context.front_end
 
     async def review(summary: str) -> str:
@@ -41,6 +45,9 @@ async def compact(context: SessionContext, probe: bool, keep: str) -> None:
 
 
 async def btw(context: SessionContext, question: str) -> Answer | None:
+    """Ask the model a question that is not part of the transcript. It does not stop a running turn;
+    without one it is shown as a turn, and None is returned.
+    """
     window = context.session.window
     if context.session.running:
         context.say(
@@ -53,6 +60,11 @@ async def btw(context: SessionContext, question: str) -> Answer | None:
 
 
 async def pin(context: SessionContext, message: str) -> Answer | None:
+    """Keep a message word for word through compactions, or no longer. None if the user cancels.
+
+    Args:
+        message: its number, `last`, or empty to let the user choose.
+    """
     window = context.session.window
     messages = window.pinnable()
     if not messages:
@@ -67,63 +79,73 @@ async def pin(context: SessionContext, message: str) -> Answer | None:
             "Use /pin to choose one, or `/pin last`.",
         )
     else:
-        choices = []
-        for item in messages[: -LISTED - 1 : -1]:
-            kind = f"{item.kind} · pinned" if item.is_pinned else item.kind
-            choices.append(Choice(str(item.number), one_line(item.text, 80), kind))
-        chosen = await context.choose("Keep which message word for word?", choices)
+        chosen = await _choose_message(context, messages)
         if chosen is None:
             return None
-        number = int(chosen)
+        number = chosen
     was_pinned = any(item.is_pinned for item in messages if item.number == number)
     await window.pin(number, not was_pinned)
     state = "no longer pinned" if was_pinned else "pinned: it stays word for word"
     return Answer(number, [line(f"Message {number} is {state}.")])
 
 
+async def _choose_message(context: SessionContext, messages: Sequence[ContextItem]) -> int | None:
+    """Let the user choose one of the messages, the last one first; returns its number."""
+    choices = []
+    for item in messages[: -MAX_LISTED - 1 : -1]:
+        kind = f"{item.kind} · pinned" if item.is_pinned else item.kind
+        choices.append(Choice(str(item.number), one_line(item.text, 80), kind))
+    chosen = await context.choose("Keep which message word for word?", choices)
+    return None if chosen is None else int(chosen)
+
+
 async def show_context(context: SessionContext, what: str) -> Answer | None:
+    """Show what fills the context window; or drop, restore or pin items: `drop 1 3-5`."""
     verb, _, numbers = what.partition(" ")
     window = context.session.window
     items = largest_items(window)
     if what:
-        places = parse_indexes(numbers, len(items))
-        if verb not in ("drop", "restore", "pin") or not places:
+        indexes = parse_indexes(numbers, len(items))
+        if verb not in ("drop", "restore", "pin") or not indexes:
             raise UsageError(
                 "Usage: /context [drop|restore|pin N]", commands=["context", "context drop 1 3-5"]
             )
-        done = await change_items(window, [items[place] for place in places], verb)
+        outcome = await change_items(window, [items[index] for index in indexes], verb)
         context.front_end.redraw()
-        return Answer(done, [line(done)])
+        return Answer(outcome, [line(outcome)])
     context.show([Markdown(_report_text(window.report()))])
-    left_out = context.session.extensions.instructions.problems
-    context.show([line(problem, level="warning") for problem in left_out])
+    problems = context.session.extensions.instructions.problems
+    context.show([line(problem, level="warning") for problem in problems])
     if not await context.front_end.browse("context") and items:
         head = "**Largest items**: `/context drop 1 3`, `/context restore 1`, `/context pin 2`"
-        rows = [f"{number:>3}. {item_line(item)}" for number, item in enumerate(items[:LISTED], 1)]
-        more = (
-            [line(f"{len(items) - LISTED} smaller items are not listed.")]
-            if len(items) > LISTED
+        rows = [
+            f"{number:>3}. {item_line(item)}" for number, item in enumerate(items[:MAX_LISTED], 1)
+        ]
+        rest_line = (
+            [line(f"{len(items) - MAX_LISTED} smaller items are not listed.")]
+            if len(items) > MAX_LISTED
             else []
         )
-        context.show([Markdown(head), Quote("\n".join(rows)), *more])
+        context.show([Markdown(head), Quote("\n".join(rows)), *rest_line])
     return None
 
 
 def largest_items(window: ContextWindow) -> list[ContextItem]:
-    """The messages, tool outputs and notes of the request, the largest first; dropped ones keep
-    their place.
+    """The messages, tool outputs and notes of the request, the largest first. A dropped one keeps its
+    place in the order.
     """
     return sorted(window.items(), key=lambda item: -item.tokens)
 
 
 def item_state(item: ContextItem) -> str:
-    """`dropped`, `pinned` or nothing."""
+    """`dropped`, `pinned`, or empty."""
     if item.is_dropped:
         return "dropped"
     return "pinned" if item.is_pinned else ""
 
 
 def item_line(item: ContextItem) -> str:
+    """An item on one line: tokens, state, kind and text."""
     return f"{item.tokens:>9,}  {item_state(item):<7}  {item.kind:<6}  {one_line(item.text, 60)}"
 
 
@@ -137,21 +159,21 @@ async def change_items(window: ContextWindow, items: Sequence[ContextItem], verb
         pinned = sum(not item.is_pinned for item in items)
         counts = [(pinned, "pinned"), (len(items) - pinned, "unpinned")]
         return (
-            ", ".join(f"{plural(count, 'message')} {done}" for count, done in counts if count) + "."
+            ", ".join(f"{plural(count, 'message')} {word}" for count, word in counts if count) + "."
         )
     restore = verb == "restore"
     if all(item.is_dropped != restore for item in items):
         return "That is sent already." if restore else "That is dropped already."
     before, after = await window.drop([item.id for item in items], restore=restore)
-    done = "Restored" if restore else "Dropped"
+    word = "Restored" if restore else "Dropped"
     return (
-        f"{done}: {before:,} → {after:,} tokens. The next request is not in the provider's cache"
+        f"{word}: {before:,} → {after:,} tokens. The next request is not in the provider's cache"
         " from there on."
     )
 
 
 def _report_text(report: WindowReport) -> str:
-    """What the context window holds, as a table with bars, and when it will be compacted."""
+    """Markdown about what fills the context window, with bars, and when it will be compacted."""
     names = [*(name for name, _ in report.parts), "free"]
     sizes = [*(size for _, size in report.parts), max(0, report.window - report.tokens)]
     width = max(map(len, names))
@@ -159,17 +181,17 @@ def _report_text(report: WindowReport) -> str:
     for name, size in zip(names, sizes, strict=True):
         share = size / max(1, report.window)
         lines.append(
-            f"{name:<{width}}  {size:>9,}  {share:>4.0%}  {'█' * min(BAR, round(BAR * share))}"
+            f"{name:<{width}}  {size:>9,}  {share:>4.0%}  {'█' * min(BAR_WIDTH, round(BAR_WIDTH * share))}"
         )
     percent = round(100 * report.tokens / max(1, report.window))
     head = f"**Context**: {report.tokens:,} of {report.window:,} tokens ({percent} %)"
     advice = [f"The largest single thing is {escape(report.largest)}."] if report.largest else []
     if (outlook := report.outlook) is not None:
-        done = (
+        effect = (
             f"would summarize {plural(outlook.covered, 'message')}, keep {outlook.kept} of them"
             " word for word"
         )
-        advice.append(f"A compaction now {done}, and leave about {outlook.tokens:,} tokens.")
+        advice.append(f"A compaction now {effect}, and leave about {outlook.tokens:,} tokens.")
     else:
         advice.append("There is nothing to compact yet.")
     if report.limit:

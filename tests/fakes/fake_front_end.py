@@ -5,7 +5,7 @@ from __future__ import annotations
 from fakes.fake_session import FakeSession
 from ouro.commands.builtin import find_command
 from ouro.commands.front_end import RewindChoice
-from ouro.commands.rewind import last_message
+from ouro.commands.rewind import undo_of_last_turn
 from ouro.commands.slash import SessionContext, run_command
 
 
@@ -45,7 +45,7 @@ class FakeFrontEnd:
 
     async def choose_rewind(self, *, undo=False, redo=None):
         if undo and not self.picks:
-            return last_message(self)
+            return undo_of_last_turn(self)
         if redo and not self.picks:
             return RewindChoice("redo", 0, tuple(redo))
         return self.picks.pop(0) if self.picks else None

@@ -35,59 +35,63 @@ from ouro.utils.lenient_json import dump_json
 from ouro.utils.text import clean, dollars, one_line, plural
 
 Format = Literal["markdown", "html", "json"]
-_FORMATS: Mapping[str, Format] = {
+_FORMAT_OF_SUFFIX: Mapping[str, Format] = {
     **dict.fromkeys(("", ".md", ".markdown", ".txt"), "markdown"),
     ".html": "html",
     ".htm": "html",
     ".json": "json",
 }
-_NOTHING = Message("user", ())
-_EMBEDDABLE = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""Never SVG, because it can contain scripts."""
+_EMPTY_MESSAGE = Message("user", ())
+_EMBEDDABLE_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""Types of images that a document contains. SVG is not one of them: it can contain scripts."""
 
 
 def format_of(path: Path) -> Format:
-    """The format of a file's ending; Markdown without one. Raises UsageError: there is no such
-    format.
-    """
-    if found := _FORMATS.get(path.suffix.lower()):
-        return found
+    """The format for the ending of a file; Markdown without one. Raises UsageError for another ending."""
+    if format_ := _FORMAT_OF_SUFFIX.get(path.suffix.lower()):
+        return format_
     raise UsageError(
         f"A session cannot be written as `{path.suffix}`.", "End the file in .md, .html or .json."
     )
 
 
 def document(whole: WholeSession, to: Format) -> Iterator[str]:
-    """A session in a format, piece by piece. Blocks on the disk; memory use does not grow with the
-    session.
+    """Yields a session in a format, piece by piece. Blocks on the disk; memory use does not grow with
+    the session.
 
     Raises:
         SessionError: the session cannot be read.
     """
-    found = survey(whole)
+    session_survey = survey(whole)
     if to == "json":
-        return _as_json(whole, found)
-    return SessionDocument(whole, found, HtmlFormat() if to == "html" else MarkdownFormat()).write()
+        return _as_json(whole, session_survey)
+    return SessionDocument(
+        whole, session_survey, HtmlFormat() if to == "html" else MarkdownFormat()
+    ).write()
 
 
-def _as_json(whole: WholeSession, found: Survey) -> Iterator[str]:
-    """Every record, one on each line, with its images."""
-    head = {**header_data(whole.header), "title": found.title, "messages": found.messages}
+def _as_json(whole: WholeSession, session_survey: Survey) -> Iterator[str]:
+    """Yields a JSON document with every record on a line of its own, with its images."""
+    head = {
+        **header_data(whole.header),
+        "title": session_survey.title,
+        "messages": session_survey.messages,
+    }
     yield (
         "{\n"
         + "".join(f"{_to_json(key)}: {_to_json(value)},\n" for key, value in head.items())
         + '"records": ['
     )
-    before = "\n"
+    separator = "\n"
     for record in whole.records():
-        yield before + _to_json(_record_data(record, found))
-        before = ",\n"
+        yield separator + _to_json(_record_data(record, session_survey))
+        separator = ",\n"
     yield "\n]\n}\n"
 
 
-def _record_data(record: Record, found: Survey) -> dict[str, Any]:
+def _record_data(record: Record, session_survey: Survey) -> dict[str, Any]:
     data = record_to_export(record)
-    if isinstance(record, MessageRecord) and record.number not in found.branch:
+    if isinstance(record, MessageRecord) and record.number not in session_survey.branch:
         data["taken_back"] = True
     return data
 
@@ -111,48 +115,59 @@ class Survey(msgspec.Struct, frozen=True):
 
 
 def survey(whole: WholeSession) -> Survey:
-    """Read a session once; only little of it stays in memory."""
-    fold = Transcript()
+    """Read a session once, to collect the facts that a document begins with. The texts of messages are
+    not kept in memory.
+    """
+    transcript = Transcript()
     prompts = []
-    count = 0
+    message_count = 0
     for record in whole.records():
         if isinstance(record, MessageRecord):
-            count += 1
+            message_count += 1
             message = record.message
-            words = _first_words(message.text) or ("[picture]" if message.parts_of(Image) else "")
-            if message.role == "user" and words:
-                prompts.append((record.number, record.at, words))
-            fold.take(replace(record, message=replace(_NOTHING, usage=message.usage)))
+            first_words = _first_words(message.text) or (
+                "[picture]" if message.parts_of(Image) else ""
+            )
+            if message.role == "user" and first_words:
+                prompts.append((record.number, record.at, first_words))
+            transcript.take(replace(record, message=replace(_EMPTY_MESSAGE, usage=message.usage)))
         else:
-            fold.take(record)
-    branch = frozenset(entry.number for entry in fold.entries)
-    on_branch = tuple(prompt for prompt in prompts if prompt[0] in branch)
-    return Survey(fold.title, branch, on_branch, fold.usage, fold.last_at, count)
+            transcript.take(record)
+    branch = frozenset(entry.number for entry in transcript.entries)
+    branch_prompts = tuple(prompt for prompt in prompts if prompt[0] in branch)
+    return Survey(
+        transcript.title,
+        branch,
+        branch_prompts,
+        transcript.usage,
+        transcript.last_at,
+        message_count,
+    )
 
 
 class SessionDocument:
-    """The order of a document; the format writes each kind of text."""
+    """Writes a session as a document, in the order of its records. A format writes each kind of text."""
 
     def __init__(
-        self, whole: WholeSession, found: Survey, form: HtmlFormat | MarkdownFormat
+        self, whole: WholeSession, session_survey: Survey, form: HtmlFormat | MarkdownFormat
     ) -> None:
         self._whole = whole
-        self._found = found
+        self._survey = session_survey
         self._form = form
 
     def write(self) -> Iterator[str]:
-        prompts = [(number, date_and_time(at), text) for number, at, text in self._found.prompts]
+        prompts = [(number, date_and_time(at), text) for number, at, text in self._survey.prompts]
         yield self._form.head(
-            self._found.title, [fact for fact in self._facts() if fact[1]], prompts
+            self._survey.title, [fact for fact in self._facts() if fact[1]], prompts
         )
         yield from map(self._form.piece, self.pieces())
         yield self._form.tail
 
     def _facts(self) -> list[tuple[str, str]]:
-        """What the head of the document says; the text is empty for what is not known."""
-        header, usage, form = self._whole.header, self._found.usage, self._form
+        """The names and texts of the facts in the head; the text of an unknown fact is empty."""
+        header, usage, form = self._whole.header, self._survey.usage, self._form
         cost = dollars(usage.cost, "price unknown")
-        used = (
+        usage_text = (
             f"{usage.input:,} tokens read ({usage.cached:,} from the cache), {usage.output:,}"
             f" written, {cost}"
         )
@@ -160,23 +175,26 @@ class SessionDocument:
             ("Session", form.code(header.id)),
             ("Folder", form.code(header.project) if header.project else ""),
             ("Model", form.code(header.model) if header.model else ""),
-            ("From", f"{date_and_time(header.created_at)} to {date_and_time(self._found.last_at)}"),
-            ("Used", used if usage.input or usage.output else ""),
+            (
+                "From",
+                f"{date_and_time(header.created_at)} to {date_and_time(self._survey.last_at)}",
+            ),
+            ("Used", usage_text if usage.input or usage.output else ""),
             ("Taken over from", form.escape(header.origin.get("from", ""))),
         ]
 
     def pieces(self) -> Iterator[str]:
-        """The messages and marks, without the head of the document."""
+        """Yields the messages and marks, without the head of the document."""
         open_calls: dict[str, ToolCall] = {}
         is_rewound = False
         for record in self._whole.records():
             if isinstance(record, MessageRecord):
-                if (record.number not in self._found.branch) != is_rewound:
+                if (record.number not in self._survey.branch) != is_rewound:
                     yield from self._take_unanswered(open_calls)
                     is_rewound = not is_rewound
                     yield self._form.rewound(begins=is_rewound)
                 yield from self._message(record, open_calls)
-            elif text := _mark_text(record, self._found.title):
+            elif text := _mark_text(record, self._survey.title):
                 yield from self._take_unanswered(open_calls)
                 yield self._form.mark(text, date_and_time(record.at))
                 if isinstance(record, CompactionRecord) and record.summary:
@@ -186,8 +204,8 @@ class SessionDocument:
             yield self._form.rewound(begins=False)
 
     def _message(self, record: MessageRecord, open_calls: dict[str, ToolCall]) -> Iterator[str]:
-        """The blocks of a message. Its calls are added to `open_calls`; a result takes its call
-        out.
+        """Yields the blocks of a message. Its calls are added to `open_calls`, and a result removes its
+        call from there, because a call is written with its result.
         """
         message = record.message
         if message.role == "tool":
@@ -198,18 +216,18 @@ class SessionDocument:
             return
         if message.role == "assistant" or message.text:
             yield from self._take_unanswered(open_calls)
-        shown = [part for part in message.parts if _has_content(part)]
-        if shown:
-            who = _speaker(message, shown)
+        visible_parts = [part for part in message.parts if _has_content(part)]
+        if visible_parts:
+            speaker = _speaker(message, visible_parts)
             notes = [date_and_time(record.at), self._form.escape(message.model), _ending(message)]
-            body = self._form.gap.join(self._part(part, by_user=who == "You") for part in shown)
-            yield self._form.message(who, record.number, " · ".join(filter(None, notes)), body)
+            body = self._form.gap.join(
+                self._part(part, by_user=speaker == "You") for part in visible_parts
+            )
+            yield self._form.message(speaker, record.number, " · ".join(filter(None, notes)), body)
         open_calls.update({call.id: call for call in message.tool_calls})
 
     def _part(self, part: Part, *, by_user: bool) -> str:
-        """A part of a message in the format; empty for tool calls, which are shown with their
-        results.
-        """
+        """A part of a message in the format; empty for a tool call, which is written with its result."""
         match part:
             case Text(text):
                 return self._form.user_text(text) if by_user else self._form.words(text)
@@ -223,28 +241,30 @@ class SessionDocument:
                 return ""
 
     def _take_unanswered(self, open_calls: dict[str, ToolCall]) -> Iterator[str]:
-        """The blocks of the calls that got no result. Empties `open_calls`."""
+        """Yields the blocks of the calls that got no result, and removes them from `open_calls`."""
         yield from (
             self._form.tool(_call_title(call), "not answered", "") for call in open_calls.values()
         )
         open_calls.clear()
 
     def _tool(self, call: ToolCall, reply: ToolReply) -> str:
+        """A tool call with its result in the format."""
         display = reply.display
         summary = display.summary if display else reply.text.strip().partition("\n")[0][:120]
         body = body_text(display.body if display else Plain(reply.text), self._form)
-        shown = self._form.gap.join(filter(None, [body, *map(self._image, reply.images)]))
-        return self._form.tool(_call_title(call), summary, shown, failed=reply.failed)
+        content = self._form.gap.join(filter(None, [body, *map(self._image, reply.images)]))
+        return self._form.tool(_call_title(call), summary, content, failed=reply.failed)
 
     def _image(self, image: Image) -> str:
+        """An image in the format; only its name and size if it is too large or of another type."""
         name = one_line(image.name, 120) or clean(image.media_type)
-        if image.media_type in _EMBEDDABLE and 0 < len(image.data) <= self._form.max_picture:
+        if image.media_type in _EMBEDDABLE_IMAGES and 0 < len(image.data) <= self._form.max_picture:
             return self._form.picture(name, image)
         return self._form.no_picture(f"picture: {name}, {len(image.data):,} bytes")
 
 
 def body_text(body: Body | None, form: HtmlFormat | MarkdownFormat) -> str:
-    """What a tool call shows below its title; empty if there is nothing."""
+    """The text below the title of a tool call; empty if there is nothing."""
     match body:
         case Plain(text, "diff"):
             return form.diff(text.splitlines())
@@ -262,20 +282,21 @@ def body_text(body: Body | None, form: HtmlFormat | MarkdownFormat) -> str:
 
 
 def _has_content(part: Part) -> bool:
-    """Whether a part is shown: a call is shown with its result."""
+    """Whether a part of a message is written; tool calls are written with their results."""
     if isinstance(part, Text | Context | Thinking):
         return bool(part.text.strip())
     return isinstance(part, Image)
 
 
-def _speaker(message: Message, shown: Sequence[Part]) -> str:
+def _speaker(message: Message, parts: Sequence[Part]) -> str:
     if message.role == "assistant":
         return "ouro"
-    is_added = all(isinstance(part, Context) for part in shown)
+    is_added = all(isinstance(part, Context) for part in parts)
     return "Added for the model" if is_added else "You"
 
 
 def _call_title(call: ToolCall) -> str:
+    """The name of the tool, with the command or the first text among the arguments."""
     values = [value for value in call.arguments.values() if isinstance(value, str)]
     command = call.arguments.get("command")
     if isinstance(command, list | tuple):
@@ -288,7 +309,7 @@ def _first_words(text: str) -> str:
 
 
 def _ending(message: Message) -> str:
-    """The reason why an answer is not complete."""
+    """The reason why an answer is not complete; empty if it is."""
     if message.cut:
         return "stopped in the middle"
     return {"": "", "length": "cut at max_output", "filtered": "stopped by the provider's filter"}[
@@ -297,7 +318,11 @@ def _ending(message: Message) -> str:
 
 
 def _mark_text(record: Record, last_title: str) -> str:
-    """What a record between the messages did, in a sentence; empty if nothing is shown of it."""
+    """A sentence about what a record between the messages did; empty if it is not shown.
+
+    Args:
+        last_title: the title of the session, which the head of the document has already.
+    """
     match record:
         case CompactionRecord(covers=(first, last), summary=summary, dropped=dropped):
             if not summary:

@@ -22,8 +22,9 @@ from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, U
 from ouro.utils.lenient_json import dump_json
 
 Agent = Literal["claude", "codex"]
-_UNUSUAL = re.compile(r"[^A-Za-z0-9_-]")
-_SANDBOX = {"mode": "workspace-write", "type": "workspace-write"}
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")
+"""Characters that these programs do not accept in the id of a call."""
+_CODEX_SANDBOX = {"mode": "workspace-write", "type": "workspace-write"}
 
 
 class AgentSession(msgspec.Struct, frozen=True):
@@ -37,8 +38,8 @@ class AgentSession(msgspec.Struct, frozen=True):
 
 
 def session_for_agent(whole: WholeSession, agent: Agent) -> AgentSession:
-    """The current branch of a session; a summary replaces the messages that a compaction covers, as
-    for ouro's models.
+    """The current branch of a session as another agent stores it. A summary replaces the messages that
+    a compaction covers, as for ouro's models.
 
     What ouro adds to messages, and thinking of another provider, is left out. Blocks on the disk,
     and holds the session in memory.
@@ -47,44 +48,49 @@ def session_for_agent(whole: WholeSession, agent: Agent) -> AgentSession:
     header = whole.header
     # Each state gets another file, so that a copy that was continued there is not overwritten.
     session_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"ouro:{header.id}:{transcript.last_at}"))
-    write = _claude_lines if agent == "claude" else _codex_lines
+    write_lines = _claude_lines if agent == "claude" else _codex_lines
     entries = [
         entry for entry in transcript.entries if str(entry.number) not in transcript.dropped_items
     ]
     lines = tuple(
         dump_json(line).encode("utf-8", "replace").decode() + "\n"
-        for line in write(session_id, transcript, entries, header)
+        for line in write_lines(session_id, transcript, entries, header)
     )
     if agent == "claude":
-        home = Path(environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
+        agent_home = Path(environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
         path = (
-            home / "projects" / re.sub(r"[^A-Za-z0-9]", "-", header.project) / f"{session_id}.jsonl"
+            agent_home
+            / "projects"
+            / re.sub(r"[^A-Za-z0-9]", "-", header.project)
+            / f"{session_id}.jsonl"
         )
         return AgentSession(path, lines, f"claude --resume {session_id}")
-    home = Path(environ.get("CODEX_HOME") or Path.home() / ".codex")
-    at = transcript.last_at or timestamp()
-    name = f"rollout-{at[:19].replace(':', '-')}-{session_id}.jsonl"
+    agent_home = Path(environ.get("CODEX_HOME") or Path.home() / ".codex")
+    last_at = transcript.last_at or timestamp()
+    name = f"rollout-{last_at[:19].replace(':', '-')}-{session_id}.jsonl"
     return AgentSession(
-        home / "sessions" / at[:10].replace("-", "/") / name, lines, f"codex resume {session_id}"
+        agent_home / "sessions" / last_at[:10].replace("-", "/") / name,
+        lines,
+        f"codex resume {session_id}",
     )
 
 
 def _claude_lines(
     session_id: str, transcript: Transcript, entries: list[MessageRecord], header: SessionHeader
 ) -> Iterator[Mapping[str, Any]]:
-    """The lines of the file of Claude Code. Each entry names the id of the one before it."""
+    """Yields the lines of the file of Claude Code. Each entry names the id of the one before it."""
     parent: str | None = None
 
     def entry(kind: str, number: int, at: str, **fields: Any) -> Mapping[str, Any]:
         nonlocal parent
-        own = str(uuid.uuid5(uuid.UUID(session_id), f"{number}:{kind}:{parent}"))
+        entry_id = str(uuid.uuid5(uuid.UUID(session_id), f"{number}:{kind}:{parent}"))
         common = {
             "parentUuid": parent,
             "isSidechain": False,
             "userType": "external",
             "cwd": header.project,
         }
-        parent = own
+        parent = entry_id
         return {
             **common,
             "sessionId": session_id,
@@ -92,7 +98,7 @@ def _claude_lines(
             "gitBranch": "",
             "type": kind,
             **fields,
-            "uuid": own,
+            "uuid": entry_id,
             "timestamp": at,
         }
 
@@ -155,7 +161,7 @@ def _claude_answer(
 
 
 def _claude_block(part: Any, message: Message) -> dict[str, Any] | None:
-    """A part of a message as a block of Anthropic's API. None for what is not sent: thinking of
+    """A part of a message as a block of Anthropic's API. None for a part that is left out: thinking of
     other models, and a call that was cut off.
     """
     match part:
@@ -175,14 +181,19 @@ def _claude_block(part: Any, message: Message) -> dict[str, Any] | None:
             }
             return {"type": "image", "source": source}
         case ToolCall(call_id, name, arguments) if not message.cut:
-            return {"type": "tool_use", "id": _id(call_id), "name": name, "input": dict(arguments)}
+            return {
+                "type": "tool_use",
+                "id": _valid_id(call_id),
+                "name": name,
+                "input": dict(arguments),
+            }
         case ToolReply(call_id, text=text, failed=failed, images=images):
             content = [
                 block for part in (Text(text), *images) if (block := _claude_block(part, message))
             ]
             result = {
                 "type": "tool_result",
-                "tool_use_id": _id(call_id),
+                "tool_use_id": _valid_id(call_id),
                 "content": content if images else text,
             }
             return result | ({"is_error": True} if failed else {})
@@ -193,7 +204,7 @@ def _claude_block(part: Any, message: Message) -> dict[str, Any] | None:
 def _codex_lines(
     session_id: str, transcript: Transcript, entries: list[MessageRecord], header: SessionHeader
 ) -> Iterator[Mapping[str, Any]]:
-    """The lines of the file of Codex: for the model as `response_item`, for the screen as
+    """Yields the lines of the file of Codex: for the model as `response_item`, for the screen as
     `event_msg`.
     """
     at = entries[0].at if entries else transcript.last_at
@@ -227,7 +238,7 @@ def _codex_lines(
 def _codex_head(
     session_id: str, at: str, transcript: Transcript, header: SessionHeader
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The types and payloads of the lines before the messages: the session, its model and title."""
+    """Yields the types and payloads of the lines before the messages: the session, its model, title."""
     session = {
         "id": session_id,
         "timestamp": at,
@@ -243,7 +254,7 @@ def _codex_head(
         turn = {
             "cwd": header.project,
             "approval_policy": "on-request",
-            "sandbox_policy": _SANDBOX,
+            "sandbox_policy": _CODEX_SANDBOX,
             "model": name,
             "summary": "auto",
         }
@@ -258,7 +269,7 @@ def _codex_head(
 
 
 def _codex_items(message: Message) -> Iterator[dict[str, Any]]:
-    """A message as items of the Responses API: its text and images, then its calls and results."""
+    """Yields a message as items of the Responses API: text and images, then calls and results."""
     kind = "output_text" if message.role == "assistant" else "input_text"
     if content := [block for part in message.parts if (block := _codex_block(part, kind))]:
         yield {"type": "message", "role": message.role, "content": content}
@@ -270,7 +281,7 @@ def _codex_items(message: Message) -> Iterator[dict[str, Any]]:
                     "type": "function_call",
                     "name": name,
                     "arguments": text,
-                    "call_id": _id(call_id),
+                    "call_id": _valid_id(call_id),
                 }
             case ToolReply(call_id, text=text, images=images):
                 blocks = [
@@ -278,7 +289,7 @@ def _codex_items(message: Message) -> Iterator[dict[str, Any]]:
                 ]
                 yield {
                     "type": "function_call_output",
-                    "call_id": _id(call_id),
+                    "call_id": _valid_id(call_id),
                     "output": blocks if images else text,
                 }
 
@@ -300,24 +311,27 @@ def _codex_block(part: Any, kind: str) -> dict[str, Any] | None:
 def _with_summary(
     transcript: Transcript, entries: list[MessageRecord]
 ) -> Iterator[MessageRecord | str]:
-    """The messages, with the current summary and the messages that it keeps after those that it
-    covers.
+    """Yields the messages. After those that a compaction covers comes a text: its summary, and the
+    messages that it keeps word for word.
     """
     compaction = transcript.compaction
     if compaction is None:
         yield from entries
         return
     covered = list(takewhile(lambda entry: entry.number <= compaction.covers[1], entries))
-    kept = [entry.message.text for entry in transcript.entries if entry.number in compaction.kept]
+    kept_texts = [
+        entry.message.text for entry in transcript.entries if entry.number in compaction.kept
+    ]
     yield from covered
     yield "\n\n".join(
         [
             compaction.summary,
-            *(f"Said before, word for word:\n{text}" for text in kept if text.strip()),
+            *(f"Said before, word for word:\n{text}" for text in kept_texts if text.strip()),
         ]
     )
     yield from entries[len(covered) :]
 
 
-def _id(call_id: str) -> str:
-    return _UNUSUAL.sub("_", call_id) or "call"
+def _valid_id(call_id: str) -> str:
+    """The id of a call, without characters that these programs do not accept."""
+    return _NOT_IN_IDS.sub("_", call_id) or "call"

@@ -19,21 +19,24 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
-_ACTIVE = re.compile(r"<(?=[A-Za-z/!?])")
+_FENCE_LINE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+"""A line that opens or closes a code block: its fence, and what follows."""
+_TAG_START = re.compile(r"<(?=[A-Za-z/!?])")
 _MAX_RENDERED = 200_000
 """Maximum characters to render; a longer text is shown verbatim, because rendering would take
 minutes.
 """
-_POLICY = (
+_CONTENT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action"
     " 'none'"
 )
-_CLASSES = {"You": "person", "ouro": "model", "Added for the model": "added"}
+_CLASS_OF_SPEAKER = {"You": "person", "ouro": "model", "Added for the model": "added"}
 
 
 class MarkdownFormat:
-    """Tools, thinking and added context fold; no content can break out of its fold."""
+    """Writes a session as Markdown. Tools, thinking and added context are folded, and no content can
+    break out of its fold.
+    """
 
     max_picture = 16 << 10
     """Maximum bytes of an embedded image."""
@@ -55,20 +58,22 @@ class MarkdownFormat:
         return f"\n{clean(text).strip(chr(10))}\n"
 
     def user_text(self, text: str) -> str:
-        """What the user typed."""
+        """A text that the user typed."""
         return self.words(text)
 
     def words(self, text: str) -> str:
-        """What a model wrote: untrusted Markdown, with fences closed and HTML escaped."""
+        """Untrusted Markdown of a model; open code blocks are closed, and HTML is escaped."""
         fence = ""
         lines: list[str] = []
         for line in clean(text).split("\n"):
-            found = _FENCE.match(line)
+            fence_match = _FENCE_LINE.match(line)
             if fence:
-                closes = found and found[1].startswith(fence) and not found[2].strip()
-                fence = "" if closes else fence
-            elif found and not ("`" in found[1] and "`" in found[2]):
-                fence = found[1]
+                closes_fence = (
+                    fence_match and fence_match[1].startswith(fence) and not fence_match[2].strip()
+                )
+                fence = "" if closes_fence else fence
+            elif fence_match and not ("`" in fence_match[1] and "`" in fence_match[2]):
+                fence = fence_match[1]
             else:
                 line = _without_html(line)  # noqa: PLW2901
             lines.append(line)
@@ -84,20 +89,22 @@ class MarkdownFormat:
         return f"*[{escape(text)}]*"
 
     def fold(self, title: str, body: str) -> str:
-        """A body that is folded; both are written in the format already."""
+        """A title, and a body that is folded; both are in the format already."""
         return f"<details>\n<summary>{title}</summary>\n\n{body}\n\n</details>"
 
     def message(self, who: str, number: int, notes: str, body: str) -> str:  # noqa: ARG002
         return f"## {' · '.join(filter(None, (who, notes)))}\n\n{body}"
 
     def tool(self, title: str, summary: str, body: str, *, failed: bool = False) -> str:
-        shown = f"failed: {summary}" if failed else summary
+        result = f"failed: {summary}" if failed else summary
         if not body:
-            return f"> {code(title)} — {escape(shown)}"
-        return self.fold(f"<code>{_markup(title)}</code> — {_markup(shown)}".rstrip(" —"), body)
+            return f"> {code(title)} — {escape(result)}"
+        return self.fold(
+            f"<code>{_inline_html(title)}</code> — {_inline_html(result)}".rstrip(" —"), body
+        )
 
     def mark(self, text: str, at: str) -> str:
-        """What happened between two messages."""
+        """A sentence about what happened between two messages."""
         return f"*{escape(text)}* {at}".rstrip()
 
     def rewound(self, *, begins: bool) -> str:
@@ -108,10 +115,10 @@ class MarkdownFormat:
 def _without_html(line: str) -> str:
     """A line of Markdown in which `<` is escaped outside of code spans."""
     spans = re.split(r"(`+[^`]*`+)", line)
-    return "".join(span if span.startswith("`") else _ACTIVE.sub(r"\\<", span) for span in spans)
+    return "".join(span if span.startswith("`") else _TAG_START.sub(r"\\<", span) for span in spans)
 
 
-def _markup(text: str) -> str:
+def _inline_html(text: str) -> str:
     return html.escape(" ".join(clean(text).split()), quote=False)
 
 
@@ -121,7 +128,9 @@ def escape_html(text: str) -> str:
 
 
 class HtmlFormat:
-    """The methods of MarkdownFormat in HTML: no script, no remote resources, every text escaped."""
+    """Writes a session as HTML, with the methods of MarkdownFormat: no script, no remote resources, and
+    every text is escaped.
+    """
 
     max_picture = 512 << 10
     gap = ""
@@ -136,7 +145,7 @@ class HtmlFormat:
         words of messages.
         """
         title = escape_html(title) or "Session"
-        listed = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)
+        fact_list = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)
         contents = ""
         if len(prompts) > 1:
             lines = "".join(
@@ -149,12 +158,12 @@ class HtmlFormat:
             )
         return (
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+            f'<meta http-equiv="Content-Security-Policy" content="{_CONTENT_POLICY}">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             '<meta name="color-scheme" content="light dark">\n<meta name="referrer"'
             ' content="no-referrer">\n'
             f"<title>{title}</title>\n<style>\n{page_style()}</style>\n</head>\n<body>\n"
-            f"<header>\n<h1>{title}</h1>\n<dl>{listed}</dl>\n</header>\n{contents}<main>\n"
+            f"<header>\n<h1>{title}</h1>\n<dl>{fact_list}</dl>\n</header>\n{contents}<main>\n"
         )
 
     def piece(self, text: str) -> str:
@@ -164,7 +173,7 @@ class HtmlFormat:
         return f"<code>{escape_html(text)}</code>"
 
     def user_text(self, text: str) -> str:
-        """What the user typed, with its line breaks."""
+        """A text that the user typed, with its line breaks."""
         return f'<div class="typed">{escape_html(text)}</div>\n'
 
     def words(self, text: str) -> str:
@@ -178,16 +187,18 @@ class HtmlFormat:
         return f"<pre>{highlight_code(text, language)}</pre>\n"
 
     def diff(self, lines: list[str]) -> str:
-        marked: list[str] = []
+        html_lines: list[str] = []
         in_head = True  # file headers are not changed lines
         for line in lines:
             in_head = not line.startswith("@@") and (in_head or line.startswith("--- "))
-            is_place = in_head or line.startswith("@@")
+            is_position = in_head or line.startswith("@@")
             kind = (
-                "place" if is_place else {"+": "added-line", "-": "removed-line"}.get(line[:1], "")
+                "place"
+                if is_position
+                else {"+": "added-line", "-": "removed-line"}.get(line[:1], "")
             )
-            marked.append(f'<span class="{kind}">{escape_html(line)}\n</span>')
-        return f'<pre class="diff">{"".join(marked)}</pre>\n'
+            html_lines.append(f'<span class="{kind}">{escape_html(line)}\n</span>')
+        return f'<pre class="diff">{"".join(html_lines)}</pre>\n'
 
     def todos(self, todos: Iterable[Todo]) -> str:
         return f"<ul>{''.join(f'<li>{todo.mark} {escape_html(todo.text)}</li>' for todo in todos)}</ul>\n"
@@ -206,7 +217,9 @@ class HtmlFormat:
 
     def message(self, who: str, number: int, notes: str, body: str) -> str:
         head = f"<h2>{who} <small>{notes}</small></h2>\n"
-        return f'<article class="{_CLASSES[who]}" id="m{number}">\n{head}{body}</article>\n'
+        return (
+            f'<article class="{_CLASS_OF_SPEAKER[who]}" id="m{number}">\n{head}{body}</article>\n'
+        )
 
     def tool(self, title: str, summary: str, body: str, *, failed: bool = False) -> str:
         mark = '<b class="failed">failed</b> ' if failed else ""
@@ -251,24 +264,28 @@ def _parser() -> MarkdownIt:
 
     # Without `html`, markup is text. Only links of these kinds become links.
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    parser.add_render_rule("fence", _fence)
-    parser.add_render_rule("code_block", _fence)
-    parser.add_render_rule("image", _picture)
-    parser.add_render_rule("link_open", _link)
+    parser.add_render_rule("fence", _code_block_html)
+    parser.add_render_rule("code_block", _code_block_html)
+    parser.add_render_rule("image", _image_html)
+    parser.add_render_rule("link_open", _link_html)
     return parser
 
 
-def _fence(_renderer: Any, tokens: Sequence[Token], index: int, _options: Any, _env: Any) -> str:
+def _code_block_html(
+    _renderer: Any, tokens: Sequence[Token], index: int, _options: Any, _env: Any
+) -> str:
     return f"<pre>{highlight_code(tokens[index].content, tokens[index].info)}</pre>\n"
 
 
-def _picture(_renderer: Any, tokens: Sequence[Token], index: int, _options: Any, _env: Any) -> str:
-    """A remote image as its name and URL: loading it would let its server track who opens the page."""
-    address = html.escape(str(tokens[index].attrs.get("src", ""))[:500])
-    return f"<i>[picture: {html.escape(tokens[index].content)} {address}]</i>"
+def _image_html(
+    _renderer: Any, tokens: Sequence[Token], index: int, _options: Any, _env: Any
+) -> str:
+    """The name and URL of a remote image. Loading it would let its server track who opens the page."""
+    url = html.escape(str(tokens[index].attrs.get("src", ""))[:500])
+    return f"<i>[picture: {html.escape(tokens[index].content)} {url}]</i>"
 
 
-def _link(renderer: Any, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
+def _link_html(renderer: Any, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
     tokens[index].attrSet("rel", "noopener noreferrer nofollow")
     return str(renderer.renderToken(tokens, index, options, env))
 
