@@ -429,7 +429,7 @@ async def repair(context: ShellContext, session: str) -> Answer:
         try:
             lines_of[info.id] = await context.store.repair_session(info.id)
         except SessionError as error:
-            # It is open in another process, or a newer ouro has written it. The others are repaired.
+            # Open in another process, or written by a newer ouro. The others are still repaired.
             lines_of[info.id] = [f"Left out: {error.message}"]
             left_out.append(info.id)
     count = await context.store.rebuild_index()
