@@ -39,6 +39,8 @@ _OUTCOME_OF_ERROR: Mapping[type[OuroError], Outcome] = {
 
 
 class AgentTurn(msgspec.Struct, frozen=True, eq=False):
+    """Runs the turns of a session, one after another."""
+
     agent: LoopAgent
     steering: Steering
     environment: Environment
@@ -56,22 +58,22 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
     wake: Wake
 
     async def run(self, text: str, images: Sequence[Image], emit: Emit) -> TurnFinished:
-        """Run one turn, of a message or of a custom command; emit what happens, return how it
-        ended.
+        """Run one turn, of a message or of a custom command. Emits what happens, and returns how the
+        turn ended.
         """
         if self.files is not None:
             self.files.begin_turn()
         try:
             if "@" in text:
-                named, problems = await asyncio.to_thread(self.environment.images, text)
-                images = (*images, *named)
+                named_images, problems = await asyncio.to_thread(self.environment.images, text)
+                images = (*images, *named_images)
                 for problem in problems:
                     emit(Notice(problem, "warning"))
             hook_text = await self.hooks.before_turn(text)
             command = await self.commands.prompt(text, emit)
             with self.commands.in_force(command, emit) if command else nullcontext():
                 if command:
-                    # Before its inserts run; not a second time by the agent.
+                    # Shown before its inserts run; the observer drops the second one, of the agent.
                     emit(Prompted(text, tuple(images)))
                 command_text = await self.commands.context(text, command, emit) if command else ""
                 finished = await self._run_agent(
@@ -88,7 +90,9 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         return finished
 
     async def _attach(self, text: str, *, is_command: bool) -> Attached:
-        """What a message names. A custom command reads the files that it names by itself."""
+        """Read what a message names. Of a custom command only resources of MCP servers are read: the
+        command has its own inserts for files.
+        """
         if is_command:
             return Attached(await self.attachments.resources(text))
         return await self.attachments.read(text)
@@ -97,19 +101,22 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         self,
         text: str,
         images: Sequence[Image],
-        more_context: Sequence[str],
+        other_context: Sequence[str],
         emit: Emit,
         *,
         is_command: bool,
     ) -> TurnFinished:
-        """Add to the message what it names, memory and the environment, ask about a long message,
-        and run the turn. The message of a custom command is already shown.
+        """Add to the message what it names, memory and the environment; ask about a long message; and
+        run the turn.
+
+        Args:
+            is_command: whether the message is a custom command, which is shown already.
         """
         changes = await self.environment.changes()
         recalled = await self.memory.before_turn(text)
         attached = await self._attach(text, is_command=is_command)
-        happened = self.wake.take()
-        context = [changes, recalled, *more_context, attached.text, *happened]
+        background_events = self.wake.take()
+        context = [changes, recalled, *other_context, attached.text, *background_events]
         prompt = Prompt(text, tuple(images), "\n\n".join(filter(None, context)))
         notices = notices_about(attached, self.environment.missing_files(text))
         if problem := self.environment.folder_problem():
@@ -142,7 +149,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         return finished
 
     async def _run_prompt(self, prompt: Prompt, on_event: Emit) -> TurnFinished:
-        """Run the turn with its plan and its hooks; then end it in memory, also if it failed."""
+        """Run the turn with its plan and its hooks. Then end it in memory, even if it failed."""
 
         async def run(prompt: Prompt) -> TurnFinished:
             return await self.agent.run_with_checks(
@@ -159,10 +166,10 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
             self.tasks.start("index", self.memory.update_index())
 
     def _make_observer(self, notices: list[Notice], emit: Emit, *, is_shown: bool) -> Emit:
-        """What receives the events of the agent: it passes them on, with what follows from them.
+        """A function for the events of the agent: it emits them, and the events that follow from them.
 
         Args:
-            notices: shown after the message.
+            notices: are emitted after the message, once.
             is_shown: whether the message was emitted before.
         """
         todos = self.plan.todos.items
@@ -185,7 +192,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
                 for notice in notices:
                     emit(notice)
                 notices.clear()
-            for recalled in self.memory.on_event(event):
-                emit(recalled)
+            for memory_event in self.memory.on_event(event):
+                emit(memory_event)
 
         return on_event

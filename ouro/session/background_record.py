@@ -28,16 +28,17 @@ from ouro.utils.runtime import get_background_dir
 from ouro.utils.text import join_names
 
 CLAIM_TIMEOUT = 2.0
-"""Seconds: who only looks holds the lock for a moment."""
+"""Seconds that a process waits for the lock: `is_alive` holds it for a moment."""
 MAX_RECORD = 100_000
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{3,79}")
+"""Bytes of a record that are read."""
+_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{3,79}")
 
 EndReason = Literal["", "stopped", "idle", "signal"]
 
 
 class BackgroundRecord(msgspec.Struct, frozen=True):
-    """What is known of a background session without its process. It is kept until the session is
-    resumed or the user removes it.
+    """What is known about a background session without asking its process. The record stays until the
+    session is resumed or the user removes it.
     """
 
     id: str
@@ -57,7 +58,7 @@ class BackgroundRecord(msgspec.Struct, frozen=True):
 
 
 def moment() -> str:
-    """Now, as records have it."""
+    """The present time, in the form of records."""
     return timestamp()
 
 
@@ -92,7 +93,7 @@ class BackgroundPlace(msgspec.Struct, frozen=True):
         except BlockingIOError:
             os.close(descriptor)
             return True
-        except OSError:  # a disk without locks: its socket tells
+        except OSError:  # a disk without locks: the socket shows it
             os.close(descriptor)
             return self.socket.exists()
         unlock(descriptor)
@@ -100,10 +101,10 @@ class BackgroundPlace(msgspec.Struct, frozen=True):
 
 
 class Claim:
-    """This process hosts the session, until `release`.
+    """The right to host a session, which this process has until `release`.
 
     Raises:
-        SessionInUse: another process does.
+        SessionInUse: another process hosts it.
         SocketRefused: the folder is not private.
     """
 
@@ -142,12 +143,12 @@ def read_records() -> list[BackgroundRecord]:
     if not folder.exists():
         return []
     ensure_private_folder(folder)
-    found = [_read_record(path) for path in folder.glob("*.json")]
-    return sorted(filter(None, found), key=lambda record: record.started_at)
+    records = [_read_record(path) for path in folder.glob("*.json")]
+    return sorted(filter(None, records), key=lambda record: record.started_at)
 
 
 def _read_record(path: Path) -> BackgroundRecord | None:
-    """One record; None, and a line in the log, if the file is no record of this user."""
+    """Read one record. None, with a line in the log, if the file is not a record of this user."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
@@ -157,45 +158,46 @@ def _read_record(path: Path) -> BackgroundRecord | None:
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         log.warning("a background record is skipped: %s: %s", path.name, error)
         return None
-    is_named = _ID.fullmatch(record.id) and path.name == f"{record.id}.json"
+    is_named = _SESSION_ID.fullmatch(record.id) and path.name == f"{record.id}.json"
     return record if is_named else None
 
 
 def find_record(words: str) -> BackgroundRecord:
-    """The session whose id begins so, or whose title has these words; `latest` is the newest.
+    """The record of the session whose id begins with the text, or whose title has these words;
+    `latest` is the newest.
 
     Raises:
         UsageError: there is none, or more than one.
         SocketRefused: the folder is another user's.
     """
     records = read_records()
-    found = records[-1:] if words == "latest" else _find_matching(records, words)
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        named = "" if words == "latest" else f" is named `{words}`"
+    matching = records[-1:] if words == "latest" else _find_matching(records, words)
+    if len(matching) == 1:
+        return matching[0]
+    if not matching:
+        name_note = "" if words == "latest" else f" is named `{words}`"
         raise UsageError(
-            f"No background session{named or ' is there'}.", "`ouro agents` lists them."
+            f"No background session{name_note or ' is there'}.", "`ouro agents` lists them."
         )
-    names = join_names([record.short_id for record in found])
+    names = join_names([record.short_id for record in matching])
     raise UsageError(f"Several background sessions are named `{words}`: {names}.")
 
 
 def _find_matching(records: Sequence[BackgroundRecord], words: str) -> list[BackgroundRecord]:
-    """The records whose id begins so; without any, those whose titles have all words."""
-    by_id = [record for record in records if words and record.id.startswith(words)]
-    return by_id or [record for record in records if _is_named(record.title, words)]
+    """The records whose id begins with the text; without any, those whose titles have all words."""
+    with_id = [record for record in records if words and record.id.startswith(words)]
+    return with_id or [record for record in records if _has_words(record.title, words)]
 
 
-def _is_named(title: str, words: str) -> bool:
+def _has_words(title: str, words: str) -> bool:
     """Whether a title has all of the words."""
-    parts = words.lower().split()
-    return bool(parts) and all(part in title.lower() for part in parts)
+    title_words = words.lower().split()
+    return bool(title_words) and all(word in title.lower() for word in title_words)
 
 
-def demand_foreground(session_id: str) -> None:
-    """Raises SessionRunning: a background process has the session. What one that has ended left is
-    removed: the session continues here. Blocks.
+def require_foreground(session_id: str) -> None:
+    """Raises SessionRunning if a background process hosts the session. The record of one that has
+    ended is removed, because the session continues here. Blocks.
     """
     place = BackgroundPlace(session_id)
     if place.is_alive:
@@ -206,8 +208,8 @@ def demand_foreground(session_id: str) -> None:
 
 
 def forget_record(session_id: str) -> None:
-    """Remove what is left of a background session that has ended: of this user, and only if no
-    process hosts it.
+    """Remove the record, lock and socket of a background session that has ended, if they are of this
+    user.
 
     Raises:
         HostGone: it still runs.

@@ -72,28 +72,55 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
         return (*self._list_standing(), *self.work())
 
     def work(self) -> tuple[BackgroundTask, ...]:
-        """The subagents since the session was opened, then the background jobs."""
+        """The subagents since the session was opened, and the background jobs."""
         tasks = []
         for agent in self.subagents.list_progress():
             state = f"{agent.state}{agent.activity and f': {agent.activity}'} ({agent.figures})"
             tasks.append(
                 BackgroundTask(
-                    agent.id, agent.task, state, not agent.is_over, agent.background, agent.activity
+                    id=agent.id,
+                    title=agent.task,
+                    state=state,
+                    is_running=not agent.is_over,
+                    outlives_turn=agent.background,
+                    output=agent.activity,
                 )
             )
         for job in self.jobs.list():
             state = f"{exit_status(job.process.exit_code)}, {job.process.seconds:.0f} s"
-            tasks.append(BackgroundTask(job.id, job.command, state, job.running, True, job.tail))
+            tasks.append(
+                BackgroundTask(
+                    id=job.id,
+                    title=job.command,
+                    state=state,
+                    is_running=job.running,
+                    outlives_turn=True,
+                    output=job.tail,
+                )
+            )
         return tuple(tasks)
 
     def _list_standing(self) -> Iterator[BackgroundTask]:
         """The goal and the repeated messages as background tasks."""
         pursuit = self.standing.goal
         if goal := pursuit.goal:
-            is_active = pursuit.is_active
-            yield BackgroundTask("goal", goal.title, pursuit.state, is_active, True, goal.found)
+            yield BackgroundTask(
+                id="goal",
+                title=goal.title,
+                state=pursuit.state,
+                is_running=pursuit.is_active,
+                outlives_turn=True,
+                output=goal.found,
+            )
         for message in self.standing.repeated.list():
-            yield BackgroundTask(message.id, message.text, message.state, True, True, message.text)
+            yield BackgroundTask(
+                id=message.id,
+                title=message.text,
+                state=message.state,
+                is_running=True,
+                outlives_turn=True,
+                output=message.text,
+            )
 
     def last_terminal(self) -> Job | None:
         """The newest program that runs in a terminal; None if there is none."""
@@ -120,14 +147,14 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
     def run_line(
         self, line: str, share: bool, *, in_terminal: bool = False
     ) -> AsyncGenerator[Event, None]:
-        """The events of the user's own shell line.
+        """Run a shell line of the user; yields its events.
 
         Args:
-            share: its output is sent to the model.
-            in_terminal: it gets a terminal, into which the user can type.
+            share: whether the output is sent to the model.
+            in_terminal: whether the line gets a terminal, into which the user can type.
         """
-        in_pty = partial(self.shell.run_line_in_terminal, is_shared=share)
-        run = in_pty if in_terminal else self.shell.run_line
+        run_in_terminal = partial(self.shell.run_line_in_terminal, is_shared=share)
+        run = run_in_terminal if in_terminal else self.shell.run_line
         return self.tasks.run_alongside(lambda emit: self._run_users_line(line, share, run, emit))
 
     async def close(self) -> None:
@@ -136,11 +163,11 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
         await self.jobs.close()
 
     async def _run_users_line(self, line: str, share: bool, run: RunLine, emit: Emit) -> None:
-        """Run a shell line of the user; a dangerous one only after a question. If `share`, its
-        output is sent to the model.
+        """Run a shell line of the user, a dangerous one only after a question. If `share`, its output
+        is sent to the model.
         """
         call = ToolCall(f"own_{uuid.uuid4().hex[:12]}", "shell", {"command": line})
-        began = time.monotonic()
+        start = time.monotonic()
         if not await self._is_confirmed(line, call.id, emit):
             emit(Notice("The line was not run."))
             return
@@ -155,7 +182,7 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
             emit(ToolProgress(call.id, text))
 
         def finish(display: Display, failed: bool) -> None:
-            emit(ToolFinished(call.id, call.name, display, failed, time.monotonic() - began))
+            emit(ToolFinished(call.id, call.name, display, failed, time.monotonic() - start))
 
         try:
             result = await run(line, report)
@@ -169,20 +196,20 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
             await self._share_output(f"{SHELL_NOTE}{line}\n{result.text}", emit)
 
     async def _is_confirmed(self, line: str, question_id: str, emit: Emit) -> bool:
-        """Whether a line may run: the user is asked about one that may not be undone."""
+        """Whether a line may run. The user is asked about a line that may not be undone."""
         reason = await asyncio.to_thread(self.permissions.find_danger, line)
         if not reason:
             return True
         question = Question(
             f"This line may not be undone: {reason}. Run it?", ("run", "do not run")
         )
-        asked = QuestionAsked(question_id, question, of_turn=False)
-        answer = await self.tasks.ask_user(asked, emit)
+        asked_event = QuestionAsked(question_id, question, of_turn=False)
+        answer = await self.tasks.ask_user(asked_event, emit)
         return isinstance(answer, Reply) and answer.answers[:1] == ("run",)
 
     async def _share_output(self, text: str, emit: Emit) -> None:
-        """Send the output of a line to the model: with the running turn at its next tool call, else
-        with the next message.
+        """Send the output of a line to the model: in a running turn after its next tool call, else with
+        the next message.
         """
         if self.tasks.running:
             self.steering.outputs.append(Prompt(text))

@@ -23,13 +23,16 @@ from ouro.utils.sections import replace_fields
 from ouro.utils.text import dollars, plural
 
 WARN_AT = 0.8
+"""The share of a limit from which the user is warned."""
 MAX_UNWATCHED_TURNS = 500
 """Model calls in a turn that no user watches, unless `limits.max_turns` is set."""
-_PERIODS = {"session": "this session", "today": "today", "month": "this month"}
+_PERIOD_TITLES = {"session": "this session", "today": "today", "month": "this month"}
 _RESET_NOTES = {"today": "It is reset tomorrow. ", "month": "It is reset next month. "}
 
 
 class SpendingLimit(msgspec.Struct, frozen=True):
+    """A limit of cost that is set, and what was spent of it."""
+
     period: str
     """`session`, `today` or `month`."""
     setting: str
@@ -43,6 +46,8 @@ class SpendingLimit(msgspec.Struct, frozen=True):
 
 
 class SpendingReport(msgspec.Struct, frozen=True):
+    """What was spent, and the limits."""
+
     periods: tuple[UsagePeriod, ...]
     limits: tuple[SpendingLimit, ...]
     side_calls: tuple[tuple[str, int, Usage], ...] = ()
@@ -51,53 +56,59 @@ class SpendingReport(msgspec.Struct, frozen=True):
 
 
 class Budget(msgspec.Struct, eq=False):
+    """Checks the limits before each model call of a session."""
+
     memory: MemoryManager
     session_catalog: SessionCatalog
     limits: LimitSettings
     model: Callable[[], ModelSpec]
     _warned: set[str] = msgspec.field(default_factory=set)
+    """The settings of the limits that the user was warned about, and `prices`."""
     _checked: tuple[SpendingLimit, ...] = ()
+    """The limits, as `check` found them last."""
     _spent_at_check: float = 0.0
 
     async def report(self) -> SpendingReport:
         """The usage by model in this session, today, this month and in total; and the limits."""
-        found = await _load_periods(self.session_catalog, self.memory.session_id)
+        periods = await _load_periods(self.session_catalog, self.memory.session_id)
         by_purpose = sorted(self.memory.transcript.side_calls.items())
-        side_calls = tuple((purpose, calls, used) for purpose, (calls, used) in by_purpose)
-        return SpendingReport(found, self._limits_with_spending(found), side_calls)
+        side_calls = tuple((purpose, calls, usage) for purpose, (calls, usage) in by_purpose)
+        return SpendingReport(periods, self._limits_with_spending(periods), side_calls)
 
     async def check(self, calls_made: int) -> str:
         """Check the limits before a model call in a turn that has made `calls_made`. Raises
         LimitReached.
 
-        Returns a warning, once for each limit, if most of it is spent; otherwise nothing. What
-        other processes spend counts as soon as it is in their session files.
+        Returns a warning if most of a limit is spent, once for each limit; otherwise an empty text.
+        What other processes spend counts as soon as it is in their session files.
         """
         check_calls(self.limits, calls_made)
-        found: tuple[UsagePeriod, ...] = ()
+        periods: tuple[UsagePeriod, ...] = ()
         if _has_period_limit(self.limits):  # without limits the list is not needed
-            found = await _load_periods(self.session_catalog, self.memory.session_id)
+            periods = await _load_periods(self.session_catalog, self.memory.session_id)
         self._checked, self._spent_at_check = (
-            self._limits_with_spending(found),
+            self._limits_with_spending(periods),
             self.memory.usage.cost or 0.0,
         )
         self.check_background_call()
-        return " ".join(self._new_warnings(found))
+        return " ".join(self._new_warnings(periods))
 
     def check_background_call(self) -> None:
-        """Raises LimitReached for a background call, from what `check` found and what this session
-        has spent since.
+        """Raises LimitReached before a background call, by the limits that `check` found last and by
+        what this session has spent since. It reads no files.
         """
-        since = (self.memory.usage.cost or 0.0) - self._spent_at_check
-        _raise_if_spent(replace(limit, spent=limit.spent + since) for limit in self._checked)
+        spent_since = (self.memory.usage.cost or 0.0) - self._spent_at_check
+        _raise_if_spent(replace(limit, spent=limit.spent + spent_since) for limit in self._checked)
 
     def _new_warnings(self, periods: Sequence[UsagePeriod]) -> Iterator[str]:
-        """Warnings that were not given yet: limits that are near, models whose cost is unknown."""
+        """Yields warnings, each once in a session: about limits that are near, and about models whose
+        cost is unknown.
+        """
         for limit in self._checked:
             if limit.spent >= WARN_AT * limit.limit and limit.setting not in self._warned:
                 self._warned.add(limit.setting)
                 yield (
-                    f"{_PERIODS[limit.period].capitalize()} has cost {dollars(limit.spent)} of "
+                    f"{_PERIOD_TITLES[limit.period].capitalize()} has cost {dollars(limit.spent)} of "
                     f"{dollars(limit.limit)} ({limit.setting}): {dollars(limit.left)} are left."
                 )
         names = self._unpriced_models(periods)
@@ -109,7 +120,7 @@ class Budget(msgspec.Struct, eq=False):
             )
 
     def _unpriced_models(self, periods: Sequence[UsagePeriod]) -> list[str]:
-        """The models whose calls count for no limit, since their cost is not known."""
+        """The models whose calls count for no limit, because their cost is not known."""
         used_today = next((period.models for period in periods if period.name == "today"), ())
         names = [use.model for use in used_today if use.usage.cost is None]
         model, has_limit = self.model(), bool(periods) or self.limits.max_cost is not None
@@ -119,11 +130,11 @@ class Budget(msgspec.Struct, eq=False):
 
     def _limits_with_spending(self, periods: Sequence[UsagePeriod]) -> tuple[SpendingLimit, ...]:
         """All limits that are set, with what was spent of them."""
-        of_periods = spending_limits(periods, self.limits)
+        period_limits = spending_limits(periods, self.limits)
         maximum, spent = self.limits.max_cost, self.memory.usage.cost or 0.0
         if maximum is None:
-            return of_periods
-        return (SpendingLimit("session", "limits.max_cost", maximum, spent), *of_periods)
+            return period_limits
+        return (SpendingLimit("session", "limits.max_cost", maximum, spent), *period_limits)
 
 
 class VectorBudget(msgspec.Struct, frozen=True):
@@ -152,7 +163,7 @@ class VectorBudget(msgspec.Struct, frozen=True):
 
 
 def limit_turns(limits: LimitSettings) -> LimitSettings:
-    """The limits of turns that no user watches: also without settings they end."""
+    """The limits for turns that no user watches: without a setting, `MAX_UNWATCHED_TURNS` calls."""
     return replace_fields(limits, max_turns=limits.max_turns or MAX_UNWATCHED_TURNS)
 
 
@@ -175,8 +186,8 @@ def _has_period_limit(limits: LimitSettings) -> bool:
 async def _load_periods(
     session_catalog: SessionCatalog, session_id: str = ""
 ) -> tuple[UsagePeriod, ...]:
-    """Raises LimitReached if the spending cannot be read: until it can, every limit counts as
-    reached.
+    """The usage of each period. Raises LimitReached if the spending cannot be read: then every limit
+    counts as reached.
     """
     # Deleted sessions count too: their cost was paid.
     sessions = [*await session_catalog.sessions(), *await session_catalog.store.list_deleted()]
@@ -192,18 +203,18 @@ async def _load_periods(
 def spending_limits(
     periods: Sequence[UsagePeriod], limits: LimitSettings
 ) -> tuple[SpendingLimit, ...]:
-    """The limits of a day and of a month that are set."""
+    """The limits of a day and of a month that are set, with what was spent of them."""
     spent = {period.name: period.total.cost or 0.0 for period in periods}
-    found: list[SpendingLimit] = []
+    spending: list[SpendingLimit] = []
     if limits.max_cost_day is not None:
-        found.append(
+        spending.append(
             SpendingLimit("today", "limits.max_cost_day", limits.max_cost_day, spent["today"])
         )
     if limits.max_cost_month is not None:
-        found.append(
+        spending.append(
             SpendingLimit("month", "limits.max_cost_month", limits.max_cost_month, spent["month"])
         )
-    return tuple(found)
+    return tuple(spending)
 
 
 def _raise_if_spent(limits: Iterable[SpendingLimit]) -> None:
@@ -212,7 +223,7 @@ def _raise_if_spent(limits: Iterable[SpendingLimit]) -> None:
         if not limit.left:
             reset_note = _RESET_NOTES.get(limit.period, "")
             raise LimitReached(
-                f"Stopped: {_PERIODS[limit.period]} has cost {dollars(limit.spent)} of"
+                f"Stopped: {_PERIOD_TITLES[limit.period]} has cost {dollars(limit.spent)} of"
                 f" {dollars(limit.limit)}.",
                 f"{reset_note}Raise {limit.setting} to continue now; `/usage` shows what was spent.",
             )

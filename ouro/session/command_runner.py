@@ -19,7 +19,8 @@ from ouro.safety import Mode, Permissions, narrower
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import cut
 
-_SUCCESS = late_pattern(r"\n?\[exit code 0[^\]\n]*\]\s*\Z")
+_SUCCESS_LINE = late_pattern(r"\n?\[exit code 0[^\]\n]*\]\s*\Z")
+"""The last line of an output: `[exit code 0, 1.2 s]`."""
 OPENING = '<command name="/{}" from="{}">'
 _COMMAND_MESSAGE = """{}
 The user ran a command. {}
@@ -33,6 +34,8 @@ _REPORT_FOLLOWS = (
 
 
 class CommandRunner(msgspec.Struct, frozen=True, eq=False):
+    """Makes the message of a custom command: its text with its inserts, or the report of a subagent."""
+
     registry: CommandRegistry
     tools: ToolRunner
     """Runs the inserts. They need the same permissions as the agent's calls, and are shown like
@@ -44,36 +47,40 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
     numbers: Iterator[int] = msgspec.field(default_factory=lambda: itertools.count(1))
 
     async def prompt(self, text: str, emit: Emit) -> CommandPrompt | None:
-        """The prompt of the command that `text` calls; None if it calls none. Raises OuroError: it
-        has none.
+        """The prompt of the command that `text` calls, or None if it calls none. Raises OuroError if the
+        command cannot be used.
         """
-        if called := await self.registry.find_connected(text):
-            return await called[0].prompt(called[1])
+        if command_and_argument := await self.registry.find_connected(text):
+            return await command_and_argument[0].prompt(command_and_argument[1])
         if unknown := self.registry.explain_unknown(text):
             emit(Notice(f"{unknown} The message was sent as it is.", "warning"))
         return None
 
     async def context(self, text: str, prompt: CommandPrompt, emit: Emit) -> str:
-        """What to send with the typed `text`: the prompt with its inserts. Raises UsageError: one
-        was refused.
+        """What to send with the typed `text`: the prompt with its inserts. If a subagent carries out the
+        command, it is run, and its report is sent. Raises UsageError if an insert was refused.
         """
-        called = self.registry.called_by(text)
-        name, place = (called[0].name, called[0].place) if called else ("", "")
+        command_and_argument = self.registry.called_by(text)
+        name, place = (
+            (command_and_argument[0].name, command_and_argument[0].place)
+            if command_and_argument
+            else ("", "")
+        )
         opening = OPENING.format(name, place)
         body = _text_with_inserts(prompt, await self._run_inserts(prompt, emit))
         if not prompt.agent:
             self.hooks.add(prompt.hooks)
             return _COMMAND_MESSAGE.format(opening, _FOLLOW_TEXT, body)
-        order = {"task": cut(text, 100), "prompt": body, "agent": prompt.agent}
+        arguments = {"task": cut(text, 100), "prompt": body, "agent": prompt.agent}
         batch = ToolBatch(
-            self.tools, [ToolCall(f"command_{next(self.numbers)}", "subagent", order)], emit
+            self.tools, [ToolCall(f"command_{next(self.numbers)}", "subagent", arguments)], emit
         )
         with self.hooks.run_also(prompt.hooks):
             await batch.run()
         return _COMMAND_MESSAGE.format(opening, _REPORT_FOLLOWS, batch.results()[0].text)
 
     async def _run_inserts(self, prompt: CommandPrompt, emit: Emit) -> dict[Insert, ToolReply]:
-        """Run the commands and read the files of a prompt. Raises UsageError: one was refused."""
+        """Run the commands and read the files of a prompt. Raises UsageError if one was refused."""
         inserts = [piece for piece in prompt.pieces if self._is_insert(piece)]
         if not inserts:
             return {}
@@ -86,8 +93,8 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         return replies
 
     def _is_insert(self, piece: str | Insert) -> TypeGuard[Insert]:
-        """Whether a piece is replaced. A word after an `@` that is not a file stays unchanged: it
-        may be a name.
+        """Whether a piece is replaced by what it inserts. A word after an `@` that is not a file stays
+        unchanged: it may be a name.
         """
         if isinstance(piece, str):
             return False
@@ -95,16 +102,15 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
 
     @contextmanager
     def in_force(self, prompt: CommandPrompt, emit: Emit) -> Iterator[None]:
-        """Inside this context the model, the mode and the permission rules of a command are in use.
-
-        Changes that the user makes meanwhile stay.
+        """In this context the model, the mode and the permission rules of a command are in use.
+        Afterwards those before it are restored, unless the user has changed them meanwhile.
         """
-        model, mode = self.models.current()[0].spec.name, self.permissions.mode
-        model_of_command = ""
+        old_model, old_mode = self.models.current()[0].spec.name, self.permissions.mode
+        command_model = ""
         if prompt.model:
             try:
                 self.models.change(prompt.model, self.models.effort)
-                model_of_command = self.models.current()[0].spec.name
+                command_model = self.models.current()[0].spec.name
             except NoModelError as error:
                 emit(
                     Notice(
@@ -113,8 +119,10 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
                     )
                 )
         if prompt.mode in get_args(Mode):
-            wanted = cast("Mode", prompt.mode)
-            self.permissions.mode = wanted if prompt.is_own else narrower(wanted, mode)
+            command_mode = cast("Mode", prompt.mode)
+            self.permissions.mode = (
+                command_mode if prompt.is_own else narrower(command_mode, old_mode)
+            )
         elif prompt.mode:
             emit(
                 Notice(
@@ -123,15 +131,15 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
                     "warning",
                 )
             )
-        mode_of_command = self.permissions.mode
+        mode_in_force = self.permissions.mode
         try:
             with self.permissions.widen(prompt.allow):
                 yield
         finally:
-            if model_of_command and self.models.current()[0].spec.name == model_of_command:
-                self.models.change(model, self.models.effort)
-            if self.permissions.mode == mode_of_command:
-                self.permissions.mode = mode
+            if command_model and self.models.current()[0].spec.name == command_model:
+                self.models.change(old_model, self.models.effort)
+            if self.permissions.mode == mode_in_force:
+                self.permissions.mode = old_mode
 
     def _insert_call(self, insert: Insert) -> ToolCall:
         """The tool call that runs an insert."""
@@ -148,7 +156,7 @@ def _text_with_inserts(prompt: CommandPrompt, replies: Mapping[Insert, ToolReply
         elif piece not in replies:
             body += piece.written
         elif piece.kind == "shell":
-            body += _SUCCESS.sub("", replies[piece].text)
+            body += _SUCCESS_LINE.sub("", replies[piece].text)
         else:
             body += f'\n<file path="{piece.what}">\n{replies[piece].text}\n</file>\n'
     return body.strip()

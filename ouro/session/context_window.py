@@ -37,14 +37,16 @@ results above say that ouro ended before they were saved, those calls are still 
 
 {question}"""
 LARGE = 0.2
-"""A single message is reported if it takes at least this share of what is sent."""
-_PLAN = "## Plan"
-_BOXES: dict[TodoState, str] = {"pending": "[ ]", "in_progress": "[>]", "done": "[x]"}
-_STATES = {sign: state for state, sign in _BOXES.items()}
-_TODO = late_pattern(r"- (\[[ >x]\]) (.+)")
+"""The share of what is sent from which a single message is reported as large."""
+_PLAN_HEADING = "## Plan"
+_BOX_OF_STATE: dict[TodoState, str] = {"pending": "[ ]", "in_progress": "[>]", "done": "[x]"}
+_STATE_OF_BOX = {box: state for state, box in _BOX_OF_STATE.items()}
+_TODO_LINE = late_pattern(r"- (\[[ >x]\]) (.+)")
 
 
 class Outlook(msgspec.Struct, frozen=True):
+    """What a compaction would do now."""
+
     covered: int
     """Messages that a summary would replace."""
     kept: int
@@ -100,7 +102,7 @@ class SentContext(msgspec.Struct, frozen=True, eq=False):
     """Whether the agent can search older messages."""
 
     def clear(self) -> None:
-        """Send it again: the model's context does not contain it any more."""
+        """Let the context be sent again, because the request does not contain it any more."""
         self.environment.clear()
         self.instructions.clear()
 
@@ -123,15 +125,19 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
     def report(self) -> WindowReport:
         """What fills the window now, and what a compaction would leave."""
         estimates = self._estimate_groups()
-        whole = sum(estimates.values())
+        estimate_sum = sum(estimates.values())
         tokens = max(self.compactor.memory.tokens, self.compactor.memory.constant)
         parts = tuple(
-            (name, size * tokens // max(1, whole)) for name, size in estimates.items() if size
+            (name, size * tokens // max(1, estimate_sum))
+            for name, size in estimates.items()
+            if size
         )
         plan = self.compactor.plan()
-        left = self.compactor.tokens_after(plan) if plan else 0
+        tokens_after = self.compactor.tokens_after(plan) if plan else 0
         outlook = (
-            Outlook(len(plan.covered), len(plan.kept), left) if plan and left < tokens else None
+            Outlook(len(plan.covered), len(plan.kept), tokens_after)
+            if plan and tokens_after < tokens
+            else None
         )
         return WindowReport(
             parts,
@@ -139,40 +145,44 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
             self.compactor.window,
             self.compactor.limit,
             outlook,
-            self._describe_largest(whole),
+            self._describe_largest(estimate_sum),
         )
 
     def compact(
         self, keep: str, review: Review | None = None, *, probe: bool = False
     ) -> AsyncGenerator[Event, None]:
-        """The events of a compaction, as a turn.
+        """Compact the messages; yields the events, as of a turn.
 
         Args:
             keep: what the user wants to keep in particular.
             review: receives the summary before it is used, if `compaction.review` is on.
             probe: ask the model about what was cut, and report what was lost.
         """
-        seen = {"review": review} if review is not None and self.compactor.settings.review else {}
-        return self.tasks.run(lambda emit: self.compactor.compact(keep, emit, **seen, probe=probe))
+        review_argument = (
+            {"review": review} if review is not None and self.compactor.settings.review else {}
+        )
+        return self.tasks.run(
+            lambda emit: self.compactor.compact(keep, emit, **review_argument, probe=probe)
+        )
 
     def aside(self, question: str, show: Callable[[str], None]) -> AsyncGenerator[Event, None]:
-        """The events of `ask_aside`, as a turn; `show` gets the answer."""
+        """Ask a question as `ask_aside` does; yields events, as of a turn, and `show` gets the answer."""
 
-        async def work(_emit: Emit) -> None:
+        async def show_answer(_emit: Emit) -> None:
             show(await self.ask_aside(question))
 
-        return self.tasks.run(work)
+        return self.tasks.run(show_answer)
 
     async def ask_aside(self, question: str) -> str:
         """The model's answer to a question that does not become part of the session. Raises
         ModelError.
         """
         memory, models = self.compactor.memory, self.compactor.models()
-        asked = Message("user", (Context(ASIDE.format(question=question)),))
+        question_message = Message("user", (Context(ASIDE.format(question=question)),))
         # The tools are sent although none may be called: so the request begins with what the
         # provider has in its cache.
         tools = self.compactor.tools.specs(models[0].spec)
-        request = [self.compactor.system_prompt, *memory.context(), asked]
+        request = [self.compactor.system_prompt, *memory.context(), question_message]
         answer = await ask_and_record(models, memory, "btw", request, tools=tools)
         return answer.strip() or "The model gave no answer."
 
@@ -189,7 +199,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         )
 
     async def pin(self, number: int, pinned: bool = True) -> None:
-        """Pin a message: every compaction keeps it verbatim, as far as pinned messages fit; or
+        """Pin a message, so that every compaction keeps it verbatim, as far as pinned messages fit; or
         unpin it.
 
         Raises UsageError if there is no such message in the request, and SaveFailed.
@@ -207,9 +217,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
 
     async def drop(self, ids: Collection[str], *, restore: bool = False) -> tuple[int, int]:
         """Drop these items from the request, or restore them; an answer with its calls and outputs.
-        The session keeps them.
-
-        Returns the tokens of the request before and after.
+        The session file keeps them. Returns the tokens of the request before and after.
 
         Raises:
             UsageError: an item is not among `items`, the agent is at work, or the session is read-only.
@@ -241,12 +249,12 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         return before, after
 
     def _find_chosen(self, ids: Collection[str], items: Mapping[str, ContextItem]) -> set[str]:
-        """The named items with what belongs to them. Raises UsageError: there is no such item."""
+        """The ids of the named items and of what belongs to them. Raises UsageError for an unknown id."""
         chosen: set[str] = set()
-        for given in ids:
-            if given not in items:
-                raise UsageError(f"`{given}` is not in the request.", commands=["context"])
-            chosen |= self._with_results(items[given])
+        for item_id in ids:
+            if item_id not in items:
+                raise UsageError(f"`{item_id}` is not in the request.", commands=["context"])
+            chosen |= self._with_results(items[item_id])
         return chosen
 
     def _estimate_tokens(self, change: int) -> int:
@@ -256,40 +264,45 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         return memory.tokens * max(0, whole + change) // max(1, whole)
 
     def _with_results(self, item: ContextItem) -> set[str]:
-        """The item with what belongs to it: an answer with its tool results, a message with what
+        """The id of an item, and of what belongs to it: an answer has its tool results, a message what
         was sent with it.
         """
         entries = self._transcript.sendable_entries()
         numbers = [entry.number for entry in entries]
-        chosen, place = {item.id}, numbers.index(item.number)
-        is_part = item.kind in ("output", "note")
-        if is_part and str(item.number) not in self._transcript.dropped_items:
+        chosen, index = {item.id}, numbers.index(item.number)
+        belongs_to_message = item.kind in ("output", "note")
+        if belongs_to_message and str(item.number) not in self._transcript.dropped_items:
             return chosen
-        while is_part and entries[place].message.role == "tool":
-            place -= 1
-        results = takewhile(lambda entry: entry.message.role == "tool", entries[place + 1 :])
-        return chosen | {str(entry.number) for entry in (entries[place], *results)}
+        while belongs_to_message and entries[index].message.role == "tool":
+            index -= 1
+        results = takewhile(lambda entry: entry.message.role == "tool", entries[index + 1 :])
+        return chosen | {str(entry.number) for entry in (entries[index], *results)}
 
     def _list_items(self, entry: MessageRecord) -> Iterator[ContextItem]:
-        """A message, the notes that were sent with it, and its tool outputs; a message of tool
-        outputs alone is no item.
+        """Yields a message as an item, then the notes that were sent with it, and its tool outputs. A
+        message of only tool outputs is not an item itself.
         """
         message, dropped = entry.message, self._transcript.dropped_items
-        is_gone = str(entry.number) in dropped
+        is_message_dropped = str(entry.number) in dropped
         notes = self._loaded_notes(entry)
         if message.role != "tool":
-            yield self._item_of_message(entry, sum(note.tokens for note in notes), is_gone)
+            yield self._item_of_message(
+                entry, sum(note.tokens for note in notes), is_message_dropped
+            )
         context = "\n".join(part.text for part in message.parts_of(Context))
         for note in notes:
-            found = re.search(rf"^\W+\[{re.escape(note.id)}\] \(.*?\) (.*)", context, re.MULTILINE)
-            text, item = (found[1] if found else note.id), f"{entry.number}:{note.id}"
-            is_out = is_gone or item in dropped
-            yield ContextItem(item, entry.number, "note", text, note.tokens, is_out)
+            match = re.search(rf"^\W+\[{re.escape(note.id)}\] \(.*?\) (.*)", context, re.MULTILINE)
+            text, item_id = (match[1] if match else note.id), f"{entry.number}:{note.id}"
+            is_dropped = is_message_dropped or item_id in dropped
+            yield ContextItem(item_id, entry.number, "note", text, note.tokens, is_dropped)
         for reply in message.parts_of(ToolReply):
             summary = reply.display.summary if reply.display else reply.text
-            size, item = estimate_messages([Message("tool", (reply,))]), f"{OUTPUT}{reply.call_id}"
-            is_out, text = is_gone or item in dropped, f"{reply.name}: {summary}"
-            yield ContextItem(item, entry.number, "output", text, size, is_out)
+            size, item_id = (
+                estimate_messages([Message("tool", (reply,))]),
+                f"{OUTPUT}{reply.call_id}",
+            )
+            is_dropped, text = is_message_dropped or item_id in dropped, f"{reply.name}: {summary}"
+            yield ContextItem(item_id, entry.number, "output", text, size, is_dropped)
 
     def _loaded_notes(self, entry: MessageRecord) -> list[RecalledItem]:
         """The notes that are sent with a message."""
@@ -302,16 +315,18 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
             return []
         return [item for item in record.items if item.state == "loaded"]
 
-    def _item_of_message(self, entry: MessageRecord, of_notes: int, is_gone: bool) -> ContextItem:
+    def _item_of_message(
+        self, entry: MessageRecord, note_tokens: int, is_dropped: bool
+    ) -> ContextItem:
         """A message as an item, without the tokens of its notes."""
         message = entry.message
         calls = ", ".join(call.name for call in message.tool_calls)
-        other = "(a picture)" if message.parts_of(Image) else "added by ouro"
-        text = message.text.strip() or (f"calls {calls}" if calls else other)
-        size = max(0, estimate_messages([message]) - of_notes)
+        description = "(a picture)" if message.parts_of(Image) else "added by ouro"
+        text = message.text.strip() or (f"calls {calls}" if calls else description)
+        size = max(0, estimate_messages([message]) - note_tokens)
         kind: Literal["you", "ouro"] = "ouro" if message.role == "assistant" else "you"
         pinned = entry.number in self._transcript.pins
-        return ContextItem(str(entry.number), entry.number, kind, text, size, is_gone, pinned)
+        return ContextItem(str(entry.number), entry.number, kind, text, size, is_dropped, pinned)
 
     @property
     def _transcript(self) -> Transcript:
@@ -347,17 +362,17 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
 
     def _describe_largest(self, whole: int) -> str:
         """The largest message for the user; empty if it takes less than LARGE of the whole."""
-        found = [
+        sizes = [
             (estimate_messages([entry.message]), entry) for entry in self._transcript.sent_entries()
         ]
-        size, entry = max(found, key=lambda item: item[0], default=(0, None))
+        size, entry = max(sizes, key=lambda item: item[0], default=(0, None))
         if entry is None or size < whole * LARGE:
             return ""
         return f"{_describe_kind(entry.message)} at message {entry.number}, about {size:,} tokens"
 
 
 def _describe_kind(message: Message) -> str:
-    """What a message is, for the user: `the output of shell, read`, `your message`."""
+    """The kind of a message in words: `the output of shell, read`, `your message`."""
     if tools := dict.fromkeys(reply.name for reply in message.parts_of(ToolReply)):
         return f"the output of {', '.join(tools)}"
     return "your message" if message.role == "user" else "the answer"
@@ -383,7 +398,9 @@ def format_plan(todos: Sequence[Todo]) -> str:
     """The plan as text for the model; empty without todos."""
     if not todos:
         return ""
-    return "\n".join([_PLAN, *(f"- {_BOXES[todo.state]} {todo.text}" for todo in todos)])
+    return "\n".join(
+        [_PLAN_HEADING, *(f"- {_BOX_OF_STATE[todo.state]} {todo.text}" for todo in todos)]
+    )
 
 
 def find_plan(memory: MemoryManager) -> tuple[Todo, ...]:
@@ -394,17 +411,23 @@ def find_plan(memory: MemoryManager) -> tuple[Todo, ...]:
                 return reply.display.body.items
     compaction = memory.transcript.compaction
     # The last one in the summary: the added text comes after the model's own words.
-    _, heading, rest = compaction.summary.rpartition(f"{_PLAN}\n") if compaction else ("", "", "")
-    steps = (_TODO.fullmatch(line) for line in rest.partition("\n\n")[0].splitlines())
-    return tuple(Todo(step[2], _STATES[step[1]]) for step in steps if step) if heading else ()
+    _, heading, plan_lines = (
+        compaction.summary.rpartition(f"{_PLAN_HEADING}\n") if compaction else ("", "", "")
+    )
+    matches = (_TODO_LINE.fullmatch(line) for line in plan_lines.partition("\n\n")[0].splitlines())
+    return (
+        tuple(Todo(match[2], _STATE_OF_BOX[match[1]]) for match in matches if match)
+        if heading
+        else ()
+    )
 
 
 async def load_plan(plan: TodoPlan, memory: MemoryManager, emit: Emit) -> None:
-    """Correct the plan when everything that is sent is loaded: at first only the part for the
-    screen was read.
+    """Load everything that is sent, and correct the plan: at first only the messages for the screen
+    were read.
     """
     await memory.pager.finish_loading()
-    found = find_plan(memory)
-    if found != plan.items:
-        plan.items = found
-        emit(TodosChanged(found))
+    todos = find_plan(memory)
+    if todos != plan.items:
+        plan.items = todos
+        emit(TodosChanged(todos))

@@ -28,18 +28,19 @@ if TYPE_CHECKING:
 _MAX_COMPARED = 16
 """The files of a turn that are compared while it runs."""
 WAIT = 1.0
-"""Seconds that the first command of a turn waits for the checkpoint before it."""
+"""Seconds that a command waits for the checkpoint before its turn."""
 UNDONE = "Undone"
 """The beginning of the line about what was undone; the other lines are about what was not."""
 REDONE = "Changed again"
-_NAMED = 3
-_CLEAN_EVERY = 86_400.0
-_COMMANDS = (Effect.RUN, Effect.MCP, Effect.TOOL)
+_MAX_NAMED = 3
+_CLEAN_SECONDS = 86_400.0
+_EFFECTS_ON_ANY_FILE = (Effect.RUN, Effect.MCP, Effect.TOOL)
 
 
 class FileUndo(msgspec.Struct, eq=False):
-    """Takes checkpoints in the background. A turn without a tool call has none and loads none of
-    their modules; neither the answer nor the exit waits for one.
+    """Takes checkpoints of files in the background, and undoes what turns did to files. A turn without
+    a tool call has no checkpoint, and imports none of their modules; neither the answer nor the exit
+    waits for a checkpoint.
     """
 
     late: LateCheckpoints
@@ -58,16 +59,17 @@ class FileUndo(msgspec.Struct, eq=False):
     _before: asyncio.Task[bool] | None = None
     """The checkpoint before the current turn; None if there is none yet."""
     _last: asyncio.Task[bool] | None = None
+    """The checkpoint that was started last; each waits for the one before it."""
     _is_off: bool = False
     _warnings_shown: set[str] = msgspec.field(default_factory=set)
 
     @property
     def checkpoints(self) -> Checkpoints:
-        """Opened when first needed. Blocks then: modules are imported."""
+        """The checkpoints, opened at the first use. That blocks, because modules are imported."""
         return self.late.open()
 
     def begin_turn(self) -> None:
-        """End the turn before, and count changes for the turn that begins."""
+        """Begin a turn: from now on changes are its own."""
         self._begin_part(self.transcript.next_number)
 
     def begin_part(self) -> None:
@@ -78,15 +80,15 @@ class FileUndo(msgspec.Struct, eq=False):
             self._begin_part(number)
 
     def begin_checkpoint(self) -> None:
-        """Start the checkpoint of the files as they are now: a command may follow."""
+        """Start the checkpoint before this turn, if it has none yet: a tool call may follow."""
         if self._before is None and not self._is_off:
             self._before = self._start_checkpoint("before")
 
     @asynccontextmanager
     async def changing(self, effect: Effect, targets: Sequence[str]) -> AsyncGenerator[None]:
-        """Inside, a tool may change files: those of its targets if it names files, or any."""
+        """In this context a tool may change files: its targets if it names files, otherwise any file."""
         number = self._number
-        paths = [] if effect in _COMMANDS else [self.resolve(name) for name in targets]
+        paths = [] if effect in _EFFECTS_ON_ANY_FILE else [self.resolve(name) for name in targets]
         is_command = not paths
         self.begin_checkpoint()
         try:
@@ -107,7 +109,9 @@ class FileUndo(msgspec.Struct, eq=False):
                     await asyncio.to_thread(self._note_writes, number, paths)
 
     async def _wait_before_command(self, number: int) -> None:
-        """Wait a moment for the checkpoint before the turn, then note that a command runs."""
+        """Wait at most `WAIT` seconds for the checkpoint before the turn, then note that a command
+        runs.
+        """
         if self._before is None:
             return
         done, _ = await asyncio.wait([self._before], timeout=WAIT)
@@ -121,7 +125,7 @@ class FileUndo(msgspec.Struct, eq=False):
         await asyncio.to_thread(self.checkpoints.command_began, number, is_early=not done)
 
     async def _keep_copies(self, number: int, paths: Sequence[Path]) -> None:
-        """Copy files before a tool writes them; a warning if the disk has no room."""
+        """Copy files before a tool writes them. Warns if the disk has no room."""
         for path in paths if not self._is_off else ():
             if not await asyncio.to_thread(self.checkpoints.keep, number, path):
                 self._warn(f"`/undo` does not restore {path}: the disk has no room for a copy.")
@@ -132,28 +136,32 @@ class FileUndo(msgspec.Struct, eq=False):
             self.checkpoints.keep_written(number, path)
 
     def _begin_part(self, number: int) -> None:
-        """Change to the part of the turn that begins with a message; the part before ends."""
+        """End the part of the turn before, and begin the one of a message."""
         self._end_part(self._number)
         self._number = number
         self._before = None
 
     def end_turn(self) -> None:
-        """Keep what the turn changed, in the background."""
+        """Start the checkpoint after the turn, in the background."""
         self._end_part(self._number)
 
     def _end_part(self, number: int) -> None:
         """Start the checkpoint after a part of the turn, if files may have changed in it."""
-        opened = self.late.opened
-        if opened is not None and opened.may_have_changed(number) and not self._is_off:
+        open_checkpoints = self.late.opened
+        if (
+            open_checkpoints is not None
+            and open_checkpoints.may_have_changed(number)
+            and not self._is_off
+        ):
             self._start_checkpoint("after")
 
     async def finish_checkpoints(self) -> None:
-        """Wait until no checkpoint is written."""
+        """Wait until no checkpoint is being written."""
         while self._last is not None and not self._last.done():
             await asyncio.wait([self._last])
 
     async def close(self) -> None:
-        """Stop what runs in the background; another process keeps what is not kept yet."""
+        """Stop the running checkpoint. Another process then finishes what is not stored yet."""
         if self._last is None:
             return
         self.checkpoints.repository.cancel()
@@ -162,7 +170,7 @@ class FileUndo(msgspec.Struct, eq=False):
             await asyncio.to_thread(safety.finish_later, self.checkpoints)
 
     async def recover(self) -> None:
-        """Keep what turns of killed processes changed, and finish an undo that was cut off."""
+        """If a process was killed, store what its turns changed, and finish an undo that was cut off."""
         if await asyncio.to_thread(self._needs_recovery):
             self._last = asyncio.create_task(self._recover(self._last), name="checkpoint")
             await self.finish_checkpoints()
@@ -193,7 +201,7 @@ class FileUndo(msgspec.Struct, eq=False):
         return True
 
     def _start_checkpoint(self, moment: Literal["before", "after"]) -> asyncio.Task[bool]:
-        """Start a checkpoint that waits for the last one."""
+        """Start a checkpoint that waits for the one before it."""
         self._last = asyncio.create_task(
             self._take_checkpoint(moment, self._number, self._last), name="checkpoint"
         )
@@ -213,38 +221,40 @@ class FileUndo(msgspec.Struct, eq=False):
             return {}
 
     async def find(self, number: int) -> Undoable | None:
-        """What turns did since a message of the current branch."""
+        """The undo of what turns did since a message of the current branch; None if nothing."""
         turns = await self._find_turns(lambda turn: turn.number >= number and not turn.undone)
         return await self._as_undoable(turns, UNDONE)
 
     async def find_undone(self, numbers: Collection[int]) -> Undoable | None:
-        """What was undone of the turns that began with these messages."""
+        """The redo of what was undone of the turns that began with these messages; None if nothing."""
         turns = await self._find_turns(lambda turn: bool(turn.undone), numbers)
         return await self._as_undoable(turns, REDONE)
 
     async def _as_undoable(self, turns: list[TurnFiles], verb: str) -> Undoable | None:
-        """What these turns changed and can be undone (or redone, if `verb` is REDONE); None if
+        """The undo of what these turns changed, or the redo if `verb` is REDONE; None if they changed
         nothing.
         """
-        found = [await asyncio.to_thread(self.checkpoints.turn_changes, turn) for turn in turns]
-        changed = set[str]()
-        lost = dict[str, str]()
-        for changes in found:
-            changed.update(changes.files)
-            lost.update(changes.lost)
+        changes_of_turns = [
+            await asyncio.to_thread(self.checkpoints.turn_changes, turn) for turn in turns
+        ]
+        changed_files = set[str]()
+        lost_files = dict[str, str]()
+        for changes in changes_of_turns:
+            changed_files.update(changes.files)
+            lost_files.update(changes.lost)
         undo, is_redo = safety.Undo(self.checkpoints), verb != UNDONE
 
         async def carry_out() -> Sequence[str]:
             restored = await asyncio.to_thread(undo.redo if is_redo else undo.undo, turns)
             await self._load_unsure()
-            return [*_restored_lines(restored, verb), *_lost_lines(lost)]
+            return [*_restored_lines(restored, verb), *_lost_lines(lost_files)]
 
         async def prepare() -> None:
             await asyncio.to_thread(undo.prepare, turns, is_redo=is_redo)
 
-        names = changed | set(lost)
-        what = plural(len(names), "file")
-        return Undoable(what, carry_out, prepare, undo.cancel) if names else None
+        all_files = changed_files | set(lost_files)
+        summary = plural(len(all_files), "file")
+        return Undoable(summary, carry_out, prepare, undo.cancel) if all_files else None
 
     async def diff(self, number: int) -> str:
         """What changed since before message `number`, also by others; empty if nothing. Raises
@@ -266,8 +276,10 @@ class FileUndo(msgspec.Struct, eq=False):
         turns = await self._find_turns(lambda turn: turn.number >= number and not turn.undone)
         restored = await asyncio.to_thread(undo.undo, turns, path)
         await self._load_unsure()
-        found = [await asyncio.to_thread(self.checkpoints.turn_changes, turn) for turn in turns]
-        reasons = [changes.lost[path] for changes in found if path in changes.lost]
+        changes_of_turns = [
+            await asyncio.to_thread(self.checkpoints.turn_changes, turn) for turn in turns
+        ]
+        reasons = [changes.lost[path] for changes in changes_of_turns if path in changes.lost]
         lost = {path: reasons[-1]} if reasons else {}
         lines = [*_restored_lines(restored, UNDONE), *_lost_lines(lost)]
         if not lines:
@@ -299,17 +311,19 @@ class FileUndo(msgspec.Struct, eq=False):
 
     async def is_changed_by_others(self, path: str) -> bool:
         """Whether a file, as it is now, was not left so by a turn or an undo of this session."""
-        now = await asyncio.to_thread(self.checkpoints.state, self.checkpoints.root / path)
+        present_state = await asyncio.to_thread(
+            self.checkpoints.state, self.checkpoints.root / path
+        )
         for changes in reversed(self.checkpoints.undone_parts):
             for change in changes:
                 if change.path == path:
-                    return now != change.new
+                    return present_state != change.new
         turns = await self._find_turns(lambda turn: bool(turn.new))
         for turn in reversed(turns):
-            found = await asyncio.to_thread(self.checkpoints.turn_changes, turn)
-            if path in found.files:
-                change = found.files[path]
-                return now != (change.old if turn.undone else change.new)
+            turn_changes = await asyncio.to_thread(self.checkpoints.turn_changes, turn)
+            if path in turn_changes.files:
+                change = turn_changes.files[path]
+                return present_state != (change.old if turn.undone else change.new)
         return True
 
     async def undo_from_diff(self, file: DiffedFile, hunk: str = "") -> Sequence[str]:
@@ -320,20 +334,18 @@ class FileUndo(msgspec.Struct, eq=False):
         return [f"{UNDONE}: {'a hunk of ' if hunk else ''}{file.path}."]
 
     async def redo_from_diff(self) -> Sequence[str]:
-        """Undo the last `undo_from_diff`; returns lines for the user. Raises UsageError: there is none."""
+        """Undo the last `undo_from_diff`; returns lines for the user. Raises UsageError if there is none."""
         outcomes = await asyncio.to_thread(safety.PartUndo(self.checkpoints).redo)
-        left = {path: why for path, why in outcomes.items() if why and why != safety.MERGED}
-        done = tuple(path for path, why in outcomes.items() if not why)
+        unchanged = {path: why for path, why in outcomes.items() if why and why != safety.MERGED}
+        redone = tuple(path for path, why in outcomes.items() if not why)
         merged = tuple(path for path, why in outcomes.items() if why == safety.MERGED)
-        return _restored_lines(safety.Restored(done, merged, left), REDONE)
+        return _restored_lines(safety.Restored(redone, merged, unchanged), REDONE)
 
     async def restore_unsure(self, path: str = "") -> Sequence[str]:
-        """Restore the files that an undo left because others may have changed them; of these, only
-        `path` if it is given.
-        """
-        wanted = {name: turns for name, turns in self.unsure.items() if path in ("", name)}
+        """Restore the files of `unsure`, or only `path` among them. Returns lines for the user."""
+        chosen = {name: turns for name, turns in self.unsure.items() if path in ("", name)}
         undo, lines = safety.Undo(self.checkpoints), list[str]()
-        for name, turns in wanted.items():
+        for name, turns in chosen.items():
             restored = await asyncio.to_thread(undo.undo, turns, name, [name])
             await asyncio.to_thread(undo.note_answers, [name])
             lines += _restored_lines(restored, UNDONE)
@@ -341,21 +353,21 @@ class FileUndo(msgspec.Struct, eq=False):
         return lines
 
     async def keep_unsure(self) -> None:
-        """Leave these files as they are."""
+        """Leave the files of `unsure` as they are, and ask no more about them."""
         await asyncio.to_thread(safety.Undo(self.checkpoints).note_answers, list(self.unsure))
         self.unsure = {}
 
     async def _load_unsure(self) -> None:
         """Read from disk which files wait for the user, into `unsure`."""
-        asked = await asyncio.to_thread(safety.Undo(self.checkpoints).open_questions)
-        turns = await asyncio.to_thread(self.checkpoints.turns) if asked else ()
+        open_questions = await asyncio.to_thread(safety.Undo(self.checkpoints).open_questions)
+        turns = await asyncio.to_thread(self.checkpoints.turns) if open_questions else ()
         self.unsure = {}
-        for path, numbers in asked.items():
-            if wanted := [turn for turn in turns if turn.number in numbers]:
-                self.unsure[path] = wanted
+        for path, numbers in open_questions.items():
+            if turns_to_undo := [turn for turn in turns if turn.number in numbers]:
+                self.unsure[path] = turns_to_undo
 
     async def _turns_since(self, number: int) -> list[TurnFiles]:
-        """The turns with checkpoints since a message. Raises UsageError: there are none."""
+        """The turns with checkpoints since a message. Raises UsageError if there are none."""
         turns = await self._find_turns(
             lambda turn: turn.number >= number and bool(turn.before or turn.new)
         )
@@ -364,15 +376,19 @@ class FileUndo(msgspec.Struct, eq=False):
         return turns
 
     async def _find_turns(
-        self, wanted: Callable[[TurnFiles], bool], numbers: Collection[int] | None = None
+        self, matches: Callable[[TurnFiles], bool], numbers: Collection[int] | None = None
     ) -> list[TurnFiles]:
-        """The wanted turns of these messages, or of the current branch; oldest first."""
+        """The turns that match, oldest first.
+
+        Args:
+            numbers: the first messages of the turns; None for those of the current branch.
+        """
         await self.finish_checkpoints()
         await self.recover()
         if numbers is None:
             numbers = {entry.number for entry in self.transcript.transcript.entries}
         turns = await asyncio.to_thread(self.checkpoints.turns)
-        return [turn for turn in turns if turn.number in numbers and wanted(turn)]
+        return [turn for turn in turns if turn.number in numbers and matches(turn)]
 
     async def _take_checkpoint(
         self, moment: Literal["before", "after"], number: int, earlier: asyncio.Task[bool] | None
@@ -389,24 +405,24 @@ class FileUndo(msgspec.Struct, eq=False):
         except (OSError, OuroError) as error:
             self._turn_off(error)
             return False
-        if new := sorted(set(changes.lost) - self._warnings_shown):
-            self._warnings_shown.update(new)
-            for line in _lost_lines({name: changes.lost[name] for name in new}):
+        if new_names := sorted(set(changes.lost) - self._warnings_shown):
+            self._warnings_shown.update(new_names)
+            for line in _lost_lines({name: changes.lost[name] for name in new_names}):
                 self.tasks.warn(line)
         return True
 
     def _turn_off(self, error: OSError | OuroError) -> None:
-        """Take no more checkpoints in this session, and warn; nothing if the session is closing."""
+        """Take no more checkpoints in this session, and warn. Does nothing if the session is closing."""
         if self.late.opened is not None and self.late.opened.repository.is_cancelled:
             return
         self._is_off = True
         self._warn(f"Changes of files cannot be undone in this session: {plain_error(error)}")
 
     def _clean_old_checkpoints(self) -> None:
-        """Delete old checkpoints, once a day."""
+        """Delete old checkpoints of all folders, once a day."""
         base = self.late.folder.parent
         stamp = base / "cleaned"
-        if not stamp.exists() or time.time() - stamp.stat().st_mtime > _CLEAN_EVERY:
+        if not stamp.exists() or time.time() - stamp.stat().st_mtime > _CLEAN_SECONDS:
             stamp.touch(mode=0o600)
             # An error concerns another workspace, which this session does not need.
             with suppress(OSError, OuroError):
@@ -426,15 +442,15 @@ class FileUndo(msgspec.Struct, eq=False):
 
 def _restored_lines(restored: Restored, verb: str) -> list[str]:
     """What an undo or redo did, as lines for the user."""
-    lines = [f"{verb}: {join_names(restored.paths, _NAMED)}."] if restored.paths else []
+    lines = [f"{verb}: {join_names(restored.paths, _MAX_NAMED)}."] if restored.paths else []
     if restored.merged:
-        lines.append(f"Your own changes stay in {join_names(restored.merged, _NAMED)}.")
+        lines.append(f"Your own changes stay in {join_names(restored.merged, _MAX_NAMED)}.")
     return [*lines, *(f"{path} is left as it is: {why}." for path, why in restored.left.items())]
 
 
 def _unsure_notice(paths: Sequence[str]) -> str:
     """The notice about files that wait for the user."""
-    names = join_names(paths, _NAMED)
+    names = join_names(paths, _MAX_NAMED)
     return f"An undo did not restore {names}: {safety.CUT_OFF}. `/undo {paths[0]}` restores it."
 
 
@@ -444,6 +460,6 @@ def _lost_lines(lost: dict[str, str]) -> list[str]:
     for name, why in sorted(lost.items()):
         by_reason.setdefault(why, []).append(name)
     return [
-        f"`/undo` does not restore {join_names(names, _NAMED)}: {why}."
+        f"`/undo` does not restore {join_names(names, _MAX_NAMED)}: {why}."
         for why, names in by_reason.items()
     ]

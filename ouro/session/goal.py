@@ -56,6 +56,8 @@ _HOW_TO_CONTINUE = "`/goal resume` continues it, `/goal clear` ends it."
 
 
 class GoalCaps(msgspec.Struct, frozen=True):
+    """What a goal may use before it is paused."""
+
     turns: int = 20
     cost: float | None = 5.0
     """US dollars; None: no limit."""
@@ -102,16 +104,20 @@ class Goal(msgspec.Struct, eq=False):
 
 
 class GoalVerdict(msgspec.Struct, frozen=True):
+    """Whether a goal is reached, and why."""
+
     holds: bool
     reason: str = ""
 
     @property
     def found(self) -> str:
-        """For the agent."""
+        """What the agent reads about it."""
         return self.reason
 
 
 class CommandVerdict(GoalVerdict, frozen=True):
+    """A verdict by a command, with its output."""
+
     output: str = ""
 
     @property
@@ -120,7 +126,7 @@ class CommandVerdict(GoalVerdict, frozen=True):
 
 
 class GoalPursuit:
-    """Checks the goal of a session after each turn, and says whether another turn follows."""
+    """Checks the goal of a session after each turn, and decides whether another turn follows."""
 
     def __init__(
         self,
@@ -132,7 +138,7 @@ class GoalPursuit:
     ) -> None:
         self.goal: Goal | None = None
         self.caps = caps
-        """Of the settings, for a goal without its own."""
+        """The caps of the settings, for a goal without its own."""
         self._for_agent = ""
         """What the last check has found, with the output of a command."""
         self._transcript = transcript
@@ -147,7 +153,7 @@ class GoalPursuit:
 
     @property
     def status(self) -> str:
-        """For the status line: `goal 3/20 4/60 min $0.12/$5.00`; empty without a goal."""
+        """The text in the status line: `goal 3/20 4/60 min $0.12/$5.00`; empty without a goal."""
         goal = self.goal
         if goal is None:
             return ""
@@ -157,14 +163,14 @@ class GoalPursuit:
 
     @property
     def state(self) -> str:
-        """For lists."""
+        """The goal's progress in a list; empty without a goal."""
         goal = self.goal
         if goal is None:
             return ""
         paused = "paused, " if goal.is_paused else ""
-        found = f": {one_line(goal.found, 120)}" if goal.found else ""
+        finding = f": {one_line(goal.found, 120)}" if goal.found else ""
         turns = f"{goal.turns} of {plural(goal.caps.turns, 'turn')}"
-        return f"{paused}{turns}, {self._describe_spending(goal)}{found}"
+        return f"{paused}{turns}, {self._describe_spending(goal)}{finding}"
 
     def begin(self, goal: Goal) -> None:
         """Pursue this goal instead of an earlier one."""
@@ -202,7 +208,7 @@ class GoalPursuit:
     async def run_turn(
         self, turn: Callable[[Emit], Awaitable[TurnFinished]], emit: Emit
     ) -> TurnFinished:
-        """Run a turn, then check the goal. An interrupt, a failure and a cap pause it."""
+        """Run a turn, then check the goal. An interrupt, a failure or a cap pauses the goal."""
         used_tool = False
 
         def observe(event: Event) -> None:
@@ -225,8 +231,8 @@ class GoalPursuit:
         return finished
 
     async def _check_goal(self, goal: Goal, finished: TurnFinished, emit: Emit) -> TurnFinished:
-        """Check the goal after a turn: it ends, is paused, or the next turn follows. Returns how
-        the turn ended, with the reason of a pause.
+        """Check the goal after a turn. It is reached and ends, it is paused, or the next turn follows.
+        Returns how the turn ended; if the goal is paused, with the reason.
         """
         goal.turns += 1
         try:
@@ -240,15 +246,15 @@ class GoalPursuit:
         if verdict.holds:
             self.goal = None
             cost = self._cost_so_far(goal)
-            paid = f" and {dollars(cost)}" if cost else ""
+            cost_note = f" and {dollars(cost)}" if cost else ""
             turns = plural(goal.turns, "turn")
-            emit(Notice(f"The goal is reached after {turns}{paid}: {verdict.reason}"))
+            emit(Notice(f"The goal is reached after {turns}{cost_note}: {verdict.reason}"))
             return finished
         goal.found = verdict.reason
         self._for_agent = verdict.found
-        if stop := self._pause_reason(goal):
+        if reason := self._pause_reason(goal):
             goal.is_paused = True
-            return TurnFinished("limit", f"The goal is paused: {stop}. {_CONTINUE}")
+            return TurnFinished("limit", f"The goal is paused: {reason}. {_CONTINUE}")
         emit(Notice(f"The goal is not reached yet: {one_line(verdict.reason, 200)}"))
         return finished
 
@@ -268,17 +274,17 @@ class GoalPursuit:
         """
         if goal.command:
             return await self._run_command(goal.command, emit)
-        shown = _transcript_excerpt(self._transcript.messages())
-        asked = [
+        excerpt = _transcript_excerpt(self._transcript.messages())
+        request = [
             system(INSTRUCTIONS),
-            user(f"The goal: {goal.condition}\n\n<transcript>\n{shown}\n</transcript>"),
+            user(f"The goal: {goal.condition}\n\n<transcript>\n{excerpt}\n</transcript>"),
         ]
         for _attempt in range(2):
             answer = await ask_and_record(
                 self._models.role("compact"),
                 self._transcript,
                 "goal",
-                asked,
+                request,
                 schema=schema_of(GoalVerdict),
             )
             if verdict := decode_answer(answer, GoalVerdict):
@@ -290,7 +296,7 @@ class GoalPursuit:
         written.
         """
         call = ToolCall(f"goal_{uuid.uuid4().hex[:12]}", "shell", {"command": line})
-        began, printed = time.monotonic(), ""
+        start, printed = time.monotonic(), ""
         emit(ToolStarted(call, line))
         emit(ToolRunning(call.id))
 
@@ -303,21 +309,21 @@ class GoalPursuit:
         try:
             result = await self._shell.run_line(line, report, limits=limits, call_id=call.id)
         except (ToolError, asyncio.CancelledError):
-            shown = Display("interrupted", CommandOutput(line, printed))
-            emit(ToolFinished(call.id, call.name, shown, True, time.monotonic() - began))
+            display = Display("interrupted", CommandOutput(line, printed))
+            emit(ToolFinished(call.id, call.name, display, True, time.monotonic() - start))
             raise
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - start
         emit(ToolFinished(call.id, call.name, result.display, result.failed, seconds))
         return _command_verdict(line, result)
 
     def _pause(self, emit: Emit) -> None:
-        """Pause the goal, and tell the user; nothing if it is paused already."""
+        """Pause the goal, and show that. Does nothing if it is paused already."""
         if self.goal is not None and not self.goal.is_paused:
             self.goal.is_paused = True
             emit(Notice(f"The goal is paused: {_HOW_TO_CONTINUE}"))
 
     def _find_reached_cap(self, goal: Goal) -> str:
-        """The cap of cost or time that is reached, for the user; empty if none is."""
+        """The cap of cost or time that is reached, as a text; empty if none is."""
         cost = goal.caps.cost
         if cost is not None and self._cost_so_far(goal) >= cost:
             return dollars(cost)
@@ -346,7 +352,7 @@ _CONTINUE = "`/goal resume` continues it with the same caps again."
 
 
 def _command_verdict(line: str, result: ToolResult) -> GoalVerdict:
-    """The verdict by the result of the command; with its output if it failed."""
+    """The verdict by the result of a command; with its output if it failed."""
     if not result.failed:
         return GoalVerdict(True, f"`{line}` passed.")
     return CommandVerdict(False, f"`{line}` failed.", cut_middle(result.text, _MAX_OUTPUT))
@@ -354,15 +360,15 @@ def _command_verdict(line: str, result: ToolResult) -> GoalVerdict:
 
 def _transcript_excerpt(messages: tuple[Message, ...] | list[Message]) -> str:
     """The end of the transcript with calls and results, as text."""
-    shown: list[str] = []
-    room = _MAX_EXCERPT
+    texts: list[str] = []
+    characters_left = _MAX_EXCERPT
     for message in reversed(messages):
         text = "\n".join(_message_lines(message))
-        shown.append(cut_middle(text, room))
-        room -= len(text)
-        if room <= 0:
+        texts.append(cut_middle(text, characters_left))
+        characters_left -= len(text)
+        if characters_left <= 0:
             break
-    return "\n".join(reversed(shown))
+    return "\n".join(reversed(texts))
 
 
 def _message_lines(message: Message) -> list[str]:
@@ -376,6 +382,6 @@ def _message_lines(message: Message) -> list[str]:
         for call in message.tool_calls
     ]
     for reply in message.parts_of(ToolReply):
-        failed = " (failed)" if reply.failed else ""
-        lines.append(f"Result{failed}: {cut_middle(reply.text, _MAX_RESULT)}")
+        failed_note = " (failed)" if reply.failed else ""
+        lines.append(f"Result{failed_note}: {cut_middle(reply.text, _MAX_RESULT)}")
     return lines

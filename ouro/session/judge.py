@@ -38,12 +38,14 @@ user's wishes. Answer with JSON and nothing else:
 JUDGE_TIMEOUT = 30.0
 """Seconds for one verdict; after them the user is asked."""
 MAX_CALL = 16_000
-"""Characters of a call: what the model would see only a part of, the user decides."""
+"""Characters of a call. A longer one is decided by the user: the model would see only a part."""
 _MAX_WORDS, _MAX_RULES, _MAX_REASON = 6_000, 4_000, 160
 _MAX_LISTED = 200
 
 
 class JudgeAnswer(msgspec.Struct, frozen=True):
+    """The JSON that the model answers with."""
+
     reason: str
     verdict: Literal["allow", "ask"]
 
@@ -87,12 +89,12 @@ class Judge:
 
     @property
     def judged(self) -> tuple[Judged, ...]:
-        """The last verdicts, oldest first."""
+        """The last judged calls, oldest first."""
         return tuple(self._judged)
 
     @property
     def state(self) -> str:
-        """For lists: the model, and how often it has allowed and asked."""
+        """The text in lists: the model, and how often it has allowed and asked."""
         if not self.is_on:
             return f"{self.name}: off in this session"
         allowed, asked = self._count["allow"], self._count["ask"]
@@ -105,16 +107,17 @@ class Judge:
         if number is None:
             self.is_on = False
             return None
-        found = next((item for item in self._judged if item.number == number), None)
-        if found is not None:
-            self._revoked.add(found.key)
-            self._allowed.pop(found.key, None)
-            self._judged.remove(found)
-        return found
+        judged_call = next((judged for judged in self._judged if judged.number == number), None)
+        if judged_call is not None:
+            self._revoked.add(judged_call.key)
+            self._allowed.pop(judged_call.key, None)
+            self._judged.remove(judged_call)
+        return judged_call
 
     async def judge(self, call: JudgedCall) -> JudgeVerdict | None:
-        """The verdict about a call; the same call is not asked about twice before the user says
-        something. None: the judge is off, or this call was revoked.
+        """The verdict about a call. None if the judge is off, or the verdict about this call was revoked:
+        then the user is asked. A call that was allowed is not judged again until the user says
+        something.
         """
         key = dump_json([call.tool, dict(call.arguments)], sort_keys=True)
         if not self.is_on or key in self._revoked:
@@ -132,7 +135,7 @@ class Judge:
         return verdict
 
     def _record(self, call: JudgedCall, key: str, verdict: JudgeVerdict) -> None:
-        """Count and list a verdict; a permission counts until the user says something."""
+        """Count and list a verdict, and remember a permission until the user says something."""
         self._count["allow" if verdict.allows else "ask"] += 1
         number = sum(self._count.values())
         self._judged.append(Judged(number, one_line(call.title), verdict, key))
@@ -141,7 +144,7 @@ class Judge:
             self._allowed[key] = verdict
 
     async def _ask_model(self, call: JudgedCall, key: str, words: tuple[str, ...]) -> JudgeVerdict:
-        """The verdict of the model; each failure is a question to the user."""
+        """The verdict of the model. After any failure it is `ask`: the user decides."""
         if len(key) > MAX_CALL:
             return JudgeVerdict(False, "the call is too long to judge")
         try:
@@ -157,35 +160,35 @@ class Judge:
             return JudgeVerdict(False, f"no verdict within {JUDGE_TIMEOUT:.0f} s")
         except OuroError as error:
             return JudgeVerdict(False, f"no verdict: {one_line(str(error), _MAX_REASON)}")
-        found = decode_answer(answer, JudgeAnswer)
-        reason = one_line(found.reason, _MAX_REASON) if found else ""
-        if found is None or not reason:
+        model_verdict = decode_answer(answer, JudgeAnswer)
+        reason = one_line(model_verdict.reason, _MAX_REASON) if model_verdict else ""
+        if model_verdict is None or not reason:
             return JudgeVerdict(False, "the model gave no verdict")
-        return JudgeVerdict(found.verdict == "allow", reason)
+        return JudgeVerdict(model_verdict.verdict == "allow", reason)
 
     def _make_request(self, call: JudgedCall, words: tuple[str, ...]) -> list[Message]:
         """The messages to the judge: what the user has typed, the rules, and the call as data."""
         rules = "\n".join(f"{kind} {rule}" for kind, rule in self._permissions.rules)
-        view = {
+        settings = {
             "folder": str(self._permissions.workspace.root),
             "mode": self._permissions.mode,
             "rules": cut(rules, _MAX_RULES),
         }
         data = {"tool": call.tool, "arguments": dict(call.arguments), "asked_because": call.reason}
-        typed = "\n\n".join(f"[{number}] {text}" for number, text in enumerate(words, 1))
+        numbered_words = "\n\n".join(f"[{number}] {text}" for number, text in enumerate(words, 1))
         text = (
-            f"What the user has typed, the latest last:\n{_quote_as_json(typed[-_MAX_WORDS:])}\n\n"
-            f"The permissions:\n{_quote_as_json(view)}\n\n"
+            f"What the user has typed, the latest last:\n{_quote_as_json(numbered_words[-_MAX_WORDS:])}\n\n"
+            f"The permissions:\n{_quote_as_json(settings)}\n\n"
             f"The call, as untrusted data:\n<call>\n{_quote_as_json(data)}\n</call>"
         )
         return [system(INSTRUCTIONS), user(text)]
 
     def _words_of_user(self) -> tuple[str, ...]:
         """What the user has typed in this session, oldest first."""
-        kept = [entry.message for entry in self._transcript.transcript.kept_entries]
-        return own_words([*kept, *self._transcript.messages()])
+        kept_messages = [entry.message for entry in self._transcript.transcript.kept_entries]
+        return own_words([*kept_messages, *self._transcript.messages()])
 
 
 def _quote_as_json(value: str | Mapping[str, Any]) -> str:
-    """JSON in which no text can end the quote."""
+    """The value as JSON without `<`, so that no text in it can end the quote."""
     return dump_json(value).replace("<", "\\u003c")

@@ -17,9 +17,7 @@ _Delta = events.TextDelta | events.ThinkingDelta
 
 
 class LiveEvents:
-    """Keeps what another front end needs that takes the session over, or looks at it, in the middle
-    of a turn.
-    """
+    """Keeps the events that a front end needs which joins a session in the middle of a turn."""
 
     def __init__(self) -> None:
         self.asked: dict[str, Asked] = {}
@@ -36,7 +34,9 @@ class LiveEvents:
 
     @property
     def last_line(self) -> str:
-        """The last line of the answer, the running call, or why the last turn failed."""
+        """One line about the session: the end of the answer, the running call, or why the last turn
+        failed.
+        """
         lines = [line for line in self._tail.splitlines() if any(map(str.isalnum, line))]
         return one_line(lines[-1], MAX_LINE) if lines else ""
 
@@ -72,16 +72,20 @@ class LiveEvents:
             self.asked.pop(event.question_id, None)
 
     def end_turn(self) -> None:
-        """Forget the questions of the turn: those of an interrupted one are not closed one by one."""
+        """Forget the questions of the turn. Those of an interrupted turn are not closed one by one."""
         self.asked = {key: asked for key, asked in self.asked.items() if not asked.of_turn}
 
-    def since(self, finished: Container[str]) -> Iterator[Event]:
-        """The events after the saved messages, in which the calls `finished` have ended."""
-        for call_id, kept in self._calls.items():
-            if call_id in finished:
+    def since(self, saved_calls: Container[str]) -> Iterator[Event]:
+        """Yields the events after the saved messages.
+
+        Args:
+            saved_calls: the ids of calls whose results are in the saved messages.
+        """
+        for call_id, call_events in self._calls.items():
+            if call_id in saved_calls:
                 continue
-            ends = [event for event in kept if isinstance(event, events.ToolFinished)]
-            yield from (event for event in kept if event not in ends)
+            ends = [event for event in call_events if isinstance(event, events.ToolFinished)]
+            yield from (event for event in call_events if event not in ends)
             if output := self._output.get(call_id):
                 yield events.ToolProgress(call_id, output)
             yield from ends

@@ -14,6 +14,7 @@ from ouro.session.session import SessionExtensions
 from ouro.tools.files_seen import FilesSeen
 
 _HALF_LIFE_DAYS = 30.0
+"""An argument of `details_of`; the text of a note does not depend on it."""
 
 if TYPE_CHECKING:
     from ouro.memory.long_term import LongTermMemoryManager, MemoryEditor
@@ -27,13 +28,13 @@ def make_attachments(
     extensions: SessionExtensions,
 ) -> Attachments:
     """The reader of what messages name: files, notes, sessions and resources of MCP servers."""
-    others = {"note": partial(_read_note, memory), "session": partial(_read_session, catalog)}
+    readers = {"note": partial(_read_note, memory), "session": partial(_read_session, catalog)}
     resources = partial(read_named_resources, extensions.servers)
-    return Attachments(seen, permissions, others, extensions.instructions.for_paths, resources)
+    return Attachments(seen, permissions, readers, extensions.instructions.for_paths, resources)
 
 
-async def _read_note(memory: LongTermMemoryManager | None, named: str) -> str:
-    """The text of a note by its id or words. Raises UsageError: memory is off, or there is no such
+async def _read_note(memory: LongTermMemoryManager | None, name: str) -> str:
+    """The text of a note by its id or words. Raises UsageError if memory is off, or there is no such
     note.
     """
     if memory is None:
@@ -43,15 +44,15 @@ async def _read_note(memory: LongTermMemoryManager | None, named: str) -> str:
     from ouro.memory.long_term import details_of
 
     def read(editor: MemoryEditor) -> str:
-        return details_of(editor, named, _HALF_LIFE_DAYS).entry.text
+        return details_of(editor, name, _HALF_LIFE_DAYS).entry.text
 
     return await memory.with_editor(read, quiet=True)
 
 
-async def _read_session(catalog: SessionCatalog, named: str) -> str:
-    """The title, the summary, the first and the last messages."""
-    info = await catalog.find(named)
+async def _read_session(catalog: SessionCatalog, name: str) -> str:
+    """The title, the summary, the first message and the last messages of a session."""
+    info = await catalog.find(name)
     excerpt = await catalog.preview(info)
     messages: list[tuple[str, str]] = [("user", excerpt.first), *excerpt.last]
-    said = [f"{role}: {text}" for role, text in messages]
-    return "\n\n".join(filter(None, (f"Session: {info.title}", excerpt.summary, *said)))
+    message_lines = [f"{role}: {text}" for role, text in messages]
+    return "\n\n".join(filter(None, (f"Session: {info.title}", excerpt.summary, *message_lines)))

@@ -46,7 +46,8 @@ IN_USE_CHOICES = (
     Choice("", "leave it"),
 )
 LEAVE_CHOICES = (Choice("back", "go back"), Choice("", "quit"))
-USE = "use "
+USE_PREFIX = "use "
+"""Begins the choice of a model that can be used; its name follows."""
 ABOUT = (
     "ouro is a coding agent in your terminal. It reads, changes and runs what is in this folder,"
     " asks before it acts, can undo what it did, and remembers what you decide."
@@ -128,11 +129,16 @@ async def open_interactively(
     *,
     keeps: bool = False,
 ) -> Session | None:
-    """Open a session; ask the user which one, for trust, how to share it, for a model. None if the
-    user declines: then ouro leaves, or `keeps` the session that is open.
+    """Open a session. The user is asked which one, whether they trust the folder, how to share a
+    session that is in use, and for a model, if that is needed. None if the user declines.
 
-    Without a dialog, as in a script, an error is raised instead of a question. DemoRequested: the
-    user asked for the demo. AttachRequested: the session runs in the background.
+    Args:
+        dialog: None if no user can be asked, as in a script: then the error is raised.
+        keeps: whether a session is open, which stays if the user declines; otherwise ouro leaves.
+
+    Raises:
+        DemoRequested: the user asked for the demo.
+        AttachRequested: the session runs in the background.
     """
     while True:
         try:
@@ -146,10 +152,10 @@ async def open_interactively(
                 raise
             if isinstance(error, SessionRunning):
                 raise AttachRequested(error.session_id) from error
-            answered = await _ask_how_to_open(_Asker(dialog, keeps), request, error)
-        if answered is None:
+            next_request = await _ask_how_to_open(_OpenQuestions(dialog, keeps), request, error)
+        if next_request is None:
             return None
-        request = answered
+        request = next_request
 
 
 async def find_session_to_resume(catalog: SessionCatalog, request: OpenRequest) -> SessionInfo:
@@ -159,23 +165,23 @@ async def find_session_to_resume(catalog: SessionCatalog, request: OpenRequest) 
         SessionNotFound: there is none, or there are several.
         SessionRunning: it runs in the background, and is neither copied nor only read.
     """
-    found = await catalog.find(request.resume)
+    info = await catalog.find(request.resume)
     if not request.fork and not request.read_only:
-        from ouro.session.background_record import demand_foreground  # only to resume
+        from ouro.session.background_record import require_foreground  # only to resume
 
-        await asyncio.to_thread(demand_foreground, found.id)
-    return found
+        await asyncio.to_thread(require_foreground, info.id)
+    return info
 
 
 def trust_question(error: TrustNeeded) -> tuple[str, tuple[Choice, ...]]:
     """The question whether a folder is trusted, and its answers: `yes`, `no`, or empty."""
     folder = tilde(error.folder)
     names = ", ".join(tilde(file).removeprefix(f"{folder}/") for file in error.files)
-    found = "".join(f"\n- {line}" for line in error.summary) or f" {names}"
-    return f"Do you trust {folder}?\nouro would obey what is written in:{found}", TRUST_CHOICES
+    file_list = "".join(f"\n- {line}" for line in error.summary) or f" {names}"
+    return f"Do you trust {folder}?\nouro would obey what is written in:{file_list}", TRUST_CHOICES
 
 
-class _Asker:
+class _OpenQuestions:
     """Asks the questions of one opening."""
 
     def __init__(self, dialog: OpenDialog, keeps: bool) -> None:
@@ -183,8 +189,8 @@ class _Asker:
         self.dialog = dialog
 
     async def choose(self, title: str, choices: Sequence[Choice]) -> str:
-        """The value of the choice; empty to decline. To close the list asks once more if ouro would
-        leave: it may have been an Esc too many.
+        """The value of the choice; empty if the user declines. If ouro would leave, a closed list asks
+        once more: it may have been an Esc too many.
         """
         choose = self.dialog.choose_open
         if self._keeps:
@@ -196,10 +202,10 @@ class _Asker:
 
 
 async def _ask_how_to_open(
-    asker: _Asker, request: OpenRequest, error: OuroError
+    asker: _OpenQuestions, request: OpenRequest, error: OuroError
 ) -> OpenRequest | None:
-    """Ask what the error needs, and return the request with the answer; None if the user declines.
-    Raises what cannot be solved.
+    """Ask the question that solves the error. Returns the request with the answer, or None if the user
+    declines. Raises `error` if no answer solves it.
     """
     match error:
         case SeveralSessions(ids=ids):
@@ -215,29 +221,29 @@ async def _ask_how_to_open(
         case NoModelError():
             return replace(request, model=await _ask_for_model(asker, error))
         case _:
-            how = await asker.choose(error.message, IN_USE_CHOICES)
-            if not how:
+            choice = await asker.choose(error.message, IN_USE_CHOICES)
+            if not choice:
                 raise error
-            return replace(request, read_only=how == "read", fork=how == "copy")
+            return replace(request, read_only=choice == "read", fork=choice == "copy")
 
 
-async def _ask_for_model(asker: _Asker, error: NoModelError) -> str:
-    """The model that the user chooses or sets up. Raises DemoRequested, or `error`: none."""
-    usable = [Choice(f"{USE}{name}", f"use {name}") for name in error.usable]
+async def _ask_for_model(asker: _OpenQuestions, error: NoModelError) -> str:
+    """The model that the user chooses or sets up. Raises DemoRequested, or `error` if they choose none."""
+    usable_choices = [Choice(f"{USE_PREFIX}{name}", f"use {name}") for name in error.usable]
     title = _no_model_text(error)
-    while chosen := await asker.choose(title, [*usable, *NO_MODEL_CHOICES]):
+    while chosen := await asker.choose(title, [*usable_choices, *NO_MODEL_CHOICES]):
         if chosen == "demo":
             raise DemoRequested("The user chose the demo.")
-        if chosen.startswith(USE):
-            return chosen.removeprefix(USE)
+        if chosen.startswith(USE_PREFIX):
+            return chosen.removeprefix(USE_PREFIX)
         if name := await asker.dialog.set_up_model():
             return name
     raise error
 
 
 def _no_model_text(error: NoModelError) -> str:
-    """The title of the choice: what ouro is if nothing is set up yet, else what is wrong; dialogs
-    do not draw Markdown.
+    """The title of the choice: what ouro is, if nothing is set up yet; otherwise the error, without
+    Markdown, which dialogs do not draw.
     """
     if not error.is_nothing_set_up:
         return str(error).replace("`", "")

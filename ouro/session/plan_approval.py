@@ -34,7 +34,7 @@ from ouro.utils.text import one_line
 CARRY_OUT_ASKING = "Carry it out, asking before each change"
 CARRY_OUT_EDITING = "Carry it out; edits need no question"
 KEEP_PLANNING = "Keep planning"
-_MODES: dict[str, Mode] = {CARRY_OUT_ASKING: "ask", CARRY_OUT_EDITING: "edit"}
+_MODE_OF_ANSWER: dict[str, Mode] = {CARRY_OUT_ASKING: "ask", CARRY_OUT_EDITING: "edit"}
 CARRY_OUT = "Carry out the plan."
 _APPROVED = "The user has approved the plan."
 _EDITED = "The user has edited the plan, and has approved it as it is now:"
@@ -49,7 +49,7 @@ class PlanApproval:
     """The todos of a session and the plan that they belong to.
 
     Args:
-        folder: where plans are saved; None: they are not.
+        folder: where plans are saved; None if they are not saved.
         ask_user: asks a question of the turn.
     """
 
@@ -78,9 +78,11 @@ class PlanApproval:
 
     @property
     def text(self) -> str:
-        """The plan that is asked about; from its file, which the user may have edited. Blocks."""
-        saved = self.folder.read(self.file.path) if self.folder and self.file else None
-        return saved.body if saved else self._body
+        """The plan that is asked about. It is read from its file, which the user may have edited.
+        Blocks.
+        """
+        plan_file = self.folder.read(self.file.path) if self.folder and self.file else None
+        return plan_file.body if plan_file else self._body
 
     def change(self, text: str) -> str:
         """Change the plan that is asked about; returns it with boxes. Blocks. Raises OSError."""
@@ -90,16 +92,16 @@ class PlanApproval:
         return self._body
 
     async def run(self, prompt: Prompt, run: RunPrompt, emit: Emit) -> TurnFinished:
-        """Run a prompt; in plan mode ask about its plan, and continue with what the user answers."""
+        """Run a prompt. In plan mode ask about the plan of its answer, and run what the user answers."""
         while True:
             with self._planning_model(emit):
                 finished = await run(prompt)
             if finished.outcome != "answered" or self._permissions.mode != "plan":
                 return finished
-            following = await self._review(emit)
-            if following is None:
+            next_prompt = await self._review(emit)
+            if next_prompt is None:
                 return finished
-            prompt = following
+            prompt = next_prompt
 
     async def load(self, emit: Emit) -> None:
         """Find the plan of a resumed session, and name it."""
@@ -107,8 +109,8 @@ class PlanApproval:
             return
         self.file = await asyncio.to_thread(self.folder.of_session, self._transcript.session_id)
         if self.file is not None:
-            shown = self.folder.relative_name(self.file.path)
-            emit(Notice(f"Plan “{self.file.title}”: {self.file.progress} ({shown}, /plans)."))
+            name = self.folder.relative_name(self.file.path)
+            emit(Notice(f"Plan “{self.file.title}”: {self.file.progress} ({name}, /plans)."))
 
     async def adopt(self, plan: PlanFile, mode: Mode) -> str:
         """Let this session carry out a plan, in that mode; returns the message that asks for it.
@@ -117,58 +119,60 @@ class PlanApproval:
         """
         if self.folder is None:
             raise UsageError("An ephemeral session saves no plan.")
-        present = await asyncio.to_thread(self.folder.read, plan.path) or plan
-        self.file = replace(present, session=self._transcript.session_id, state="approved")
+        present_plan = await asyncio.to_thread(self.folder.read, plan.path) or plan
+        self.file = replace(present_plan, session=self._transcript.session_id, state="approved")
         await asyncio.to_thread(self.folder.write, self.file)
         self._change_mode(mode)
         steps = f"\n\n{_TRACK_WITH_TODOS}" if self.file.steps else ""
-        shown = self.folder.relative_name(plan.path)
-        return f"{CARRY_OUT[:-1]} in {shown}, from its first open step on:\n\n{present.body}{steps}"
+        name = self.folder.relative_name(plan.path)
+        return f"{CARRY_OUT[:-1]} in {name}, from its first open step on:\n\n{present_plan.body}{steps}"
 
     def tick_todos(self, emit: Emit) -> None:
-        """Tick off in the file what is done."""
+        """Tick off the steps in the file of the plan whose todos are done. Blocks."""
         if self.file is None or self.folder is None or self.file.state == "draft":
             return
-        present = self.folder.read(self.file.path)
-        if present is None:  # the user has deleted it
+        present_plan = self.folder.read(self.file.path)
+        if present_plan is None:  # the user has deleted it
             self.file = None
             return
-        ticked = tick_steps(present, self.todos.items)
-        if ticked.body == present.body:
+        ticked_plan = tick_steps(present_plan, self.todos.items)
+        if ticked_plan.body == present_plan.body:
             return
         try:
-            self.folder.write(ticked)
+            self.folder.write(ticked_plan)
         except OSError as error:
             emit(Notice(f"The plan could not be ticked off: {error}.", "warning"))
-        self.file = ticked
+        self.file = ticked_plan
 
     async def _review(self, emit: Emit) -> Prompt | None:
-        """Ask about the plan in the last answer; returns what to do next, None: nothing."""
+        """Ask about the plan in the last answer. Returns the next prompt: to carry out the plan, or the
+        comments of the user; None if there is no plan, or the user keeps planning.
+        """
         body = find_plan_text(self._transcript.transcript.entries[-1].message.text)
         if not body:
             return None
         self._body = body
-        shown = await asyncio.to_thread(self._save_draft, body, emit)
+        name = await asyncio.to_thread(self._save_draft, body, emit)
         self._asked += 1
         question = Question(
-            f"Carry out this plan?{f' It is in {shown}.' if shown else ''}",
-            (*_MODES, KEEP_PLANNING),
+            f"Carry out this plan?{f' It is in {name}.' if name else ''}",
+            (*_MODE_OF_ANSWER, KEEP_PLANNING),
         )
-        asked = QuestionAsked(f"{PLAN_QUESTION}{self._asked}", question)
-        reply = await self._ask_user(asked, emit)
+        asked_event = QuestionAsked(f"{PLAN_QUESTION}{self._asked}", question)
+        reply = await self._ask_user(asked_event, emit)
         answers = reply.answers if isinstance(reply, Reply) else ()
         if not answers or answers[0] == KEEP_PLANNING:
             return None
-        if answers[0] not in _MODES:
+        if answers[0] not in _MODE_OF_ANSWER:
             comment = expand_comments(self.text, "\n".join(answers))
             return Prompt(comment, context=await self._environment.changes())
-        self._change_mode(_MODES[answers[0]])
+        self._change_mode(_MODE_OF_ANSWER[answers[0]])
         approval = await asyncio.to_thread(self._approve_plan, body, emit)
         return Prompt(CARRY_OUT, context=f"{await self._environment.changes()}\n\n{approval}")
 
     def _save_draft(self, body: str, emit: Emit) -> str:
-        """Write the plan, over the draft of this session if there is one; returns the shown path,
-        empty if it is not saved. Blocks.
+        """Write the plan, over the draft of this session if there is one. Returns its path relative to
+        the project, empty if it is not saved. Blocks.
         """
         if self.folder is None or not self.folder.keeps_drafts:
             return ""
@@ -186,17 +190,17 @@ class PlanApproval:
     def _add_draft(self, folder: PlanFolder, body: str) -> PlanFile:
         """Write the plan as a new draft; a plan without a title is named by the user's message."""
         messages = reversed(self._transcript.messages())
-        asked_for = next((message.text for message in messages if message.role == "user"), "")
-        return folder.add(self._transcript.session_id, body, one_line(asked_for))
+        prompt = next((message.text for message in messages if message.role == "user"), "")
+        return folder.add(self._transcript.session_id, body, one_line(prompt))
 
     def _approve_plan(self, body: str, emit: Emit) -> str:
         """Mark the plan as approved; returns what the model has to know. Blocks."""
         if self.folder is None:
             return _APPROVED if self._body == body else f"{_EDITED}\n\n{self._body}"
         try:
-            written = self.file or self._add_draft(self.folder, body)
-            present = self.folder.read(written.path) or written
-            self.file = replace(present, state="approved")
+            draft = self.file or self._add_draft(self.folder, body)
+            present_plan = self.folder.read(draft.path) or draft
+            self.file = replace(present_plan, state="approved")
             self.folder.write(self.file)
         except OSError as error:
             self.file = None
@@ -204,9 +208,9 @@ class PlanApproval:
             return _APPROVED
         steps = "\n".join(f"- {step.text}" for step in self.file.steps)
         track = f"{_TRACK_WITH_TODOS}\n{steps}" if steps else ""
-        if present.body == written.body:
+        if present_plan.body == draft.body:
             return f"{_APPROVED} {track}".strip()
-        return f"{_EDITED}\n\n{present.body}\n\n{track}".strip()
+        return f"{_EDITED}\n\n{present_plan.body}\n\n{track}".strip()
 
     def _change_mode(self, mode: Mode) -> None:
         """Change the permission mode, also in the saved session."""
@@ -215,17 +219,17 @@ class PlanApproval:
 
     @contextmanager
     def _planning_model(self, emit: Emit) -> Iterator[None]:
-        """Inside, `models.plan` answers if the mode is `plan`. A model that the user chooses
+        """In this context `models.plan` answers, if the mode is `plan`. A model that the user chooses
         meanwhile stays.
         """
         models = self._models
-        planner = models.name_of("plan") if self._permissions.mode == "plan" else ""
-        before = models.current()[0].spec.name
-        if planner in ("", before):
+        plan_model = models.name_of("plan") if self._permissions.mode == "plan" else ""
+        old_model = models.current()[0].spec.name
+        if plan_model in ("", old_model):
             yield
             return
         try:
-            models.change(planner, models.effort)
+            models.change(plan_model, models.effort)
         except NoModelError as error:
             log.warning("models.plan: %s", error)
             emit(Notice(f"This model plans, not `models.plan`: {error.message}", "warning"))
@@ -234,5 +238,5 @@ class PlanApproval:
         try:
             yield
         finally:
-            if models.current()[0].spec.name == planner:
-                models.change(before, models.effort)
+            if models.current()[0].spec.name == plan_model:
+                models.change(old_model, models.effort)

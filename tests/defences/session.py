@@ -3,7 +3,7 @@
 from tests.defences.defence import Defence
 
 DEFENCES = (
-    Defence("X21", "ouro/session/judge.py", 'found.verdict == "allow", reason', "True, reason", "test_x21_judged_calls.py"),
+    Defence("X21", "ouro/session/judge.py", 'model_verdict.verdict == "allow", reason', "True, reason", "test_x21_judged_calls.py"),
     Defence("X21", "ouro/session/judge.py", "if len(key) > MAX_CALL:", "if False:", "test_x21_judged_calls.py"),
     Defence("X21", "ouro/session/judge.py", 'dump_json(value).replace("<"', 'dump_json(value).replace("\\0"', "test_x21_judged_calls.py"),
     Defence("X21", "ouro/session/judge.py", "if not self.is_on or key in self._revoked:\n            return None\n        words", "words",
