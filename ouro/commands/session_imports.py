@@ -98,7 +98,7 @@ async def _import_all(
     try:
         for number, source in enumerate(sources, 1):
             context.progress(f"{number:,} of {len(sources):,}  {source.path.name}")
-            results.append(await importer.take(source))
+            results.append(await importer.import_source(source))
     finally:
         ledger.save()
         context.progress("")

@@ -38,7 +38,9 @@ from ouro.utils.lenient_json import arguments_object, dictionaries
 from ouro.utils.text import clean, cut_middle
 
 MAX_LINE = 64 << 20
+"""Maximum bytes of a line; longer lines are left out."""
 DAMAGED = "lines that cannot be read"
+"""What `left_out` calls them."""
 TOO_LONG = "lines that are too long"
 
 
@@ -55,12 +57,13 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def json_lines(
-    path: Path, left_out: Counter[str], most: int | None = None
+    path: Path, left_out: Counter[str], max_bytes: int | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Yield the objects in a file of JSON lines; other lines are counted in `left_out`. Raises as
-    `open_regular`.
+    """Yield the objects in a file of JSON lines. Other lines are counted in `left_out`, by what is
+    wrong with them.
 
-    `most`: bytes after which to stop; None: read all.
+    `max_bytes`: where to stop, at the end of the line; None: at the end of the file. Raises
+    SessionError if the file cannot be opened.
     """
     with open_regular(path) as file:
         while line := file.readline(MAX_LINE):
@@ -78,7 +81,7 @@ def json_lines(
                 yield value
             elif line.strip(b" \t\r\n\0"):
                 left_out[DAMAGED] += 1
-            if most is not None and file.tell() >= most:
+            if max_bytes is not None and file.tell() >= max_bytes:
                 return
 
 
@@ -91,10 +94,14 @@ PROGRAM_NAMES: Mapping[str, str] = {
 }
 MAX_TEXT = 4_000_000
 """Maximum characters of one text that are imported; longer texts are dumps that nobody reads."""
-_MAX_PICTURE = 20 << 20
+_MAX_IMAGE_BYTES = 20 << 20
+_MAX_SECONDS = 1e11
+"""A larger number is a time in milliseconds: as seconds it would be in the year 5138."""
 _EARLIEST = "1970-01-01T00:00:00.000Z"
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_OURS = uuid.UUID("6f75726f-0000-5000-8000-696d706f7274")
+"""The time of a message if none is known."""
+_LOWER_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ID_NAMESPACE = uuid.UUID("6f75726f-0000-5000-8000-696d706f7274")
+"""The namespace of the session ids that are derived from foreign ids."""
 
 
 class ForeignSession(msgspec.Struct, frozen=True):
@@ -108,49 +115,57 @@ class ForeignSession(msgspec.Struct, frozen=True):
 
 def session_id_for(program: Program, original: str) -> str:
     """The id in ouro: the original id if it is valid, else an id derived from it."""
-    if _UUID.fullmatch(original.lower()):
+    if _LOWER_UUID.fullmatch(original.lower()):
         return original.lower()
-    return str(uuid.uuid5(_OURS, f"{program}:{original}".encode("utf-8", "replace").decode()))
+    return str(
+        uuid.uuid5(_ID_NAMESPACE, f"{program}:{original}".encode("utf-8", "replace").decode())
+    )
 
 
 def parse_time(value: Any, otherwise: str = "") -> str:
-    """A foreign time (ISO 8601, or seconds or milliseconds since 1970) in the format of records."""
+    """A foreign time (ISO 8601, or seconds or milliseconds since 1970) in the format of records.
+    `otherwise` if the value is not a time.
+    """
     try:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             return otherwise
         if isinstance(value, str):
-            found = datetime.fromisoformat(value.strip()[:40])
+            time = datetime.fromisoformat(value.strip()[:40])
         else:
-            found = datetime.fromtimestamp(value / 1000 if value > 1e11 else value, UTC)
-        found = found.astimezone(UTC)  # a time without a zone is local time
-        return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            time = datetime.fromtimestamp(value / 1000 if value > _MAX_SECONDS else value, UTC)
+        time = time.astimezone(UTC)  # a time without a zone is local time
+        return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
         return otherwise
 
 
 def add_milliseconds(at: str, milliseconds: int) -> str:
-    """A slightly later time, for messages without their own."""
+    """The time a few milliseconds after `at`, for messages without a time of their own; the format
+    is that of records.
+    """
     start = datetime.fromisoformat(at or _EARLIEST).timestamp()
     return parse_time(start + milliseconds / 1000, at)
 
 
 def project_folder(value: Any) -> str:
-    """A foreign project folder; empty if it is not valid."""
-    text = clean(value) if isinstance(value, str) else ""
-    is_one = (
-        text.startswith("/")
-        and "\n" not in text
-        and ".." not in text.split("/")
-        and len(text) < 4096
-    )
-    return (text.rstrip("/") or "/") if is_one else ""
+    """A foreign project folder; empty if it is not an absolute path without `..`."""
+    path = clean(value) if isinstance(value, str) else ""
+    is_short_absolute = path.startswith("/") and len(path) < 4096
+    if not is_short_absolute or "\n" in path or ".." in path.split("/"):
+        return ""
+    return path.rstrip("/") or "/"
 
 
-def short_text(value: Any, most: int = 200) -> str:
-    return " ".join(clean(value[: most * 4]).split())[:most] if isinstance(value, str) else ""
+def short_text(value: Any, max_characters: int = 200) -> str:
+    """The beginning of a foreign text in one line; empty if the value is not a text."""
+    if not isinstance(value, str):
+        return ""
+    # Four times as much, because blanks and control characters are left out.
+    return " ".join(clean(value[: max_characters * 4]).split())[:max_characters]
 
 
 def cut_text(text: str) -> str:
+    """A text without its middle if it is longer than MAX_TEXT."""
     return cut_middle(
         text, MAX_TEXT, f"\n[… {len(text) - MAX_TEXT:,} characters were not taken over …]\n"
     )
@@ -162,55 +177,67 @@ def count_of(value: Any) -> int:
 
 
 def decode_image(media_type: Any, data: Any) -> Image | Text:
-    """An image from base64; a text instead of it if it is not valid."""
+    """An image from base64; a text instead of it if the data is not an image that models accept."""
     from ouro.images import image_type  # `ouro sessions list` does not need it
 
-    kind = short_text(media_type, 60) or "image/png"
+    named_type = short_text(media_type, 60) or "image/png"
     try:
-        if not isinstance(data, str) or len(data) > _MAX_PICTURE * 4 // 3:
+        if not isinstance(data, str) or len(data) > _MAX_IMAGE_BYTES * 4 // 3:
             raise ValueError
         raw = base64.b64decode(data, validate=True)
     except ValueError:
         raw = b""
-    return (
-        Image(found, raw)
-        if (found := image_type(raw))
-        else Text(f"[a picture ({kind}) that is not kept]")
-    )
+    actual_type = image_type(raw)
+    if actual_type:
+        return Image(actual_type, raw)
+    return Text(f"[a picture ({named_type}) that is not kept]")
 
 
 def image_from_url(url: Any) -> Image | Text:
     """An image from a `data:` URL; other URLs become text and are never fetched."""
-    if isinstance(url, str) and (found := re.match(r"data:([\w/+.-]{1,60});base64,", url)):
-        return decode_image(found[1], url[found.end() :])
+    if isinstance(url, str) and (head := re.match(r"data:([\w/+.-]{1,60});base64,", url)):
+        return decode_image(head[1], url[head.end() :])
     return Text(f"[a picture at {short_text(url, 120) or 'an unknown place'}]")
 
 
-_STATES: Mapping[str, TodoState] = {
+_TODO_STATES: Mapping[str, TodoState] = {
     "completed": "done",
     "done": "done",
     "in_progress": "in_progress",
 }
+"""The state of an item in other programs -> in ouro; any other state is pending."""
 
 
 class TranscriptBuilder:
-    """Numbers messages. If the input only grows at its end, the records only grow at their end too."""
+    """Makes the records of a session from the messages of another program, in their order.
+
+    If the input only grows at its end, the records only grow at their end, too: a later import adds
+    records. Most methods take `at`, a time in the format of records; empty: that of the message
+    before.
+    """
 
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.project = self.git_branch = self.created = ""
         self.left_out: Counter[str] = Counter()
+        """What was not imported -> how often."""
         self.last_at = ""
+        """The time of the last record."""
         self.branch: list[int] = []
         """The numbers of the messages on the current branch."""
         self.prompts: list[int] = []
         """The numbers of these messages that the user wrote."""
         self.calls: dict[str, ToolCall] = {}
-        self._places: dict[int, int] = {}
+        """The tool calls that were added, by id."""
+        self._record_index: dict[int, int] = {}
+        """The number of a message -> its index in `records`."""
         self._numbers = itertools.count(1)
         self._first_model = self._model = self._title = ""
 
     def add(self, message: Message, at: str) -> int:
+        """Add a message at the end of the branch; returns its number. If the model has changed, a
+        record says so before it.
+        """
         if message.model and message.model != self._model:
             self._model = message.model
             if not self._first_model:
@@ -219,31 +246,34 @@ class TranscriptBuilder:
                 self.records.append(ModelRecord(message.model, self._time(at)))
         self._note_calls(message.parts)
         number = next(self._numbers)
-        self._places[number] = len(self.records)
+        self._record_index[number] = len(self.records)
         self.records.append(MessageRecord(number, self._time(at), message))
         self.branch.append(number)
         return number
 
     def add_prompt(self, parts: Sequence[Part], at: str) -> int:
+        """Add a message that the user wrote; returns its number."""
         number = self.add(Message("user", tuple(parts)), at)
         self.prompts.append(number)
         return number
 
     def message(self, number: int) -> Message:
-        record = self.records[self._places[number]]
+        """The message with this number."""
+        record = self.records[self._record_index[number]]
         assert isinstance(record, MessageRecord)
         return record.message
 
     def replace_message(self, number: int, message: Message) -> None:
-        place = self._places[number]
-        self.records[place] = replace(self.records[place], message=message)
+        index = self._record_index[number]
+        self.records[index] = replace(self.records[index], message=message)
 
     def extend(self, number: int, parts: Sequence[Part]) -> None:
+        """Add parts to the message with this number."""
         message = self.message(number)
         self._note_calls(parts)
         self.replace_message(number, replace(message, parts=(*message.parts, *parts)))
 
-    def reply(
+    def make_reply(
         self,
         call_id: str,
         text: str,
@@ -253,14 +283,15 @@ class TranscriptBuilder:
         images: tuple[Image, ...] = (),
         exit_code: int | None = None,
     ) -> ToolReply:
-        """The result of a call that was added, with a display."""
+        """Make the result of a call that was added, with a display. `name` is the tool of a call
+        that is missing.
+        """
         call = self.calls.get(call_id, ToolCall(call_id, name, {}))
-        return ToolReply(
-            call_id, call.name, text, failed, images, display_for(call, text, exit_code)
-        )
+        display = display_for(call, text, exit_code)
+        return ToolReply(call_id, call.name, text, failed=failed, images=images, display=display)
 
     def rewind(self, to: int, at: str) -> None:
-        """Continue the session after message `to`; 0: from its start."""
+        """Continue the session after the message with the number `to`; 0: from its start."""
         self.branch = [number for number in self.branch if number <= to]
         self.prompts = [number for number in self.prompts if number <= to]
         self.records.append(RewindRecord(to, self._time(at)))
@@ -273,38 +304,41 @@ class TranscriptBuilder:
         tokens: tuple[int, int] = (0, 0),
         kept: Sequence[int] = (),
     ) -> None:
-        if self.branch and summary.strip():
-            covers = (self.branch[0], self.branch[-1])
-            still = tuple(number for number in kept if number in self._places)
-            self.records.append(
-                CompactionRecord(
-                    next(self._numbers),
-                    self._time(at),
-                    covers,
-                    still,
-                    summary,
-                    trigger,
-                    tokens=tokens,
-                )
-            )
+        """Replace the messages of the branch with a summary, except those whose numbers are in `kept`.
+        Nothing happens if there are no messages or the summary is empty.
+        """
+        if not self.branch or not summary.strip():
+            return
+        record = CompactionRecord(
+            number=next(self._numbers),
+            at=self._time(at),
+            covers=(self.branch[0], self.branch[-1]),
+            kept=tuple(number for number in kept if number in self._record_index),
+            summary=summary,
+            trigger=trigger,
+            tokens=tokens,
+        )
+        self.records.append(record)
 
     def set_title(self, title: str) -> None:
-        """Set the title; the last one wins."""
+        """Set the title of the session. Of several, the last one counts."""
         self._title = make_title(title) or self._title
 
     def finish(self, program: Program, original: str, path: Path) -> ForeignSession:
-        """The session, with the title last. `original`: its id in the other program.
+        """The session, with its title as the last record. Without a title it gets one from the
+        first text of the user.
 
-        The default title is the user's first text.
+        `original`: its id in the other program.
         """
         created = self.created or next((record.at for record in self.records), "") or parse_time(0)
         origin = {"from": program, "id": short_text(original), "file": str(path)}
-        origin |= {"branch": self.git_branch} if self.git_branch else {}
+        if self.git_branch:
+            origin["branch"] = self.git_branch
         header = SessionHeader(
-            session_id_for(program, original),
-            self.project,
-            self._first_model,
-            created,
+            id=session_id_for(program, original),
+            project=self.project,
+            model=self._first_model,
+            created_at=created,
             origin=origin,
         )
         if title := self._title or self._default_title():
@@ -312,21 +346,22 @@ class TranscriptBuilder:
         return ForeignSession(header, tuple(self.records), +self.left_out)
 
     def _default_title(self) -> str:
-        """From the first text of the user that is not a command, else from the first one."""
-        first = ""
+        """A title from the first text of the user that is not a command, else from the first one."""
+        first_title = ""
         for record in self.records:
             if not isinstance(record, MessageRecord) or record.message.role != "user":
                 continue
             title = make_title(record.message.text)
             if title and not title.startswith("/"):
                 return title
-            first = first or title
-        return first
+            first_title = first_title or title
+        return first_title
 
     def _note_calls(self, parts: Sequence[Part]) -> None:
         self.calls.update({part.id: part for part in parts if isinstance(part, ToolCall)})
 
     def _time(self, at: str) -> str:
+        """A time; that of the record before if it is empty."""
         self.last_at = at or self.last_at
         return self.last_at
 
@@ -347,40 +382,45 @@ def texts_and_images(content: Any) -> list[Text | Image]:
     return parts
 
 
-def parse_call(call_id: str, name: str, given: Any) -> ToolCall:
-    """A call whose arguments are JSON text, or an object already."""
+def parse_call(call_id: str, name: str, raw_arguments: Any) -> ToolCall:
+    """A call whose arguments are JSON text or an object. If they cannot be read, the call has none,
+    and keeps their text as `malformed`.
+    """
     try:
         arguments = arguments_object(
-            json.loads(given or "{}") if isinstance(given, str | None) else given
+            json.loads(raw_arguments or "{}")
+            if isinstance(raw_arguments, str | None)
+            else raw_arguments
         )
     except (ValueError, RecursionError):
         arguments = None
     if arguments is not None:
         return ToolCall(call_id, name, arguments)
-    return ToolCall(call_id, name, {}, malformed=cut_text(str(given)))
+    return ToolCall(call_id, name, {}, malformed=cut_text(str(raw_arguments)))
 
 
 def display_for(call: ToolCall, text: str, exit_code: int | None = None) -> Display | None:
-    """The display of a tool result of another program; None: its text."""
+    """How a tool result of another program is shown; None if it is shown as its text."""
     arguments = call.arguments
-    first = text.strip().partition("\n")[0][:120]
+    first_line = text.strip().partition("\n")[0][:120]
     if changes := _changes(arguments):
-        return Display(first or "changed", Diff(changes))
+        return Display(first_line or "changed", Diff(changes))
     if todos := tuple(_todos(arguments)):
         return Display(f"{len(todos)} todos", Todos(todos))
     patch = arguments.get("input")
     if isinstance(patch, str) and patch.lstrip().startswith("*** Begin Patch"):
-        return Display(first or "patched", Plain(patch, "diff"))
+        return Display(first_line or "patched", Plain(patch, "diff"))
     if command := _command(arguments):
-        return Display(first or "no output", CommandOutput(command, text, exit_code))
+        return Display(first_line or "no output", CommandOutput(command, text, exit_code))
     return None
 
 
 def _todos(arguments: Mapping[str, Any]) -> Iterator[Todo]:
+    """Yield the items if the call sets a list of todos."""
     for item in dictionaries(arguments.get("todos") or arguments.get("plan")):
         step = item.get("content") or item.get("step")
         if isinstance(step, str):
-            yield Todo(step, _STATES.get(str(item.get("status"))) or "pending")
+            yield Todo(step, _TODO_STATES.get(str(item.get("status"))) or "pending")
 
 
 def _command(arguments: Mapping[str, Any]) -> str:
@@ -400,13 +440,11 @@ def _changes(arguments: Mapping[str, Any]) -> tuple[FileChange, ...]:
     if not isinstance(path, str):
         return ()
     edits = arguments.get("edits")
-    pairs = dictionaries(edits) if isinstance(edits, list) else [arguments]
-    found = [(item.get("old_string"), item.get("new_string")) for item in pairs]
-    changes = [
-        FileChange(path, old, new)
-        for old, new in found
-        if isinstance(old, str) and isinstance(new, str)
-    ]
+    changes: list[FileChange] = []
+    for edit in dictionaries(edits) if isinstance(edits, list) else [arguments]:
+        old, new = edit.get("old_string"), edit.get("new_string")
+        if isinstance(old, str) and isinstance(new, str):
+            changes.append(FileChange(path, old, new))
     if not changes and isinstance(content := arguments.get("content"), str):
-        changes = [FileChange(path, None, content)]
+        changes = [FileChange(path, None, content)]  # a new file
     return tuple(changes)

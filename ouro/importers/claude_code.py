@@ -31,7 +31,8 @@ from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCal
 from ouro.utils.lenient_json import dictionaries, dictionary, string
 
 SUB_AGENTS = "messages of sub-agents"
-_WITHOUT_WORDS = {
+"""What `left_out` calls them."""
+_KINDS_WITHOUT_MESSAGE = {
     "agent-color",
     "agent-name",
     "agent-setting",
@@ -56,14 +57,17 @@ _WITHOUT_WORDS = {
     "worktree-state",
 }
 """Kinds of entries that are not messages; other unknown kinds are counted as left out."""
-_COMMAND = re.compile(r"\s*<command-(?:name|message)>")
+_COMMAND_START = re.compile(r"\s*<command-(?:name|message)>")
+"""Matches a message that Claude Code wrote for a typed command."""
 _COMMAND_NAME = re.compile(r"<command-name>(.*?)</command-name>", re.DOTALL)
 _COMMAND_ARGS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 _BASH_INPUT = re.compile(r"\s*<bash-input>(.*?)</bash-input>\s*\Z", re.DOTALL)
+"""Matches a message for a line that the user ran in a shell."""
 _MACHINE_TEXT = re.compile(
     r"\s*(?:<(?:local-command-|bash-std|system-reminder|task-notification|user-memory-input)|Caveat:"
     r" |\[Request interr)"
 )
+"""Matches a message of the user that the program wrote."""
 
 
 def read_claude_code(path: Path) -> ForeignSession:
@@ -75,21 +79,26 @@ def read_claude_code(path: Path) -> ForeignSession:
 
 
 class _EntryReader:
+    """Takes the entries of a file in their order, and makes a session of them."""
+
     def __init__(self) -> None:
         self.builder = TranscriptBuilder()
-        self._places: dict[str, int] = {}
-        """Entry -> the number of its message, or of the message that it belongs to."""
+        self._number_of_entry: dict[str, int] = {}
+        """The `uuid` of an entry -> the number of its message, or of the message that it belongs to."""
         self._last_answer = ("", 0)
         """The provider's id of the last answer, and its number here."""
-        self._session_id = self._given_title = self._found_title = ""
+        self._session_id = self._user_title = self._model_title = ""
         self._summaries: dict[str, str] = {}
-        self._boundary: Mapping[str, Any] = {}
+        """The `uuid` of the last entry of a session -> the summary of the session."""
+        self._compaction_metadata: Mapping[str, Any] = {}
+        """What the file says about the compaction whose summary follows."""
 
     def take(self, entry: dict[str, Any]) -> None:
+        """Take one entry: its titles, its facts about the session, and its message."""
         kind, builder = short_text(entry.get("type")), self.builder
         # The user's own title wins over a model's title, and a later one over an earlier one.
-        self._given_title = short_text(entry.get("customTitle")) or self._given_title
-        self._found_title = short_text(entry.get("aiTitle")) or self._found_title
+        self._user_title = short_text(entry.get("customTitle")) or self._user_title
+        self._model_title = short_text(entry.get("aiTitle")) or self._model_title
         if kind == "summary":
             self._summaries[str(entry.get("leafUuid"))] = short_text(entry.get("summary"))
         if entry.get("isSidechain") is True:
@@ -102,10 +111,14 @@ class _EntryReader:
         number = self._take_kind(kind, entry)
         if isinstance(uuid := entry.get("uuid"), str):
             last = builder.branch[-1] if builder.branch else 0
-            self._places[uuid] = number or self._places.get(str(entry.get("parentUuid")), last)
+            self._number_of_entry[uuid] = number or self._number_of_entry.get(
+                str(entry.get("parentUuid")), last
+            )
 
     def _take_kind(self, kind: str, entry: dict[str, Any]) -> int:
-        """Take what an entry of this kind holds; returns the number of its message, or 0."""
+        """Take the content of an entry of this kind. Returns the number of its message; 0 if it has
+        none.
+        """
         at = parse_time(entry.get("timestamp"))
         if kind in ("user", "assistant"):
             message = entry.get("message")
@@ -116,12 +129,15 @@ class _EntryReader:
         if kind == "attachment":  # it may be a message that the user sent during a turn
             return self._take_attachment(dictionary(entry.get("attachment")), at)
         if kind == "system" and entry.get("subtype") == "compact_boundary":
-            self._boundary = dictionary(entry.get("compactMetadata"))
-        elif kind not in _WITHOUT_WORDS:
+            self._compaction_metadata = dictionary(entry.get("compactMetadata"))
+        elif kind not in _KINDS_WITHOUT_MESSAGE:
             self.builder.left_out[f"`{short_text(kind, 40) or 'nameless'}` entries"] += 1
         return 0
 
     def _take_attachment(self, attachment: Mapping[str, Any], at: str) -> int:
+        """Add a prompt that the user sent during a turn. Returns its number; 0 for other
+        attachments.
+        """
         is_command = attachment.get("type") == "queued_command"
         if not is_command or attachment.get("commandMode", "prompt") != "prompt":
             return 0
@@ -129,17 +145,18 @@ class _EntryReader:
         return self.builder.add_prompt(parts, at) if parts else 0
 
     def finish(self, path: Path) -> ForeignSession:
-        # A file also has summaries of other sessions; its own summary refers to an entry in the
-        # file.
-        summaries = [text for leaf, text in self._summaries.items() if leaf in self._places]
-        self.builder.set_title(
-            self._given_title or self._found_title or (summaries[-1] if summaries else "")
-        )
+        """The session with all entries that were taken."""
+        # A file also has summaries of other sessions; its own refers to an entry in the file.
+        own_summaries = [
+            text for uuid, text in self._summaries.items() if uuid in self._number_of_entry
+        ]
+        last_summary = own_summaries[-1] if own_summaries else ""
+        self.builder.set_title(self._user_title or self._model_title or last_summary)
         return self.builder.finish("claude-code", self._session_id or path.stem, path)
 
     def _take_user(self, entry: Mapping[str, Any], message: Mapping[str, Any], at: str) -> int:
-        """Add the tool results and the prompt of an entry; returns the number of the last message,
-        0 without one.
+        """Add the tool results and the prompt of an entry. Returns the number of the last message;
+        0 if it has none.
         """
         parts = list(_user_parts(message.get("content"), is_context=entry.get("isMeta") is True))
         if entry.get("isCompactSummary") is True:
@@ -149,32 +166,32 @@ class _EntryReader:
         results = [block for block in blocks if block.get("type") == "tool_result"]
         number = 0
         if results:
-            number = self.builder.add(Message("tool", tuple(map(self._reply, results))), at)
+            number = self.builder.add(Message("tool", tuple(map(self._tool_result, results))), at)
         if any(isinstance(part, Text | Image) for part in parts):
-            if not results:
-                self._return_to(entry.get("parentUuid", ""), at)
+            if not results:  # a prompt with results continues the turn
+                self._rewind_to_parent(entry.get("parentUuid", ""), at)
             return self.builder.add_prompt(parts, at)
         if parts:
             return self.builder.add(Message("user", tuple(parts)), at)
         return number
 
     def _take_summary(self, parts: Sequence[Part], at: str) -> None:
-        """A compaction: its summary is a message of the user."""
-        metadata, self._boundary = self._boundary, {}
+        """Add a compaction, whose summary is a message of the user in the file."""
+        metadata, self._compaction_metadata = self._compaction_metadata, {}
         trigger: CompactionTrigger = "manual" if metadata.get("trigger") == "manual" else "auto"
         tokens = (count_of(metadata.get("preTokens")), count_of(metadata.get("postTokens")))
         kept: list[int] = []
         if isinstance(segment := metadata.get("preservedSegment"), dict):
-            first = self._places.get(str(segment.get("headUuid")), 0)
-            last = self._places.get(str(segment.get("tailUuid")), 0)
+            first = self._number_of_entry.get(str(segment.get("headUuid")), 0)
+            last = self._number_of_entry.get(str(segment.get("tailUuid")), 0)
             kept = [number for number in self.builder.branch if 0 < first <= number <= last]
         summary = "\n\n".join(part.text for part in parts if isinstance(part, Text | Context))
         self.builder.compact(summary, at, trigger, tokens, kept)
 
-    def _return_to(self, parent: object, at: str) -> None:
-        """Rewind, if prompts came after the parent of a new prompt."""
-        # A parent that is damaged or in another file: the session continues from the last message.
-        to = 0 if parent is None else self._places.get(str(parent))
+    def _rewind_to_parent(self, parent: object, at: str) -> None:
+        """Rewind to the parent of a new prompt, if there are prompts after it."""
+        # If the parent is damaged or in another file, the session continues from the last message.
+        to = 0 if parent is None else self._number_of_entry.get(str(parent))
         if to is not None and any(prompt > to for prompt in self.builder.prompts):
             self.builder.rewind(to, at)
 
@@ -183,45 +200,47 @@ class _EntryReader:
         builder, parts = self.builder, tuple(_answer_parts(message.get("content")))
         usage = _usage(message.get("usage"), entry.get("costUSD"))
         answer_id = short_text(message.get("id"))
-        before, number = self._last_answer
-        if answer_id and answer_id == before and number in builder.branch:
+        last_id, number = self._last_answer
+        if answer_id and answer_id == last_id and number in builder.branch:
             # One answer has several entries, one per part, each with the usage so far.
             builder.extend(number, parts)
             builder.replace_message(number, replace(builder.message(number), usage=usage))
             return builder.branch[-1]
         model = short_text(message.get("model"), 120)
-        is_own = model == "<synthetic>" or entry.get("isApiErrorMessage") is True
-        named = "" if is_own or not model else model if "/" in model else f"anthropic/{model}"
-        # Messages that the program writes as the model (errors) are for the user, and never sent to
-        # a model.
-        number = builder.add(
-            Message("assistant", parts, None if is_own else usage, named, is_own), at
-        )
+        # Errors that the program writes as the model are for the user, and never sent to a model.
+        is_from_program = model == "<synthetic>" or entry.get("isApiErrorMessage") is True
+        if is_from_program:
+            answer = Message("assistant", parts, cut=True)
+        else:
+            name = f"anthropic/{model}" if model and "/" not in model else model
+            answer = Message("assistant", parts, usage, name)
+        number = builder.add(answer, at)
         self._last_answer = (answer_id, number)
         return number
 
-    def _reply(self, block: Mapping[str, Any]) -> ToolReply:
+    def _tool_result(self, block: Mapping[str, Any]) -> ToolReply:
         """A tool result, with its texts joined and its images."""
-        found = [
+        parts = [
             _image(item) if item.get("type") == "image" else Text(str(item.get("text") or ""))
             for item in _blocks(block.get("content"))
         ]
-        text = cut_text("\n".join(item.text for item in found if isinstance(item, Text)))
-        images = tuple(item for item in found if isinstance(item, Image))
+        text = cut_text("\n".join(part.text for part in parts if isinstance(part, Text)))
+        images = tuple(part for part in parts if isinstance(part, Image))
         failed = block.get("is_error") is True
-        return self.builder.reply(
+        return self.builder.make_reply(
             short_text(block.get("tool_use_id")), text, failed=failed, images=images
         )
 
 
 def _blocks(content: Any) -> list[dict[str, Any]]:
+    """The content of a message as blocks; a text becomes one block."""
     return (
         [{"type": "text", "text": content}] if isinstance(content, str) else dictionaries(content)
     )
 
 
 def _user_parts(content: Any, *, is_context: bool = False) -> Iterable[Part]:
-    """The parts of a user's message. Documents are named, not kept."""
+    """Yield the parts of a user's message. A document becomes a text that says so."""
     for block in _blocks(content):
         match block:
             case {"type": "text", "text": str(text)} if text.strip():
@@ -235,10 +254,10 @@ def _user_parts(content: Any, *, is_context: bool = False) -> Iterable[Part]:
 
 
 def _user_part(text: str) -> Part:
-    """What the user typed: commands and shell lines as they were typed, texts of the program as
-    context.
+    """A text of the user as a part: commands and shell lines as they were typed, texts of the
+    program as context.
     """
-    if _COMMAND.match(text) and (name := _COMMAND_NAME.search(text)):
+    if _COMMAND_START.match(text) and (name := _COMMAND_NAME.search(text)):
         arguments = _COMMAND_ARGS.search(text)
         return Text(f"{name[1].strip()} {arguments[1].strip() if arguments else ''}".strip())
     if line := _BASH_INPUT.match(text):
@@ -247,7 +266,7 @@ def _user_part(text: str) -> Part:
 
 
 def _answer_parts(content: Any) -> Iterable[Part]:
-    """The parts of an answer. Blocks of unknown types are left out."""
+    """Yield the parts of an answer. Blocks of unknown types are left out."""
     for block in _blocks(content):
         match block:
             case {"type": "text", "text": str(text)} if text.strip():
@@ -275,17 +294,17 @@ def _image(block: Mapping[str, Any]) -> Image | Text:
 
 
 def _usage(usage: Any, cost: Any) -> Usage | None:
-    """The usage of an answer; None if the entry has none."""
+    """The usage of an answer, with its cost in US dollars; None if the entry has none."""
     if not isinstance(usage, dict):
         return None
-    cached, written = (
-        count_of(usage.get("cache_read_input_tokens")),
-        count_of(usage.get("cache_creation_input_tokens")),
+    cached = count_of(usage.get("cache_read_input_tokens"))
+    cache_written = count_of(usage.get("cache_creation_input_tokens"))
+    is_number = isinstance(cost, int | float) and not isinstance(cost, bool)
+    return Usage(
+        # Claude Code counts only tokens that are not from the cache.
+        input=count_of(usage.get("input_tokens")) + cached + cache_written,
+        cached=cached,
+        cache_written=cache_written,
+        output=count_of(usage.get("output_tokens")),
+        cost=float(cost) if is_number and 0 <= cost < 1e6 else None,
     )
-    price = (
-        float(cost)
-        if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < 1e6
-        else None
-    )
-    read = count_of(usage.get("input_tokens")) + cached + written
-    return Usage(read, cached, written, count_of(usage.get("output_tokens")), price)

@@ -34,15 +34,16 @@ from ouro.importers.builder import (
 from ouro.messages import Image, Message, Part, Text, Thinking, ToolCall, Usage
 from ouro.utils.lenient_json import dictionaries, dictionary
 
-_SURROUNDINGS = re.compile(
+_ADDED_BY_PROGRAM = re.compile(
     r"\s*<(?:user_instructions|environment_context|permissions"
     r" instructions|collaboration_mode|skills_instructions"
     r"|apps_instructions|plugins_instructions|turn_aborted|subagent_notification|INSTRUCTIONS)"
     r"|\s*# AGENTS\.md instructions|\s*<skill>|\s*</?image\b[^>]*>\s*\Z"
 )
-"""Text that the program added before the user's text, about its own sandbox and tools."""
+"""Matches a text that the program added before the user's text, about its own sandbox and tools."""
 _SHELL_LINE = re.compile(r"\s*<user_shell_command>\s*<command>(.*?)</command>(.*)\Z", re.DOTALL)
-_ITEMS = {
+"""Matches a line that the user ran in a shell, with its output."""
+_ITEM_TYPES = {
     "message",
     "reasoning",
     "function_call",
@@ -54,14 +55,17 @@ _ITEMS = {
     "tool_search_call",
     "tool_search_output",
 }
-_WITHOUT_WORDS = {
+"""Types of items that are read."""
+_IGNORED_TYPES = {
     "ghost_snapshot",
     "compaction",
     "compaction_summary",
     "context_compaction",
     "compaction_trigger",
 }
+"""Types of items without text for users."""
 _EXIT_CODE = re.compile(r"(?:Exit code: |Process exited with code )(\d{1,3})\b")
+"""Matches the exit code at the start of the output of a command."""
 
 
 def read_codex(path: Path) -> ForeignSession:
@@ -75,47 +79,54 @@ def read_codex(path: Path) -> ForeignSession:
 
 
 def _speaker(line: Mapping[str, Any]) -> str:
-    """The speaker of an item line: `user`, `assistant`, or empty."""
+    """Whose message the item of a line is: `user` or `assistant`; empty if it is no message, or has
+    only text of the program.
+    """
     item = _item(line)
     if item.get("type") != "message":
         return ""
-    texts = [
-        value.text for value in texts_and_images(item.get("content")) if isinstance(value, Text)
-    ]
-    return str(item.get("role")) if any(not _SURROUNDINGS.match(text) for text in texts) else ""
+    texts = [part.text for part in texts_and_images(item.get("content")) if isinstance(part, Text)]
+    has_own_text = any(not _ADDED_BY_PROGRAM.match(text) for text in texts)
+    return str(item.get("role")) if has_own_text else ""
 
 
 def _item(line: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The response item or message of a line, or empty."""
+    """The item of the Responses API in a line; empty if it has none."""
     if line.get("type") == "response_item":
         return dictionary(line.get("payload"))
-    return (
-        line
-        if "payload" not in line and short_text(line.get("type")) in _ITEMS | _WITHOUT_WORDS
-        else {}
-    )
+    # In the oldest files the line is the item.
+    is_item = "payload" not in line and short_text(line.get("type")) in _ITEM_TYPES | _IGNORED_TYPES
+    return line if is_item else {}
 
 
 class _LineReader:
-    def __init__(self, from_events: set[str]) -> None:
+    """Takes the lines of a file in their order, and makes a session of them.
+
+    Args:
+        roles_from_events: the roles whose messages are only in events.
+    """
+
+    def __init__(self, roles_from_events: set[str]) -> None:
         self.builder = TranscriptBuilder()
-        self._from_events = from_events
+        self._roles_from_events = roles_from_events
         self._answer = 0
         """The number of the message to which further items of the model are added; 0: none."""
         self._last_answer = 0
+        """The number of the message that a reported usage belongs to; 0: none."""
         self._header: Mapping[str, Any] = {}
         self._model = self._provider = self._at = ""
-        self._counted: Any = None
-        self._written = 0
+        self._last_total: Any = None
+        """The total of tokens that was reported last."""
+        self._records_before = 0
         """The number of records before this line."""
 
     def take(self, line: dict[str, Any]) -> None:
+        """Take one line: an item of the model, or an event of the program."""
         builder = self.builder
         # The oldest layout has no times: one millisecond between messages keeps their order.
-        self._at = parse_time(line.get("timestamp")) or add_milliseconds(
-            self._at, len(builder.records) > self._written
-        )
-        self._written = len(builder.records)
+        pause = 1 if len(builder.records) > self._records_before else 0
+        self._at = parse_time(line.get("timestamp")) or add_milliseconds(self._at, pause)
+        self._records_before = len(builder.records)
         payload, kind = line.get("payload"), line.get("type")
         if item := _item(line):
             self._take_item(item)
@@ -147,11 +158,13 @@ class _LineReader:
                 builder.left_out[f"`{short_text(kind, 40) or 'nameless'}` lines"] += 1
 
     def finish(self, path: Path) -> ForeignSession:
+        """The session with all lines that were taken."""
         self.builder.git_branch = short_text(dictionary(self._header.get("git")).get("branch"))
         self.builder.created = parse_time(self._header.get("timestamp"))
         return self.builder.finish("codex", short_text(self._header.get("id")) or path.stem, path)
 
     def _take_header(self, payload: Mapping[str, Any]) -> None:
+        """Take the header of the session, once."""
         if not self._header:  # a copy of another session also has the header of that session
             self._header = payload
             self._at = parse_time(payload.get("timestamp"), self._at)
@@ -172,13 +185,16 @@ class _LineReader:
                 call_id = short_text(item.get("call_id")) or f"search_{len(self.builder.calls) + 1}"
                 name = str(item["type"]).removesuffix("_call")
                 self._add_to_answer(ToolCall(call_id, name, dictionary(item.get("action"))))
-                self._reply(call_id, "(the provider looked this up; what it found was not kept)")
+                self._add_result(
+                    call_id, "(the provider looked this up; what it found was not kept)"
+                )
             case "function_call_output" | "custom_tool_call_output":
                 self._take_output(item)
-            case kind if kind not in _WITHOUT_WORDS and kind != "tool_search_output":
+            case kind if kind not in _IGNORED_TYPES and kind != "tool_search_output":
                 self.builder.left_out[f"`{short_text(kind, 40) or 'nameless'}` items"] += 1
 
     def _take_thoughts(self, item: Mapping[str, Any]) -> None:
+        """Add the thoughts of the model, if they are not encrypted."""
         pieces = [*dictionaries(item.get("summary")), *dictionaries(item.get("content"))]
         texts = [piece.get("text") for piece in pieces]
         thoughts = [text for text in texts if isinstance(text, str) and text.strip()]
@@ -186,36 +202,37 @@ class _LineReader:
             self._add_to_answer(Thinking(cut_text("\n\n".join(thoughts))))
 
     def _take_output(self, item: Mapping[str, Any]) -> None:
+        """Add the result of a tool call."""
         text, images, failed = _output(item.get("output"))
-        found = _EXIT_CODE.search(text[:400])
-        code = int(found[1]) if found else None
+        match = _EXIT_CODE.search(text[:400])
+        exit_code = int(match[1]) if match else None
         call_id = short_text(item.get("call_id"))
-        self._reply(call_id, text, failed=failed, images=images, exit_code=code)
+        self._add_result(call_id, text, failed=failed, images=images, exit_code=exit_code)
 
     def _take_message(self, item: Mapping[str, Any]) -> None:
+        """Add a message of the model, or a prompt without the texts of the program."""
         parts = texts_and_images(item.get("content"))
         if item.get("role") == "assistant":
             self._add_to_answer(*parts)
         elif item.get("role") == "user":
-            self._take_user([part for part in parts if not _is_of_surroundings(part)])
+            self._take_user([part for part in parts if not _is_from_program(part)])
 
     def _take_user(self, parts: Sequence[Part]) -> None:
         """Add a prompt; what the user ran in a shell becomes a text."""
-        said: list[Part] = []
+        prompt: list[Part] = []
         for part in parts:
-            if isinstance(part, Text) and (found := _SHELL_LINE.match(part.text)):
-                output = re.sub(r"</?(?:result|user_shell_command)>", "", found[2]).strip()
-                said.append(
-                    Text(f"I ran this in a shell:\n\n$ {found[1].strip()}\n{output}".strip())
-                )
+            if isinstance(part, Text) and (match := _SHELL_LINE.match(part.text)):
+                line = match[1].strip()
+                output = re.sub(r"</?(?:result|user_shell_command)>", "", match[2]).strip()
+                prompt.append(Text(f"I ran this in a shell:\n\n$ {line}\n{output}".strip()))
             else:
-                said.append(part)
-        if said:
+                prompt.append(part)
+        if prompt:
             self._answer = 0
-            self.builder.add_prompt(said, self._at)
+            self.builder.add_prompt(prompt, self._at)
 
     def _add_to_answer(self, *parts: Part) -> None:
-        """Add parts to the answer of the turn, which begins with the first ones."""
+        """Add parts to the answer of the model; begin an answer if there is none."""
         if not parts:
             return
         if self._answer:
@@ -225,15 +242,18 @@ class _LineReader:
         if model and "/" not in model:
             model = f"{self._provider or 'openai'}/{model}"
         self._answer = self._last_answer = self.builder.add(
-            Message("assistant", parts, None, model), self._at
+            Message("assistant", parts, model=model), self._at
         )
 
-    def _reply(self, call_id: str, text: str, **details: Any) -> None:
+    def _add_result(self, call_id: str, text: str, **details: Any) -> None:
+        """Add a tool result, which ends the answer. `details` are arguments of `make_reply`."""
         self._answer = 0
-        self.builder.add(Message("tool", (self.builder.reply(call_id, text, **details),)), self._at)
+        self.builder.add(
+            Message("tool", (self.builder.make_reply(call_id, text, **details),)), self._at
+        )
 
     def _take_event(self, event: Mapping[str, Any]) -> None:
-        """Take the usage, a rewind, the title, or what was said in the oldest files."""
+        """Take the usage, a rewind, the title, or a message that has no item."""
         match event.get("type"):
             case "token_count":
                 self._count_tokens(dictionary(event.get("info")))
@@ -241,33 +261,36 @@ class _LineReader:
                 turns, prompts = count_of(event.get("num_turns")), self.builder.prompts
                 if turns and prompts:
                     self._answer = 0
-                    first = prompts[-turns:][0]
-                    before = [number for number in self.builder.branch if number < first]
-                    self.builder.rewind(max(before, default=0), self._at)
+                    first_undone = prompts[-turns:][0]
+                    remaining = [n for n in self.builder.branch if n < first_undone]
+                    self.builder.rewind(max(remaining, default=0), self._at)
             case "thread_name_updated":
                 self.builder.set_title(short_text(event.get("thread_name")))
             case ("user_message" | "agent_message") as kind:
-                self._take_words(kind, event)
+                self._take_message_event(kind, event)
 
     def _count_tokens(self, info: Mapping[str, Any]) -> None:
         """Add the usage of a request to the last answer, once: the same total is reported several
         times.
         """
         total = info.get("total_token_usage")
-        if not info or not self._last_answer or total == self._counted:
+        if not info or not self._last_answer or total == self._last_total:
             return
-        self._counted = total
-        if isinstance(last := info.get("last_token_usage"), dict):
-            names = ("input_tokens", "cached_input_tokens", "", "output_tokens")
+        self._last_total = total
+        if isinstance(request := info.get("last_token_usage"), dict):
+            request_usage = Usage(
+                input=count_of(request.get("input_tokens")),
+                cached=count_of(request.get("cached_input_tokens")),
+                output=count_of(request.get("output_tokens")),
+            )
             message = self.builder.message(self._last_answer)
-            new = Usage(*(count_of(last.get(name)) for name in names))
-            usage = (message.usage or Usage()) + new
+            usage = (message.usage or Usage()) + request_usage
             self.builder.replace_message(self._last_answer, replace(message, usage=usage))
 
-    def _take_words(self, kind: str, event: Mapping[str, Any]) -> None:
-        """Take a message from its event, in a file that has no item for it."""
+    def _take_message_event(self, kind: str, event: Mapping[str, Any]) -> None:
+        """Add a message from its event, if the file has no items for this role."""
         role, text = "user" if kind == "user_message" else "assistant", event.get("message")
-        if role not in self._from_events or not isinstance(text, str):
+        if role not in self._roles_from_events or not isinstance(text, str):
             return
         if role == "assistant":
             self._add_to_answer(Text(cut_text(text)))
@@ -277,12 +300,13 @@ class _LineReader:
         self._take_user([Text(cut_text(text)), *pictures])
 
 
-def _is_of_surroundings(part: Part) -> bool:
-    return isinstance(part, Text) and _SURROUNDINGS.match(part.text) is not None
+def _is_from_program(part: Part) -> bool:
+    """Whether a part is text that the program added to the user's text."""
+    return isinstance(part, Text) and _ADDED_BY_PROGRAM.match(part.text) is not None
 
 
 def _call(item: Mapping[str, Any]) -> ToolCall:
-    """A tool call, of each of the three types that Codex has."""
+    """A tool call from an item of any of the three types that Codex has."""
     call_id = short_text(item.get("call_id")) or short_text(item.get("id"))
     if item.get("type") == "local_shell_call":
         return ToolCall(call_id, "local_shell", dictionary(item.get("action")))
@@ -302,11 +326,11 @@ def _output(output: Any) -> tuple[str, tuple[Image, ...], bool]:
         images = tuple(part for part in parts if isinstance(part, Image))
         return "\n".join(part.text for part in parts if isinstance(part, Text)), images, False
     text = output if isinstance(output, str) else ""
-    inner = _parse_older_output(text)
-    if inner is None:
+    older_output = _parse_older_output(text)
+    if older_output is None:
         return cut_text(text), (), False
-    code = dictionary(inner.get("metadata")).get("exit_code")
-    return cut_text(inner["output"]), (), isinstance(code, int) and code != 0
+    exit_code = dictionary(older_output.get("metadata")).get("exit_code")
+    return cut_text(older_output["output"]), (), isinstance(exit_code, int) and exit_code != 0
 
 
 def _parse_older_output(text: str) -> Mapping[str, Any] | None:
@@ -314,8 +338,8 @@ def _parse_older_output(text: str) -> Mapping[str, Any] | None:
     if not text.startswith('{"output":'):
         return None
     try:
-        inner = json.loads(text)
+        output = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    has_text = isinstance(inner, dict) and isinstance(inner.get("output"), str)
-    return inner if has_text else None
+    has_text = isinstance(output, dict) and isinstance(output.get("output"), str)
+    return output if has_text else None

@@ -51,8 +51,12 @@ READERS: Mapping[Program, Callable[[Path], ForeignSession]] = {
     "ouro-old": read_older_ouro,
     "json": read_export,
 }
-_PEEK, _PEEK_BEGINNING = 1 << 18, 1 << 12
-_ENDINGS = (".jsonl", ".json", ".yaml")
+"""Program -> what reads a session file of it. A reader raises SessionError."""
+_PEEK_LINES = 1 << 18
+"""Bytes of a file of JSON lines that are read to recognize it."""
+_PEEK_START = 1 << 12
+"""Bytes of another file that are read to recognize it."""
+_FILE_ENDINGS = (".jsonl", ".json", ".yaml")
 
 
 class ImportSource(msgspec.Struct, frozen=True):
@@ -62,8 +66,11 @@ class ImportSource(msgspec.Struct, frozen=True):
     program: Program
     size: int
     changed_at: str
+    """The time of the last change, in the format of records."""
     project: str = ""
+    """The folder of the project; empty if the file does not name it."""
     first_words: str = ""
+    """The beginning of what the user typed first; empty if it was not found."""
 
 
 def usual_places(environ: Mapping[str, str]) -> list[Path]:
@@ -71,61 +78,69 @@ def usual_places(environ: Mapping[str, str]) -> list[Path]:
     home = Path(environ.get("HOME") or "~").expanduser()
     claude = Path(environ.get("CLAUDE_CONFIG_DIR") or home / ".claude")
     codex = Path(environ.get("CODEX_HOME") or home / ".codex")
-    places = (
+    folders = (
         claude / "projects",
         codex / "sessions",
         codex / "archived_sessions",
         home / ".aloop" / "sessions",
     )
-    return [place for place in places if place.is_dir()]
+    return [folder for folder in folders if folder.is_dir()]
 
 
 def find_sources(paths: Iterable[Path], program: Program | None = None) -> list[ImportSource]:
     """The sessions in files and below folders, newest first. Raises UsageError if a path does not
-    exist.
+    exist, or is a file that is not a session.
 
-    `program`: the program that wrote them; None: recognized by their beginning.
+    `program`: the program that wrote them; None: it is recognized by the beginning of each file.
     """
-    found: list[ImportSource] = []
+    sources: list[ImportSource] = []
     for path in paths:
         if path.is_dir():
-            # Links are not followed: they could form a loop.
-            for place, folders, names in os.walk(path):
-                folders.sort()
-                files = (
-                    Path(place, name)
-                    for name in sorted(names)
-                    if name.endswith(_ENDINGS) and name[0] != "."
-                )
-                found += [
-                    source for file in files if (source := _source(file, program)) is not None
-                ]
+            sources += _sources_below(path, program)
         elif not path.exists():
             raise UsageError(f"{path} is not there.")
         elif (source := _source(path, program)) is not None:
-            found.append(source)
+            sources.append(source)
         else:
             raise UsageError(
                 f"{path} is not a known kind of session.",
                 "`--from claude-code|codex|ouro-old|json` says whose it is.",
             )
-    return sorted(found, key=lambda item: item.changed_at, reverse=True)
+    return sorted(sources, key=lambda source: source.changed_at, reverse=True)
+
+
+def _sources_below(root: Path, program: Program | None) -> Iterator[ImportSource]:
+    """Yield the sessions below a folder. Links are not followed: they could form a loop."""
+    for folder, folders, names in os.walk(root):
+        folders.sort()
+        for name in sorted(names):
+            if name.startswith(".") or not name.endswith(_FILE_ENDINGS):
+                continue
+            source = _source(Path(folder, name), program)
+            if source is not None:
+                yield source
 
 
 def _source(path: Path, program: Program | None) -> ImportSource | None:
-    """A file as a source of a session; None if it is not a session of a known program."""
+    """A file as the source of a session; None if it is not a session of a known program."""
     try:
-        head = list(json_lines(path, Counter(), _PEEK)) if path.suffix == ".jsonl" else []
-        found = program or _guess(path, head)
-        status = path.stat()
+        first_lines = (
+            list(json_lines(path, Counter(), _PEEK_LINES)) if path.suffix == ".jsonl" else []
+        )
+        writer = program or _guess_program(path, first_lines)
+        stat = path.stat()
     except (SessionError, OSError):
         return None
-    if found is None:
+    if writer is None:
         return None
-    projects = filter(None, map(_project_of, head))
-    project = next(projects, "")
-    words = next((text for line in head if (text := _words(line))), "")
-    return ImportSource(path, found, status.st_size, parse_time(status.st_mtime), project, words)
+    return ImportSource(
+        path,
+        writer,
+        size=stat.st_size,
+        changed_at=parse_time(stat.st_mtime),
+        project=next(filter(None, map(_project_of, first_lines)), ""),
+        first_words=next(filter(None, map(_typed_words, first_lines)), ""),
+    )
 
 
 def _project_of(line: Mapping[str, object]) -> str:
@@ -134,13 +149,13 @@ def _project_of(line: Mapping[str, object]) -> str:
     return project_folder(line.get("cwd")) or project_folder(payload.get("cwd"))
 
 
-def _guess(path: Path, head: list[dict[str, object]]) -> Program | None:
+def _guess_program(path: Path, first_lines: list[dict[str, object]]) -> Program | None:
     """The program that wrote a file, from its ending and first lines; None if it is not known."""
     if path.suffix == ".yaml":
-        return "ouro-old" if _is_old_session(path) else None
+        return "ouro-old" if _is_older_session(path) else None
     if path.suffix == ".json":
         return "json" if _is_export(path) else None
-    for line in head:
+    for line in first_lines:
         if _is_of_codex(line):
             return "codex"
         if _is_of_claude_code(line):
@@ -148,18 +163,18 @@ def _guess(path: Path, head: list[dict[str, object]]) -> Program | None:
     return None
 
 
-def _is_old_session(path: Path) -> bool:
+def _is_older_session(path: Path) -> bool:
     """Whether a file is a session of an older version of ouro."""
     if path.name != "session.yaml":
         return False
-    lines = read_start(path, _PEEK_BEGINNING).splitlines()
+    lines = read_start(path, _PEEK_START).splitlines()
     has_id = any(line.startswith("id:") for line in lines)
     return has_id and not any(line.startswith("---") for line in lines[:3])
 
 
 def _is_export(path: Path) -> bool:
     """Whether a file is a session that ouro exported as JSON."""
-    start = read_start(path, _PEEK_BEGINNING).partition('"session"')[2]
+    start = read_start(path, _PEEK_START).partition('"session"')[2]
     with suppress(ValueError):
         first, _ = json.JSONDecoder().raw_decode(start.lstrip(" \n:"))
         return isinstance(first, dict) and "format" in first
@@ -167,73 +182,87 @@ def _is_export(path: Path) -> bool:
 
 
 def _is_of_codex(line: Mapping[str, object]) -> bool:
+    """Whether a line is from a file of Codex."""
     if line.get("type") in ("session_meta", "response_item", "event_msg", "turn_context"):
         return True
     return "type" not in line and "id" in line and "timestamp" in line  # the oldest layout
 
 
 def _is_of_claude_code(line: Mapping[str, object]) -> bool:
+    """Whether a line is a message in a file of Claude Code, and not of one of its subagents."""
     is_message = "sessionId" in line and line.get("type") in ("user", "assistant")
     return is_message and line.get("isSidechain") is not True
 
 
-def _words(line: Mapping[str, object]) -> str:
+def _typed_words(line: Mapping[str, object]) -> str:
     """The beginning of what the user typed in a line; empty if it is not the user's, or written by
     the program.
     """
     payload = dictionary(line.get("payload"))
-    said = payload if payload.get("role") == "user" else dictionary(line.get("message"))
-    if said.get("role") != "user" or line.get("isMeta") is True:
+    message = payload if payload.get("role") == "user" else dictionary(line.get("message"))
+    if message.get("role") != "user" or line.get("isMeta") is True:
         return ""
-    content = said.get("content")
-    found = (
-        short_text(block.get("text"), 70) for block in dictionaries(content) or [{"text": content}]
-    )
-    return next(
-        (text for text in found if text and not text.startswith(("<", "# AGENTS.md", "Caveat:"))),
-        "",
-    )
+    content = message.get("content")
+    for block in dictionaries(content) or [{"text": content}]:
+        text = short_text(block.get("text"), 70)
+        if text and not text.startswith(("<", "# AGENTS.md", "Caveat:")):
+            return text
+    return ""
 
 
 class ImportLedger:
-    """The imported files and their state. It may be deleted: then all is read again, but nothing is
-    added twice.
+    """Which files were imported, and their state then. A file that has not changed is not read
+    again.
+
+    The ledger may be deleted: then all is read again, but nothing is added twice.
     """
 
     def __init__(self) -> None:
         self._path = path = get_home() / "cache" / "imports.json"
-        self._lines = read_state(path, dict[str, tuple[int, int, str]])
+        self._imports = read_state(path, dict[str, tuple[int, int, str]])
         """Path -> size, time of the last change, and the id of the session."""
 
     def session_of(self, path: Path, sessions: Container[str]) -> str:
-        """The session into which a file was imported; empty if one of them has changed or is
-        missing.
+        """The id of the session into which a file was imported; empty if the file has changed since
+        then, or `sessions` does not have the session.
         """
-        size, changed, session_id = self._lines.get(str(path), (0, 0, ""))
-        return session_id if session_id in sessions and (size, changed) == _state(path) else ""
+        size, changed, session_id = self._imports.get(str(path), (0, 0, ""))
+        is_unchanged = (size, changed) == _size_and_time(path)
+        return session_id if is_unchanged and session_id in sessions else ""
 
     def note(self, path: Path, session_id: str) -> None:
-        self._lines[str(path)] = (*_state(path), session_id)
+        """Record that a file was imported into a session."""
+        self._imports[str(path)] = (*_size_and_time(path), session_id)
 
     def save(self) -> None:
+        """Save the ledger. If that fails, all files are read again the next time."""
         try:
-            write_private(self._path, msgspec.json.encode(self._lines))
+            write_private(self._path, msgspec.json.encode(self._imports))
         except OSError as error:
-            log.warning("%s: %s", self._path, error)  # all files are read again the next time
+            log.warning("%s: %s", self._path, error)
 
 
-def _state(path: Path) -> tuple[int, int]:
+def _size_and_time(path: Path) -> tuple[int, int]:
+    """The size and the time of the last change, which differ if a file has changed; (0, 0) if
+    there is no file.
+    """
     with suppress(OSError):
-        found = path.stat()
-        return found.st_size, found.st_mtime_ns
+        stat = path.stat()
+        return stat.st_size, stat.st_mtime_ns
     return 0, 0
 
 
 ImportOutcome = Literal["new", "more", "known", "empty", "failed"]
-_Key = tuple[str, str, int]
+"""`new`: a new session; `more`: messages were added; `known`: nothing was new; `empty`: it has no
+messages.
+"""
+_RecordKey = tuple[str, str, int]
+"""Kind of a record, its time, and a number among those with the same kind and time."""
 
 
 class ImportResult(msgspec.Struct, frozen=True):
+    """What became of one source."""
+
     source: ImportSource
     outcome: ImportOutcome
     session_id: str = ""
@@ -241,6 +270,7 @@ class ImportResult(msgspec.Struct, frozen=True):
     messages: int = 0
     """The number of added messages."""
     left_out: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """What was not imported -> how often."""
     reason: str = ""
     """Why it failed, or a notice."""
 
@@ -253,65 +283,72 @@ class Importer(msgspec.Struct, frozen=True, eq=False):
     known: set[str]
     """The ids of the sessions in the store."""
 
-    async def take(self, source: ImportSource) -> ImportResult:
+    async def import_source(self, source: ImportSource) -> ImportResult:
         """Import one source; the result reports a failure, which does not affect other sources."""
-        if known := self.ledger.session_of(source.path, self.known):
-            return ImportResult(source, "known", known)
+        if session_id := self.ledger.session_of(source.path, self.known):
+            return ImportResult(source, "known", session_id)
         try:
             session = await asyncio.to_thread(READERS[source.program], source.path)
-            done = await self._take(source, session)
+            result = await self._import(source, session)
         except SessionError as error:
             return ImportResult(source, "failed", reason=str(error))
-        if done.outcome != "empty":
-            self.ledger.note(source.path, done.session_id)
-        return done
+        if result.outcome != "empty":
+            self.ledger.note(source.path, result.session_id)
+        return result
 
-    async def _take(self, source: ImportSource, session: ForeignSession) -> ImportResult:
-        """Save a session as a new one, or add what is new to the known one. Another session with
-        the same id gets a new id.
+    async def _import(self, source: ImportSource, session: ForeignSession) -> ImportResult:
+        """Save a session as a new one, or add what is new to the one that was imported before. If
+        another session has the same id, it gets a new id.
         """
         records, header = session.records, session.header
         count = sum(isinstance(record, MessageRecord) for record in records)
-        title = next(
-            (record.title for record in reversed(records) if isinstance(record, TitleRecord)), ""
+        titles = [record.title for record in records if isinstance(record, TitleRecord)]
+        result = ImportResult(
+            source,
+            "new",
+            session_id=header.id,
+            title=titles[-1] if titles else "",
+            messages=count,
+            left_out=session.left_out,
         )
-        done = ImportResult(source, "new", header.id, title, count, session.left_out)
         if not count:
-            return replace(done, outcome="empty")
+            return replace(result, outcome="empty")
         if header.id in self.known:
-            known = (await self.store.read_whole(header.id)).header
-            if not _is_same_session(known, header):
+            saved_header = (await self.store.read_whole(header.id)).header
+            if not _is_same_session(saved_header, header):
                 header = replace(header, id=session_id_for(source.program, f"another {header.id}"))
-                done = replace(done, session_id=header.id)
+                result = replace(result, session_id=header.id)
         if header.id in self.known:
-            return await self._add(done, header, records)
+            return await self._add_new_records(result, header, records)
         if not header.origin:  # an export may be of another user: no memory is made from it
-            header = replace(
-                header, origin={"from": "json", "id": header.id, "file": str(source.path)}
-            )
+            origin = {"from": "json", "id": header.id, "file": str(source.path)}
+            header = replace(header, origin=origin)
         await self.store.import_session(header, records)
         self.known.add(header.id)
-        return done
+        return result
 
-    async def _add(
-        self, done: ImportResult, header: SessionHeader, records: tuple[Record, ...]
+    async def _add_new_records(
+        self, result: ImportResult, header: SessionHeader, records: tuple[Record, ...]
     ) -> ImportResult:
-        """Add new messages to a session that was imported before."""
+        """Add the new messages to a session that was imported before; returns `result` with what was
+        done.
+        """
         if not _origin(header):
-            return replace(done, outcome="known", messages=0)
-        whole = await self.store.read_whole(header.id)
+            return replace(result, outcome="known", messages=0)
+        saved = await self.store.read_whole(header.id)
         program = header.origin.get("from", "")
-        new, has_parted = await asyncio.to_thread(
-            lambda: _find_new(whole.records(), records, program)
+        new_records, has_parted = await asyncio.to_thread(
+            lambda: _find_new(saved.records(), records, program)
         )
-        added = sum(isinstance(item, MessageRecord) for item in new) - has_parted
-        if added <= 0:
-            return replace(done, outcome="known", messages=0)
+        # If both were continued, one message is a remark about that.
+        count = sum(isinstance(record, MessageRecord) for record in new_records) - has_parted
+        if count <= 0:
+            return replace(result, outcome="known", messages=0)
         loaded = await self.store.load_session(header.id)
         try:
             if loaded.read_only:
                 raise SessionError("; ".join(loaded.notices))
-            for record in new:
+            for record in new_records:
                 if isinstance(record, MessageRecord):
                     await self.store.save_message(header.id, record)
                 else:
@@ -322,7 +359,7 @@ class Importer(msgspec.Struct, frozen=True, eq=False):
             "It was continued in both places: messages from there were added after the messages"
             " from here."
         )
-        return replace(done, outcome="more", messages=added, reason=remark if has_parted else "")
+        return replace(result, outcome="more", messages=count, reason=remark if has_parted else "")
 
 
 def _origin(header: SessionHeader) -> Mapping[str, str]:
@@ -332,26 +369,28 @@ def _origin(header: SessionHeader) -> Mapping[str, str]:
     return {} if header.origin.get("from") == "json" else header.origin
 
 
-def _is_same_session(known: SessionHeader, header: SessionHeader) -> bool:
-    """Whether two sessions with the same id are one: from the same place, else begun together."""
-    origin = _origin(known)
-    if origin or _origin(header):
-        return all(origin.get(name) == header.origin.get(name) for name in ("from", "id"))
-    return (known.created_at, known.project) == (header.created_at, header.project)
+def _is_same_session(saved: SessionHeader, other: SessionHeader) -> bool:
+    """Whether two sessions with the same id are one: both were imported from the same session, or
+    they were begun at the same time in the same project.
+    """
+    origin = _origin(saved)
+    if origin or _origin(other):
+        return all(origin.get(name) == other.origin.get(name) for name in ("from", "id"))
+    return (saved.created_at, saved.project) == (other.created_at, other.project)
 
 
 def _find_new(
     imported: Iterable[Record], source: Iterable[Record], program: str
 ) -> tuple[list[Record], bool]:
-    """What a source has in addition to the session imported from it, and whether that session has
-    additions too.
+    """The records that a source has in addition to the session imported from it, and whether that
+    session has additions, too.
     """
     additions = _Additions(imported, source)
     return additions.find(program), additions.has_parted
 
 
 class _Additions:
-    """What a source has in addition to the session imported from it.
+    """Finds what a source has in addition to the session imported from it.
 
     A message is recognized by its time, its role and the call it begins with; not by its text,
     because secrets in it may have been masked. Changes that would hide messages that were added
@@ -359,78 +398,87 @@ class _Additions:
     """
 
     def __init__(self, imported: Iterable[Record], source: Iterable[Record]) -> None:
-        self._there = list(_add_keys(source))
-        self._here: dict[_Key, Record] = {}
-        self._last_at = ""
-        self._last = 0
-        """The number of the last message or summary here."""
+        self._source_records = list(_add_keys(source))
+        self._saved_records: dict[_RecordKey, Record] = {}
+        self._last_time = ""
+        self._last_number = 0
+        """The number of the last message or summary in the imported session."""
         for key, record in _add_keys(imported):
-            self._here[key] = record
-            self._last_at = max(self._last_at, record.at)
-            self._last = max(self._last, getattr(record, "number", 0))
-        here = self._here.values()
-        self._titles = [record.title for record in here if isinstance(record, TitleRecord)]
-        messages = {key for key, item in self._here.items() if isinstance(item, MessageRecord)}
-        self.has_parted = bool(messages - {key for key, _ in self._there})
+            self._saved_records[key] = record
+            self._last_time = max(self._last_time, record.at)
+            self._last_number = max(self._last_number, getattr(record, "number", 0))
+        saved = self._saved_records.items()
+        self._titles = [record.title for _, record in saved if isinstance(record, TitleRecord)]
+        messages = {key for key, record in saved if isinstance(record, MessageRecord)}
+        self.has_parted = bool(messages - {key for key, _ in self._source_records})
         """Whether the imported session has additions, too."""
-        self._changes = {key[:2] for key in self._here}
+        self._saved_changes = {key[:2] for key in self._saved_records}
+        """The kind and the time of each saved record."""
         self._numbers = {0: 0}
-        """The number of a message in the source -> its number here."""
-        self._before = 0
-        """The number here of the message before."""
-        self._new: list[Record] = []
+        """The number of a message in the source -> its number in the imported session."""
+        self._number_before = 0
+        """The number of the message before, in the imported session."""
+        self._new_records: list[Record] = []
 
     def find(self, program: str) -> list[Record]:
-        """The records to add; `program`: where the source is from."""
+        """The records to add; `program` is the one that wrote the source."""
         if self.has_parted:
-            self._last += 1
+            self._last_number += 1
             name = PROGRAM_NAMES.get(program, "another program")
             note = f"What follows was said in {name}, where this session was continued too."
             message = Message("user", (Context(note),))
-            self._new.append(MessageRecord(self._last, self._last_at, message))
-        for key, record in self._there:
+            self._new_records.append(MessageRecord(self._last_number, self._last_time, message))
+        for key, record in self._source_records:
             if isinstance(record, MessageRecord):
-                self._take_message(key, record)
+                self._add_message(key, record)
             elif isinstance(record, TitleRecord):
-                if record.title not in self._titles and len(self._titles) <= 1:
-                    self._new.append(record)
-            elif not self.has_parted and key[:2] not in self._changes:
-                self._take_change(record)
-        return self._new
+                is_titled_here = len(self._titles) > 1  # the first one is from the import
+                if record.title not in self._titles and not is_titled_here:
+                    self._new_records.append(record)
+            elif not self.has_parted and key[:2] not in self._saved_changes:
+                self._add_change(record)
+        return self._new_records
 
-    def _take_message(self, key: _Key, record: MessageRecord) -> None:
-        """Add a message unless it is known. One that was incomplete at the last import is added
-        again, after a rewind.
+    def _add_message(self, key: _RecordKey, record: MessageRecord) -> None:
+        """Add a message unless it is in the imported session.
+
+        One that was incomplete at the last import is added again, after a rewind.
         """
-        known = self._here.get(key)
-        if isinstance(known, MessageRecord):
-            is_complete = len(known.message.parts) == len(record.message.parts)
+        saved = self._saved_records.get(key)
+        if isinstance(saved, MessageRecord):
+            is_complete = len(saved.message.parts) == len(record.message.parts)
             if is_complete or self.has_parted:
-                self._before = self._numbers[record.number] = known.number
+                self._number_before = self._numbers[record.number] = saved.number
                 return
-        if known:  # it was incomplete at the last import
-            self._new.append(RewindRecord(self._before, record.at))
-        self._last += 1
-        self._before = self._numbers[record.number] = self._last
-        self._new.append(replace(record, number=self._last))
+        if saved:  # it was incomplete at the last import
+            self._new_records.append(RewindRecord(self._number_before, record.at))
+        self._last_number += 1
+        self._number_before = self._numbers[record.number] = self._last_number
+        self._new_records.append(replace(record, number=self._last_number))
 
-    def _take_change(self, record: Record) -> None:
-        """Add a record that changes what counts of the messages, with their numbers here."""
+    def _add_change(self, record: Record) -> None:
+        """Add a record that is not a message, with the numbers that the messages have in the
+        imported session.
+        """
         numbers = self._numbers
         match record:
             case RewindRecord(to):
-                self._new.append(replace(record, to=numbers.get(to, 0)))
-            case CompactionRecord(covers=(first, final)):
-                covers = (numbers.get(first, 1), numbers.get(final, self._last))
+                self._new_records.append(replace(record, to=numbers.get(to, 0)))
+            case CompactionRecord(covers=(first, last)):
+                covers = (numbers.get(first, 1), numbers.get(last, self._last_number))
                 kept = tuple(numbers[item] for item in record.kept if item in numbers)
-                self._last += 1
-                self._new.append(replace(record, number=self._last, covers=covers, kept=kept))
+                self._last_number += 1
+                self._new_records.append(
+                    replace(record, number=self._last_number, covers=covers, kept=kept)
+                )
             case _:
-                self._new.append(record)
+                self._new_records.append(record)
 
 
 def _first_call_id(message: Message) -> str:
-    """The id of the call with which a message begins, or which it answers; empty for another one."""
+    """The id of the call with which a message begins, or whose result it begins with; empty for
+    another message.
+    """
     match next(iter(message.parts), None):
         case ToolCall(call_id) | ToolReply(call_id):
             return call_id
@@ -438,20 +486,24 @@ def _first_call_id(message: Message) -> str:
             return ""
 
 
-def _add_keys(records: Iterable[Record]) -> Iterator[tuple[_Key, Record]]:
-    """Each record with a stable key; a more complete version of a message keeps its key."""
-    seen: Counter[tuple[str, str]] = Counter()
-    last: dict[tuple[str, str], int] = {}
-    back: int | None = None
+def _add_keys(records: Iterable[Record]) -> Iterator[tuple[_RecordKey, Record]]:
+    """Yield each record with a stable key. A more complete version of a message, which follows a
+    rewind, has the key of the first version.
+    """
+    counts: Counter[tuple[str, str]] = Counter()
+    last_numbers: dict[tuple[str, str], int] = {}
+    rewound_to: int | None = None
     for record in records:
         kind, number = type(record).__name__, 0
         if isinstance(record, MessageRecord):
             call_id = _first_call_id(record.message)
             kind, number = f"{record.message.role} {call_id}".rstrip(), record.number
-        name = (kind, record.at)
-        is_again = number and back is not None and last.get(name, 0) > back
-        seen[name] += not is_again
+        kind_and_time = (kind, record.at)
+        is_new_version = (
+            number and rewound_to is not None and last_numbers.get(kind_and_time, 0) > rewound_to
+        )
+        counts[kind_and_time] += not is_new_version
         if number:
-            last[name] = number
-        back = record.to if isinstance(record, RewindRecord) else None
-        yield (*name, seen[name]), record
+            last_numbers[kind_and_time] = number
+        rewound_to = record.to if isinstance(record, RewindRecord) else None
+        yield (*kind_and_time, counts[kind_and_time]), record

@@ -33,7 +33,11 @@ from ouro.messages import Message, Part, Text, Thinking, ToolReply, Usage
 from ouro.utils.lenient_json import dictionaries, dictionary
 
 DAMAGED_RECORDS = "records that cannot be read"
-_MAX_EXPORT, _MAX_OLDER = 1 << 30, 256 << 20
+"""What `left_out` calls them."""
+_MAX_EXPORT = 1 << 30
+"""Maximum bytes of an export."""
+_MAX_OLDER = 256 << 20
+"""Maximum bytes of a session of the older layout; YAML needs more memory."""
 
 
 def read_export(path: Path) -> ForeignSession:
@@ -81,41 +85,40 @@ def read_older_ouro(path: Path) -> ForeignSession:
         raise SessionError(f"{path} is not a session of the older layout: it has no `messages`.")
     builder = TranscriptBuilder()
     builder.created = parse_time(document.get("created_at")) or parse_time(path.stat().st_mtime)
-    for place, data in enumerate(document["messages"]):
+    for index, data in enumerate(document["messages"]):
         message = _message(data, builder) if isinstance(data, dict) else None
         if message is not None:
-            # Messages have no times: one millisecond between them keeps their order.
-            builder.add(
-                message, parse_time(data.get("timestamp"), add_milliseconds(builder.created, place))
-            )
+            # Most messages have no time: one millisecond between them keeps their order.
+            default_time = add_milliseconds(builder.created, index)
+            builder.add(message, parse_time(data.get("timestamp"), default_time))
         elif not (isinstance(data, dict) and data.get("role") == "system"):
             builder.left_out[DAMAGED] += 1
     builder.set_title(short_text(document.get("title")))
     return builder.finish("ouro-old", short_text(document.get("id")) or path.parent.name, path)
 
 
-def _content(path: Path, longest: int) -> bytes:
+def _content(path: Path, max_bytes: int) -> bytes:
+    """The bytes of a file. Raises SessionError if it cannot be opened or has more than `max_bytes`."""
     with open_regular(path) as file:
-        text = file.read(longest + 1)
-    if len(text) > longest:
-        raise SessionError(f"{path} has over {longest >> 20} MB: it is not read.")
+        text = file.read(max_bytes + 1)
+    if len(text) > max_bytes:
+        raise SessionError(f"{path} has over {max_bytes >> 20} MB: it is not read.")
     return text
 
 
 def _message(data: Mapping[str, Any], builder: TranscriptBuilder) -> Message | None:
-    """A message of the old format or of OpenAI's; None for other roles, and without content."""
+    """A message of the old format or of OpenAI's; None for other roles, and if it has no content."""
     content = data.get("content")
     match data.get("role"):
         case "user":
-            parts = tuple(texts_and_images(content))
             results = [
-                block for block in dictionaries(content) if block.get("type") == "tool_result"
+                _reply(block.get("tool_use_id"), block.get("content"), builder)
+                for block in dictionaries(content)
+                if block.get("type") == "tool_result"
             ]
-            replies = tuple(
-                _reply(block.get("tool_use_id"), block.get("content"), builder) for block in results
-            )
-            if replies:
-                return Message("tool", replies)
+            if results:
+                return Message("tool", tuple(results))
+            parts = tuple(texts_and_images(content))
             return Message("user", parts) if parts else None
         case "assistant":
             return _answer(data)
@@ -128,16 +131,19 @@ def _message(data: Mapping[str, Any], builder: TranscriptBuilder) -> Message | N
 
 
 def _reply(call_id: Any, content: Any, builder: TranscriptBuilder, name: Any = None) -> ToolReply:
+    """The result of a tool call, with its texts joined."""
     texts = [item.text for item in texts_and_images(content) if isinstance(item, Text)]
-    return builder.reply(short_text(call_id), "\n".join(texts), name=short_text(name) or "unknown")
+    return builder.make_reply(
+        short_text(call_id), "\n".join(texts), name=short_text(name) or "unknown"
+    )
 
 
 def _answer(data: Mapping[str, Any]) -> Message | None:
     """An answer with its thoughts, texts and calls; None if it is empty."""
     parts: list[Part] = []
-    thought = data.get("reasoning_content") or data.get("thinking")
-    if isinstance(thought, str) and thought.strip():
-        parts.append(Thinking(cut_text(thought)))
+    thoughts = data.get("reasoning_content") or data.get("thinking")
+    if isinstance(thoughts, str) and thoughts.strip():
+        parts.append(Thinking(cut_text(thoughts)))
     parts += texts_and_images(data.get("content"))
     for block in dictionaries(data.get("content")):  # the oldest version stored tool calls there
         if block.get("type") == "tool_use":
@@ -157,7 +163,9 @@ def _usage(usage: Any) -> Usage | None:
     """The usage under the names of either format; None if there is none."""
     if not isinstance(usage, dict):
         return None
-    read = count_of(usage.get("input_tokens")) or count_of(usage.get("prompt_tokens"))
-    written = count_of(usage.get("output_tokens")) or count_of(usage.get("completion_tokens"))
-    cached = count_of(usage.get("cache_read_tokens"))
-    return Usage(read, cached, count_of(usage.get("cache_creation_tokens")), written)
+    return Usage(
+        input=count_of(usage.get("input_tokens")) or count_of(usage.get("prompt_tokens")),
+        cached=count_of(usage.get("cache_read_tokens")),
+        cache_written=count_of(usage.get("cache_creation_tokens")),
+        output=count_of(usage.get("output_tokens")) or count_of(usage.get("completion_tokens")),
+    )

@@ -37,6 +37,7 @@ from ouro.messages import Image, Message, PerMessage, Text, Thinking, ToolCall, 
 from ouro.utils.lenient_json import count, dictionary, string, text_or_json
 
 MAX_ID = 64
+"""Maximum characters of the id of a call."""
 CACHE_MARK = {"type": "ephemeral"}
 MARKED_MESSAGES = 2
 """Cache marks are set at the newest message, and at the one that was newest when the cache was last
@@ -49,7 +50,7 @@ def _text_block(text: str) -> dict[str, Any]:
 
 
 def thinking_block(part: Thinking) -> dict[str, Any]:
-    """Thinking as it is sent back, with its signature or sealed data."""
+    """A block of thinking as it is sent back, with its signature or its encrypted data."""
     if part.redacted:
         return {"type": "redacted_thinking", "data": part.signature}
     return {"type": "thinking", "thinking": part.text, "signature": part.signature}
@@ -74,16 +75,24 @@ REASONS: dict[str, Reason] = {
     "max_tokens": "length",
     "refusal": "filtered",
 }
+"""Why an answer ended, in the words of Anthropic -> of ouro; any other reason is `stop`."""
 
 
 COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+"""The fields of a usage: tokens that were not cached, read from the cache, written to it, and
+answered.
+"""
 
 
 class AnthropicChunks(ChunkReader):
+    """Reads the events of a streamed answer."""
+
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__(spec)
         self._counts: dict[str, Any] = {}
+        """The fields of the usage so far."""
         self._index = 0
+        """The number of the block that is streamed."""
 
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
         match event.get("type"):
@@ -102,7 +111,7 @@ class AnthropicChunks(ChunkReader):
                 yield from self._update_usage(event.get("usage"))
 
     def _read_block(self, block: dict[str, Any]) -> Iterator[Chunk]:
-        """The chunks of the beginning of a block, or of a piece of it."""
+        """Yield the chunks of the beginning of a block, or of a piece of it."""
         match block.get("type"):
             case "tool_use":
                 # Some servers send the whole input here, and no deltas.
@@ -120,21 +129,26 @@ class AnthropicChunks(ChunkReader):
                 yield from self._text_chunks(block.get("thinking"), block.get("text"))
 
     def _update_usage(self, usage: object) -> Iterator[Chunk]:
-        """Update the usage: the second report adds to the first, or corrects it."""
+        """Yield the usage so far: the second report adds to the first, or corrects it.
+
+        It is None if a figure is not a number of tokens.
+        """
         if not usage:
             return
-        # A boolean is not a count.
+        # Anything but an object is taken as a figure, which is refused below.
         figures = usage if isinstance(usage, dict) else {COUNTS[0]: usage}
         self._counts |= {name: figure for name, figure in figures.items() if figure is not None}
-        found = [count(self._counts.get(name, 0)) for name in COUNTS]
-        plain, cached, written, output = found
-        tokens = None if None in found else (plain or 0) + (cached or 0) + (written or 0)
-        yield UsageChunk(
-            None if tokens is None else make_usage(self._spec, tokens, cached, written, output)
-        )
+        counts = [count(self._counts.get(name, 0)) for name in COUNTS]
+        if None in counts:
+            yield UsageChunk(None)
+            return
+        plain, cached, written, output = counts
+        tokens = (plain or 0) + (cached or 0) + (written or 0)
+        yield UsageChunk(make_usage(self._spec, tokens, cached, written, output))
 
 
 VERSION = "2023-06-01"
+"""The version of the API, which each request names."""
 INTERLEAVED = "interleaved-thinking-2025-05-14"
 """Enables thinking between tool calls for models with a thinking budget; newer models do not need
 it.
@@ -147,12 +161,18 @@ BUDGETS = {
     "xhigh": 48_000,
     "max": 64_000,
 }
+"""Effort -> the tokens of thinking that a request allows."""
 MIN_BUDGET = 1_024
+"""The least budget that the API accepts."""
 FIRST_ADAPTIVE = (4, 6)
+"""The first version of Claude that chooses its own budget."""
 Style = Literal["adaptive", "budget", "none"]
+"""How thinking is requested: the model chooses the budget, the request names one, or not at all."""
 
 
 class AnthropicWire(Wire):
+    """A model of Anthropic's, or of a server with the same API."""
+
     def __init__(
         self,
         spec: ModelSpec,
@@ -170,17 +190,20 @@ class AnthropicWire(Wire):
         self._contents = PerMessage(self._content_blocks)
 
     def _remaining_thinking_styles(self) -> tuple[Style, ...]:
+        """The styles that the server has not refused, the likely one first; only `none` without an
+        effort.
+        """
         if self._effort == "off" or not self.spec.thinking:
             return ("none",)
         styles = _list_thinking_styles(self._model)
-        learned = self.facts.get("thinking_style")
-        return tuple(styles[styles.index(learned) :] if learned in styles else styles)
+        accepted = self.facts.get("thinking_style")
+        return tuple(styles[styles.index(accepted) :] if accepted in styles else styles)
 
     def _make_reader(self) -> AnthropicChunks:
         return AnthropicChunks(self.spec)
 
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
-        """The request: tools, prompt and newest messages have cache marks."""
+        """The request. Tools, system prompt and newest messages have cache marks."""
         body: dict[str, Any] = {"model": self._model, "max_tokens": self.spec.max_output}
         if tools and self.spec.tools:
             body["tools"] = mark_for_cache(
@@ -207,9 +230,8 @@ class AnthropicWire(Wire):
             headers["x-api-key"] = self._endpoint.api_key
         if body.get("thinking", {}).get("type") == "enabled":
             headers["anthropic-beta"] = INTERLEAVED
-        path = (
-            "/messages" if self._endpoint.base_url.rstrip("/").endswith("/v1") else "/v1/messages"
-        )
+        has_version = self._endpoint.base_url.rstrip("/").endswith("/v1")
+        path = "/messages" if has_version else "/v1/messages"
         return ModelRequest(path, headers, body)
 
     def _thinking_fields(self, messages: Sequence[Message]) -> dict[str, Any]:
@@ -219,14 +241,12 @@ class AnthropicWire(Wire):
         style = self._remaining_thinking_styles()[0]
         if style == "adaptive":
             thinking = {"type": "adaptive", "display": "summarized"}
-            effort = "low" if self._effort == "minimal" else self._effort  # its least one
+            effort = "low" if self._effort == "minimal" else self._effort  # the least that it has
             return {"thinking": thinking, "output_config": {"effort": effort}}
         budget = min(BUDGETS.get(self._effort, 0), self.spec.max_output // 2)
-        if (
-            style == "none"
-            or budget < MIN_BUDGET
-            or self._has_open_calls_without_thinking(messages)
-        ):
+        if style == "none" or budget < MIN_BUDGET:
+            return {}
+        if self._has_open_calls_without_thinking(messages):
             return {}
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
@@ -247,16 +267,17 @@ class AnthropicWire(Wire):
         """All messages except the system prompt. The same messages give the same bytes, except for
         the cache marks.
         """
-        said = [message for message in messages if message.role != "system"]
-        sent: list[dict[str, Any]] = [
+        dialog = [message for message in messages if message.role != "system"]
+        formatted: list[dict[str, Any]] = [
             {"role": "assistant" if message.role == "assistant" else "user", "content": content}
-            for message, content in zip(said, self._contents(said), strict=True)
+            for message, content in zip(dialog, self._contents(dialog), strict=True)
             if content
         ]
-        asked = [place for place, message in enumerate(sent) if message["role"] == "user"]
-        for place in asked[-MARKED_MESSAGES:]:
-            sent[place] = {**sent[place], "content": mark_for_cache(list(sent[place]["content"]))}
-        return sent
+        user_indexes = [index for index, item in enumerate(formatted) if item["role"] == "user"]
+        for index in user_indexes[-MARKED_MESSAGES:]:
+            content = list(formatted[index]["content"])
+            formatted[index] = {**formatted[index], "content": mark_for_cache(content)}
+        return formatted
 
     def _content_blocks(self, message: Message) -> list[dict[str, Any]]:
         """A message as blocks; none for an answer that was cut before any text or call."""
@@ -272,34 +293,34 @@ class AnthropicWire(Wire):
 
     def _assistant_blocks(self, message: Message) -> list[dict[str, Any]]:
         """An answer as blocks. Thinking is sent back only with a signature of this model."""
-        sealed = self._sends_thinking and bool(signed_thinking(message, self.spec.name))
+        sends_thinking = self._sends_thinking and bool(signed_thinking(message, self.spec.name))
         calls = calls_of(message)
         blocks: list[dict[str, Any]] = []
         for part in message.parts:
             if isinstance(part, Text) and part.text.strip():
                 blocks.append(_text_block(part.text))
-            elif isinstance(part, Thinking) and part.signature and sealed:
+            elif isinstance(part, Thinking) and part.signature and sends_thinking:
                 blocks.append(thinking_block(part))
             elif isinstance(part, ToolCall) and calls:
-                call_id, called = portable_id(part.id, MAX_ID), portable_name(part.name)
+                call_id, name = portable_id(part.id, MAX_ID), portable_name(part.name)
                 blocks.append(
-                    {"type": "tool_use", "id": call_id, "name": called, "input": arguments_of(part)}
+                    {"type": "tool_use", "id": call_id, "name": name, "input": arguments_of(part)}
                 )
         return blocks if any(block["type"] in ("text", "tool_use") for block in blocks) else []
 
     def _result_block(self, reply: ToolReply) -> dict[str, Any]:
-        """The result of a call, with its pictures."""
+        """The result of a call, with its images."""
         images = reply.images if self.spec.images else ()
         content = [
             _text_block(reply_text(reply, self.spec.images)),
             *map(self._image_block, images),
         ]
-        sent = {
+        block = {
             "type": "tool_result",
             "tool_use_id": portable_id(reply.call_id, MAX_ID),
             "content": content,
         }
-        return {**sent, "is_error": True} if reply.failed else sent
+        return {**block, "is_error": True} if reply.failed else block
 
     def _image_block(self, image: Image) -> dict[str, Any]:
         """An image, or its description if the model cannot see it."""

@@ -12,7 +12,9 @@ from ouro.llm.portable import SEAL, arguments_of, portable_id, reply_text
 from ouro.messages import Context, Message, Part, Text, Thinking, ToolCall, ToolReply
 
 CALL = "[I called the tool {}: {}]"
+"""A call as text: tool and arguments."""
 RESULT = "[Result of the tool {}:]\n{}"
+"""A result as text: tool and text."""
 ID_LENGTHS = (40, 64)
 """The maximum lengths of ids on the wires."""
 _MIN_ID = 6
@@ -20,8 +22,8 @@ _MIN_ID = 6
 
 
 def find_calls_to_describe(messages: Sequence[Message], refusal: str) -> set[str]:
-    """The ids of the calls that a refusal names, with all calls of the same answers; of all calls
-    if it names none.
+    """The ids of the calls that a refusal names, and of the other calls in the same answers. If it
+    names none, the ids of all calls.
     """
     answers = [_ids_in(message) for message in messages if message.tool_calls]
     named = [ids for ids in answers if _names_any(refusal, ids)]
@@ -29,8 +31,8 @@ def find_calls_to_describe(messages: Sequence[Message], refusal: str) -> set[str
 
 
 def calls_as_text(message: Message, described: Set[str]) -> Message:
-    """The message with these calls, or their results, as text; the same object if it has none of
-    them.
+    """The message with the calls of these ids, or their results, as text. The same object if it has
+    none of them.
     """
     if described.isdisjoint(_ids_in(message)):
         return message
@@ -58,7 +60,7 @@ def _sent_names(call_id: str) -> list[str]:
 
 
 def _parts_as_text(parts: Iterable[Part]) -> Iterator[Part]:
-    """The parts with calls and results as text, and without thinking."""
+    """Yield the parts; calls and results as text, and thinking left out."""
     for part in parts:
         if isinstance(part, ToolCall):
             arguments = json.dumps(arguments_of(part), ensure_ascii=False)

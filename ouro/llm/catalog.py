@@ -59,8 +59,13 @@ class Catalog:
         project: str = "",
         facts: FactStore | None = None,
     ) -> None:
-        """`project` is the folder whose sessions share a cache at the provider; `facts` is where
-        what refusals teach is kept.
+        """Ask nobody yet: keys and servers are looked up when they are needed.
+
+        Args:
+            file: the user's models.yaml; None: there is none.
+            environ: the variables that may hold keys; None: those of this process.
+            project: the folder whose sessions share a cache at the provider.
+            facts: where ouro saves what the refusals of servers teach.
         """
         self._facts = facts
         self._file = file or ModelsFile()
@@ -73,7 +78,7 @@ class Catalog:
 
     @classmethod
     def from_files(cls, project: str = "") -> Catalog:
-        """The models of ~/.ouro/models.yaml and of the environment. Raises as `read_models_file`."""
+        """The models of ~/.ouro/models.yaml and of the environment. Raises ConfigError."""
         path = get_models_path()
         facts = FactStore(get_server_facts_path())
         catalog = cls(read_models_file(path), project=project, facts=facts)
@@ -91,11 +96,11 @@ class Catalog:
         """
         if self._file.default:
             return self._resolve_in_file(self._file.default, "default")
-        found = next((name for name in self._names_in_file() if not self.unusable(name)), "")
-        found = found or next((provider.first_model for provider in self._providers_with_key()), "")
-        found = found or next(iter(self._local_models()), "")
-        if found:
-            return found
+        name = next((name for name in self._names_in_file() if not self.unusable(name)), "")
+        name = name or next((provider.first_model for provider in self._providers_with_key()), "")
+        name = name or next(iter(self._local_models()), "")
+        if name:
+            return name
         error = NoModelError(
             "No model is set up.",
             "`ouro models --setup` sets one up; or set a key such as ANTHROPIC_API_KEY or"
@@ -106,24 +111,30 @@ class Catalog:
         raise error
 
     def role(self, role: Role) -> str:
-        """The full name of the model of a role in models.yaml; empty if it names none. Raises as
-        `resolve`.
+        """The full name of the model of a role in models.yaml; empty if it names none. Raises
+        NoModelError.
         """
-        named = getattr(self._file, role)
-        return self.resolve(named) if named else ""
+        name = getattr(self._file, role)
+        return self.resolve(name) if name else ""
 
     def choices(self) -> tuple[ModelChoice, ...]:
         """All models, usable ones first. Asks the local servers: up to 0.6 s."""
         names = [*self._names_in_file(), *self._known_models_with_key(), *self._local_models()]
         with_key = self._providers_with_key()
         without = [provider.first_model for provider in HOSTED if provider not in with_key]
-        listed = [self._make_choice(name) for name in dict.fromkeys([*names, *without])]
-        return tuple(sorted(listed, key=lambda candidate: not candidate.usable))
+        choices = [self._make_choice(name) for name in dict.fromkeys([*names, *without])]
+        return tuple(sorted(choices, key=lambda choice: not choice.usable))
 
     def _make_choice(self, name: str) -> ModelChoice:
         """A model for a list, with the reason if it cannot be used."""
-        reason, lacks_key = self.unusable(name), bool(self._missing_key(name))
-        return ModelChoice(name, not reason, reason, self._origin_of(name), lacks_key)
+        reason = self.unusable(name)
+        return ModelChoice(
+            name,
+            usable=not reason,
+            reason=reason,
+            origin=self._origin_of(name),
+            lacks_key=bool(self._missing_key(name)),
+        )
 
     def servers(self) -> Mapping[Provider, ServerModels]:
         """The local model servers that answer; asked once."""
@@ -143,22 +154,20 @@ class Catalog:
         Raises:
             NoModelError: no model or several match; the hint lists the nearest.
         """
-        if name in self._names_in_file() or (
-            provider_of(name) and name.partition("/")[2] not in {"", "*"}
-        ):
+        is_full_name = provider_of(name) and name.partition("/")[2] not in {"", "*"}
+        if name in self._names_in_file() or is_full_name:
             return name
         configured = [self._names_in_file(), self._known_models_with_key()]
-        if found := find_model(name, configured):
-            return found
-        others = [[*self._local_models()], KNOWN_NAMES]
-        if found := find_model(name, others):
-            return found
+        if match := find_model(name, configured):
+            return match
+        others = [[*self._local_models()], KNOWN_NAMES]  # asks servers, so they come later
+        if match := find_model(name, others):
+            return match
         if "/" in name and is_litellm_provider(name.partition("/")[0]):
             return name
-        every = list(chain(*configured, *others))
-        near = find_nearest(name, every)
-        meant = f" Did you mean {' or '.join(f'`{model}`' for model in near)}?" if near else ""
-        raise NoModelError(f"No model `{name}`.{meant} See models.yaml, or `ouro models` for all.")
+        similar = find_nearest(name, list(chain(*configured, *others)))
+        hint = f" Did you mean {' or '.join(f'`{model}`' for model in similar)}?" if similar else ""
+        raise NoModelError(f"No model `{name}`.{hint} See models.yaml, or `ouro models` for all.")
 
     def _resolve_in_file(self, name: str, key: str) -> str:
         """Resolve a name in models.yaml; an error names its key."""
@@ -169,13 +178,12 @@ class Catalog:
 
     def spec(self, name: str) -> ModelSpec:
         """The facts about a model: from models.yaml, else its server, else the built-in table.
-        Raises as `resolve`.
+        Raises NoModelError.
         """
         name = self.resolve(name)
         entry = self._entry_of(name)
-        spec = entry.apply_to(
-            find_known_spec(name) or self._listed_spec(name) or self._guess_spec(name)
-        )
+        known_spec = find_known_spec(name) or self._listed_spec(name)
+        spec = entry.apply_to(known_spec or self._guess_spec(name))
         if entry.window and not entry.max_output:
             spec = replace(spec, max_output=min(spec.max_output, entry.window // OUTPUT_SHARE))
         return spec
@@ -186,7 +194,7 @@ class Catalog:
         return bool(self._entry_of(name).api_base) or bool(provider and provider.local)
 
     def _listed_spec(self, name: str) -> ModelSpec | None:
-        """The entry of litellm's table; none for a server of the user, whose models only share the
+        """The facts in litellm's table; None for a server of the user, whose models only share the
         name.
         """
         if self._is_own_server(name):
@@ -196,22 +204,23 @@ class Catalog:
         return find_listed_spec(name)
 
     def _guess_spec(self, name: str) -> ModelSpec:
-        """Conservative values for an unknown model; only a local model has a known price, zero."""
+        """Conservative values for an unknown model. Only a local model has a known price: zero."""
         provider = provider_of(name)
         if provider is None or not provider.local:
             return ModelSpec(name)
-        found = self._local_models() if self._servers else {}
-        window = found.get(name) or LOCAL_WINDOW
-        return ModelSpec(name, window, window // OUTPUT_SHARE, Prices(0, 0))
+        # Servers that were not asked yet are not asked now: that takes time.
+        windows = self._local_models() if self._servers else {}
+        window = windows.get(name) or LOCAL_WINDOW
+        return ModelSpec(name, window, max_output=window // OUTPUT_SHARE, prices=Prices(0, 0))
 
     def fallbacks(self, name: str) -> list[str]:
-        """The usable models to ask if this one does not answer, in order. Raises as `resolve`."""
+        """The usable models to ask if this one does not answer, in order. Raises NoModelError."""
         name = self.resolve(name)
         fallbacks = self._entry_of(name).fallbacks or self._file.fallbacks
-        named = [self._resolve_in_file(fallback, "fallbacks") for fallback in fallbacks]
+        names = [self._resolve_in_file(fallback, "fallbacks") for fallback in fallbacks]
         return [
             fallback
-            for fallback in dict.fromkeys(named)
+            for fallback in dict.fromkeys(names)
             if fallback != name and not self.unusable(fallback)
         ]
 
@@ -255,8 +264,7 @@ class Catalog:
         return wire, Endpoint(url.rstrip("/"), key, key_source=source)
 
     def make(self, name: str, effort: Effort = "off", *, patience: float = 0) -> Model:
-        """Construct a model. Opens no connection, imports no litellm. Raises as `resolve` and
-        `route`.
+        """Construct a model. Opens no connection, imports no litellm. Raises NoModelError.
 
         Args:
             patience: seconds to wait for the begin of an answer, if more than usual.
@@ -275,7 +283,9 @@ class Catalog:
         return LiteLLMModel(spec, endpoint, effort=effort, facts=self._server_facts(name))
 
     def _make_openai(self, spec: ModelSpec, endpoint: Endpoint, effort: Effort) -> Model:
-        """The wire that the user has fixed, or both of OpenAI's with the likely one first."""
+        """A model that speaks the protocol that the user has fixed, or both of OpenAI's, the likely
+        one first. On a server of the user it is asked for its abilities, too.
+        """
         from ouro.llm.openai_model import OpenAIModel, WireChoice
 
         entry, facts = self._entry_of(spec.name), self._server_facts(spec.name)
@@ -305,27 +315,25 @@ class Catalog:
         return server_key(self._url_of(name), name.partition("/")[2] or name)
 
     def find_learned_facts(self, name: str) -> Mapping[str, Fact]:
-        """What refusals have taught about a model (full name) at its endpoint."""
+        """The facts that refusals have taught about a model (full name) at its endpoint."""
         return self._facts.read(self.server_of(name)) if self._facts else {}
 
     def forget(self, name: str) -> None:
-        """Forget what refusals have taught about a model (full name)."""
+        """Forget the facts that refusals have taught about a model (full name)."""
         if self._facts:
             self._facts.forget(self.server_of(name))
 
     def _server_facts(self, name: str) -> ServerFacts:
-        """What is known of a model at its endpoint; a provider's facts are not true of other
-        servers.
+        """The facts about a model at its endpoint. Those of its provider do not hold for another
+        server.
         """
         provider = provider_of(name)
-        is_own = bool(self._entry_of(name).api_base)
-        given = dict(provider.facts) if provider and not is_own else {}
-        return ServerFacts(given, self._facts, self.server_of(name))
+        has_own_server = bool(self._entry_of(name).api_base)
+        known = dict(provider.facts) if provider and not has_own_server else {}
+        return ServerFacts(known, self._facts, self.server_of(name))
 
     def embeddings(self, name: str) -> EmbeddingModel:
-        """Construct an embedding model. Opens no connection, starts no process. Raises as `resolve`
-        and `route`.
-        """
+        """Construct an embedding model. Opens no connection, starts no process. Raises NoModelError."""
         name = self.resolve(name)
         (wire, endpoint), spec = self.route(name), self.spec(name)
         if wire == "openai":
@@ -344,11 +352,12 @@ class Catalog:
         variables = {entry.api_key_env for entry in entries}
         for provider in PROVIDERS.values():
             variables.update(provider.key_variables)
-        given = [
+        keys = [
             *(entry.api_key for entry in entries),
             *map(self._read_variable, sorted(variables)),
+            *self._fetched_keys.values(),
         ]
-        return tuple(dict.fromkeys(filter(None, [*given, *self._fetched_keys.values()])))
+        return tuple(dict.fromkeys(filter(None, keys)))
 
     def _names_in_file(self) -> list[str]:
         """The models in the file, in its order; without patterns such as `anthropic/*`."""
@@ -365,30 +374,34 @@ class Catalog:
         if entry.via == "litellm":
             return "litellm"
         if provider is None:
-            is_litellms = entry.via != "direct" and is_litellm_provider(name.partition("/")[0])
-            return "openai" if entry.api_base and not is_litellms else "litellm"
+            is_known_to_litellm = entry.via != "direct" and is_litellm_provider(
+                name.partition("/")[0]
+            )
+            return "openai" if entry.api_base and not is_known_to_litellm else "litellm"
         return provider.wire
 
     def _url_of(self, name: str) -> str:
         """The URL of a model, from models.yaml or its provider; empty if only litellm knows it."""
         provider = provider_of(name)
-        return self._entry_of(name).api_base or (
-            base_url(provider, self._environ) if provider else ""
-        )
+        default = base_url(provider, self._environ) if provider else ""
+        return self._entry_of(name).api_base or default
 
     def _providers_with_key(self) -> list[Provider]:
+        """The providers on the internet for which there is a key."""
         return [provider for provider in HOSTED if not self._missing_key(f"{provider.name}/*")]
 
     def _known_models_with_key(self) -> list[str]:
         """The recommended models of the providers that have a key."""
-        usable = self._providers_with_key()
-        known: list[str] = []
-        for provider in usable:
-            known += [name for name in KNOWN_NAMES if provider_of(name) == provider]
-        return list(dict.fromkeys([*known, *(provider.first_model for provider in usable)]))
+        providers = self._providers_with_key()
+        names: list[str] = []
+        for provider in providers:
+            names += [name for name in KNOWN_NAMES if provider_of(name) == provider]
+        return list(dict.fromkeys([*names, *(provider.first_model for provider in providers)]))
 
     def _local_models(self) -> Mapping[str, int | None]:
-        """The models of the local servers, with their windows."""
+        """The models of the local servers, with their windows; None if a server does not report
+        one.
+        """
         models: dict[str, int | None] = {}
         for server in self.servers().values():
             models |= server.models
@@ -439,11 +452,9 @@ class Catalog:
         needed.
         """
         variables = self._key_variables(name)
-        return (
-            f"{variables[0]} is not set"
-            if variables and not any(map(self._read_variable, variables))
-            else ""
-        )
+        if not variables or any(map(self._read_variable, variables)):
+            return ""
+        return f"{variables[0]} is not set"
 
     def _key_variables(self, name: str) -> tuple[str, ...]:
         """The variables that may hold the key; empty if models.yaml has the key, or none is needed.
@@ -459,18 +470,18 @@ class Catalog:
         return provider.key_variables if provider and not entry.api_base else ()
 
     def _read_variable(self, name: str) -> str:
+        """The value of an environment variable; empty if it is not set."""
         return self._environ.get(name, "").strip()
 
 
 def _is_installed(package: str) -> bool:
-    """Whether a package can be imported; it is not."""
+    """Whether a package can be imported, found out without importing it."""
     from importlib.util import find_spec  # imported late: few models need a package
 
     return find_spec(package) is not None
 
 
 def _cache_key(project: str) -> str:
-    """A key that is the same for all sessions of a project, and tells nobody its path."""
-    return hmac.digest(home_secret(), project.encode("utf-8", "surrogateescape"), "sha256").hex()[
-        :32
-    ]
+    """A key that is the same for all sessions of a project, and from which its path cannot be read."""
+    path = project.encode("utf-8", "surrogateescape")
+    return hmac.digest(home_secret(), path, "sha256").hex()[:32]

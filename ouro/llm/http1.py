@@ -20,30 +20,38 @@ import msgspec
 from ouro.utils.late_pattern import late_pattern
 
 FailureKind = Literal["connect timeout", "timeout", "connect", "lost"]
+"""What failed: `connect timeout`, `timeout` (no answer), `connect` (refused or unknown), `lost`
+(the answer ended early or is not HTTP).
+"""
 MAX_HEAD = 1 << 18
 """Maximum bytes of a line, and of all headers."""
 READ_SIZE = 1 << 16
 SECOND_ADDRESS = 0.25
 """Seconds until the next address of a host is tried beside the first one (RFC 8305)."""
-_PLAIN = late_pattern(
+_PLAIN_ADDRESS = late_pattern(
     r"https?://(?:[A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:.]{2,45}\])(?::[0-9]{1,5})?"
     r"(?:[/?][A-Za-z0-9._~:/?=&@!$'()*+,;%-]{0,4000})?"
 )
-_STATUS = late_pattern(rb"HTTP/1\.([01]) ([0-9]{3})(?: [^\r\n]*)?\r?\n")
-_SIZE = late_pattern(rb"[ \t]*([0-9a-fA-F]{1,15})[ \t]*(?:;[^\r\n]*)?\r?\n")
-_HEADER = late_pattern(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n]*?)[ \t]*\r?\n")
-_ERRNO = late_pattern(r"\[Errno (\d{1,5})\]")
-_NOT_IN_HEADERS = late_pattern(r"[\r\n\0]")
-_WITHOUT_BODY = (204, 304)
+"""Matches an address without a password, and with nothing that must be quoted."""
+_STATUS_LINE = late_pattern(rb"HTTP/1\.([01]) ([0-9]{3})(?: [^\r\n]*)?\r?\n")
+"""Matches `HTTP/1.1 200 OK`."""
+_CHUNK_SIZE_LINE = late_pattern(rb"[ \t]*([0-9a-fA-F]{1,15})[ \t]*(?:;[^\r\n]*)?\r?\n")
+"""Matches the line before a chunk: its size in hexadecimal digits, and extensions."""
+_HEADER_LINE = late_pattern(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n]*?)[ \t]*\r?\n")
+"""Matches `Name: value`."""
+_ERRNO_IN_TEXT = late_pattern(r"\[Errno (\d{1,5})\]")
+"""Matches the number of an error in the text of another one."""
+_FORBIDDEN_IN_HEADERS = late_pattern(r"[\r\n\0]")
+_STATUSES_WITHOUT_BODY = (204, 304)
 
 
 def is_plain(address: str) -> bool:
     """Whether an address is one that this module can request: no password, nothing to quote."""
-    return _PLAIN.fullmatch(address) is not None
+    return _PLAIN_ADDRESS.fullmatch(address) is not None
 
 
 class HttpFailure(Exception):
-    """A request that failed, or an answer that ended early; the cause is the system's error."""
+    """A request that failed, or an answer that ended early. Its cause is the error of the system."""
 
     def __init__(self, kind: FailureKind, message: str) -> None:
         super().__init__(message)
@@ -57,9 +65,12 @@ class HttpHead(msgspec.Struct, frozen=True):
     headers: Mapping[str, str]
     """Names in small letters; several values of a name are joined by commas."""
     may_stay_open: bool
+    """Whether the connection can be used again after the body."""
 
 
 class HttpConnection(msgspec.Struct, frozen=True):
+    """A connection to a server."""
+
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
@@ -70,6 +81,7 @@ class HttpConnection(msgspec.Struct, frozen=True):
         return not (transport.is_closing() or self.reader.at_eof() or has_data)
 
     def abort(self) -> None:
+        """Close the connection at once."""
         self.writer.transport.abort()
 
 
@@ -84,6 +96,7 @@ class HttpAnswer:
         """Whether the whole body was read, so that the connection can be used again."""
         self._reader = reader
         self._has_end = True
+        """Whether the body ends before the connection does."""
         self._body = self._read_body()
 
     def aiter_raw(self) -> AsyncGenerator[bytes, None]:
@@ -91,7 +104,9 @@ class HttpAnswer:
         return self._body
 
     async def _read_body(self) -> AsyncGenerator[bytes, None]:
-        """The bytes of the body; then the connection can be used again, if the body has an end."""
+        """Yield the bytes of the body. After them the connection can be used again, if the body has
+        an end of its own.
+        """
         try:
             async with aclosing(self._read_by_length()) as pieces:
                 async for piece in pieces:
@@ -101,10 +116,10 @@ class HttpAnswer:
         self.is_read = self._has_end
 
     def _read_by_length(self) -> AsyncGenerator[bytes, None]:
-        """The reader of the body by its headers: none, in chunks, of a known length, or up to the
-        end.
+        """The reader of the body that its headers ask for: of no bytes, of chunks, of a known
+        length, or up to the end of the connection.
         """
-        if self.status_code in _WITHOUT_BODY:
+        if self.status_code in _STATUSES_WITHOUT_BODY:
             return self._read_exactly(0)
         if encoding := self.headers.get("transfer-encoding", "").lower():
             if encoding != "chunked":
@@ -116,7 +131,7 @@ class HttpAnswer:
         return self._read_exactly(_parse_length(length))
 
     async def _read_exactly(self, size: int) -> AsyncGenerator[bytes, None]:
-        """So many bytes, in pieces. Raises HttpFailure if the connection ends before."""
+        """Yield this number of bytes, in pieces. Raises HttpFailure if the connection ends before."""
         while size:
             data = await self._reader.read(min(size, READ_SIZE))
             if not data:
@@ -125,33 +140,37 @@ class HttpAnswer:
             yield data
 
     async def _read_to_end(self) -> AsyncGenerator[bytes, None]:
-        """The bytes up to the end of the connection, which then cannot be used again."""
+        """Yield the bytes up to the end of the connection, which then cannot be used again."""
         self._has_end = False
         while data := await self._reader.read(READ_SIZE):
             yield data
 
     async def _read_chunks(self) -> AsyncGenerator[bytes, None]:
-        """The bytes of a body in chunks, and its trailers, which are dropped."""
+        """Yield the bytes of a body in chunks. The trailers after them are dropped."""
         while True:
-            size = _SIZE.fullmatch(await self._reader.readuntil(b"\n"))
-            if size is None:
+            line = _CHUNK_SIZE_LINE.fullmatch(await self._reader.readuntil(b"\n"))
+            if line is None:
                 raise HttpFailure("lost", "an invalid chunk")
-            if int(size[1], 16) == 0:
+            size = int(line[1], 16)
+            if size == 0:
                 break
-            async for data in self._read_exactly(int(size[1], 16)):
+            async for data in self._read_exactly(size):
                 yield data
-            await self._reader.readuntil(b"\n")
+            await self._reader.readuntil(b"\n")  # the line break after the chunk
         await _read_headers(self._reader)
 
 
 class HttpClient:
-    """Requests to one server; connections are kept for the next ones.
+    """Sends requests to one server. Connections are kept for the next requests.
 
     Blocks while it is made: certificates are read. Raises OSError if they cannot be.
 
     Args:
-        verify: certificates are needed, for https.
-        trust_env: SSL_CERT_FILE and SSL_CERT_DIR name them.
+        headers: those of every request.
+        connect: seconds until there must be a connection.
+        first: seconds until an answer must begin.
+        verify: whether certificates are read; https needs them.
+        trust_env: whether SSL_CERT_FILE and SSL_CERT_DIR may name them.
     """
 
     def __init__(
@@ -163,13 +182,14 @@ class HttpClient:
         self._first_limit = first
         self._tls = _tls_context(trust_env=trust_env) if verify else None
         self._idle: list[HttpConnection] = []
+        """The kept connections that no request uses."""
         self.is_closed = False
 
     @asynccontextmanager
     async def stream(
         self, method: str, url: str, *, content: bytes | None, headers: Mapping[str, str]
     ) -> AsyncIterator[HttpAnswer]:
-        """Send a request; its answer has begun. Raises HttpFailure."""
+        """Send a request; yields its answer when that has begun. Raises HttpFailure."""
         connection = await self._take_connection(url)
         is_reusable = False
         try:
@@ -198,10 +218,10 @@ class HttpClient:
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         while self._idle:
-            kept = self._idle.pop()
-            if kept.is_usable():
-                return kept
-            kept.abort()
+            connection = self._idle.pop()
+            if connection.is_usable():
+                return connection
+            connection.abort()
         return await self._open_connection(url)
 
     async def _open_connection(self, url: str) -> HttpConnection:
@@ -237,7 +257,9 @@ class HttpClient:
 
 
 def _tls_context(*, trust_env: bool) -> ssl.SSLContext:
-    """As httpx makes it: the certificates of certifi, unless the environment names others."""
+    """How servers are verified: by the certificates of certifi, unless the environment names
+    others. It is what httpx does.
+    """
     file = os.environ.get("SSL_CERT_FILE") if trust_env else None
     folder = os.environ.get("SSL_CERT_DIR") if trust_env else None
     if file:
@@ -253,10 +275,12 @@ def _tls_context(*, trust_env: bool) -> ssl.SSLContext:
 
 
 def _restore_errno(error: OSError) -> OSError:
-    """asyncio joins the errors of several addresses in a text; the number names the reason."""
-    if error.errno is not None or not (number := _ERRNO.search(str(error))):
+    """The error with its number. asyncio joins the errors of several addresses in a text without
+    one, but the number names the reason.
+    """
+    if error.errno is not None or not (match := _ERRNO_IN_TEXT.search(str(error))):
         return error
-    return OSError(int(number[1]), os.strerror(int(number[1])))
+    return OSError(int(match[1]), os.strerror(int(match[1])))
 
 
 def _encode_request(
@@ -265,28 +289,32 @@ def _encode_request(
     """The bytes of a request. Raises ValueError: a header has a character that HTTP does not allow."""
     parts = urlsplit(url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    sent = {"Host": parts.netloc, "Accept": "*/*", **headers}
+    all_headers = {"Host": parts.netloc, "Accept": "*/*", **headers}
     if content is not None:
-        sent["Content-Length"] = str(len(content))
-    for name, value in sent.items():
-        if _NOT_IN_HEADERS.search(value):
+        all_headers["Content-Length"] = str(len(content))
+    for name, value in all_headers.items():
+        if _FORBIDDEN_IN_HEADERS.search(value):
             raise ValueError(f"{name} has a line break")
-    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items())]
+    lines = [
+        f"{method} {target} HTTP/1.1",
+        *(f"{name}: {value}" for name, value in all_headers.items()),
+    ]
     return "\r\n".join([*lines, "", ""]).encode("ascii"), content or b""
 
 
 async def _read_head(reader: asyncio.StreamReader) -> HttpHead:
     """The status and the headers of an answer; interim answers before it are skipped."""
     while True:
-        line = _STATUS.fullmatch(await reader.readuntil(b"\n"))
+        line = _STATUS_LINE.fullmatch(await reader.readuntil(b"\n"))
         if line is None:
             raise HttpFailure("lost", "the answer is not HTTP")
         headers, status = await _read_headers(reader), int(line[2])
         if status // 100 != 1:  # 100 Continue, 103 Early Hints: the answer comes after them
             break
-    wish = headers.get("connection", "").lower()
-    stays = "close" not in wish if line[1] == b"1" else "keep-alive" in wish
-    return HttpHead(status, headers, stays)
+    connection = headers.get("connection", "").lower()
+    is_kept_by_default = line[1] == b"1"  # by HTTP/1.1, not by HTTP/1.0
+    may_stay_open = "close" not in connection if is_kept_by_default else "keep-alive" in connection
+    return HttpHead(status, headers, may_stay_open)
 
 
 async def _read_headers(reader: asyncio.StreamReader) -> dict[str, str]:
@@ -295,16 +323,18 @@ async def _read_headers(reader: asyncio.StreamReader) -> dict[str, str]:
     size = 0
     while (line := await reader.readuntil(b"\n")) not in (b"\r\n", b"\n"):
         size += len(line)
-        found = _HEADER.fullmatch(line)
-        if found is None or size > MAX_HEAD:
+        match = _HEADER_LINE.fullmatch(line)
+        if match is None or size > MAX_HEAD:
             raise HttpFailure("lost", "invalid headers")
-        name, value = found[1].decode().lower(), found[2].decode("latin-1")
+        name, value = match[1].decode().lower(), match[2].decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers
 
 
 def _parse_length(text: str) -> int:
-    """The value of Content-Length, which some proxies repeat. Raises HttpFailure."""
+    """The value of Content-Length. Some proxies repeat it: the values must be equal. Raises
+    HttpFailure.
+    """
     values = {value.strip() for value in text.split(",")}
     [first, *others] = values
     if others or not re.fullmatch(r"[0-9]{1,18}", first, re.ASCII):

@@ -26,13 +26,18 @@ from ouro.utils.lenient_json import dictionaries, string
 from ouro.utils.worker import JsonObject, WorkerProcess, WorkerStopped
 
 TOO_LONG = "ContextWindowExceededError"
+"""The name of the error of litellm for a request that is too long."""
 WORKER = ("-m", "ouro.llm.litellm_worker")
+"""How Python runs the process of litellm."""
 
 
 class LiteLLMModel(AdaptiveModel):
-    """litellm translates chat completions; what its servers refuse changes them as on the wires."""
+    """A model behind litellm, which translates chat completions for its provider. A refusal of the
+    server changes later requests, as on the wires.
+    """
 
     limit_names = ("max_tokens", "max_completion_tokens")
+    """The names of the field that limits an answer, the usual one first."""
 
     def __init__(
         self,
@@ -52,6 +57,7 @@ class LiteLLMModel(AdaptiveModel):
         share_process(self)
 
     async def close(self) -> None:
+        """Stop to use the process of litellm."""
         leave_process(self)
 
     def _rebuild_format(self) -> None:
@@ -77,35 +83,35 @@ class LiteLLMModel(AdaptiveModel):
         if tools and self.spec.tools:
             body["tools"] = format_tools(tools)
         if self._effort != "off" and self.spec.thinking:
-            # Beyond these, litellm knows which models have a level only for some of its providers.
-            most = {"xhigh": "high", "max": "high"}
-            body["reasoning_effort"] = most.get(self._effort, self._effort)
+            # For higher levels litellm knows the models that have them only with some providers.
+            highest = {"xhigh": "high", "max": "high"}
+            body["reasoning_effort"] = highest.get(self._effort, self._effort)
         return ModelRequest("", {}, body)
 
     def _format_messages(self, messages: Sequence[Message]) -> list[JsonObject]:
-        """The messages in the format of chat completions; for Claude with its thinking and cache
-        marks.
+        """The messages in the format of chat completions. For Claude they have its thinking and
+        cache marks.
         """
         if not self._is_claude:
             return self._format.messages(messages)
-        sent: list[JsonObject] = []
+        formatted: list[JsonObject] = []
         sends_thinking = not self.facts.refuses_signatures
         for message in messages:
             # The model requires its thinking with the signatures in later requests.
             blocks = signed_thinking(message, self.spec.name) if sends_thinking else []
             thinking = {"thinking_blocks": blocks} if blocks else {}
-            sent += [{**part, **thinking} for part in self._format.messages([message])]
-        for place in _cache_ends([message["role"] for message in sent]):
-            sent[place] = _mark_message(sent[place])
-        return sent
+            formatted += [{**part, **thinking} for part in self._format.messages([message])]
+        for index in _indexes_to_mark([message["role"] for message in formatted]):
+            formatted[index] = _mark_message(formatted[index])
+        return formatted
 
 
-def _cache_ends(roles: Sequence[str]) -> list[int]:
-    """The places of the messages up to which the provider caches a request: the last one of the
-    system, and the last ones that the model answers.
+def _indexes_to_mark(roles: Sequence[str]) -> list[int]:
+    """The indexes of the messages that get a cache mark: the last one of the system, and the last
+    ones that the model answers.
     """
-    system = [place for place, role in enumerate(roles) if role == "system"]
-    answered = [place for place, role in enumerate(roles) if role in ("user", "tool")]
+    system = [index for index, role in enumerate(roles) if role == "system"]
+    answered = [index for index, role in enumerate(roles) if role in ("user", "tool")]
     return [*system[-1:], *answered[-MARKED_MESSAGES:]]
 
 
@@ -118,13 +124,15 @@ class LiteLLMEmbeddings:
         self._model = _litellm_name(spec.name)
 
     def embed(self, texts: Sequence[str]) -> Embedded:
+        """The vectors of the texts. Blocks. Raises ModelError."""
         return asyncio.run(self._request_vectors(list(texts)))
 
     def close(self) -> None:
+        """Stop to use the process of litellm."""
         leave_process(self)
 
     async def _request_vectors(self, texts: list[str]) -> Embedded:
-        """The vectors of the texts. Raises ModelError: there are none."""
+        """The vectors of the texts. Raises ModelError if the provider returns none."""
         request = {**_call_arguments(self._model, self._endpoint), "input": texts}
         answer: Any = None
         async for event in stream_events(self, "embed", request, self._endpoint):
@@ -143,23 +151,26 @@ def _litellm_name(name: str) -> str:
 
 
 def _call_arguments(model: str, endpoint: Endpoint) -> JsonObject:
-    """The arguments of each call of litellm; URL and key are left out if litellm knows them."""
-    given = {"api_key": endpoint.api_key, "api_base": endpoint.base_url}
-    known = {name: value for name, value in given.items() if value}
-    return {
+    """The arguments of each call of litellm. URL and key are left out if they are empty: then
+    litellm knows them.
+    """
+    arguments: JsonObject = {
         "model": model,
         "first": endpoint.timeouts.first,
         "connect": endpoint.timeouts.connect,
-        **known,
     }
+    if endpoint.api_key:
+        arguments["api_key"] = endpoint.api_key
+    if endpoint.base_url:
+        arguments["api_base"] = endpoint.base_url
+    return arguments
 
 
 def _make_error(error: JsonObject, endpoint: Endpoint, model: str) -> ModelError:
-    """The ModelError for a failure that the process reported; the key is removed."""
-    head, _, rest = error["message"].partition(" - ")
-    # Without litellm's class names.
-    message = rest.strip() if rest and "litellm." in head else error["message"]
-    message = redact(message, endpoint.api_key)
+    """The error for a failure that the process reported, without the key."""
+    class_names, _, text = error["message"].partition(" - ")
+    has_class_names = text and "litellm." in class_names
+    message = redact(text.strip() if has_class_names else error["message"], endpoint.api_key)
     if error["kind"] == TOO_LONG:
         return _too_long_error(error, message, endpoint)
     if error["begun"]:
@@ -173,19 +184,21 @@ def _make_error(error: JsonObject, endpoint: Endpoint, model: str) -> ModelError
 
 def _too_long_error(error: JsonObject, message: str, endpoint: Endpoint) -> ContextTooLong:
     """The error for a request that is too long, with the answer of the provider."""
-    made = ContextTooLong(message)
-    made.answer = error_from_status(error["status"] or 400, message, {}, endpoint).answer
-    return made
+    too_long = ContextTooLong(message)
+    too_long.answer = error_from_status(error["status"] or 400, message, {}, endpoint).answer
+    return too_long
 
 
 class _LiteLLMChunks(OpenAIChunks):
     """Parses chat completions of litellm, in which Anthropic's thinking has separate blocks."""
 
     def _implied_reason(self) -> None:
-        """None: litellm ends a stream also where the provider's own was broken."""
+        """An answer without a reason is cut: litellm ends a stream also if that of the provider
+        broke.
+        """
 
     def _read_delta(self, delta: JsonObject) -> Iterator[Chunk]:
-        """The chunks of a delta, with the signatures of Anthropic's thinking."""
+        """Yield the chunks of a delta, with the signatures of Anthropic's thinking."""
         yield from super()._read_delta(delta)
         for block in dictionaries(delta.get("thinking_blocks")):
             if block.get("type") == "redacted_thinking":
@@ -207,10 +220,11 @@ def _mark_message(message: JsonObject) -> JsonObject:
 async def stream_events(
     user: object, name: str, request: JsonObject, endpoint: Endpoint
 ) -> AsyncGenerator[Any, None]:
-    """The events that the litellm process streams for a request; closing the generator cancels the
-    request.
+    """Yield the events that the litellm process streams for a request. Closing the generator
+    cancels the request.
 
     Args:
+        user: who uses the process; see `share_process`.
         name: `ask` for text, `embed` for vectors.
         request: the arguments for litellm.
 
@@ -238,15 +252,19 @@ async def stream_events(
 
 
 _process: WorkerProcess | None = None
+"""The process that all models share; None if no model uses it."""
 _users: set[object] = set()
-_sharing = threading.Lock()
-"""A lock of threads: text is requested on the event loop, vectors in threads."""
+"""The models that use the process."""
+_process_lock = threading.Lock()
+"""Guards both: text is requested on the event loop, vectors in threads."""
 
 
 def share_process(user: object) -> WorkerProcess:
-    """The shared process, replaced if it died. It runs until each of its users has called `leave`."""
+    """The shared process; it is started if there is none, or if it died. It runs until each of its
+    users has called `leave_process`.
+    """
     global _process
-    with _sharing:
+    with _process_lock:
         _users.add(user)
         if _process is None or not _process.alive:
             _process = WorkerProcess(WORKER)
@@ -254,9 +272,9 @@ def share_process(user: object) -> WorkerProcess:
 
 
 def leave_process(user: object) -> None:
-    """Stop to use the process; it ends with its last user."""
+    """Stop to use the process. It ends with its last user."""
     global _process
-    with _sharing:
+    with _process_lock:
         _users.discard(user)
         if not _users and _process is not None:
             _process.stop()

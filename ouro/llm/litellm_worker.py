@@ -13,14 +13,17 @@ from typing import Any
 
 from ouro.utils.worker import Handler, JsonObject, run_worker
 
-ALWAYS: dict[str, Any] = {"num_retries": 0, "max_retries": 0, "drop_params": True}
-STREAMING: dict[str, Any] = ALWAYS | {
+CALL_OPTIONS: dict[str, Any] = {"num_retries": 0, "max_retries": 0, "drop_params": True}
+"""The options of every call: ouro itself retries."""
+STREAM_OPTIONS: dict[str, Any] = CALL_OPTIONS | {
     "stream": True,
     "stream_options": {"include_usage": True},
     # With tools, litellm imports a package that it does not install.
     "_skip_mcp_handler": True,
 }
-DELTA = {"content", "reasoning_content", "thinking_blocks", "tool_calls", "refusal"}
+"""The options of a call whose answer is streamed."""
+DELTA_KEYS = {"content", "reasoning_content", "thinking_blocks", "tool_calls", "refusal"}
+"""The keys of a delta that are sent on."""
 
 
 def load_litellm() -> Any:
@@ -42,65 +45,72 @@ def load_litellm() -> Any:
 
 
 def main() -> None:
+    """Answer requests until standard input ends."""
     run_worker(_handler, _error_fields)
 
 
 def _handler() -> Handler:
-    """The functions that answer the requests of `utils/worker.py`."""
+    """The function that answers the requests of `utils/worker.py`: `ask` and `embed`."""
     litellm = load_litellm()
-    return lambda name, *request: (_stream if name == "ask" else _embed)(litellm, *request)
+
+    def answer(name: str, *request: Any) -> Any:
+        run = _stream if name == "ask" else _embed
+        return run(litellm, *request)
+
+    return answer
 
 
-async def _stream(litellm: Any, ask: JsonObject, emit: Callable[[JsonObject], None]) -> None:
+async def _stream(litellm: Any, request: JsonObject, emit: Callable[[JsonObject], None]) -> None:
     """Answer `ask`: emit the events of a chat completion."""
-    stream = await litellm.acompletion(**_set_timeout(ask), **STREAMING)
+    stream = await litellm.acompletion(**_set_timeout(request), **STREAM_OPTIONS)
     async with contextlib.aclosing(stream):
         async for chunk in stream:
             emit(_to_event(chunk, stream))
 
 
-async def _embed(litellm: Any, ask: JsonObject, emit: Callable[[JsonObject], None]) -> None:
+async def _embed(litellm: Any, request: JsonObject, emit: Callable[[JsonObject], None]) -> None:
     """Answer `embed`: emit one event with the vectors."""
-    answer = await litellm.aembedding(**_set_timeout(ask), **ALWAYS)
+    answer = await litellm.aembedding(**_set_timeout(request), **CALL_OPTIONS)
     data = answer.model_dump(exclude_none=True)
     cost = (getattr(answer, "_hidden_params", None) or {}).get("response_cost")
     emit({"data": data.get("data"), "usage": {**(data.get("usage") or {}), "cost": cost}})
 
 
-def _set_timeout(ask: dict[str, Any]) -> dict[str, Any]:
+def _set_timeout(request: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a call with its timeouts as litellm takes them."""
     import httpx
 
-    timeout = httpx.Timeout(ask.pop("first"), connect=ask.pop("connect"))
-    return {**ask, "timeout": timeout}
+    timeout = httpx.Timeout(request.pop("first"), connect=request.pop("connect"))
+    return {**request, "timeout": timeout}
 
 
 def _to_event(chunk: Any, stream: Any) -> dict[str, Any]:
-    """A chunk as plain data, without a finish reason that litellm added and the provider did not
-    send.
+    """A chunk as plain data. A finish reason that litellm added, and the provider did not send, is
+    left out.
     """
     data = chunk.model_dump(exclude_none=True)
-    ended = getattr(stream, "received_finish_reason", "stop") or getattr(
+    is_ended = getattr(stream, "received_finish_reason", "stop") or getattr(
         stream, "intermittent_finish_reason", None
     )
     choices = []
     for choice in data.get("choices") or ():
         delta = choice.get("delta") or {}
-        finish = choice.get("finish_reason") if ended else None
-        choices.append(
-            {"delta": {key: delta[key] for key in DELTA & delta.keys()}, "finish_reason": finish}
-        )
+        finish = choice.get("finish_reason") if is_ended else None
+        delta_fields = {key: delta[key] for key in DELTA_KEYS & delta.keys()}
+        choices.append({"delta": delta_fields, "finish_reason": finish})
     return {"choices": choices, "usage": data.get("usage")}
 
 
 def _error_fields(error: BaseException) -> dict[str, Any]:
-    """An error as plain data: status and headers come from the HTTP answer that caused it."""
+    """An error as plain data. Status and headers are those of the HTTP answer that caused it; the
+    status is None if there was no answer.
+    """
     import httpx
 
     from ouro.llm.provider_errors import causes_of, describe_connection_error
 
     causes = causes_of(error)
-    unreached = [
+    connection_errors = [
         describe_connection_error(cause)
         for cause in causes
         if isinstance(cause, httpx.TransportError)
@@ -110,26 +120,26 @@ def _error_fields(error: BaseException) -> dict[str, Any]:
     ]
     headers: dict[str, str] = {}
     for cause in causes:
-        found = getattr(getattr(cause, "response", None), "headers", None) or {}
-        headers |= {name.lower(): value for name, value in dict(found).items()}
+        cause_headers = getattr(getattr(cause, "response", None), "headers", None) or {}
+        headers |= {name.lower(): value for name, value in dict(cause_headers).items()}
     return {
         "kind": type(error).__name__,
         # litellm reports 500 if there was no answer.
-        "status": statuses[-1] if statuses and not unreached else None,
-        "message": unreached[-1] if unreached else str(error),
+        "status": statuses[-1] if statuses and not connection_errors else None,
+        "message": connection_errors[-1] if connection_errors else str(error),
         "headers": headers,
     }
 
 
 def _forbid_redirects() -> None:
-    """Follow no redirect: a request must not reach another server."""
+    """Make httpx follow no redirect: a request must not reach another server."""
     import httpx
 
-    def here(send: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *given, **options: send(*given, **{**options, "follow_redirects": False})
+    def without_redirects(send: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args, **options: send(*args, **{**options, "follow_redirects": False})
 
-    httpx.AsyncClient.send = here(httpx.AsyncClient.send)  # type: ignore[method-assign]
-    httpx.Client.send = here(httpx.Client.send)  # type: ignore[method-assign]
+    httpx.AsyncClient.send = without_redirects(httpx.AsyncClient.send)  # type: ignore[method-assign]
+    httpx.Client.send = without_redirects(httpx.Client.send)  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -37,15 +37,16 @@ NOT_FITTING = (
     "This request has about {size:,} tokens, and {address} holds {window:,} for {name}: it may cut"
     " the beginning silently. {advice}"
 )
+"""The warning about a request that is larger than the window."""
 
 
 class LocalModel:
-    """Asks the server in the background while the session starts. Ollama is then used by its own
-    API, all others by `chat`.
+    """A model on a server of the user. The server is asked for its window and abilities in the
+    background while the session starts. Ollama is then used by its own API, all others by `chat`.
 
     Args:
         chat: the model by OpenAI's formats.
-        fixed: the fields of the spec that the user has set.
+        fixed: the fields of the spec that the user has set; the server does not change them.
     """
 
     def __init__(
@@ -65,8 +66,11 @@ class LocalModel:
         self._facts = facts
         self._fixed = fixed
         self._ollama: Wire | None = None
+        """The wire to Ollama's own API; None for another server."""
         self._served: ServedModel | None = None
+        """What the server has answered so far."""
         self._asking: asyncio.Task[None] | None = None
+        """The task that asks the server, or the last one that did."""
         self._is_answered = False
         """Whether the server has answered all questions; else it is asked again with the next
         request: it may be starting, or loading the model.
@@ -76,13 +80,16 @@ class LocalModel:
 
     @property
     def spec(self) -> ModelSpec:
+        """The facts about the model, with what the server has answered."""
         return self._facts.spec(self._configured_spec)
 
     @property
     def _model(self) -> OpenAIModel | Wire:
+        """The model by the API that is used."""
         return self._ollama or self._chat
 
     async def warm(self) -> None:
+        """Connect, and start to ask the server."""
         await self._chat.warm()
         self._start_asking()
 
@@ -98,6 +105,9 @@ class LocalModel:
     async def stream(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
     ) -> AsyncGenerator[Chunk, None]:
+        """Yield the chunks of an answer. If the request does not fit into the window, a notice
+        comes first.
+        """
         await self._chat.warm()
         await asyncio.wait({self._start_asking()}, timeout=PATIENCE)
         if notice := self._find_notice(messages, tools):
@@ -108,9 +118,9 @@ class LocalModel:
 
     def _start_asking(self) -> asyncio.Task[None]:
         """Start to ask the server, unless it is being asked or has answered; returns that task."""
-        is_over = self._asking is None or (self._asking.done() and not self._is_answered)
-        if self._asking is None or is_over:
-            self._asking = asyncio.create_task(self._ask_about_model())
+        if self._asking is not None and (self._is_answered or not self._asking.done()):
+            return self._asking
+        self._asking = asyncio.create_task(self._ask_about_model())
         return self._asking
 
     async def _ask_about_model(self) -> None:
@@ -138,12 +148,14 @@ class LocalModel:
         return wire
 
     def _find_notice(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> str:
-        """A warning about a request that the server would cut; once for each window."""
+        """A warning about a request that the server would cut. Empty if it fits, or if the user was
+        warned about this window before.
+        """
         window = self.spec.window
         if self._served is None or self._warned_at == window:
             return ""
-        sent = {"tools": [[tool.name, tool.description, tool.parameters] for tool in tools]}
-        size = request_size(messages, sent)
+        tool_fields = {"tools": [[tool.name, tool.description, tool.parameters] for tool in tools]}
+        size = request_size(messages, tool_fields)
         if size <= window:
             return ""
         self._warned_at = window

@@ -31,44 +31,53 @@ TOO_LARGE = f"The answer was stopped: it is longer than {MAX_CHARACTERS:,} chara
 
 
 class Prices(msgspec.Struct, frozen=True):
-    """US dollars for a million tokens."""
+    """The prices of a model, in US dollars for a million tokens."""
 
     input: float
     output: float
     cached: float | None = None
-    """The price for reading from the cache; None: as `input`."""
+    """The price for reading from the cache; None: it is that of `input`."""
     cache_written: float | None = None
-    """The price for writing to the cache; None: as `input`."""
+    """The price for writing to the cache; None: it is that of `input`."""
 
     def cost(self, usage: Usage) -> float:
-        """US dollars for these tokens."""
+        """The cost of these tokens in US dollars."""
         cached = self.input if self.cached is None else self.cached
         written = self.input if self.cache_written is None else self.cache_written
         plain = max(0, usage.input - usage.cached - usage.cache_written)
-        spent = plain * self.input + usage.cached * cached
-        spent += usage.cache_written * written + usage.output * self.output
-        return spent / 1_000_000
+        cost = plain * self.input + usage.cached * cached
+        cost += usage.cache_written * written + usage.output * self.output
+        return cost / 1_000_000
 
 
-_PARAMETERS = late_pattern(r"(?<![\d.])(\d{1,3}(?:\.\d+)?)b\b")
+_PARAMETER_COUNT = late_pattern(r"(?<![\d.])(\d{1,3}(?:\.\d+)?)b\b")
+"""Matches the number of parameters in a name: `7b` in `qwen2.5-coder:7b`."""
 MAX_SMALL = 14.0
-"""A model with at most so many billion parameters gets background work in small steps."""
+"""A model with at most this number of billion parameters gets background work in small steps."""
 MAX_DESCRIBED = 3.0
-"""With at most so many billion parameters `text_tools: auto` means `on`: qwen2.5-coder 1.5B solved
-none of ten tasks with tools in the request, and six with described tools (benchmarks.local_model).
+"""With at most this number of billion parameters `text_tools: auto` means `on`: qwen2.5-coder 1.5B
+solved none of ten tasks with tools in the request, and six with described tools
+(benchmarks.local_model).
 """
 
 
 class ModelSpec(msgspec.Struct, frozen=True):
+    """The facts about a model that requests depend on."""
+
     name: str
     """The litellm name: `anthropic/claude-sonnet-5`, `openai/gpt-5`, `ollama_chat/qwen3`."""
     window: int = 128_000
     """The window: tokens of request and answer together."""
     max_output: int = 8_192
+    """The maximum tokens of an answer."""
     prices: Prices | None = None
+    """What it costs; None if that is not known."""
     images: bool = False
+    """Whether it can see images."""
     tools: bool = True
+    """Whether it can call tools."""
     thinking: bool = False
+    """Whether it can think before it answers."""
     patches: bool = False
     """Whether it was trained on the `*** Begin Patch` format: it gets `apply_patch` instead of
     `edit`.
@@ -88,22 +97,24 @@ class ModelSpec(msgspec.Struct, frozen=True):
         """Whether the tools are described in the prompt, and answers are constrained to the schema
         of a call.
         """
-        return self.text_tools == "on" or (
-            self.text_tools == "auto" and self._has_at_most(MAX_DESCRIBED)
-        )
+        is_very_small = self.text_tools == "auto" and self._has_at_most(MAX_DESCRIBED)
+        return self.text_tools == "on" or is_very_small
 
-    def _has_at_most(self, billions: float) -> bool:
-        """Whether the name says a number of parameters, and it is at most this."""
-        found = _PARAMETERS.search(self.name.lower())
-        return found is not None and float(found[1]) <= billions
+    def _has_at_most(self, max_billions: float) -> bool:
+        """Whether the name says the number of parameters, and it is at most this number of
+        billions.
+        """
+        match = _PARAMETER_COUNT.search(self.name.lower())
+        return match is not None and float(match[1]) <= max_billions
 
 
 class ModelChoice(msgspec.Struct, frozen=True):
-    """A model, and why it is not usable."""
+    """A model in a list, and why it cannot be used."""
 
     name: str
     usable: bool
     reason: str = ""
+    """Why it cannot be used; empty if it can."""
     origin: str = ""
     """`models.yaml`, the variable with its key, or the server that offers it."""
     lacks_key: bool = False
@@ -119,11 +130,13 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
 
 class TextChunk(msgspec.Struct, frozen=True):
+    """A piece of the text of an answer."""
+
     text: str
 
 
 class ThinkingChunk(msgspec.Struct, frozen=True):
-    """A piece of thinking; a signature or redacted data closes the block."""
+    """A piece of thinking. A signature or redacted data ends the block."""
 
     text: str
     signature: str = ""
@@ -142,31 +155,35 @@ class CallChunk(msgspec.Struct, frozen=True):
 
 
 class UsageChunk(msgspec.Struct, frozen=True):
-    """The usage of the call so far; the last chunk counts. None: the provider's figures cannot be
-    right.
+    """The usage of the call so far; the last chunk counts. It is None if the provider's figures
+    cannot be right.
     """
 
     usage: Usage | None
 
 
 class EndChunk(msgspec.Struct, frozen=True):
-    """The answer is complete. A stream that ends without this chunk was cut."""
+    """The end of an answer that is complete. A stream that ends without this chunk was cut."""
 
     reason: Reason
 
 
 class RevisedText(msgspec.Struct, frozen=True):
-    """Replaces the text that was streamed last: a part of it was a tool call, or repeated itself."""
+    """Text that replaces the text which was streamed last: a part of that was a tool call, or
+    repeated itself.
+    """
 
     text: str
 
 
 class RevisedThinking(msgspec.Struct, frozen=True):
-    """Removes the thinking that was streamed last: it was the answer, which follows as text."""
+    """A sign that the thinking which was streamed last was the answer: it is removed, and follows
+    as text.
+    """
 
 
 class NoticeChunk(msgspec.Struct, frozen=True):
-    """What the user should know about the request: the server took it only in another form."""
+    """A message for the user about the request: the server took it only in another form."""
 
     text: str
 
@@ -184,6 +201,8 @@ Chunk = (
 
 
 class Model(Protocol):
+    """A model that can be asked for answers."""
+
     @property
     def spec(self) -> ModelSpec: ...
 
@@ -192,14 +211,16 @@ class Model(Protocol):
     ) -> AsyncGenerator[Chunk, None]:
         """Send the request and stream the answer.
 
-        Makes one attempt (`reply.py` repeats). Closing the generator cancels the request at once.
+        Makes one attempt (`ModelCall` repeats it). Closing the generator cancels the request at once.
 
         Raises:
             ModelError: the model did not answer; the subclass shows whether a retry may help.
         """
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close its connections."""
+        ...
 
 
 @runtime_checkable
@@ -229,6 +250,8 @@ def constrain(model: Model, schema: Mapping[str, Any]) -> Model:
 
 
 class Embedded(msgspec.Struct, frozen=True):
+    """The vectors of some texts, and what they cost."""
+
     vectors: list[list[float]]
     """One vector for each text, in their order, all of the same length."""
     usage: Usage
@@ -246,7 +269,10 @@ class EmbeddingModel(Protocol):
 
 
 class Timeouts(msgspec.Struct, frozen=True):
+    """How long a server is waited for, in seconds."""
+
     connect: float = 10
+    """Seconds until there is a connection."""
     first: float = 120
     """Seconds until the first byte of an answer."""
     idle: float = 90
@@ -261,9 +287,12 @@ LOCAL_TIMEOUTS = Timeouts(first=900, content=1800)
 """A local model on a CPU reads a long prompt for minutes before its first token."""
 
 VECTORS_SECONDS = 60.0
+"""Maximum seconds until the first byte of an answer with vectors."""
 
 
 class Endpoint(msgspec.Struct, frozen=True):
+    """Where a model is served, and with which key."""
+
     base_url: str = ""
     """`https://api.openai.com/v1`; empty if litellm knows the address itself."""
     api_key: str = ""
@@ -271,12 +300,13 @@ class Endpoint(msgspec.Struct, frozen=True):
     """The source of the key (`OPENAI_API_KEY`, `models.yaml`), for the error if it is not accepted.
     """
     limits: Timeouts | None = None
-    """None: the defaults for a local or a remote server."""
+    """The timeouts; None: the defaults for a local or a remote server."""
 
     __repr__ = object.__repr__  # a traceback may be logged, and must not contain the key
 
     @property
     def host(self) -> str:
+        """The host of the address; empty if there is no address."""
         return urlsplit(self.base_url).hostname or ""
 
     @property
@@ -291,6 +321,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     @property
     def is_local(self) -> bool:
+        """Whether the server is on this machine or in a private network."""
         if self.host == "localhost":
             return True
         try:
@@ -300,16 +331,16 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     @property
     def timeouts(self) -> Timeouts:
+        """The timeouts, also if none were set."""
         return self.limits or (LOCAL_TIMEOUTS if self.is_local else Timeouts())
 
     def with_patience(self, seconds: float) -> Endpoint:
-        """The endpoint with at least so many seconds until an answer begins."""
+        """The endpoint, with at least this number of seconds until an answer begins."""
         limits = self.timeouts
         first, content = max(limits.first, seconds), max(limits.content, seconds)
         return replace(self, limits=replace(limits, first=first, content=content))
 
     def for_vectors(self) -> Endpoint:
         """The endpoint with a shorter timeout for embeddings: the user waits for them."""
-        return replace(
-            self, limits=replace(self.timeouts, first=min(self.timeouts.first, VECTORS_SECONDS))
-        )
+        first = min(self.timeouts.first, VECTORS_SECONDS)
+        return replace(self, limits=replace(self.timeouts, first=first))

@@ -28,12 +28,14 @@ EMPTY_ATTEMPTS = 4
 one.
 """
 FIRST_WAIT = 1.0
+"""Seconds before the second attempt; later waits are longer."""
 MAX_WAIT = 60.0
 """Seconds; a longer wait is not made, but reported."""
 
 
 class ModelCall:
-    """One answer of the first of `models`, or of the next ones once its attempts are used up.
+    """One answer of a model, requested with retries. Once the attempts of a model are used up, the
+    next one of `models` is asked.
 
     Only this class retries. `taken` are the ids of tool calls that are already in the transcript.
     """
@@ -81,38 +83,40 @@ class ModelCall:
         failure: TransientModelError | None = None
         for model in self._models:
             attempts = self._attempts_with(model)
-            number, wait, waited = 0, 0.0, 0.0
-            while number < attempts:
-                number += 1
+            attempt, wait, waited = 0, 0.0, 0.0
+            while attempt < attempts:
+                attempt += 1
                 if failure is not None:
                     if on_retry:
                         reason = f"{failure.message.partition(chr(10))[0]} {failure.hint}".rstrip()
-                        await on_retry(Retrying(reason, number, wait, model.spec.name))
+                        await on_retry(Retrying(reason, attempt, wait, model.spec.name))
                     self._builder = ReplyBuilder(model.spec.name, self._taken)
-                if number > 1:
+                if attempt > 1:
                     await self._sleep(wait)
                 try:
                     return await self._request_answer(model, on_chunk or (lambda _chunk: None))
                 except TransientModelError as error:
                     failure = error
-                wait = _wait_seconds(failure, number)
+                wait = _wait_seconds(failure, attempt)
                 if wait > MAX_WAIT:
                     break
                 waited += wait
                 if isinstance(failure, ServerUnreachable) and waited < self._patience:
-                    attempts = number + 1  # a server that is starting is waited for
+                    attempts = attempt + 1  # a server that is starting is waited for
                 else:
                     attempts = min(attempts, _max_attempts(failure))
         assert failure is not None, "no model was given"
-        raise _describe_attempts(failure, model.spec.name, number)
+        raise _describe_attempts(failure, model.spec.name, attempt)
 
     def _attempts_with(self, model: Model) -> int:
-        """How often a model is asked; another one is not waited for as long as the last one."""
+        """How often a model is asked. A model that has a fallback is not waited for as long as the
+        last one.
+        """
         is_last = model is self._models[-1]
         return self._attempts if is_last else min(self._attempts, ATTEMPTS)
 
     async def _request_answer(self, model: Model, on_chunk: Callable[[Chunk], None]) -> Message:
-        """One attempt with one model. Raises ModelError."""
+        """Ask a model once. Raises ModelError."""
         async with aclosing(model.stream(self._messages, self._tools)) as chunks:
             fair = FairLoop()
             async for chunk in chunks:
@@ -123,24 +127,26 @@ class ModelCall:
 
 
 def _max_attempts(failure: TransientModelError) -> int:
-    """How often a model is asked that fails like this."""
+    """How often a model is asked that fails in this way."""
     if isinstance(failure, ServerUnreachable):  # a wrong address is reported soon
         return UNREACHABLE_ATTEMPTS
     return EMPTY_ATTEMPTS if isinstance(failure, EmptyAnswer | AnswerUnfinished) else sys.maxsize
 
 
-def _wait_seconds(failure: TransientModelError, number: int) -> float:
-    """Seconds to wait: what the provider asked for, else twice as long each time, with jitter."""
+def _wait_seconds(failure: TransientModelError, attempt: int) -> float:
+    """Seconds to wait after an attempt: what the provider asked for, else twice as long each time,
+    with jitter.
+    """
     if failure.retry_after is not None:
         return failure.retry_after
-    longest: float = min(MAX_WAIT, FIRST_WAIT * 2 ** (number - 1))
+    max_wait: float = min(MAX_WAIT, FIRST_WAIT * 2 ** (attempt - 1))
     import random  # imported late: five modules that a call without a retry does not need
 
-    return longest * random.uniform(0.5, 1)  # noqa: S311 (no secret depends on it)
+    return max_wait * random.uniform(0.5, 1)  # noqa: S311 (no secret depends on it)
 
 
 def _describe_attempts(
-    failure: TransientModelError, model: str, number: int
+    failure: TransientModelError, model: str, attempts: int
 ) -> TransientModelError:
     """The error with the number of attempts or the requested wait."""
     wait = failure.retry_after
@@ -152,7 +158,7 @@ def _describe_attempts(
         hint = "Try again later, or choose another model: `/model`."
     else:
         message = (
-            f"{failure.message} ({number} attempts, {model})" if number > 1 else failure.message
+            f"{failure.message} ({attempts} attempts, {model})" if attempts > 1 else failure.message
         )
         hint = failure.hint
     described = type(failure)(message, hint, wait)

@@ -86,17 +86,17 @@ def test_json_output_lists_found_and_imported_sessions(logs, capsys):
 
 
 def test_interrupt_keeps_finished_imports_and_reports_the_rest(logs, capsys, monkeypatch):
-    take = Importer.take
-    taken = []
+    import_source = Importer.import_source
+    imported = []
 
     def interrupted(self, source):
-        if taken:
+        if imported:
             raise KeyboardInterrupt
-        taken.append(source)
-        return take(self, source)
+        imported.append(source)
+        return import_source(self, source)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Importer, "take", interrupted)
+        patch.setattr(Importer, "import_source", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run("--all")
     told = capsys.readouterr().out

@@ -27,7 +27,7 @@ def store(home) -> YamlFileMemoryStore:
 def take(store, home, *paths, program=None) -> list[ImportResult]:
     ledger = ImportLedger()
     importer = Importer(store, ledger, {info.id for info in wait(store.list_sessions())})
-    done = [wait(importer.take(each)) for each in find_sources(paths, program)]
+    done = [wait(importer.import_source(each)) for each in find_sources(paths, program)]
     ledger.save()
     return done
 
@@ -126,7 +126,7 @@ def test_growing_log_is_imported_as_if_read_at_once(store, home, tmp_path, name)
     grown = list(wait(store.read_whole(session.id)).records())
 
     fresh = YamlFileMemoryStore(tmp_path / "fresh")
-    wait(Importer(fresh, ImportLedger(), set()).take(find_sources([path])[0]))
+    wait(Importer(fresh, ImportLedger(), set()).import_source(find_sources([path])[0]))
     assert texts_that_go_on(grown) == texts_that_go_on(
         list(wait(fresh.read_whole(session.id)).records())
     )
