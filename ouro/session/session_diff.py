@@ -182,8 +182,6 @@ def read_changes(git: Git, name: str = "") -> tuple[str, str]:
         UsageError: there is no such commit, or no repository.
         GitError: git failed.
     """
-    if not name and not git.ask("rev-parse", "--git-dir"):
-        raise UsageError("This folder is not in a git repository, so there is no diff.")
     base = _find_base(git, name)
     names = git.paths("--others", "--exclude-standard")
     # Files that were moved away and back are in the commit, but not in git's index.
@@ -204,10 +202,14 @@ def read_changes(git: Git, name: str = "") -> tuple[str, str]:
 
 def _find_base(git: Git, name: str) -> str:
     """The commit to compare with: HEAD, or where the current branch left `name`. Raises UsageError:
-    there is no such commit.
+    there is no such commit, or no repository.
     """
     if not name:
-        return "HEAD" if git.ask("rev-parse", "--verify", "--quiet", "HEAD") else EMPTY_TREE
+        if git.ask("rev-parse", "--verify", "--quiet", "HEAD"):
+            return "HEAD"
+        if not git.ask("rev-parse", "--git-dir"):
+            raise UsageError("This folder is not in a git repository, so there is no diff.")
+        return EMPTY_TREE
     found = ""
     if _COMMIT.fullmatch(name):
         found = git.ask("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}").strip()

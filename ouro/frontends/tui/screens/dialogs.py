@@ -63,8 +63,11 @@ class KeyLine(Widget):
 
     def show_keys(self, keys: Keys | None = None, more: str | None = None) -> None:
         """Show these keys, or the same as before, instead of a message."""
+        before = (self.keys, self._more, "")
         self.keys = self.keys if keys is None else keys
         self._more = self._more if more is None else more
+        if before == (self.keys, self._more, self._message):
+            return  # without a layout
         self._message = ""
         self.remove_class("-asks", "-failed")
         self.refresh(layout=True)

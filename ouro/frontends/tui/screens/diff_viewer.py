@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from rich.cells import cell_len
 from textual import events, on, work
+from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Static
 
@@ -16,7 +17,14 @@ from ouro.frontends.tui import editor_and_pager
 from ouro.frontends.tui.blocks.diff import DiffLayout, DiffPlace
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.comment_sheet import CommentField, CommentSheet
-from ouro.frontends.tui.screens.dialogs import MOVES, WORDS_FROM, Keys, make_frame, show_sheet
+from ouro.frontends.tui.screens.dialogs import (
+    MOVES,
+    WORDS_FROM,
+    Keys,
+    Sheet,
+    make_frame,
+    show_sheet,
+)
 from ouro.frontends.tui.screens.picker import Picker
 from ouro.frontends.tui.widgets.diff_lines import DiffLines, ParsedFile, lay_out, parse_file
 from ouro.frontends.tui.widgets.row_list import Cell, RowList
@@ -27,6 +35,8 @@ SIDE_BY_SIDE_FROM = 120
 """The minimum columns of the lines to show before and after side by side."""
 FILES_FROM = 100
 """The minimum columns to list the files beside the lines."""
+MAX_HELD = 0.1
+"""Seconds after which the frame is painted without its lines."""
 _AROUND_TITLE = 6
 """Columns beside the title and the counts: the frame and blanks."""
 _SIGNS = {"added": "+", "deleted": "−", "renamed": "→", "changed": " "}
@@ -35,6 +45,14 @@ _SIGNS = {"added": "+", "deleted": "−", "renamed": "→", "changed": " "}
 def _title(shown: ShownDiff) -> str:
     since = shown.since
     return f"Changes since {since}" if not since.startswith("before ") else "Changes of one turn"
+
+
+def _counts_text(files: Sequence[ParsedFile]) -> str:
+    """`2 files +3 −1`; read once, because each line of a long diff is counted."""
+    added = sum(parsed.file.added for parsed in files)
+    removed = sum(parsed.file.removed for parsed in files)
+    counts = plural(len(files), "file")
+    return f"{counts} +{added} −{removed}" if added or removed else counts
 
 
 class DiffFileList(RowList[ParsedFile], can_focus=False):
@@ -55,6 +73,9 @@ class DiffFileList(RowList[ParsedFile], can_focus=False):
 class DiffViewer(CommentSheet[DiffPlace]):
     """Its result is the comments as one message."""
 
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (FILES_FROM, "-beside")]  # noqa: RUF012 (Textual's own form)
+    VERTICAL_BREAKPOINTS = Sheet.VERTICAL_BREAKPOINTS
+
     def __init__(self, shown: ShownDiff, diff: SessionDiff, keymap: Keymap) -> None:
         self._shown = shown
         self._diff = diff
@@ -65,6 +86,12 @@ class DiffViewer(CommentSheet[DiffPlace]):
         """The changes that `_files` were read from."""
         self._opens_at = DiffPlace(0)
         self._layout_now: DiffLayout | None = None
+        self._is_held = True
+        """Whether it was not painted yet."""
+        self._head = ("", "")
+        """The title, and what is beside it."""
+        self._counts = ""
+        """The files and changed lines, of the files that are shown."""
         self._wants_two_columns: bool | None = None
         """None: by the width."""
         self._agreed: Callable[[], Awaitable[None]] | None = None
@@ -89,12 +116,37 @@ class DiffViewer(CommentSheet[DiffPlace]):
     def on_mount(self) -> None:
         self._lines.focus()
         self._show_frame()
-        self.call_after_refresh(self._show_diff, self._shown)
+
+    def compose(self) -> ComposeResult:
+        # Textual sets these classes after the first layout, and then makes all styles and places
+        # a second time.
+        width, height = self.app.size
+        for size, breakpoints in (
+            (width, self.HORIZONTAL_BREAKPOINTS),
+            (height, self.VERTICAL_BREAKPOINTS),
+        ):
+            names = [name for least, name in breakpoints if least <= size]
+            self.set_class(True, names[-1], update=False)
+        yield from super().compose()
 
     def on_resize(self) -> None:
-        self.set_class(self.app.size.width >= FILES_FROM, "-beside")
-        if self._files:
+        if self._layout_now is not None:
             self.call_after_refresh(self._lay_out_later)
+            return
+        self.set_timer(MAX_HELD, self._show_now)
+        self._lay_out_later()
+
+    def _show_now(self) -> None:
+        """Paint it for the first time, without waiting for Textual's next frame."""
+        if self._is_held:
+            self._is_held = False
+            self.refresh()
+            self._on_timer_update()
+
+    def _compositor_refresh(self) -> None:
+        """Paint, if the lines are there: Textual would paint it at each step of its opening."""
+        if not self._is_held:
+            super()._compositor_refresh()
 
     # What is shown
 
@@ -117,6 +169,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
         # Long diffs take a moment; a thread lets keys and frames go between.
         self._files = await asyncio.to_thread(lambda: list(map(parse_file, shown.files)))
         self._files_of = shown
+        self._counts = _counts_text(self._files)
         self._list.show(self._files)
         await self._lay_out(self._opens_at)
 
@@ -127,18 +180,28 @@ class DiffViewer(CommentSheet[DiffPlace]):
         width, palette = self._lines.text_width, self._lines.palette
         both = self._wants_two_columns
         both = width >= SIDE_BY_SIDE_FROM if both is None else both
-        files = self._files
-        layout = await asyncio.to_thread(
-            lambda: lay_out(files, width, palette, has_two_columns=both)
-        )
+        files, height = self._files, self._lines.size.height
+
+        def lay_out_and_draw() -> tuple[DiffLayout, int]:
+            layout = lay_out(files, width, palette, has_two_columns=both)
+            line = _nearest_line(layout, files, place)
+            _ = layout.lines[line : line + height]  # the page that is seen first
+            return layout, line
+
+        layout, line = await asyncio.to_thread(lay_out_and_draw)
         self._layout_now = layout
-        self._lines.show(layout, _nearest_line(layout, files, place), "No changes.")
+        self._lines.show(layout, line, "No changes.")
         self._show_frame()
+        self._show_now()
 
     def _show_frame(self) -> None:
-        self._frame.title.update(_title(self._shown))
-        room = self.size.width - cell_len(_title(self._shown)) - _AROUND_TITLE
-        self._count.update(self._count_text(room))
+        title = _title(self._shown)
+        room = self.size.width - cell_len(title) - _AROUND_TITLE
+        count = self._count_text(room)
+        if (title, count) != self._head:  # an update needs a layout
+            self._head = (title, count)
+            self._frame.title.update(title)
+            self._count.update(count)
         if not self.key_line.has_message:
             self.key_line.show_keys(self._keys())
 
@@ -146,17 +209,13 @@ class DiffViewer(CommentSheet[DiffPlace]):
         """The files, lines and the place of the mark, as far as there is room."""
         if self._files_of is not self._shown:
             return "reading …"
-        added = sum(parsed.file.added for parsed in self._files)
-        removed = sum(parsed.file.removed for parsed in self._files)
-        counts = plural(len(self._files), "file")
-        counts += f" +{added} −{removed}" if added or removed else ""
         place = self._lines.marked
         at = ""
         if place is not None and self._files:
             hunks = len(self._files[place.file].file.hunks)
             at = f"file {place.file + 1}/{len(self._files)}"
             at += f" · hunk {place.hunk + 1}/{hunks}" if place.hunk >= 0 else ""
-        texts = (" · ".join(filter(None, (at, counts))), counts)
+        texts = (" · ".join(filter(None, (at, self._counts))), self._counts)
         return next((text for text in texts if cell_len(text) <= room), "")
 
     def _keys(self) -> Keys:

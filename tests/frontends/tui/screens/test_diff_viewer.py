@@ -5,10 +5,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 from fakes.agents import say
+from fakes.entered_functions import counted_calls
 from fakes.screens import opened, screen_of, screen_text, type_text, until
 from msgspec.structs import replace
+from textual._compositor import Compositor
 
 from ouro.assemble import Options, open_session
+from ouro.frontends.tui.blocks.diff import PAGE_ROWS, _Hunk
+from ouro.frontends.tui.blocks.file_diff import LineRun
+from ouro.frontends.tui.blocks.lines import count_fold_lines
 from ouro.frontends.tui.screens.diff_viewer import DiffViewer
 from ouro.frontends.tui.screens.picker import Picker
 from ouro.llm import ScriptedModel, call
@@ -337,3 +342,19 @@ async def test_a_resize_while_other_changes_are_read_does_not_lose_them(reposito
         viewer._show_diff(shown)
         viewer._lay_out_later()
         await until(pilot, lambda: len(viewer._files) == len(before))
+
+
+@pytest.mark.parametrize("count", [500, 5_000])
+async def test_the_viewer_opens_with_one_paint_and_the_lines_of_its_first_pages(repository, count):
+    before = "".join(f"line {number}\n" for number in range(count))
+    (repository / "long.txt").write_text(before)
+    async with viewing(repository, writes=False) as (_, pilot, open_it):
+        (repository / "long.txt").write_text(before.replace("line", "row"))
+        counted = (_Hunk._row, LineRun.pair, count_fold_lines, Compositor.render_full_update)
+        with counted_calls(*counted) as counts:
+            await open_it()
+        assert f"+{count} −{count}" in screen_text(pilot.app)
+        assert counts["_Hunk._row"] <= 2 * PAGE_ROWS
+        assert counts["LineRun.pair"] <= 2 * PAGE_ROWS + 2 * pilot.app.size.height
+        assert counts["count_fold_lines"] == 0
+        assert counts["Compositor.render_full_update"] == 1
