@@ -29,12 +29,15 @@ _NEVER_SECRET = {
     "DBUS_SESSION_BUS_ADDRESS",
     "LICENSE",
 }
-_STEERS_SHELL = late_pattern(
+_STEERING_VARIABLE = late_pattern(
     r"BASH_ENV|ENV|BASH_FUNC_.*|PROMPT_COMMAND|SHELLOPTS|BASHOPTS|PS4|CDPATH|GLOBIGNORE|GIT_ASKPASS|SSH_ASKPASS"
     r"|SUDO_ASKPASS|GIT_(DIR|WORK_TREE|INDEX_FILE|COMMON_DIR|OBJECT_DIRECTORY|NAMESPACE|PREFIX)"
     r"|GIT_ALTERNATE_OBJECT_DIRECTORIES|FORCE_COLOR|CLICOLOR_FORCE"
 )
-_UNATTENDED = {
+"""Variables that change which programs a shell or git runs, or on which repository, or that color
+output.
+"""
+_UNATTENDED_VARIABLES = {
     "TERM": "dumb",
     "PAGER": "cat",
     "GIT_PAGER": "cat",
@@ -47,7 +50,8 @@ _UNATTENDED = {
     # Unbuffered, so that the output of a Python program is complete when the time limit ends it.
     "PYTHONUNBUFFERED": "1",
 }
-_NOT_A_SECRET = late_pattern(r"[/~.].*|[\d.,:]+|[a-z]+|.*(?:\.sock|\.pem|\.json)")
+_ORDINARY_VALUE = late_pattern(r"[/~.].*|[\d.,:]+|[a-z]+|.*(?:\.sock|\.pem|\.json)")
+"""A path, a number or a word: masked everywhere, it would spoil texts."""
 
 
 def child_environment(
@@ -58,35 +62,36 @@ def child_environment(
     Args:
         secrets: values (provider keys) to remove from every variable, with any name.
     """
-    known = [value for value in secrets if len(value) >= MIN_SECRET_LENGTH]
+    long_secrets = [value for value in secrets if len(value) >= MIN_SECRET_LENGTH]
     passed: dict[str, str] = {}
     for name, value in environment.items():
-        if _looks_secret(name, value) or _STEERS_SHELL.fullmatch(name):
+        if _looks_secret(name, value) or _STEERING_VARIABLE.fullmatch(name):
             continue
-        if not any(secret in value for secret in known):
+        if not any(secret in value for secret in long_secrets):
             passed[name] = value
-    return {**passed, **_UNATTENDED}
+    return {**passed, **_UNATTENDED_VARIABLES}
 
 
 def secret_values(environment: Mapping[str, str]) -> list[str]:
     """The values of the variables that commands do not get because they look secret."""
-    found = (value for name, value in environment.items() if _looks_secret(name, value))
+    values = (value for name, value in environment.items() if _looks_secret(name, value))
     return [
         value
-        for value in found
-        if len(value) >= MIN_SECRET_LENGTH and not _NOT_A_SECRET.fullmatch(value)
+        for value in values
+        if len(value) >= MIN_SECRET_LENGTH and not _ORDINARY_VALUE.fullmatch(value)
     ]
 
 
 def _looks_secret(name: str, value: str) -> bool:
+    """Whether a variable holds a key or a password, by its name or its value."""
     if name in _NEVER_SECRET or name.endswith(("_SOCK", "_KEYBOARD", "_KEYMAP")):
         return False
     return bool(_SECRET_NAME.search(name) or _SECRET_VALUE.search(value) or _holds_password(value))
 
 
 def _holds_password(value: str) -> bool:
-    """Whether it is a URL with a password for a remote host. Those of local databases stay: tests
-    need them.
+    """Whether a value is a URL with a password for a remote host. URLs of local databases do not
+    count, because tests need them.
     """
     if "://" not in value or "@" not in value:
         return False

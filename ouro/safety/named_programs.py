@@ -19,17 +19,29 @@ SCRIPTED = ("hooks", "mcp", "mcpServers")
 """The sections of settings that name programs."""
 MAX_PROGRAMS = 200
 _MAX_READ = 1_000_000
-_PROJECT = late_pattern(r"\$\{?(?:CLAUDE_PROJECT_DIR|OURO_PROJECT_DIR|PWD)(?::-[^}]*)?\}?")
-_WORD = late_pattern(r"(?:\\.|[^\s\"'`;|&<>(){}=,])+")
-_QUOTED = late_pattern(r"\"([^\"]*)\"|'([^']*)'")
-_QUOTES = late_pattern(r"[\"']")
-_WRITTEN = late_pattern(r">>?\s*[^\s;|&<>()]+|\b(?:touch|tee|mkdir|rm)\s[^;|&<>()\n]*")
-"""What a line writes, such as its log: it changes with each run."""
-_DATA = (".log", ".txt", ".out", ".tmp", ".lock", ".pid", ".jsonl", ".csv", ".db", ".sqlite")
+_PROJECT_VARIABLE = late_pattern(r"\$\{?(?:CLAUDE_PROJECT_DIR|OURO_PROJECT_DIR|PWD)(?::-[^}]*)?\}?")
+"""`$PWD`, `${CLAUDE_PROJECT_DIR:-.}`."""
+_SHELL_WORD = late_pattern(r"(?:\\.|[^\s\"'`;|&<>(){}=,])+")
+_QUOTED_TEXT = late_pattern(r"\"([^\"]*)\"|'([^']*)'")
+_QUOTE_MARK = late_pattern(r"[\"']")
+_OUTPUT_FILES = late_pattern(r">>?\s*[^\s;|&<>()]+|\b(?:touch|tee|mkdir|rm)\s[^;|&<>()\n]*")
+"""What a line writes: `>> hooks.log`, `touch done`."""
+_DATA_ENDINGS = (
+    ".log",
+    ".txt",
+    ".out",
+    ".tmp",
+    ".lock",
+    ".pid",
+    ".jsonl",
+    ".csv",
+    ".db",
+    ".sqlite",
+)
 _MAX_WORD = 1_000
-_MODULE = late_pattern(r"[A-Za-z_]\w*(?:\.\w+)*")
-_ENDINGS = ("", ".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".rb")
-_IN_FOLDER = ("__main__.py", "__init__.py", "index.js", "index.mjs", "index.cjs", "index.ts")
+_MODULE_NAME = late_pattern(r"[A-Za-z_]\w*(?:\.\w+)*")
+_PROGRAM_ENDINGS = ("", ".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".rb")
+_MAIN_FILES = ("__main__.py", "__init__.py", "index.js", "index.mjs", "index.cjs", "index.ts")
 
 
 def scripted_values(text: str, name: str) -> dict[str, Any]:
@@ -52,7 +64,7 @@ def named_programs(root: Path, folder: Path, files: Iterable[Path]) -> list[Path
     Args:
         folder: where hooks and servers run.
     """
-    found: dict[Path, None] = {}
+    programs: dict[Path, None] = {}
     for path in files:
         text = read_start(path, _MAX_READ).removeprefix("\ufeff")
         try:
@@ -61,52 +73,57 @@ def named_programs(root: Path, folder: Path, files: Iterable[Path]) -> list[Path
             continue  # nothing of it runs
         bases = [root, folder, *(root / name for name in _folders_in(values))]
         for word in dict.fromkeys(_words_in(values)):
-            found |= dict.fromkeys(_find_files(word, bases, root))
-    return list(found)[:MAX_PROGRAMS]
+            programs |= dict.fromkeys(_find_files(word, bases, root))
+    return list(programs)[:MAX_PROGRAMS]
 
 
 def _find_files(word: str, bases: Iterable[Path], root: Path) -> Iterator[Path]:
-    """The files below the project that a word may name: itself, or known files in a folder of that
-    name.
+    """Yield the files below the project that a word may name: the file itself, or what runs if it is
+    a folder (`__main__.py`, `index.js`).
     """
     for base in dict.fromkeys(bases):
-        for place in _spellings(word):
-            path = Path(os.path.normpath(base / place))
+        for spelling in _spellings(word):
+            path = Path(os.path.normpath(base / spelling))
             if _is_file_below(path, root):
                 yield path
             elif path.is_dir():
-                inner = (path / name for name in _IN_FOLDER)
+                inner = (path / main for main in _MAIN_FILES)
                 yield from (item for item in inner if _is_file_below(item, root))
 
 
 def _spellings(word: str) -> Iterator[str]:
-    """The paths that a word may stand for: `tools/x` also for `tools/x.js`, `tools.x` for a module."""
-    yield from (f"{word}{ending}" for ending in _ENDINGS)
-    if "." in word and _MODULE.fullmatch(word):
+    """Yield the paths that a word may stand for: `tools/x` also for `tools/x.js`, and `tools.x` for
+    a module of Python.
+    """
+    yield from (f"{word}{ending}" for ending in _PROGRAM_ENDINGS)
+    if "." in word and _MODULE_NAME.fullmatch(word):
         module = word.replace(".", "/")
         yield from (module, f"{module}.py")
 
 
 def _is_file_below(path: Path, root: Path) -> bool:
-    is_program = path.suffix not in _DATA and path.is_file()
+    """Whether a path is a file below the project that may be a program, also with links followed."""
+    is_program = path.suffix not in _DATA_ENDINGS and path.is_file()
     return is_program and path.is_relative_to(root) and path.resolve().is_relative_to(root)
 
 
 def _words_in(values: Any) -> Iterator[str]:
-    """The words of all texts in the values that may name a file, each in every form that a shell
-    could make of it.
+    """Yield the words of all texts in the values that may name a file, each in every form that a
+    shell could make of it. Files that a line writes are left out: they change with each run.
     """
     for text in _texts_in(values):
-        whole = _WRITTEN.sub(" ", _PROJECT.sub(".", text))
-        quoted = (first or second for first, second in _QUOTED.findall(whole))
-        # A shell joins `"$DIR"/x`; between quotes a name may have spaces.
-        joined = _QUOTES.sub("", whole)
-        for word in (whole, *quoted, *_WORD.findall(joined), *_WORD.findall(whole)):
+        whole = _OUTPUT_FILES.sub(" ", _PROJECT_VARIABLE.sub(".", text))
+        # A name between quotes may have spaces: `"my hooks/check.sh"`.
+        quoted = (first or second for first, second in _QUOTED_TEXT.findall(whole))
+        # A shell joins `"$DIR"/x` to one word, `./x`.
+        joined = _QUOTE_MARK.sub("", whole)
+        for word in (whole, *quoted, *_SHELL_WORD.findall(joined), *_SHELL_WORD.findall(whole)):
             if len(word) < _MAX_WORD and word.strip("./"):
-                yield word.replace("\\", "").lstrip("@")
+                yield word.replace("\\", "").lstrip("@")  # `curl -d @file`
 
 
 def _folders_in(values: Any) -> Iterator[str]:
+    """Yield the folders in which servers run (`cwd`)."""
     for value in _values_in(values):
         if isinstance(value, dict) and isinstance(folder := value.get("cwd"), str):
             yield folder
@@ -117,12 +134,12 @@ def _texts_in(values: Any) -> Iterator[str]:
 
 
 def _values_in(value: Any) -> Iterator[Any]:
-    """The value and everything nested in it."""
-    waiting = [value]  # a stack: settings may be nested deeper than Python calls
-    while waiting:
-        value = waiting.pop()
+    """Yield the value and everything nested in it."""
+    stack = [value]  # settings may be nested deeper than Python calls
+    while stack:
+        value = stack.pop()
         yield value
         if isinstance(value, dict):
-            waiting += value.values()
+            stack += value.values()
         elif isinstance(value, list):
-            waiting += value
+            stack += value

@@ -40,10 +40,10 @@ from ouro.utils.text import readable_bytes
 MAX_RULES = 3
 """The maximum number of rules that one answer may add."""
 _MAX_UNREADABLE = 500
-_MAX_SEEN = 1_000_000
-_SETTLED = 2_000_000_000
-"""After so many nanoseconds another change of a folder certainly gets a later time."""
-_ENCODED = late_pattern(r"[A-Za-z0-9+=%]{64,}")
+_MAX_NAMES = 1_000_000
+_CHANGE_TIME_MARGIN = 2_000_000_000
+"""Nanoseconds after which another change of a folder certainly gets a later time of change."""
+_ENCODED_DATA = late_pattern(r"[A-Za-z0-9+=%]{64,}")
 """Encoded data in an address: it is longer than a hash, and unlike the words of a title it has no
 `-` or `_`.
 """
@@ -51,7 +51,7 @@ _WHO_RUNS = {
     Effect.MCP: "the MCP server {} runs it, outside of the sandbox",
     Effect.TOOL: "the file of {} runs, in the sandbox",
 }
-"""The effects of tools that only their names are known of, and why ouro asks."""
+"""Why ouro asks about tools of which only the name is known, by their effect."""
 PLAN = (
     "Plan mode is on: do not change or run anything. Read and search as needed, then tell the user"
     " your plan."
@@ -65,8 +65,8 @@ def join_rules(rules: Sequence[str]) -> str:
 
 
 def _names_place(rule: Rule, area: Path | None) -> bool:
-    """Whether a rule counts outside of the workspace: it begins with / or ~, and for a place of
-    keys it names the place.
+    """Whether a rule counts for a path outside of the workspace: it begins with / or ~, and if the
+    path is in a place of keys (`area`), it names that place.
     """
     pattern = rule.pattern or ""
     if not pattern.startswith(("/", "~")):
@@ -76,6 +76,7 @@ def _names_place(rule: Rule, area: Path | None) -> bool:
 
 
 def _is_below(folder: str, starts: tuple[str, ...]) -> bool:
+    """Whether the path of a folder begins like one of the denied paths."""
     return f"{path_text(folder)}/".startswith(starts)
 
 
@@ -85,10 +86,21 @@ def _folder_above(start: str) -> str:
     return str(text_path(above or "/"))
 
 
+def _question_about_host(tool: str, host: str) -> Ask:
+    """The question about an address whose host no rule names."""
+    rule = f"{tool}({host})" if host and has_no_wildcard(host) else tool
+    return Ask(f"it reaches {host or 'the network'}", rule)
+
+
 class _FolderNames(NamedTuple):
+    """What a search for denied files has seen in a folder."""
+
     number: int
+    """How many names are in the folder."""
     unreadable: Sequence[str]
+    """The paths that rules deny to read."""
     folders: Sequence[str]
+    """The folders in it that must be searched."""
 
 
 class Permissions:
@@ -125,9 +137,9 @@ class Permissions:
             "allow": [parse_rule(text) for text in allow],
         }
         self.saved = saved
-        self._matched: dict[str, str] = {}
+        self._used_rules: dict[str, str] = {}
         """The allow rules that the present decision depends on -> what they allow."""
-        self._listed: dict[tuple[str, str], tuple[tuple[int, ...], _FolderNames]] = {}
+        self._names_by_folder: dict[tuple[str, str], tuple[tuple[int, ...], _FolderNames]] = {}
 
     @property
     def mode(self) -> Mode:
@@ -154,19 +166,19 @@ class Permissions:
     def decide(
         self, tool: str, effect: Effect, targets: Sequence[str], *, outside: bool = False
     ) -> Decision:
-        """What to do with a call of `tool` that would touch `targets`; `outside`: it asks to leave
-        the sandbox.
+        """Decide whether a call of `tool` that would touch `targets` runs, is denied, or needs a
+        question. `outside`: it asks to leave the sandbox.
         """
-        self._matched.clear()
+        self._used_rules.clear()
         decision = self._decide(tool, effect, targets, outside)
         if isinstance(decision, Allow) and self.saved is not None:
-            for rule, what in self._matched.items():
+            for rule, what in self._used_rules.items():
                 self.saved.note_use(rule, what or tool)
         return decision
 
     def _decide(self, tool: str, effect: Effect, targets: Sequence[str], outside: bool) -> Decision:
-        """The decision on a call: that on its targets, of which a Deny wins, then all that ask
-        together.
+        """Decide on a call: a Deny of one target counts for all; the questions about several targets
+        are asked as one.
         """
         if rule := self.find_rule("deny", tool, effect, lambda rule: rule.pattern is None):
             return Deny(
@@ -192,23 +204,25 @@ class Permissions:
         if self.mode != "ask" or self._parent is not None:
             return False
         wider = copy(self)
-        wider._mode, wider._matched = "edit", {}
+        wider._mode, wider._used_rules = "edit", {}
         return isinstance(wider._decide(tool, Effect.WRITE, targets, outside=False), Allow)
 
     def can_be_judged(
         self, tool: str, effect: Effect, targets: Sequence[str], *, outside: bool = False
     ) -> Allow | None:
-        """How a call that is asked about runs if a model allows it; None: only the user decides.
+        """How a call that is asked about runs if a model allows it; None if only the user decides.
 
         A model decides about what the mode `auto` would not ask, and about hosts. A command then
         runs confined as in `auto`, never with all rights.
         """
         if effect is Effect.NET:
-            is_plain = bool(targets) and all(self._is_plain_host(tool, url) for url in targets)
-            return Allow() if is_plain else None
+            may_decide = bool(targets) and all(
+                self._model_may_decide_url(tool, url) for url in targets
+            )
+            return Allow() if may_decide else None
         if self.mode == "plan" and effect is not Effect.READ:
             return None
-        decision = self._as_auto()._decide(tool, effect, targets, outside)
+        decision = self._in_mode_auto()._decide(tool, effect, targets, outside)
         if not isinstance(decision, Allow):
             return None
         is_confined = effect is not Effect.RUN or (
@@ -216,18 +230,21 @@ class Permissions:
         )
         return decision if is_confined else None
 
-    def _is_plain_host(self, tool: str, url: str) -> bool:
-        """Whether an address is asked about for its host only."""
+    def _model_may_decide_url(self, tool: str, url: str) -> bool:
+        """Whether a model may decide about an address: it is allowed, or the only objection is that
+        no rule names its host. A `deny` or `ask` rule, a secret and encoded data are for the user.
+        """
         decision = self._decide_url(tool, url)
-        if not requested_url(url).hostname:
+        host = requested_url(url).hostname
+        if not host:
             return False
-        return isinstance(decision, Allow) or (isinstance(decision, Ask) and bool(decision.rule))
+        return isinstance(decision, Allow) or decision == _question_about_host(tool, host)
 
-    def _as_auto(self) -> Permissions:
+    def _in_mode_auto(self) -> Permissions:
         """The same permissions in the mode `auto`."""
         wider = copy(self)
-        wider._mode, wider._matched = "auto", {}
-        wider._parent = self._parent._as_auto() if self._parent else None
+        wider._mode, wider._used_rules = "auto", {}
+        wider._parent = self._parent._in_mode_auto() if self._parent else None
         return wider
 
     def admit(self, effect: Effect, targets: Sequence[str]) -> None:
@@ -263,7 +280,7 @@ class Permissions:
 
     def revoke(self, rule: str, kind: Kind) -> None:
         """Drop a rule, and delete it from the file if it is saved."""
-        self._rules[kind][:] = [known for known in self._rules[kind] if str(known) != rule]
+        self._rules[kind][:] = [other for other in self._rules[kind] if str(other) != rule]
         if self.saved is not None:
             self.saved.remove(rule, kind)
 
@@ -272,29 +289,31 @@ class Permissions:
         """Inside this context these allow rules hold. Raises ConfigError if one of them cannot be
         read.
         """
-        lent = [parse_rule(text) for text in allow]
-        self._rules["allow"] += lent
+        added = [parse_rule(text) for text in allow]
+        self._rules["allow"] += added
         try:
             yield
         finally:
-            ids = set(map(id, lent))  # the user may have a rule that is equal
+            ids = set(map(id, added))  # the user may have a rule that is equal
             self._rules["allow"] = [rule for rule in self._rules["allow"] if id(rule) not in ids]
 
     def find_rule(
         self, kind: Kind, tool: str, effect: Effect, test: Callable[[Rule], bool], what: str = ""
     ) -> Rule | None:
-        """The first rule of a kind that is for the tool and passes the test. `what`: what it would
-        allow.
+        """The first rule of a kind that is for the tool and passes the test; None if there is none.
+        The use of an allow rule is noted: `what` is what it allows.
         """
-        found = next(filter(test, self._about(kind, tool, effect)), None)
-        if found is not None and kind == "allow":
-            self._matched[str(found)] = what
-        return found
+        rule = next(filter(test, self._rules_about(kind, tool, effect)), None)
+        if rule is not None and kind == "allow":
+            self._used_rules[str(rule)] = what
+        return rule
 
     def find_path_rule(
         self, kind: Kind, tool: str, effect: Effect, path: Path, unresolved: Path
     ) -> Rule | None:
-        """The first rule that asks about or denies a path, resolved or as given."""
+        """The first `ask` or `deny` rule about a path, with links followed (`path`) or not
+        (`unresolved`).
+        """
         places = list(product((path, unresolved), self._roots))
         return self.find_rule(
             kind,
@@ -317,7 +336,7 @@ class Permissions:
 
     def _denied_patterns(self) -> list[tuple[str, Path]]:
         """The patterns that rules deny to read, each with every folder that it may be relative to."""
-        rules = self._about("deny", "read", Effect.READ)
+        rules = self._rules_about("deny", "read", Effect.READ)
         patterns = [rule.pattern for rule in rules if rule.pattern]
         return list(product(patterns, self._roots))
 
@@ -333,25 +352,25 @@ class Permissions:
             return []
         starts = self._starts_of_denied()
         folders = [_folder_above(start) for start in starts]
-        looked_at: set[str] = set()
-        found: list[Path] = []
-        seen = 0
+        visited: set[str] = set()
+        paths: list[Path] = []
+        number_of_names = 0
         while folders:
             folder = folders.pop()
-            if folder in looked_at:
+            if folder in visited:
                 continue
-            looked_at.add(folder)
+            visited.add(folder)
             with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
                 names = self._names_in(folder, unreadable)
-                seen += names.number
-                found += map(Path, map(os.path.realpath, names.unreadable))
+                number_of_names += names.number
+                paths += map(Path, map(os.path.realpath, names.unreadable))
                 folders += [inner for inner in names.folders if _is_below(inner, starts)]
-            if len(found) > _MAX_UNREADABLE or seen > _MAX_SEEN:
+            if len(paths) > _MAX_UNREADABLE or number_of_names > _MAX_NAMES:
                 raise OSError("the files that rules deny to read are too many to hide, or to find")
-        return [path for path in dict.fromkeys(found) if path.exists()]
+        return [path for path in dict.fromkeys(paths) if path.exists()]
 
     def _starts_of_denied(self) -> tuple[str, ...]:
-        """How the paths that rules deny to read begin, up to the first wildcard."""
+        """The beginnings of the paths that rules deny to read, each up to the first wildcard."""
         starts = [
             re.split(r"[*?]", readable_bytes(absolute_pattern(pattern, root)))[0]
             for pattern, root in self._denied_patterns()
@@ -363,13 +382,13 @@ class Permissions:
         return (*filter(None, starts), *roots)
 
     def _names_in(self, folder: str, unreadable: re.Pattern[str]) -> _FolderNames:
-        """The names in a folder. It is read again only if it changed: no program can set the time
-        of change.
+        """What is in a folder, by a pattern of denied paths. The folder is read again only if it
+        changed: no program can set its time of change.
         """
         status = os.stat(folder)  # noqa: PTH116 - for many folders
-        seen = (status.st_dev, status.st_ino, status.st_ctime_ns, status.st_mtime_ns)
-        known = self._listed.get((folder, unreadable.pattern))
-        if known is not None and known[0] == seen:
+        state = (status.st_dev, status.st_ino, status.st_ctime_ns, status.st_mtime_ns)
+        known = self._names_by_folder.get((folder, unreadable.pattern))
+        if known is not None and known[0] == state:
             return known[1]
         with os.scandir(folder) as scan:
             entries = [*scan]
@@ -377,16 +396,18 @@ class Permissions:
             entry.path for entry in entries if unreadable.fullmatch(readable_bytes(entry.path))
         ]
         inner = (entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
-        shown = [
+        searched = [
             path for path in inner if path not in hidden and not path.endswith("/.git/objects")
         ]
-        names = _FolderNames(len(entries), hidden, shown)
-        if time.time_ns() - status.st_ctime_ns > _SETTLED:
-            self._listed[folder, unreadable.pattern] = seen, names
+        names = _FolderNames(len(entries), hidden, searched)
+        if time.time_ns() - status.st_ctime_ns > _CHANGE_TIME_MARGIN:
+            self._names_by_folder[folder, unreadable.pattern] = state, names
         return names
 
     def keeps_back(self, path: Path) -> bool:
-        """Whether a rule denies or asks about reading a file: then a search of its folder skips it."""
+        """Whether a search of a folder must skip this file, because a rule denies to read it, or
+        asks about it.
+        """
         kinds: tuple[Kind, ...] = ("deny", "ask")
         return any(self.find_path_rule(kind, "grep", Effect.READ, path, path) for kind in kinds)
 
@@ -410,7 +431,8 @@ class Permissions:
             return inside or (self.mode == "auto" and area is None)
         return inside and self.mode in ("edit", "auto")
 
-    def _about(self, kind: Kind, tool: str, effect: Effect) -> Iterator[Rule]:
+    def _rules_about(self, kind: Kind, tool: str, effect: Effect) -> Iterator[Rule]:
+        """The rules of a kind that are for a tool, whatever their pattern."""
         return (rule for rule in self._rules[kind] if rule.covers(tool, effect))
 
     def _decide_target(self, tool: str, effect: Effect, target: str, outside: bool) -> Decision:
@@ -430,8 +452,8 @@ class Permissions:
         return Ask(f"the rule `ask {rule}` says so") if rule else Allow()
 
     def _decide_file(self, tool: str, effect: Effect, target: str) -> Decision:
-        """The decision on reading or writing a path. Deny rules come first, then plan mode and
-        protected paths.
+        """Decide on reading or writing a path. Deny rules come first, then plan mode and protected
+        paths, then ask rules; what neither mode nor allow rules permit needs a question.
         """
         path = self.workspace.resolve(target)
         # Links are not followed here, because a rule may name the link.
@@ -448,35 +470,32 @@ class Permissions:
             return Ask(f"{shown}: the rule `ask {rule}` says so")
         if self.permits_path(tool, effect, path):
             return Allow()
-        place = (
+        reason_outside = (
             f"it changes {shown}"
             if self.workspace.is_inside(path)
             else f"{shown} is outside the workspace"
         )
-        return Ask(place, path_rule(effect.value, path, self.workspace))
+        return Ask(reason_outside, path_rule(effect.value, path, self.workspace))
 
     def _decide_url(self, tool: str, url: str) -> Decision:
-        """The decision on an address. A secret in it is never sent; a long encoded text is always
-        asked.
+        """Decide on an address. A secret in it is never sent; about a long encoded text the user is
+        always asked.
         """
         if rule := self.find_rule("deny", tool, Effect.NET, lambda rule: rule.matches_url(url)):
             return Deny(f"The rule `deny {rule}` forbids {url}.")
         if secret := self.finds_secret(url):
             return Deny(f"The address holds {secret}. Nothing secret leaves this machine.")
-        if found := _ENCODED.search(url):
-            return Ask(f"the address carries {len(found[0])} characters that may be encoded data")
+        if data := _ENCODED_DATA.search(url):
+            return Ask(f"the address carries {len(data[0])} characters that may be encoded data")
         if rule := self.find_rule("ask", tool, Effect.NET, lambda rule: rule.matches_url(url)):
             return Ask(f"the rule `ask {rule}` says so")
         host = requested_url(url).hostname or ""
         if self.find_rule("allow", tool, Effect.NET, lambda rule: rule.matches_url(url), host):
             return Allow()
-        return Ask(
-            f"it reaches {host or 'the network'}",
-            f"{tool}({host})" if host and has_no_wildcard(host) else tool,
-        )
+        return _question_about_host(tool, host)
 
     def _decide_named_tool(self, tool: str, effect: Effect, name: str) -> Decision:
-        """A tool of an MCP server, or of a file: nothing but its name is judged."""
+        """Decide on a tool of an MCP server, or of a file: only its name is known."""
         if rule := self.find_rule("deny", tool, effect, lambda rule: rule.matches_name(name)):
             return Deny(f"The rule `deny {rule}` forbids {name}.")
         if self.mode == "plan":

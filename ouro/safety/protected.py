@@ -14,8 +14,8 @@ from ouro.safety.key_places import KEYS_IN_HOME
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import get_home
 
-SYSTEM = ("/proc", "/sys", "/dev")
-_OWN_SECRETS = (
+SYSTEM_FOLDERS = ("/proc", "/sys", "/dev")
+_CLOSED_IN_OURO_HOME = (
     "models.yaml",
     "config.yaml",
     "trusted.yaml",
@@ -30,10 +30,10 @@ _OWN_SECRETS = (
     "history",
     "logs",
 )
-"""In `cache` the search index has the messages of all sessions; checkpoints have files that rules
-deny to read.
+"""What commands and models must not read of ouro's own folder. The search index in `cache` has the
+messages of all sessions, and checkpoints have files that rules deny to read.
 """
-_ACTING_IN_HOME = (
+_START_FOLDERS_IN_HOME = (
     ".config/fish",
     ".config/git",
     ".config/autostart",
@@ -137,7 +137,7 @@ _ACTING_FOLDERS = {
     ".amazonq",
     ".qwen",
 }
-_ACTING_BELOW = {
+_ACTING_PARTS = {
     ".github": {"workflows", "actions"},
     ".yarn": {"releases", "plugins"},
     ".config": {"mise", "fish", "git"},
@@ -145,43 +145,44 @@ _ACTING_BELOW = {
 }
 """Folders of which only these parts are obeyed."""
 _ACTING_ENDINGS = (".code-workspace", ".sublime-project", ".iml")
-_IGNORED_BY_SOME_DISKS = late_pattern("[\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
+_INVISIBLE_IN_NAMES = late_pattern("[\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
+"""Characters that some disks ignore in a name."""
 
 
 def protection(path: Path) -> str:
     """Why changing a real path needs a question; empty if it does not."""
-    names = [_plain(part) for part in path.parts]
+    names = [_folded_name(part) for part in path.parts]
     if ".git" in names:
         return "git obeys what is in .git"
     if _has_settings_of_ouro(names):
         return "ouro obeys what is in .ouro"
     if _KEY_FOLDERS.intersection(names) or _is_among(path, KEYS_IN_HOME):
         return "keys are kept there"
-    if names[-1] in _START_FILES or _is_among(path, _ACTING_IN_HOME):
+    if names[-1] in _START_FILES or _is_among(path, _START_FOLDERS_IN_HOME):
         return "programs run it when they start"
     if any(_is_acting_name(name, above) for above, name in pairwise(("", *names))):
         return "other programs obey it"
-    return "ouro keeps its settings and sessions there" if _is_ours(path) else ""
+    return "ouro keeps its settings and sessions there" if _is_in_ouro_home(path) else ""
 
 
 def _has_settings_of_ouro(names: list[str]) -> bool:
-    """Whether one of the names is `.ouro`, unless its memory follows."""
+    """Whether one of the names of a path is `.ouro`, and the name after it is not `memory`."""
     with_next = pairwise((*names, ""))
     return any(name == ".ouro" and inner != "memory" for name, inner in with_next)
 
 
-def _is_ours(path: Path) -> bool:
+def _is_in_ouro_home(path: Path) -> bool:
     """Whether a path is in ouro's own folder, but not in its memory."""
-    own = _real(get_home())
-    return is_under(path, own) and not is_under(path, own / "memory")
+    ouro_home = _real(get_home())
+    return is_under(path, ouro_home) and not is_under(path, ouro_home / "memory")
 
 
 def is_acting(name: str, above: str) -> bool:
     """Whether programs obey a file or folder with this name; `above` is the name of its folder.
 
-    As `protection`, for one entry of a folder: places of keys and of ouro do not count.
+    Unlike `protection` it knows only the two names: places of keys and of ouro do not count.
     """
-    name, above = _plain_ascii(name), _plain_ascii(above)
+    name, above = _fast_folded_name(name), _fast_folded_name(above)
     if above == ".ouro":  # ouro writes its memory there, also while a command runs
         return name != "memory"
     return name == ".git" or name in _START_FILES or _is_acting_name(name, above)
@@ -192,40 +193,44 @@ def _is_acting_name(name: str, above: str) -> bool:
     return (
         name in _ACTING_FILES
         or name in _ACTING_FOLDERS
-        or name in _ACTING_BELOW.get(above, ())
+        or name in _ACTING_PARTS.get(above, ())
         or name.endswith(_ACTING_ENDINGS)
     )
 
 
 def acting_regex() -> str:
-    """A POSIX pattern of the paths that programs obey, for sandboxes that know patterns; without
-    those of git.
+    """A regular expression (POSIX) for the paths that programs obey, other than git's, for sandboxes
+    that take patterns.
     """
     names = sorted(_START_FILES | _ACTING_FILES | _ACTING_FOLDERS)
     below = (
-        f"{above}/({'|'.join(sorted(inner))})" for above, inner in sorted(_ACTING_BELOW.items())
+        f"{above}/({'|'.join(sorted(inner))})" for above, inner in sorted(_ACTING_PARTS.items())
     )
     endings = (f"[^/]*{ending}" for ending in _ACTING_ENDINGS)
     return "/(" + "|".join([*names, *below, *endings]).replace(".", "[.]") + ")(/|$)"
 
 
-def _plain_ascii(name: str) -> str:
-    """As `_plain`; called for each entry of the workspace, so the usual case is fast."""
-    return name.lower() if name.isascii() else _plain(name)
+def _fast_folded_name(name: str) -> str:
+    """The same as `_folded_name`, faster for a usual name: it is called for each entry of the
+    workspace.
+    """
+    return name.lower() if name.isascii() else _folded_name(name)
 
 
 def is_reserved(path: Path, root: Path) -> bool:
     """Whether a real path below `root` is in a reserved area that does not contain `root`."""
-    plain, own, areas = _parts(str(path)), _parts(str(root)), _areas()
-    for end in range(1, len(plain) + 1):
-        start = plain[:end]
-        if start in areas and own[:end] != start:
+    parts, root_parts, areas = _folded_parts(str(path)), _folded_parts(str(root)), _areas()
+    for end in range(1, len(parts) + 1):
+        start = parts[:end]
+        if start in areas and root_parts[:end] != start:
             return True
     return False
 
 
 def reserved_area(path: Path) -> Path | None:
-    """The reserved area (keys, settings, system files) of a real path, or None."""
+    """The reserved area (keys, settings, system files) that a real path is in; None if it is in
+    none.
+    """
     return _find_area(path, _areas())
 
 
@@ -240,14 +245,14 @@ def existing_reserved_areas() -> list[Path]:
     Called before each command: to look at the folders above costs 0.02 ms (0.1 ms if they have
     changed), to look for each of 200 areas 0.6 ms.
     """
-    found: list[tuple[int, Path]] = []
+    numbered_areas: list[tuple[int, Path]] = []
     for folder, areas in _areas_by_folder(*_homes()).items():
-        for name in _names_among(folder, areas):
-            found += areas[name]
-    return [area for _, area in sorted(found) if os.path.lexists(area)]
+        for name in _area_names_in(folder, areas):
+            numbered_areas += areas[name]
+    return [area for _, area in sorted(numbered_areas) if os.path.lexists(area)]
 
 
-_listed: dict[str, tuple[tuple[int, ...], frozenset[str]]] = {}
+_names_by_folder: dict[str, tuple[tuple[int, ...], frozenset[str]]] = {}
 """The state of each folder with areas, and the names of areas that were in it."""
 _MTIME_MARGIN = 2_000_000_000
 """Nanoseconds in which a folder may change again without another time of change: of a folder that
@@ -255,40 +260,40 @@ changed so lately, the names are not kept.
 """
 
 
-def _names_among(folder: str, areas: Collection[str]) -> Collection[str]:
+def _area_names_in(folder: str, areas: Collection[str]) -> Collection[str]:
     """The names of areas that are in a folder. It is listed if it has changed since the last call."""
     try:
         status = os.stat(folder)  # noqa: PTH116 - called before each command
         state = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
-        state_before, names = _listed.get(folder, ((), frozenset()))
+        state_before, names = _names_by_folder.get(folder, ((), frozenset()))
         if state == state_before:
             return names
-        listed = os.listdir(folder)  # noqa: PTH208 - only names
+        all_names = os.listdir(folder)  # noqa: PTH208 - only names
     except FileNotFoundError:
         return ()
     except OSError:  # it may be entered, but not listed
         return areas
-    names = frozenset(name.casefold() for name in listed).intersection(areas)
+    names = frozenset(name.casefold() for name in all_names).intersection(areas)
     if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _MTIME_MARGIN:
-        _listed[folder] = (state, names)
+        _names_by_folder[folder] = (state, names)
     return names
 
 
 def reserved_below(folder: Path) -> list[Path]:
     """The reserved areas below a folder, without the folder itself."""
-    start = _parts(str(folder))
-    found = []
+    start = _folded_parts(str(folder))
+    below = []
     for parts, area in _areas().items():
         if len(parts) > len(start) and parts[: len(start)] == start:
-            found.append(area)
-    return found
+            below.append(area)
+    return below
 
 
 def _find_area(path: Path, areas: Mapping[tuple[str, ...], Path]) -> Path | None:
     """The innermost of `areas` that a path is in. Looked up by each folder above the path: there
     are some 200 areas, and a command names many paths.
     """
-    parts = _parts(str(path))
+    parts = _folded_parts(str(path))
     for end in range(len(parts), 0, -1):
         if (area := areas.get(parts[:end])) is not None:
             return area
@@ -296,63 +301,77 @@ def _find_area(path: Path, areas: Mapping[tuple[str, ...], Path]) -> Path | None
 
 
 def _areas() -> dict[tuple[str, ...], Path]:
+    """All reserved areas, by the parts of their paths."""
     return _reserved_by_parts(*_homes())
 
 
 def _homes() -> tuple[str, str]:
+    """The variables on which the areas depend, as keys of the caches."""
     return os.environ.get("HOME", ""), os.environ.get("OURO_HOME", "")
 
 
 @lru_cache(maxsize=8)
 def _reserved_by_parts(_home: str, _own: str) -> dict[tuple[str, ...], Path]:
-    """The areas by their path parts; called for each file, so cached per home folder."""
-    home, own = _real(Path.home()), _real(get_home())
-    keys, secrets = (home / name for name in KEYS_IN_HOME), (own / name for name in _OWN_SECRETS)
-    return {_parts(str(area)): area for area in (*keys, *secrets, *map(Path, SYSTEM))}
+    """The areas by their path parts; called for each file, so cached for each home folder."""
+    home, ouro_home = _real(Path.home()), _real(get_home())
+    keys, secrets = (
+        (home / name for name in KEYS_IN_HOME),
+        (ouro_home / name for name in _CLOSED_IN_OURO_HOME),
+    )
+    return {
+        _folded_parts(str(area)): area for area in (*keys, *secrets, *map(Path, SYSTEM_FOLDERS))
+    }
 
 
 @lru_cache(maxsize=8)
-def _areas_by_folder(home: str, own: str) -> dict[str, dict[str, list[tuple[int, Path]]]]:
-    """The areas of `_reserved_by_parts` with their number, by folder, then by their first name in it; without
-    those of the system.
+def _areas_by_folder(home: str, ouro_home: str) -> dict[str, dict[str, list[tuple[int, Path]]]]:
+    """The areas of `_reserved_by_parts`, each with its number, by the folder to read and by their
+    first name in it; without those of the system.
     """
-    listed = [_real(get_home()), _real(Path.home()) / ".config", _real(Path.home())]
-    found: dict[str, dict[str, list[tuple[int, Path]]]] = {}
-    for number, area in enumerate(_reserved_by_parts(home, own).values()):
-        if str(area) in SYSTEM:
+    read_folders = [_real(get_home()), _real(Path.home()) / ".config", _real(Path.home())]
+    by_folder: dict[str, dict[str, list[tuple[int, Path]]]] = {}
+    for number, area in enumerate(_reserved_by_parts(home, ouro_home).values()):
+        if str(area) in SYSTEM_FOLDERS:
             continue
-        folder = next((place for place in listed if place in area.parents), area.parent)
+        folder = next(
+            (candidate for candidate in read_folders if candidate in area.parents), area.parent
+        )
         name = area.relative_to(folder).parts[0].casefold()
-        found.setdefault(str(folder), {}).setdefault(name, []).append((number, area))
-    return found
+        by_folder.setdefault(str(folder), {}).setdefault(name, []).append((number, area))
+    return by_folder
 
 
 def is_under(path: Path, area: Path) -> bool:
-    """Whether `path` is `area` or below it. `.SSH` counts as `.ssh` on every disk, even if that
-    costs a question.
+    """Whether `path` is `area` or below it. Case is ignored on every disk, even if that costs a
+    question: `.SSH` counts as `.ssh`.
     """
-    start = _parts(str(area))
-    return _parts(str(path))[: len(start)] == start
+    start = _folded_parts(str(area))
+    return _folded_parts(str(path))[: len(start)] == start
 
 
 def _is_among(path: Path, names: Sequence[str]) -> bool:
-    return _find_area(path, _in_home(str(_real(Path.home())), tuple(names))) is not None
+    """Whether a path is one of these places of the home folder, or below one."""
+    return _find_area(path, _areas_in_home(str(_real(Path.home())), tuple(names))) is not None
 
 
 @lru_cache(maxsize=8)
-def _in_home(home: str, names: tuple[str, ...]) -> dict[tuple[str, ...], Path]:
+def _areas_in_home(home: str, names: tuple[str, ...]) -> dict[tuple[str, ...], Path]:
+    """These places of the home folder, by the parts of their paths."""
     areas = (Path(home) / name for name in names)
-    return {_parts(str(area)): area for area in areas}
+    return {_folded_parts(str(area)): area for area in areas}
 
 
 def _real(path: Path) -> Path:
+    """The path with all links followed."""
     return Path(os.path.realpath(path))
 
 
 @lru_cache(maxsize=1024)
-def _parts(path: str) -> tuple[str, ...]:
-    return tuple(_plain(part) for part in Path(path).parts)
+def _folded_parts(path: str) -> tuple[str, ...]:
+    """The folded names of a path."""
+    return tuple(_folded_name(part) for part in Path(path).parts)
 
 
-def _plain(name: str) -> str:
-    return unicodedata.normalize("NFKC", _IGNORED_BY_SOME_DISKS.sub("", name)).casefold()
+def _folded_name(name: str) -> str:
+    """The name as a disk may read it that ignores case, invisible characters and ligatures."""
+    return unicodedata.normalize("NFKC", _INVISIBLE_IN_NAMES.sub("", name)).casefold()

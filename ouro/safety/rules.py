@@ -70,10 +70,11 @@ class Allow(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """The user decides; `rule` is what the answer "always" would add, empty if it cannot be given."""
+    """The call runs if the user allows it."""
 
     reason: str
     rule: str = ""
+    """What the answer "always" would add; empty if that answer cannot be given."""
 
 
 class Deny(msgspec.Struct, frozen=True):
@@ -86,9 +87,9 @@ Decision = Allow | Ask | Deny
 Kind = Literal["deny", "ask", "allow"]
 """The kinds of rules."""
 
-_HINT = "Write what may be done: edit, shell(git status *), write(src/**)."
-_RULE = late_pattern(r"([A-Za-z_][\w*.-]*)(?:\((.*)\))?", re.DOTALL)
-_EFFECTS = {
+_RULE_HINT = "Write what may be done: edit, shell(git status *), write(src/**)."
+_RULE_TEXT = late_pattern(r"([A-Za-z_][\w*.-]*)(?:\((.*)\))?", re.DOTALL)
+_EFFECT_BY_WORD = {
     "read": Effect.READ,
     "write": Effect.WRITE,
     "run": Effect.RUN,
@@ -100,17 +101,19 @@ _EFFECTS = {
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One rule: the tools, and a pattern of what they touch; without pattern: anything."""
+    """One rule, such as `shell(git status *)`."""
 
     head: str
+    """The tools, by a name with stars, or by what they do (`write`, `mcp`)."""
     pattern: str | None = None
+    """What they touch; None: anything."""
 
     def __str__(self) -> str:
         return self.head if self.pattern is None else f"{self.head}({self.pattern})"
 
     def covers(self, tool: str, effect: Effect) -> bool:
         """Whether the rule is about this tool; `write` covers every tool that changes files."""
-        return _EFFECTS.get(self.head) is effect or fnmatch.fnmatchcase(tool, self.head)
+        return _EFFECT_BY_WORD.get(self.head) is effect or fnmatch.fnmatchcase(tool, self.head)
 
     def matches_line(self, text: str) -> bool:
         """Whether the pattern covers a whole command; `git push *` covers `git push` too."""
@@ -154,37 +157,39 @@ class Rule(msgspec.Struct, frozen=True):
             return fnmatch.fnmatchcase(requested.hostname or "", self.pattern.lower())
         scheme, _, rest = self.pattern.partition("://")
         host, slash, path = rest.partition("/")
-        below = _translate_glob(f"/{path}", ".*") if slash else ".*" if host.endswith("*") else "/?"
+        below = ".*" if host.endswith("*") else "/?"
+        if slash:
+            below = _translate_glob(f"/{path}", ".*")
         # In the host a star is no slash: `https://*.a.example/*` is not
         # `https://evil.example/x.a.example/`.
-        place = _translate_glob(re.sub(r"\*+", "*", f"{scheme}://{host}".lower()), "[^/]*")
-        return bool(re.fullmatch(place + below, requested.geturl(), re.DOTALL))
+        location = _translate_glob(re.sub(r"\*+", "*", f"{scheme}://{host}".lower()), "[^/]*")
+        return bool(re.fullmatch(location + below, requested.geturl(), re.DOTALL))
 
 
 def requested_url(url: str) -> SplitResult:
-    """The URL that is requested: without user, usual port, fragment, and `..` in its path; empty if
-    it is not valid.
+    """The parts of a URL as it is requested: without user, usual port, fragment, and `..` in its
+    path. All are empty if it is not valid.
     """
     try:
         parts = urlsplit(url)
         host, port = (parts.hostname or "").rstrip("."), parts.port
     except ValueError:
         return urlsplit("")
-    place = f"[{host}]" if ":" in host else host
+    location = f"[{host}]" if ":" in host else host
     if port not in (None, {"http": 80, "https": 443}.get(parts.scheme)):
-        place += f":{port}"
+        location += f":{port}"
     path = re.sub("%2e", ".", parts.path or "/", flags=re.IGNORECASE)
     if re.search(r"/\.\.?(/|\Z)", path):
         path = urlsplit(urljoin("http://host", path)).path
-    return parts._replace(netloc=place, path=path, fragment="")
+    return parts._replace(netloc=location, path=path, fragment="")
 
 
 def parse_rule(text: str, where: str = "") -> Rule:
-    """Parse a rule. Raises ConfigError: it is not a rule; the message begins with `where`."""
-    found = _RULE.fullmatch(text.strip())
-    if not found or (found[2] is not None and not found[2].strip()):
-        raise ConfigError(f"{where}`{text}` is not a permission rule.", _HINT)
-    return Rule(found[1], found[2].strip() if found[2] is not None else None)
+    """Parse a rule. Raises ConfigError if it is not a rule; the message begins with `where`."""
+    match = _RULE_TEXT.fullmatch(text.strip())
+    if not match or (match[2] is not None and not match[2].strip()):
+        raise ConfigError(f"{where}`{text}` is not a permission rule.", _RULE_HINT)
+    return Rule(match[1], match[2].strip() if match[2] is not None else None)
 
 
 def parse_rules(text: str) -> tuple[Rule, ...]:
@@ -195,29 +200,35 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
 
 
 def path_rule(effect: str, path: Path, workspace: Workspace) -> str:
-    """The rule for reading or writing `path` and its siblings; empty for a name with pattern
-    characters.
+    """The rule that allows to read or write `path` and the files beside it; empty for a protected
+    path, or a name with pattern characters. `effect`: `read` or `write`.
     """
     root, home = workspace.root, workspace.resolve("~")
     if workspace.protection(path):
         return ""
     if path.is_relative_to(root):
-        inside = path.relative_to(root).parts
-        pattern = f"{inside[0]}/**" if len(inside) > 1 else f"./{inside[0]}" if inside else "./**"
+        names = path.relative_to(root).parts
+        pattern = f"./{names[0]}" if names else "./**"
+        if len(names) > 1:
+            pattern = f"{names[0]}/**"
     else:
         base, start = (path.relative_to(home), "~/") if path.is_relative_to(home) else (path, "")
-        shallow = len(base.parts) < (2 if start else 3)
-        pattern = f"{start}{base}" if shallow else f"{start}{base.parent}/**"
+        # Not all of home, nor all of a folder such as /etc.
+        is_near_top = len(base.parts) < (2 if start else 3)
+        pattern = f"{start}{base}" if is_near_top else f"{start}{base.parent}/**"
     pattern = readable_bytes(pattern)
     return f"{effect}({pattern})" if has_no_wildcard(pattern.removesuffix("/**")) else ""
 
 
 def has_no_wildcard(text: str) -> bool:
+    """Whether a text means only itself in the pattern of a rule."""
     return not re.search(r"[*?\[\]\n()]", text)
 
 
 def absolute_pattern(pattern: str, root: Path) -> str:
-    """The pattern with its folder; empty for a bare name, which may be in any folder."""
+    """The pattern with `root` or the home folder before it; empty for a bare name, which may be in
+    any folder.
+    """
     pattern = pattern.rstrip("/") if pattern.endswith("/") and len(pattern) > 1 else pattern
     if pattern.startswith("~"):
         return os.path.expanduser(pattern)  # noqa: PTH111 - a pattern is not a path
@@ -227,8 +238,8 @@ def absolute_pattern(pattern: str, root: Path) -> str:
 
 
 def path_regex(pattern: str, root: Path) -> str:
-    """The regular expression for the paths that a pattern covers, and what is below them; paths as
-    `path_text` writes them.
+    """The regular expression for the paths that a pattern covers, and for what is below them. It is
+    for paths as `path_text` writes them.
     """
     pattern = readable_bytes(pattern)
     full = readable_bytes(absolute_pattern(pattern, root))
@@ -238,7 +249,8 @@ def path_regex(pattern: str, root: Path) -> str:
 
 
 def _translate_glob(pattern: str, star: str) -> str:
-    """A pattern as a regular expression: `**` is anything, `*` is `star`, `?` one character.
+    """Translate a pattern to a regular expression: `**` is anything, `*` is `star`, `?` is one
+    character.
 
     If the same star follows, the shortest match of the first is enough: `*a*b*c` is matched in
     linear time.
@@ -247,19 +259,22 @@ def _translate_glob(pattern: str, star: str) -> str:
     stars = [
         {"**/": "(?:.*/)?", "*": star}.get(mark, ".*") for mark in re.findall(r"\*\*/|\*+", pattern)
     ]
-    found = _escape_literal(texts[0])
-    for one, text, following in zip(stars, texts[1:], (*stars, "")[1:], strict=True):
+    regex = _escape_literal(texts[0])
+    for current, text, following in zip(stars, texts[1:], (*stars, "")[1:], strict=True):
         # `?` matches a slash, but a star may not.
-        is_enough = one == following and (one == ".*" or (one == star and "?" not in text))
-        found += f"(?>{one}?{_escape_literal(text)})" if is_enough else one + _escape_literal(text)
-    return found
+        may_skip_text = current == ".*" or (current == star and "?" not in text)
+        literal = _escape_literal(text)
+        is_shortest_enough = may_skip_text and current == following
+        regex += f"(?>{current}?{literal})" if is_shortest_enough else current + literal
+    return regex
 
 
 def _escape_literal(text: str) -> str:
+    """A text without stars as a regular expression; `?` stands for any character."""
     return re.escape(text).replace(r"\?", ".")
 
 
-_HEADER = (
+_FILE_HEADER = (
     '# Rules from the answer "always" and from /permissions, by folder. Delete a line to be asked'
     " again.\n"
 )
@@ -297,11 +312,13 @@ class RuleStore:
         return self.load_kinds()[kind]
 
     def load_kinds(self) -> Mapping[Kind, tuple[str, ...]]:
-        """The project's rules by kind, read once. Raises as `load`."""
-        found: dict[Kind, tuple[str, ...]] = {"allow": (), "ask": (), "deny": ()}
+        """The project's rules by kind, oldest first. Raises ConfigError if the file does not hold
+        rules.
+        """
+        rules_by_kind: dict[Kind, tuple[str, ...]] = {"allow": (), "ask": (), "deny": ()}
         for kind, rule in map(_parse_saved_rule, self._read().get(self._project, ())):
-            found[kind] += (rule,)
-        return found
+            rules_by_kind[kind] += (rule,)
+        return rules_by_kind
 
     def add(self, rule: str, kind: Kind = "allow") -> None:
         """Save a rule; it is on disk when this returns. Rules that other sessions saved stay.
@@ -310,7 +327,7 @@ class RuleStore:
             ConfigError: the file does not hold rules.
             OSError: it cannot be written.
         """
-        parse_rule(rule)
+        parse_rule(rule)  # raises ConfigError before anything is saved
         self._change(
             lambda saved: (
                 saved
@@ -320,7 +337,9 @@ class RuleStore:
         )
 
     def remove(self, rule: str, kind: Kind = "allow") -> None:
-        """Delete a saved rule. Raises as `add`."""
+        """Delete a saved rule, if it is there. Raises ConfigError if the file does not hold rules,
+        OSError if it cannot be written.
+        """
         self._change(
             lambda saved: tuple(text for text in saved if text != _format_saved_rule(kind, rule))
         )
@@ -337,17 +356,18 @@ class RuleStore:
             finally:
                 os.close(descriptor)
             if size > _MAX_USES:
-                kept = {
+                last_uses = {
                     (use.project, use.rule): msgspec.json.encode(use).decode()
                     for use in self._all_uses()
                 }
-                write_private(self._uses, "".join(f"{line}\n" for line in kept.values()))
+                write_private(self._uses, "".join(f"{line}\n" for line in last_uses.values()))
 
     def uses(self) -> dict[str, RuleUse]:
         """The last use of each rule in this project."""
         return {use.rule: use for use in self._all_uses() if use.project == self._project}
 
     def _all_uses(self) -> Iterator[RuleUse]:
+        """Yield the recorded uses of all projects, oldest first; skips lines that cannot be read."""
         for row in self._uses.read_bytes().splitlines() if self._uses.is_file() else ():
             with suppress(msgspec.MsgspecError):
                 yield decode_json(row, RuleUse)
@@ -369,7 +389,8 @@ class RuleStore:
                     if rules
                 }
                 write_private(
-                    self._path, _HEADER + yaml.safe_dump(texts, allow_unicode=True, sort_keys=True)
+                    self._path,
+                    _FILE_HEADER + yaml.safe_dump(texts, allow_unicode=True, sort_keys=True),
                 )
 
     def _read(self) -> dict[str, tuple[str, ...]]:
@@ -380,7 +401,7 @@ class RuleStore:
             for name, node in table.entries.items()
         }
         for rule in projects.get(self._project, ()):
-            parse_rule(_parse_saved_rule(rule)[1], f"{tilde(self._path)}: ")
+            parse_rule(_parse_saved_rule(rule)[1], f"{tilde(self._path)}: ")  # only for its error
         return projects
 
 
@@ -399,4 +420,5 @@ def _parse_saved_rule(saved: str) -> tuple[Kind, str]:
 
 
 def _format_saved_rule(kind: Kind, rule: str) -> str:
+    """The text that the file has for a rule."""
     return rule if kind == "allow" else f"{kind} {rule}"

@@ -29,11 +29,10 @@ from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir, get_home
 
 _COMPILE_DELAY = 1.0
-"""Seconds after `prepare` before rules are compiled: the first frame of the screen is more urgent.
-"""
+"""Seconds from `prepare` until rules are compiled: the first frame of the screen is more urgent."""
 _SILENT_WAIT = 0.5
 """Seconds that a text waits for the rules before the user is informed."""
-_COMPILE = (
+_COMPILE_PROGRAM = (
     "import os, sys; os.nice(5); from kingfisher_sdk import Rules; Rules(cache_dir=sys.argv[1] or"
     " None)"
 )
@@ -92,10 +91,10 @@ class SecretScanner:
         spans: list[tuple[int, int, str]] = []
         for finding in self._scanner.scan(data):
             if finding.visible:
-                found = finding.to_dict()
-                rule = re.sub(r"[^a-z0-9]+", "-", str(found["rule_id"]).rpartition(".")[2].lower())
+                fields = finding.to_dict()
+                rule = re.sub(r"[^a-z0-9]+", "-", str(fields["rule_id"]).rpartition(".")[2].lower())
                 spans.append(
-                    (found["location"]["start_offset"], found["location"]["end_offset"], rule)
+                    (fields["location"]["start_offset"], fields["location"]["end_offset"], rule)
                 )
         return spans
 
@@ -124,7 +123,7 @@ def shared_scanner() -> SecretScanner:
 
 
 def _cache_folder() -> Path | None:
-    """The folder of compiled rules; None if the scanner's own variable sets it."""
+    """The folder of compiled rules; None if the scanner's own variable (KF_RULE_CACHE_DIR) names it."""
     if os.environ.get("KF_RULE_CACHE_DIR"):
         return None
     folder = get_home() / "cache" / "secret-rules"
@@ -136,6 +135,7 @@ def _cache_folder() -> Path | None:
 
 
 def _has_scanner() -> bool:
+    """Whether the scanner is installed."""
     # Imported late, as in `_copy_installed_rules`.
     from importlib.util import find_spec
 
@@ -143,25 +143,25 @@ def _has_scanner() -> bool:
 
 
 def _is_compiled() -> bool:
+    """Whether there are compiled rules, perhaps of another version."""
     folder = _cache_folder() or Path(os.environ["KF_RULE_CACHE_DIR"])
     return any(folder.glob("*.vscdb"))
 
 
 def _compile_once() -> None:
-    """Compile the rules in a process of its own, unless one of another ouro does: then wait for it.
-
-    Fifty first starts at once took 4.5 s of CPU each.
+    """Compile the rules in a separate process, or wait until another ouro has compiled them. Without
+    this lock fifty first starts at once took 4.5 s of CPU each.
     """
-    with ExitStack() as held:
+    with ExitStack() as stack:
         inherited: tuple[int, ...] = ()
         with suppress(OSError):  # home is not writable
             lock = ensure_private_dir(get_home() / "cache" / "secret-rules") / "lock"
-            inherited = (held.enter_context(lock_file(lock)),)
+            inherited = (stack.enter_context(lock_file(lock)),)
         if _is_compiled():
             return
         quiet = subprocess.DEVNULL
         subprocess.Popen(
-            [sys.executable, "-P", "-c", _COMPILE, str(_cache_folder() or "")],
+            [sys.executable, "-P", "-c", _COMPILE_PROGRAM, str(_cache_folder() or "")],
             stdin=quiet,
             stdout=quiet,
             stderr=quiet,
@@ -191,6 +191,7 @@ def compile_for_installation() -> None:
 
 
 def _installed_rules() -> Path:
+    """The folder of the rules that were compiled with the installation."""
     return Path(sys.prefix, "share", "ouro", "secret-rules")
 
 
@@ -212,26 +213,22 @@ def _copy_installed_rules() -> None:
 
 
 MIN_SECRET_LENGTH = 8
+"""Shorter values are not masked: they would also be found in ordinary texts."""
 
-_KINDS_OF_KEYS = (
-    "api",
-    "access",
-    "auth",
-    "private",
-    "signing",
-    "encryption",
-    "account",
-    "master",
-    "shared",
+_KINDS_OF_KEYS = "api access auth private signing encryption account master shared".split()
+_KEY_NAMES = rf"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|credentials?|(?:{'|'.join(_KINDS_OF_KEYS)})[_-]?key)"
+_SECRET_NAME = late_pattern(
+    rf"(?:\A|[\W_]|(?<=[a-z])(?=[A-Z]))(?i:{_KEY_NAMES})(?:\Z|[\W_]|(?=[A-Z]))"
 )
-_NAMES = rf"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|credentials?|(?:{'|'.join(_KINDS_OF_KEYS)})[_-]?key)"
-_SECRET_NAME = late_pattern(rf"(?:\A|[\W_]|(?<=[a-z])(?=[A-Z]))(?i:{_NAMES})(?:\Z|[\W_]|(?=[A-Z]))")
 _LETTER, _DIGIT = re.compile(r"[A-Za-z]"), re.compile(r"\d", re.ASCII)
 _PLACEHOLDER = "[secret:"
-_MASKED = late_pattern(r"\[secret:([^:\]]+):")
+_MASK_TEXT = late_pattern(r"\[secret:([^:\]]+):")
 
 # Lookaheads have a limit: without it, 40 KB of `sk-sk-sk-` took 7 s.
-_VALUE = r"(?=[^\s\"'\[\](){}<>,;|\\]{0,200}\d)(?=[^\s\"'\[\](){}<>,;|\\]{0,200}[A-Za-z])[^\s\"'\[\](){}<>,;|\\$*%]{8,}"
+_UNQUOTED_VALUE = (
+    r"(?=[^\s\"'\[\](){}<>,;|\\]{0,200}\d)(?=[^\s\"'\[\](){}<>,;|\\]{0,200}[A-Za-z])"
+    r"[^\s\"'\[\](){}<>,;|\\$*%]{8,}"
+)
 
 _RULES = {
     "private-key": late_pattern(
@@ -257,7 +254,7 @@ _RULES = {
         r"(?<!\w)(?:-u|--user)[ =][\"']?[\w.@-]+:(?P<secret>[^\s\"'$<{]{6,})"
     ),
     "flag": late_pattern(
-        rf"(?i)-(?<![\w-]-)-?(?!-)[\w-]{{0,40}}?{_NAMES}(?:=|[ \t]+)[\"']?"
+        rf"(?i)-(?<![\w-]-)-?(?!-)[\w-]{{0,40}}?{_KEY_NAMES}(?:=|[ \t]+)[\"']?"
         r"(?P<secret>(?!-)[^\s\"'$<\[({|]{8,}+)(?=[\s\"']|\Z)",
     ),
     "jwt": late_pattern(r"\b(?P<secret>ey[JK][\w-]{8,9999}\.ey[JK][\w-]{8,9999}\.[\w-]*)"),
@@ -285,11 +282,11 @@ _RULES = {
         r"(?=[A-Za-z_-]{0,200}\d[A-Za-z_-]{0,200}\d)[A-Za-z0-9_-]{20,})(?![./(])",
     ),
     "named": late_pattern(
-        rf"(?i)(?:(?<!\[)\b|(?<=_)|(?<=[a-z])){_NAMES}[\"']?\]?\s{{0,3}}(?:=|:|:=|=>)\s{{0,3}}[\"']?(?P<secret>{_VALUE})",
+        rf"(?i)(?:(?<!\[)\b|(?<=_)|(?<=[a-z])){_KEY_NAMES}[\"']?\]?\s{{0,3}}(?:=|:|:=|=>)\s{{0,3}}[\"']?(?P<secret>{_UNQUOTED_VALUE})",
     ),
 }
 """Patterns by name; the group `secret` is masked."""
-_STARTS: Mapping[str, tuple[str, ...]] = {
+_BEGINNINGS: Mapping[str, tuple[str, ...]] = {
     "private-key": ("-----begin ",),
     "cookie": ("cookie",),
     "authorization": ("authorization",),
@@ -302,11 +299,7 @@ _STARTS: Mapping[str, tuple[str, ...]] = {
     "google": ("ya29.", "aq.", "gocspx-", "aiza", "1//0"),
     "discord": ("discord",),
     "named": (
-        "pass",
-        "pwd",
-        "secret",
-        "token",
-        "credential",
+        *"pass pwd secret token credential".split(),
         *(f"{kind}{separator}key" for kind in _KINDS_OF_KEYS for separator in ("", "_", "-")),
     ),
 }
@@ -314,7 +307,7 @@ _STARTS: Mapping[str, tuple[str, ...]] = {
 0.06 s, not 0.34.
 """
 _KEY_WORDS = ("pass", "pwd", "secret", "token", "credential", "key")
-_NEEDED = {"pgpass": (":",), "flag": _KEY_WORDS, "telegram": (":aa",), "named": _KEY_WORDS}
+_REQUIRED_TEXTS = {"pgpass": (":",), "flag": _KEY_WORDS, "telegram": (":aa",), "named": _KEY_WORDS}
 """Every text that a pattern matches contains one of these, in lower case."""
 _MIN_TOKEN_LENGTH = 15
 """The minimum characters of what `token`, `prefixed` and the scanner find."""
@@ -323,7 +316,7 @@ _TOKEN_BYTES = bytes(
     for byte in range(256)
 )
 """A table for `bytes.translate`: characters that cannot be in a token become spaces."""
-_FOLDED = {"\u0130": "i", "\u0131": "i", "\u017f": "s"}
+_FOLDED_LETTERS = {"\u0130": "i", "\u0131": "i", "\u017f": "s"}
 """Letters that match i and s if case is ignored. `str.lower` keeps them, or makes two characters of
 one.
 """
@@ -335,7 +328,7 @@ missing ones.
 MAX_LENGTH = 20_000
 """Longer texts are always given to the scanner."""
 
-_WORDS = (
+_SCANNER_WORDS = (
     "-----begin -prd- application_key_ .jfrog.io .salesforce.com .snowflakecomputing.com"
     " .supabase.co .upstash.io 4b1d _gitlab_session= _mmk _production_ aact_ absk accountname"
     " aik_ci_ aik_client_ airtable aiven aiza akcp algolia amplitude api_live api_org_ apify_api_"
@@ -359,7 +352,7 @@ _WORDS = (
     " xoxc- xoxd- xoxe xoxo- xoxp xoxr- xoxs- y2nvdw50x2lk zpka_ zxlk "
 ).split()
 """A text that a rule matches contains one of these, an assignment, or one of the shapes."""
-_SHAPES = late_pattern(
+_SCANNER_SHAPES = late_pattern(
     # The marks of recalled notes are ouro's own.
     r"[=>|:,](?!//[\w-]{1,30}\.|\"(?:mem_[0-9a-f]{8}|command):[0-9a-f]{8}[\""
     r" ])[`'\"\s=]{0,5}[^\s`'\"]{14}"
@@ -369,7 +362,7 @@ _SHAPES = late_pattern(
     r"|\ba3-[a-z0-9]{6}-|\bbk[a-z]{2,3}_|\bexo[a-z0-9]{24}|\bbsa[\w-]{24}|\br8_[a-z0-9]{37}|\bapi-[a-z0-9]{26}"
     r"|\bcli_[a-z0-9]{16}|(?:pa|al)-[\w-]{43}|\b(?:ion|lip|prf)_[\w-]{16}|\.ey|sg\.|\bsts\.[a-z0-9]{16}|\.acc[_-]|[ps]at\.[\w-]{22}\.|\bey[a-z0-9]{17}"
 )
-_BASE64 = late_pattern(r"[\w+/-]{24,}", re.ASCII)
+_BASE64_TEXT = late_pattern(r"[\w+/-]{24,}", re.ASCII)
 
 
 class SecretMask:
@@ -390,7 +383,7 @@ class SecretMask:
             scanner: finds text that looks like a secret; default: that of the process.
             on_wait: called once, in any thread, if a text waits until the rules are compiled.
         """
-        self._known = _known_forms(values)
+        self._known_values = _compile_known_values(values)
         self.scanner = scanner or shared_scanner()
         self._patience = patience
         self._give_up_at = 0.0
@@ -398,7 +391,7 @@ class SecretMask:
 
     def learn(self, values: Iterable[str]) -> None:
         """Also mask these values: keys that became known after the start."""
-        self._known = [*self._known, *_known_forms(values)]
+        self._known_values = [*self._known_values, *_compile_known_values(values)]
 
     def mask(self, text: str) -> str:
         """`text` with `[secret:rule:hash]` instead of each secret; the same secret always gets the
@@ -406,26 +399,26 @@ class SecretMask:
 
         A text in which the scanner may find something waits for it.
         """
-        for pattern in self._known:
+        for pattern in self._known_values:
             text = pattern.sub(
                 lambda match: _placeholder("known", match[0].encode("utf-8", "replace")), text
             )
-        small, words = _lowercase(text), _long_words(text)
+        lowered, words = _lowercase(text), _long_words(text)
         if _may_hold_a_token(words) and (self.scanner.is_ready or may_match(text)):
             text = self._mask_findings(text)
-            small, words = _lowercase(text), _long_words(text)
+            lowered, words = _lowercase(text), _long_words(text)
         for name, pattern in _RULES.items():
-            if not _may_apply(name, small):
+            if not _may_apply(name, lowered):
                 continue
             if name in ("token", "prefixed") and not pattern.search(words):
                 continue
             mask = partial(_mask_match, name)
-            if name in _STARTS:
-                masked = _replace_at(_offsets(small, _STARTS[name]), pattern, mask, text)
+            if name in _BEGINNINGS:
+                masked = _replace_at(_find_offsets(lowered, _BEGINNINGS[name]), pattern, mask, text)
             else:
                 masked = pattern.sub(mask, text)
             if masked != text:
-                text, small, words = masked, _lowercase(masked), _long_words(masked)
+                text, lowered, words = masked, _lowercase(masked), _long_words(masked)
         return text
 
     def kind_of_secret(self, text: str) -> str:
@@ -433,28 +426,30 @@ class SecretMask:
         masked = self.mask(text)
         if masked == text:
             return ""
-        known = set(_MASKED.findall(text))
-        return next((kind for kind in _MASKED.findall(masked) if kind not in known), "a secret")
+        masked_before = set(_MASK_TEXT.findall(text))
+        return next(
+            (kind for kind in _MASK_TEXT.findall(masked) if kind not in masked_before), "a secret"
+        )
 
     def kind_in_memory(self, text: str) -> str:
-        """As `kind_of_secret`, but also finds what a sentence tells: "the password is …"."""
+        """The rule that finds a secret in `text`, also in a sentence; empty if none does."""
         from ouro.safety.spoken_secrets import spoken_secret  # rarely needed
 
         return self.kind_of_secret(text) or spoken_secret(text)
 
     def _announce_wait(self) -> None:
+        """Inform the user, once, that a text waits until the rules are compiled."""
         announce, self._on_wait = self._on_wait, None
         if announce is not None:
             announce()
 
     def _mask_findings(self, text: str) -> str:
-        """The text with a placeholder for each finding of the scanner. Replaced from the end, so
-        that earlier offsets stay valid.
-        """
+        """The text with a placeholder for each finding of the scanner."""
         self._give_up_at = self._give_up_at or time.monotonic() + self._patience
         data = text.encode("utf-8", "replace")
-        found = self.scanner.find(data, self._give_up_at, self._announce_wait)
-        spans = sorted(found, reverse=True)
+        findings = self.scanner.find(data, self._give_up_at, self._announce_wait)
+        # From the last one, so that the offsets of the others stay valid.
+        spans = sorted(findings, reverse=True)
         end = len(data)
         for start, stop, rule in spans:
             if stop <= end and _PLACEHOLDER.encode() not in data[start:stop]:
@@ -465,7 +460,7 @@ class SecretMask:
 
 def _lowercase(text: str) -> str:
     """`text` in lower case, with the same length."""
-    for letter, plain in _FOLDED.items():
+    for letter, plain in _FOLDED_LETTERS.items():
         text = text.replace(letter, plain)
     return text.lower()
 
@@ -476,53 +471,55 @@ def _may_hold_a_token(words: str) -> bool:
 
 
 def _may_apply(rule: str, small: str) -> bool:
-    """Whether a text in small letters has a word that the rule needs."""
-    return rule not in _NEEDED or any(word in small for word in _NEEDED[rule])
+    """Whether a text in lower case has one of the words that each match of a rule contains."""
+    return rule not in _REQUIRED_TEXTS or any(word in small for word in _REQUIRED_TEXTS[rule])
 
 
 def _long_words(text: str) -> str:
-    """The words of `text` that are long enough for a token."""
+    """The words of `text` that are long enough for a token, with a space between them."""
     words = text.encode("utf-8", "replace").translate(_TOKEN_BYTES).split()
     return b" ".join(word for word in words if len(word) >= _MIN_TOKEN_LENGTH).decode()
 
 
-def _offsets(text: str, words: Iterable[str]) -> list[int]:
+def _find_offsets(text: str, words: Iterable[str]) -> list[int]:
     """Where each of the words occurs in the text, sorted."""
-    found = []
+    offsets = []
     for word in words:
-        place = text.find(word)
-        while place >= 0:
-            found.append(place)
-            place = text.find(word, place + 1)
-    return sorted(found)
+        offset = text.find(word)
+        while offset >= 0:
+            offsets.append(offset)
+            offset = text.find(word, offset + 1)
+    return sorted(offsets)
 
 
 def _replace_at(
-    places: Iterable[int],
+    offsets: Iterable[int],
     pattern: re.Pattern[str],
     replace: Callable[[re.Match[str]], str],
     text: str,
 ) -> str:
-    """As `pattern.sub(replace, text)`, for a pattern that can match only at `places`."""
-    done: list[str] = []
+    """Replace the matches of a pattern that can match only at `offsets`: the same result as
+    `pattern.sub(replace, text)` in less time.
+    """
+    pieces: list[str] = []
     end = 0
-    for place in places:
-        if place >= end and (match := pattern.match(text, place)):
-            done += (text[end:place], replace(match))
+    for offset in offsets:
+        if offset >= end and (match := pattern.match(text, offset)):
+            pieces += (text[end:offset], replace(match))
             end = match.end()
-    return "".join((*done, text[end:])) if done else text
+    return "".join((*pieces, text[end:])) if pieces else text
 
 
 def may_match(text: str) -> bool:
     """Whether a rule of the scanner could match `text`, or what is encoded in it as base64; True if
     in doubt.
     """
-    if len(text) > MAX_LENGTH or not _is_known():
+    if len(text) > MAX_LENGTH or not _knows_installed_scanner():
         return True
     lowered = text.lower()
-    if any(word in lowered for word in _WORDS) or _SHAPES.search(lowered):
+    if any(word in lowered for word in _SCANNER_WORDS) or _SCANNER_SHAPES.search(lowered):
         return True
-    for match in _BASE64.finditer(text):
+    for match in _BASE64_TEXT.finditer(text):
         data = match[0].translate(str.maketrans("-_", "+/"))
         decoded = base64.b64decode(data[: len(data) - (len(data) % 4 == 1)] + "==")
         # The scanner ignores what is not ASCII. Paths are such data: their bytes by chance held a
@@ -533,34 +530,35 @@ def may_match(text: str) -> bool:
 
 
 @cache
-def _is_known() -> bool:
+def _knows_installed_scanner() -> bool:
     """Whether the installed scanner has the version for which the shapes were made."""
     # Imported late: the rules are compiled once.
     from importlib.util import find_spec
 
-    found = find_spec("kingfisher_sdk")
-    if found is None or found.origin is None:
+    spec = find_spec("kingfisher_sdk")
+    if spec is None or spec.origin is None:
         return True  # the scanner is not installed
-    folder = Path(found.origin).parents[1]
+    folder = Path(spec.origin).parents[1]
     return (folder / f"kingfisher_secret_scanner-{RULES_VERSION}.dist-info").exists()
 
 
 def is_secret_name(name: str) -> bool:
+    """Whether a variable or a key of settings with this name holds a secret."""
     return _SECRET_NAME.search(name) is not None
 
 
-def _known_forms(values: Iterable[str]) -> list[re.Pattern[str]]:
-    """One pattern for all forms of the values, the longest first; none without values."""
+def _compile_known_values(values: Iterable[str]) -> list[re.Pattern[str]]:
+    """A list of one pattern for all forms of the values, longest first; empty without values."""
     long_values = (value for value in values if len(value) >= MIN_SECRET_LENGTH)
-    forms = set(chain.from_iterable(map(_forms, long_values)))
+    forms = set(chain.from_iterable(map(_forms_of, long_values)))
     if not forms:
         return []
     longest_first = sorted(forms, key=len, reverse=True)
     return [re.compile("|".join(map(re.escape, longest_first)))]
 
 
-def _forms(value: str) -> Iterator[str]:
-    """A value verbatim and encoded for URLs, JSON and base64 (also inside a longer text)."""
+def _forms_of(value: str) -> Iterator[str]:
+    """Yield a value verbatim and encoded for URLs, JSON and base64, also inside a longer text."""
     yield from {value, quote(value, safe=""), quote(value), json.dumps(value)[1:-1]}
     data = value.encode("utf-8", "replace")
     for bytes_before in range(3):
@@ -587,6 +585,7 @@ def _base64_inside(data: bytes, bytes_before: int) -> str:
 
 
 def _mask_match(rule: str, match: re.Match[str]) -> str:
+    """The text of a match with a placeholder for its group `secret`, unless it holds one already."""
     secret = match["secret"]
     if _PLACEHOLDER in secret:
         return match[0]
@@ -595,4 +594,5 @@ def _mask_match(rule: str, match: re.Match[str]) -> str:
 
 
 def _placeholder(rule: str, secret: bytes) -> str:
+    """What replaces a secret: the name of the rule, and the beginning of the secret's hash."""
     return f"{_PLACEHOLDER}{rule}:{hashlib.sha256(secret).hexdigest()[:4]}]"

@@ -11,54 +11,56 @@ from collections.abc import Iterator
 
 from ouro.utils.late_pattern import late_pattern
 
-_PASSWORDS = (
+_NAMES_OF_PASSWORDS = (
     r"\w{0,40}(?:pass(?:word|[ -]?phrase|code|wort|ord)|kennwort|wachtwoord|lösenord(?:et)?"
     r"|adgangskode)"
     r"|mots? de passe|phrase secrète|contraseña|clave|parola(?: d['’]ordine)?|senha|palavra-passe"
     r"|hasło|heslo|jelszó|jelszava|salasana|şifre(?:si|niz)?|parolă|парол[ьяі]\w?|лозинка"
     r"|κωδικός|συνθηματικό|كلمة (?:المرور|السر)|סיסמה|הסיסמה|पासवर्ड"
 )
-_TOKENS = (
+_NAMES_OF_TOKENS = (
     r"(?:api|access|auth|refresh|bot|bearer)?[ _-]?token|secret|passcode|(?:api|access|secret"
     r"|signing|"
     r"encryption|licen[cs]e|recovery|chiave|clé)[ _-]?(?:key|api)|geheimnis|zugriffsschlüssel"
     r"|secreto|segreto|segredo|jeton|токен|секрет"
 )
-_PINS = r"pin(?:[ -]?(?:code|nummer|number|kod|код))?|пин(?:-?код)?|code pin|código pin"
-_OF = (
+_NAMES_OF_PINS = r"pin(?:[ -]?(?:code|nummer|number|kod|код))?|пин(?:-?код)?|code pin|código pin"
+_OF_WHAT = (
     r"(?:[ \t]+(?:for|of|to|on|at|in|from|für|von|vom|der|des|zum|zur|im|de|del|della|di|du|da|do"
     r"|dla|para|pour|per|van|voor|till|для|от|к|του|της)\b(?:[ \t]+[^\s.:;,!?]+){1,5}?)?"
 )
-_IS = (
+_IS_WORDS = (
     r"(?:[ \t]+(?:(?:(?:is|was|has been)[ \t]+)?(?:set|reset|changed)[ \t]+to|is|was|are|remains"
     r"|ist|lautet|war|heißt|est|es|è|é|era|jest|to|je|är|er|on|είναι"
     r"|это|є|हि|है|هي|הוא|היא|=)(?:[ \t]+(?:now|still|always|just|currently|jetzt|ahora|adesso"
     r"|agora))?"
     r"(?:[ \t]*:)?[ \t]+|[ \t]{0,2}[:：—–][ \t]*|[ \t]+-[ \t]+|[ \t]*(?:[:：]|=>|->)[ \t]*)"
 )
-_CALLED = r"(?:[ \t]*[(\[][^)\]\n]{0,40}[)\]])?"
-_VALUE = (
+_IN_BRACKETS = r"(?:[ \t]*[(\[][^)\]\n]{0,40}[)\]])?"
+_VALUE_GROUP = (
     r"(?P<value>\"[^\"\n]{3,80}\"|'[^'\n]{3,80}'|`[^`\n]{3,80}`|“[^”\n]{3,80}”"
     r"|«[^»\n]{3,80}»|[^\s\"'`“«]\S{2,120})"
 )
-_NAME = late_pattern(rf"(?i)(?:{_PASSWORDS}|{_TOKENS}|{_PINS})s?")
-_BOUND = r"(?<!\w)"
+_SECRET_WORD = late_pattern(rf"(?i)(?:{_NAMES_OF_PASSWORDS}|{_NAMES_OF_TOKENS}|{_NAMES_OF_PINS})s?")
+_WORD_START = r"(?<!\w)"
 
-_TOLD = late_pattern(
-    rf"(?i){_BOUND}(?:(?P<password>{_PASSWORDS})|(?P<pin>{_PINS})"
-    rf"|(?P<token>{_TOKENS}))(?P<plural>s)?"
-    rf"[*_]{{0,2}}{_CALLED}{_OF}[*_]{{0,2}}{_IS}[*_]{{0,2}}{_VALUE}(?P<rest>[^\n]{{0,80}})"
+# Three ways to tell a secret: `the password of the database is hunter2`, `password hunter2`, and
+# `hunter2 is the password`.
+_NAME_IS_VALUE = late_pattern(
+    rf"(?i){_WORD_START}(?:(?P<password>{_NAMES_OF_PASSWORDS})|(?P<pin>{_NAMES_OF_PINS})"
+    rf"|(?P<token>{_NAMES_OF_TOKENS}))(?P<plural>s)?"
+    rf"[*_]{{0,2}}{_IN_BRACKETS}{_OF_WHAT}[*_]{{0,2}}{_IS_WORDS}[*_]{{0,2}}{_VALUE_GROUP}(?P<rest>[^\n]{{0,80}})"
 )
-_BESIDE = late_pattern(
-    rf"(?i){_BOUND}(?:(?P<password>{_PASSWORDS})|(?P<pin>{_PINS})|(?P<token>{_TOKENS}))"
-    rf"[ \t]+{_VALUE}(?P<rest>[^\n]{{0,80}})"
+_NAME_VALUE = late_pattern(
+    rf"(?i){_WORD_START}(?:(?P<password>{_NAMES_OF_PASSWORDS})|(?P<pin>{_NAMES_OF_PINS})|(?P<token>{_NAMES_OF_TOKENS}))"
+    rf"[ \t]+{_VALUE_GROUP}(?P<rest>[^\n]{{0,80}})"
 )
-_BEFORE = late_pattern(
-    rf"(?i)(?<!\S){_VALUE}[ \t]+(?:is|was|ist|est|es|è|é|jest|это|(?P<as>as|als|comme|como|come"
+_VALUE_IS_NAME = late_pattern(
+    rf"(?i)(?<!\S){_VALUE_GROUP}[ \t]+(?:is|was|ist|est|es|è|é|jest|это|(?P<as>as|als|comme|como|come"
     rf"|jako|как))[ \t]+"
     r"(?:(?:the|my|our|your|his|her|das|die|der|mein|unser|le|la|mon|notre|el|mi|il|a|o)[ \t]+)?"
-    rf"(?:[^\s.:;,!?]+[ \t]+){{0,3}}?(?:(?P<password>{_PASSWORDS})|(?P<pin>{_PINS})"
-    rf"|(?P<token>{_TOKENS}))"
+    rf"(?:[^\s.:;,!?]+[ \t]+){{0,3}}?(?:(?P<password>{_NAMES_OF_PASSWORDS})|(?P<pin>{_NAMES_OF_PINS})"
+    rf"|(?P<token>{_NAMES_OF_TOKENS}))"
     r"(?P<rest>(?=[ \t]*(?:[.,;!?)]|$|\n|[ \t](?:for|of|on|für|von|de|del|di|da|pour|para|для)\b)))"
 )
 _EAST_ASIAN = late_pattern(
@@ -108,18 +110,18 @@ _IDLE_ENDING = late_pattern(
     r"|ível|ane|any|only|sensitive"
     r"|specific|lived|free|based|bound|safe|wide|side|scoped|ready)$"
 )
-_TERM = late_pattern(
+_TECHNICAL_TERM = late_pattern(
     r"(?i)(?:v?\d+(?:\.\d+)*[a-z]{0,2}|\d+-[a-z]+(?:-[a-z]+)?|(?:sha|aes|md|rs|hs|es|base|utf|ed"
     r"|rsa|argon|pbkdf|oauth|http|ipv|x|s|ec|k|p|bcrypt"
     r"|uuid|python|crc|pkcs|scram|sha-|aes-)[-_]?\d{1,4}[a-z]{0,2}(?:[-_/]\w{1,6}){0,2}|1password"
     r"|k8s|\d{4}-\d\d-\d\d\S*)"
 )
-_PLACE = late_pattern(
+_PLACE_OR_VARIABLE = late_pattern(
     r"(?i)(?:[$<{%~/\\\[(]|\.{1,2}/|\w+://|\*+$|x{3,}$|\.{3}|…)|.*(?:\(\)?|\.(?:env|ya?ml|json"
     r"|toml|ini|txt|md|py|js|ts|key|pem|conf|cfg|kdbx|sh|go|rs|com|org|net|io))$"
     r"|[a-z]+(?:[_.][a-z]+)+$|[A-Z]+(?:_[A-Z]+)+$|[\w.+-]+@[\w-]+\.\w+$"
 )
-_LETTERS = late_pattern(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
+_LETTERS_ONLY = late_pattern(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
 _CLAUSE_END = late_pattern(r"\s*(?:$|[.,;!?)\]|]|\s(?:and|und|et|y|e|but|aber)\b|[-—–(])")
 _MIN_PIN, _MIN_MIXED = 4, 6
 _KINDS = ("password", "pin", "token")
@@ -135,12 +137,14 @@ def spoken_secret(text: str) -> str:
 
 
 def _candidates(text: str) -> Iterator[tuple[re.Match[str], bool]]:
-    """What could tell a secret, and whether only its place beside the word shows it."""
-    for pattern in (_TOLD, _BEFORE, _EAST_ASIAN, _BESIDE):
+    """Yield each match that may tell a secret, and whether only its place beside the word shows
+    it.
+    """
+    for pattern in (_NAME_IS_VALUE, _VALUE_IS_NAME, _EAST_ASIAN, _NAME_VALUE):
         start = 0
         while match := pattern.search(text, start):
             groups = match.groupdict()
-            is_beside = pattern is _BESIDE or bool(groups.get("as") or groups.get("plural"))
+            is_beside = pattern is _NAME_VALUE or bool(groups.get("as") or groups.get("plural"))
             yield match, is_beside
             start = match.start("value") if match.start("value") > start else match.end("value")
 
@@ -149,40 +153,45 @@ def _is_value(kind: str, value: str, rest: str, *, is_beside: bool) -> bool:
     """Whether a word after "password is" may be the secret itself, and not a description of it."""
     is_quoted = value[0] in _QUOTES
     bare = value[1:-1].strip() if is_quoted else value.rstrip(".,;:!?)]\"'`*_»”")
-    if len(bare) < 3 or _PLACE.match(bare):
+    if len(bare) < 3 or _PLACE_OR_VARIABLE.match(bare):
         return False
     if bare.isdigit():
         return _is_number(kind, bare, rest if bare == value else "", is_quoted)
-    if kind == "pin" or _TERM.fullmatch(bare):
+    if kind == "pin" or _TECHNICAL_TERM.fullmatch(bare):
         return False
     if is_quoted and " " in bare:
         return _is_phrase(bare.split())
-    if not _is_plain(bare):
+    if not _has_only_letters(bare):
         return len(bare) >= (_MIN_MIXED if is_beside else _MIN_PIN)
     if is_beside:
         return False
-    return not _is_idle(bare) if is_quoted else _is_plain_value(kind, bare, value, rest)
+    return not _describes_secret(bare) if is_quoted else _is_plain_value(kind, bare, value, rest)
 
 
 def _is_number(kind: str, number: str, rest: str, is_quoted: bool) -> bool:
-    """Whether a number is the secret, not how long it is."""
-    least = {"pin": _MIN_PIN, "password": _MIN_PIN}.get(kind, 8)
+    """Whether a number is the secret itself, and not its length (`the password is 12 characters`)."""
+    min_length = {"pin": _MIN_PIN, "password": _MIN_PIN}.get(kind, 8)
     is_counted = not is_quoted and not _CLAUSE_END.match(rest)
-    return len(number) >= least and not is_counted
+    return len(number) >= min_length and not is_counted
 
 
-def _is_plain(word: str) -> bool:
-    return _LETTERS.fullmatch(word) is not None
+def _has_only_letters(word: str) -> bool:
+    """Whether a word has letters, hyphens and apostrophes only, as words of a sentence do."""
+    return _LETTERS_ONLY.fullmatch(word) is not None
 
 
-def _is_idle(word: str) -> bool:
-    if _NAME.fullmatch(word) or _IDLE_ENDING.search(word):
+def _describes_secret(word: str) -> bool:
+    """Whether a word is one that a sentence says of a secret: `required`, `encrypted`."""
+    if _SECRET_WORD.fullmatch(word) or _IDLE_ENDING.search(word):
         return True
     return any(part in _IDLE_WORDS for part in word.lower().split("-"))
 
 
 def _is_plain_value(kind: str, bare: str, value: str, rest: str) -> bool:
-    """Whether a word of letters is the secret: it ends its clause, and says nothing of a secret."""
+    """Whether a word of letters is the secret: it ends its clause, and does not describe a secret.
+
+    `bare` is the word without quotes and marks, `value` as it was written, `rest` what follows it.
+    """
     is_of_one_case = bare[1:].lower() == bare[1:]
     if kind != "password" and "-" not in bare and is_of_one_case:
         return False
@@ -190,13 +199,13 @@ def _is_plain_value(kind: str, bare: str, value: str, rest: str) -> bool:
         return False
     is_last = bare != value or bool(_CLAUSE_END.match(rest))
     if is_last:
-        return not _is_idle(bare)
+        return not _describes_secret(bare)
     sentence = re.split(r"[.,;!?]", f"{bare}{rest}")[0].split()
-    is_about_it = bool(_IDLE_ENDING.search(bare))
-    return kind == "password" and not is_about_it and _is_phrase(sentence)
+    describes_it = bool(_IDLE_ENDING.search(bare))
+    return kind == "password" and not describes_it and _is_phrase(sentence)
 
 
 def _is_phrase(words: list[str]) -> bool:
     """Whether these words are a pass phrase: no sentence has so many without a small word."""
     has_small = any(word.lower() in _SMALL_WORDS for word in words)
-    return 4 <= len(words) <= 10 and not has_small and all(map(_is_plain, words))
+    return 4 <= len(words) <= 10 and not has_small and all(map(_has_only_letters, words))

@@ -24,15 +24,17 @@ from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import get_home, tilde
 from ouro.utils.yaml import convert, read_yaml
 
-HEADER = """\
+FILE_HEADER = """\
 # Folders whose instructions and settings ouro may obey, with the hashes of those files as they were then.
 # Remove an entry to be asked again.
 """
 
 
 class TrustEntry(msgspec.Struct, frozen=True):
+    """What the user trusts in one folder."""
+
     files: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Acting files: name below the folder -> hash of the content when it was trusted."""
+    """The hash of each acting file when it was trusted, by its name below the folder."""
 
 
 class TrustStore:
@@ -48,15 +50,17 @@ class TrustStore:
         self._entries = self._read()
 
     def is_trusted(self, root: Path, files: Sequence[Path]) -> bool:
-        """Whether the user trusted exactly this folder with the present contents of `files`; True
-        without files.
+        """Whether the user has trusted exactly this folder with the present contents of `files`;
+        True without files.
         """
         return not self.find_untrusted(root, files)
 
     def find_untrusted(self, root: Path, files: Sequence[Path]) -> tuple[Path, ...]:
         """The `files` that the user has not trusted, or that have changed since."""
-        known, root = self._entry(root).files, root.resolve()
-        return tuple(path for path in files if known.get(_name(root, path)) != _content_hash(path))
+        hashes, root = self._entry(root).files, root.resolve()
+        return tuple(
+            path for path in files if hashes.get(_name_below(root, path)) != _content_hash(path)
+        )
 
     def was_trusted(self, root: Path) -> bool:
         """Whether the folder was trusted before: what is untrusted now is new or changed."""
@@ -71,14 +75,14 @@ class TrustStore:
         import yaml
 
         root = root.resolve()
-        seen = {_name(root, path): _content_hash(path) for path in files}
+        seen = {_name_below(root, path): _content_hash(path) for path in files}
         self._entries = {**self._entries, **self._read()}  # another ouro may have written meanwhile
-        self._entries[_text(root)] = TrustEntry({**self._entry(root).files, **seen})
+        self._entries[_escaped_text(root)] = TrustEntry({**self._entry(root).files, **seen})
         try:
             if self._broken:
                 self._path.replace(self._path.with_name(f"{self._path.name}.broken"))
             entries = {key: {"files": dict(entry.files)} for key, entry in self._entries.items()}
-            write_private(self._path, HEADER + yaml.safe_dump(entries))
+            write_private(self._path, FILE_HEADER + yaml.safe_dump(entries))
             self._broken = False
         except OSError as error:
             raise ConfigError(
@@ -86,7 +90,8 @@ class TrustStore:
             ) from error
 
     def _entry(self, root: Path) -> TrustEntry:
-        return self._entries.get(_text(root.resolve()), TrustEntry())
+        """What the user trusts in a folder; an empty entry if nothing."""
+        return self._entries.get(_escaped_text(root.resolve()), TrustEntry())
 
     def _read(self) -> dict[str, TrustEntry]:
         """The trusted folders. If the file is broken none is trusted, and `notice` says so."""
@@ -102,15 +107,20 @@ class TrustStore:
             return {}
 
 
-def _text(path: Path) -> str:
+def _escaped_text(path: Path) -> str:
+    """A path as text for the file: bytes that are not UTF-8 are written as `\\xff`, and a backslash
+    is doubled.
+    """
     return os.fsencode(path).replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
 
 
-def _name(root: Path, path: Path) -> str:
-    return _text(path.relative_to(root))
+def _name_below(root: Path, path: Path) -> str:
+    """The path relative to `root`, as the file has it."""
+    return _escaped_text(path.relative_to(root))
 
 
 def _content_hash(path: Path) -> str:
+    """The hash of a file's content. Raises ConfigError if it cannot be read."""
     try:
         with open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -141,12 +151,12 @@ EXTENSION_FOLDERS: Mapping[ExtensionKind, tuple[str, ...]] = {
     "tools": (".ouro/tools",),
 }
 """The folders of a project for extension files of a kind, in order of priority."""
-_ENDINGS: Mapping[ExtensionKind, tuple[str, ...]] = {
+_FILE_ENDINGS: Mapping[ExtensionKind, tuple[str, ...]] = {
     "skills": ("",),
     "rules": (".md", ".mdc"),
     "tools": (".py",),
 }
-"""The endings of the files of a kind; of others `.md`."""
+"""The endings of the files of a kind; other kinds have `.md`."""
 FILE_KINDS: tuple[ExtensionKind, ...] = ("commands", "skills", "agents", "output-styles")
 """The kinds whose files are called by a name."""
 MAX_FILES = 2_000
@@ -155,19 +165,21 @@ MAX_DEPTH = 6
 MAX_IMPORT_DEPTH = 5
 MAX_IMPORTS = 100
 _MAX_READ = 200_000
-_NOT_OF_SKILLS = {".git", ".DS_Store", ".venv"}
+_IGNORED_IN_SKILLS = {".git", ".DS_Store", ".venv"}
 _GIT_SECONDS = 2.0
-_CODE = late_pattern(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)|`[^`\n]*`", re.DOTALL | re.MULTILINE)
-_IMPORT = late_pattern(r"(?<![\w@./\\])@((?:~/)?[\w./+-]*[\w/])")
-"""As `@docs/style.md`, outside of code."""
+_CODE_IN_MARKDOWN = late_pattern(
+    r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)|`[^`\n]*`", re.DOTALL | re.MULTILINE
+)
+_IMPORT_MARK = late_pattern(r"(?<![\w@./\\])@((?:~/)?[\w./+-]*[\w/])")
+"""An import in a file of instructions: `@docs/style.md`."""
 _SECRET_FILE = late_pattern(
     r"\.env(?!\.(?:example|sample|template|dist)$)(?:\..*|rc)?|.*\.env|id_(?:rsa|dsa|ecdsa|ed25519)"
     r"|.*\.(?:pem|key|p12|pfx|jks|keystore|kdbx|ppk|asc|gpg|tfstate|tfvars)|\.(?:netrc|npmrc|pypirc|htpasswd)"
     r"|(?:credentials|secrets?|service[-_]account)(?:\.\w+)?|.*history",
     re.IGNORECASE,
 )
-"""Files that hold keys as a rule; the name of an example is not among them."""
-_NO_TEXT = (
+"""The name of a file that usually holds keys; not `.env.example` and the like."""
+_BINARY_BEGINNINGS = (
     b"%PDF",
     b"PK\x03\x04",
     b"\x89PNG",
@@ -177,7 +189,7 @@ _NO_TEXT = (
     b"\x1f\x8b",
     b"RIFF",
 )
-_MAX_ODD = 1_000
+_CHARACTERS_PER_DAMAGED = 1_000
 """A text in UTF-8 has at most one damaged character in so many."""
 
 
@@ -198,8 +210,8 @@ def acting_files(root: Path, cwd: Path | None = None) -> tuple[Path, ...]:
     """
     root = root.resolve()
     inner = (cwd or root).resolve()
-    found = [*instruction_files(root, inner), *_tracked_below(root, inner)]
-    instructions = (item.path for item in with_imports(found, root)[0])
+    instruction_paths = [*instruction_files(root, inner), *_tracked_below(root, inner)]
+    instructions = (item.path for item in with_imports(instruction_paths, root)[0])
     extensions = [path for kind in EXTENSION_FOLDERS for path in extension_files(root, kind)]
     settings = _settings_files(root)
     programs = named_programs(root, inner, (*settings, *filter(_is_markdown, extensions)))
@@ -214,6 +226,7 @@ def programs_of(root: Path) -> frozenset[Path]:
 
 
 def _settings_files(root: Path) -> tuple[Path, ...]:
+    """The settings of a project that ouro obeys; Claude Code's only if they have hooks."""
     hooks = (root / name for name in CLAUDE_SETTINGS if _has_hooks(root / name))
     files = (root / CONFIG_FILE, root / MCP_FILE, *hooks)
     return tuple(path for path in files if _is_acting(path, root))
@@ -224,15 +237,17 @@ def _is_markdown(path: Path) -> bool:
 
 
 def instruction_files(root: Path, folder: Path) -> tuple[Path, ...]:
-    """The instructions of `root`, those of `folder`, and those on the way there, in this order."""
+    """The files of instructions in the folders from `root` down to `folder`, in this order."""
     root, inner = root.resolve(), folder.resolve()
     folders = [inner, *inner.parents]
-    way = folders[: folders.index(root) + 1] if root in folders else [root]
-    return tuple(path for parent in reversed(way) for path in instructions_in(parent, root))
+    folders_on_the_way = folders[: folders.index(root) + 1] if root in folders else [root]
+    return tuple(
+        path for parent in reversed(folders_on_the_way) for path in instructions_in(parent, root)
+    )
 
 
 def instructions_in(folder: Path, root: Path) -> list[Path]:
-    """The instructions in this one folder. Both paths are resolved."""
+    """The files of instructions in this one folder. Both paths must be resolved."""
     return [
         path
         for name in INSTRUCTION_FILES
@@ -243,50 +258,59 @@ def instructions_in(folder: Path, root: Path) -> list[Path]:
 def with_imports(
     files: Iterable[Path], inside: Path, *, is_users: bool = False
 ) -> tuple[list[FoundInstructions], list[str]]:
-    """Each file once, followed by its imports (`@path`); and the imports that are not read, with
-    the reason.
+    """Follow the imports (`@path`) of files of instructions.
 
     Args:
         files: files of instructions.
         inside: the folder that an imported file must be in.
-        is_users: these are the user's own files, which may import others from `~/.ouro` and from home, but no keys.
+        is_users: whether these are the user's own files, which may import any file in `inside`
+            except keys.
+
+    Returns:
+        Each file once, followed by its imports; and a line with the reason for each import that is
+        not read.
     """
-    found: dict[Path, FoundInstructions] = {}
+    instructions: dict[Path, FoundInstructions] = {}
     refused: list[str] = []
-    is_allowed = _is_users if is_users else _is_acting
+    is_allowed = _is_users_file if is_users else _is_acting
 
     def add(path: Path, by: Path | None, depth: int) -> None:
-        if path in found:
+        """Add a file, imported by another at this depth, and its imports."""
+        if path in instructions:
             return
-        found[path] = FoundInstructions(path, by)
-        for name in dict.fromkeys(_IMPORT.findall(_CODE.sub("", read_start(path, _MAX_READ)))):
+        instructions[path] = FoundInstructions(path, by)
+        for name in dict.fromkeys(
+            _IMPORT_MARK.findall(_CODE_IN_MARKDOWN.sub("", read_start(path, _MAX_READ)))
+        ):
             target = Path(name).expanduser() if name.startswith("~/") else path.parent / name
             if not target.is_file():
                 if name.endswith(".md"):
                     refused.append(f"{path}: @{name} is not there")
             elif not is_allowed(target, inside):
                 refused.append(f"{path}: @{name} is outside of {inside}")
-            elif reason := _import_problem(target, depth, len(found)):
+            elif reason := _import_problem(target, depth, len(instructions)):
                 refused.append(f"{path}: @{name} is {reason}")
             else:
                 add(target.resolve(), path, depth + 1)
 
     for path in files:
         add(path, None, 0)
-    return list(found.values()), refused
+    return list(instructions.values()), refused
 
 
 def _import_problem(target: Path, depth: int, number: int) -> str:
-    """What is wrong with an import at this depth, after this number of files; empty: nothing."""
-    if reason := _why_no_instructions(target):
+    """Why a file is not imported at this depth and after this number of files; empty if it is."""
+    if reason := _find_import_obstacle(target):
         return f"not imported: {reason}"
     if depth >= MAX_IMPORT_DEPTH:
         return f"imported more than {MAX_IMPORT_DEPTH} deep"
     return f"one of more than {MAX_IMPORTS} imports" if number >= MAX_IMPORTS else ""
 
 
-def _why_no_instructions(path: Path) -> str:
-    """Why a file is never imported as instructions: it holds keys, or no text; else empty."""
+def _find_import_obstacle(path: Path) -> str:
+    """Why a file is never imported as instructions: it may hold keys, or is not text. Empty if it
+    may be imported.
+    """
     names = {path.name, path.resolve().name}
     if any(_SECRET_FILE.fullmatch(name) for name in names) or reserved_area(path.resolve()):
         return "it may hold keys"
@@ -297,8 +321,8 @@ def _why_no_instructions(path: Path) -> str:
         return f"it cannot be read ({error.strerror})"
     text = data.decode("utf-8", "replace")
     # The last character may be cut.
-    is_text = "\0" not in text and text[:-1].count("\ufffd") <= len(text) // _MAX_ODD
-    return "" if is_text and not data.startswith(_NO_TEXT) else "it is not text"
+    is_text = "\0" not in text and text[:-1].count("\ufffd") <= len(text) // _CHARACTERS_PER_DAMAGED
+    return "" if is_text and not data.startswith(_BINARY_BEGINNINGS) else "it is not text"
 
 
 def extension_files(root: Path, kind: ExtensionKind) -> list[Path]:
@@ -308,21 +332,21 @@ def extension_files(root: Path, kind: ExtensionKind) -> list[Path]:
     root = root.resolve()
     if root == Path.home().resolve():  # these belong to the user, not to a project
         return []
-    found: list[Path] = []
+    files_of_kind: list[Path] = []
     for name in EXTENSION_FOLDERS[kind]:
         files = files_below(root / name, kind, inside=root)
-        found += [path for path in files if _is_acting(path, root)]
-    return found
+        files_of_kind += [path for path in files if _is_acting(path, root)]
+    return files_of_kind
 
 
 def files_below(folder: Path, kind: ExtensionKind, *, inside: Path = Path("/")) -> list[Path]:
-    """The files of a kind in a folder: at most `MAX_FILES`, `MAX_DEPTH` deep; skips hidden files,
-    except in skills, whose files refer to each other.
+    """The files of a kind in a folder and below it: at most `MAX_FILES`, in at most `MAX_DEPTH`
+    levels. Hidden files are left out, except in skills, whose files refer to each other.
 
     Links are followed, but not out of the resolved folder `inside`: a repository with a link to `/`
     would stop ouro.
     """
-    found: list[Path] = []
+    paths: list[Path] = []
     seen: set[Path] = set()
     for parent, folders, files in os.walk(folder, followlinks=True):
         real = Path(parent).resolve()
@@ -332,24 +356,25 @@ def files_below(folder: Path, kind: ExtensionKind, *, inside: Path = Path("/")) 
         seen.add(real)
         is_deep = len(Path(parent).relative_to(folder).parts) >= MAX_DEPTH
         folders[:] = [] if is_deep else sorted(name for name in folders if _is_used(name, kind))
-        found += _used_files(Path(parent), files, kind, inside)
-        if len(found) >= MAX_FILES:
+        paths += _used_files(Path(parent), files, kind, inside)
+        if len(paths) >= MAX_FILES:
             break
-    return found[:MAX_FILES]
+    return paths[:MAX_FILES]
 
 
 def _used_files(
     folder: Path, names: Sequence[str], kind: ExtensionKind, inside: Path
 ) -> list[Path]:
     """The files of a kind in a folder itself, without links out of the folder `inside`."""
-    endings = _ENDINGS.get(kind, (".md",))
+    endings = _FILE_ENDINGS.get(kind, (".md",))
     used = [name for name in names if name.endswith(endings) and _is_used(name, kind)]
     paths = [folder / name for name in sorted(used)[:MAX_FILES]]
     return [path for path in paths if path.is_file() and path.resolve().is_relative_to(inside)]
 
 
 def _is_used(name: str, kind: ExtensionKind) -> bool:
-    return not name.startswith(".") or (kind == "skills" and name not in _NOT_OF_SKILLS)
+    """Whether a file or folder of this name may be part of an extension."""
+    return not name.startswith(".") or (kind == "skills" and name not in _IGNORED_IN_SKILLS)
 
 
 def _tracked_below(root: Path, folder: Path) -> list[Path]:
@@ -367,13 +392,13 @@ def _tracked_below(root: Path, folder: Path) -> list[Path]:
 
 def _is_acting(path: Path, root: Path) -> bool:
     """Whether a file of the project can be read and is obeyed: a link out of the project is not."""
-    resolved, own = path.resolve(), _resolve(get_home())
+    resolved, ouro_home = path.resolve(), _resolve(get_home())
     # In the user's home, `.ouro/` belongs to the user, not to a project.
     return (
         os.access(path, os.R_OK)
         and resolved.is_file()
         and resolved.is_relative_to(root)
-        and not resolved.is_relative_to(own)
+        and not resolved.is_relative_to(ouro_home)
     )
 
 
@@ -382,14 +407,15 @@ def _resolve(path: Path) -> Path:
     return path.resolve()
 
 
-def _is_users(path: Path, home: Path) -> bool:
+def _is_users_file(path: Path, home: Path) -> bool:
+    """Whether a path is in the folder `home`, also with links followed, and in no place of keys."""
     resolved = path.resolve()
     return resolved.is_relative_to(home.resolve()) and reserved_area(resolved) is None
 
 
 def _has_hooks(path: Path) -> bool:
-    """Whether the file may have hooks. Its permissions are ignored, and Claude Code changes those
-    often.
+    """Whether a settings file of Claude Code may have hooks. Without hooks it needs no trust: ouro
+    ignores the permissions in it, which Claude Code changes often.
     """
     try:
         settings = json.loads(read_start(path, _MAX_READ) or "{}")

@@ -53,12 +53,12 @@ GIT_CONFIG = """\
 """The settings of a memory's history: plain git works there and starts no programs, with any
 settings of the user.
 """
-_HARMLESS = late_pattern(
+_HARMLESS_SETTING = late_pattern(
     r"\s*|[#;].*|\[(remote|branch) \"[\w./-]+\"\]|\s*(url|fetch|pushurl|remote|merge) ="
     r" [\w./:@~+*-]+"
 )
-"""Settings that the user may add to them: the remotes for sync."""
-_ACTING = (
+"""A line that the user may add to these settings, such as a remote for sync."""
+_ACTING_IN_GIT_DIR = (
     "commondir",
     "config.worktree",
     "hooks",
@@ -67,17 +67,17 @@ _ACTING = (
     "refs/replace",
     "objects/info/alternates",
 )
-_NAME = late_pattern(r"(?:archive/)?[^/.\x00-\x1f\x7f][^/\x00-\x1f\x7f]*\.md")
-_MAX_BYTES = 1 << 16
+_MEMORY_FILE_NAME = late_pattern(r"(?:archive/)?[^/.\x00-\x1f\x7f][^/\x00-\x1f\x7f]*\.md")
+_MAX_CONFIG_BYTES = 1 << 16
 
 
 class GuardedMemory(msgspec.Struct, frozen=True):
-    """The folder of one memory with links resolved, and the folder of its approval records."""
+    """The folder of one memory, which only the file tools and some commands of git may change."""
 
     path: Path
     state_dir: Path | None = None
-    """None if the host repository shares the folder. An earlier version kept the git directory
-    there.
+    """The folder of its approval records; None if the repository around the memory keeps it. An
+    earlier version kept the git directory there.
     """
 
     def holds(self, path: Path) -> bool:
@@ -86,13 +86,15 @@ class GuardedMemory(msgspec.Struct, frozen=True):
 
     def keeps(self, path: Path) -> bool:
         """Whether a real path is a memory file: a regular Markdown file without further hard links."""
-        if not self.holds(path) or not _NAME.fullmatch(os.path.relpath(path, self.path)):
+        if not self.holds(path) or not _MEMORY_FILE_NAME.fullmatch(
+            os.path.relpath(path, self.path)
+        ):
             return False
         try:
-            found = path.lstat()
+            status = path.lstat()
         except OSError:
-            return True
-        return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+            return True  # it may become one
+        return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
 
     def find_tampering(self) -> str:
         """Why a git command in the folder might run other programs; empty if it cannot."""
@@ -106,16 +108,16 @@ class GuardedMemory(msgspec.Struct, frozen=True):
             if not named or os.path.realpath(self.path / named) != os.path.realpath(self.state_dir):
                 return f"{git_dir} is not ouro's"
             git_dir = self.state_dir
-        for name in _ACTING:
+        for name in _ACTING_IN_GIT_DIR:
             if os.path.lexists(git_dir / name):
                 return f"{git_dir / name} is not ouro's"
         if not _has_own_settings(git_dir / "config"):
             return f"the settings in {git_dir / 'config'} are not ouro's"
-        return next((f"{path} names programs" for path in self._acting_below()), "")
+        return next((f"{path} names programs" for path in self._find_acting_files()), "")
 
-    def _acting_below(self) -> Iterator[Path]:
-        """Files that git obeys: attributes, and nested repositories, because `git status` reads
-        their settings.
+    def _find_acting_files(self) -> Iterator[Path]:
+        """Yield the files in the folder that git obeys: attributes, and nested repositories, because
+        `git status` reads their settings.
         """
         for root, folders, files in os.walk(self.path):
             if Path(root) == self.path and ".git" in folders:
@@ -127,14 +129,14 @@ class GuardedMemory(msgspec.Struct, frozen=True):
 
 def _has_own_settings(config: Path) -> bool:
     """Whether a configuration of git has ouro's settings, and beside them only harmless ones."""
-    own = set(GIT_CONFIG.splitlines())
-    lines = read_start(config, _MAX_BYTES, os.O_NOFOLLOW).splitlines()
-    are_harmless = all(line in own or _HARMLESS.fullmatch(line) for line in lines)
-    return are_harmless and own.issubset(lines)
+    own_lines = set(GIT_CONFIG.splitlines())
+    lines = read_start(config, _MAX_CONFIG_BYTES, os.O_NOFOLLOW).splitlines()
+    are_harmless = all(line in own_lines or _HARMLESS_SETTING.fullmatch(line) for line in lines)
+    return are_harmless and own_lines.issubset(lines)
 
 
 _MAX_TRIES = 20
-_KINDS = {
+_KIND_NAMES = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
@@ -142,12 +144,14 @@ _KINDS = {
 }
 _granted: ContextVar[frozenset[tuple[str, str]]] = ContextVar("granted", default=frozenset())
 Access = Literal["read", "write", "show"]
-"""`show`: read a file to show the user what a call would change; never for the model."""
+"""What a file is opened for. `show`: read it to show the user what a call would change; never for
+the model.
+"""
 
 
 class FilePlace(msgspec.Struct, frozen=True):
-    """A file's place with its folder opened and checked, so that no link created later can redirect
-    `name`.
+    """The place of a file: its folder is open and was checked, so that no link made later can lead
+    `name` elsewhere.
     """
 
     path: Path
@@ -216,6 +220,7 @@ class Workspace:
         return self._protection(_real(path))
 
     def memory_at(self, path: Path) -> GuardedMemory | None:
+        """The memory whose folder a real path is in; None if it is in none."""
         return next((folder for folder in self.memory if folder.holds(path)), None)
 
     def is_memory(self, path: Path) -> bool:
@@ -228,7 +233,7 @@ class Workspace:
 
         A tool call is a task: the grant ends with the call.
         """
-        _granted.set(_granted.get() | {(access, _key(_real(path)))})
+        _granted.set(_granted.get() | {(access, _comparable(_real(path)))})
 
     def shown(self, path: Path) -> str:
         """`path` for the screen and the model: relative to the root inside it, else with `~`."""
@@ -242,7 +247,7 @@ class Workspace:
         return path_text(path)
 
     def check(self, path: Path, access: Access) -> None:
-        """Refuse a real path that may not be opened.
+        """Refuse a real path that the running call may not open.
 
         Raises:
             ToolError: it is outside, or protected, and was not granted.
@@ -276,7 +281,8 @@ class Workspace:
     def place(
         self, text: str, access: Access, *, create_parents: bool = False
     ) -> Iterator[FilePlace]:
-        """The place that `text` names, with its folder open; the file itself need not exist.
+        """Yield the place that `text` names, with its folder open inside this context. The file
+        itself need not exist.
 
         Raises:
             ToolError: it may not be opened, or its folder does not exist or is not a folder.
@@ -297,7 +303,7 @@ class Workspace:
 
     @contextmanager
     def folder(self, text: str) -> Iterator[tuple[Path, int]]:
-        """The folder that `text` names, open for reading, and its real path.
+        """Open the folder that `text` names for reading; yields its real path and its descriptor.
 
         Raises:
             ToolError: it may not be opened, or is not a folder.
@@ -311,7 +317,7 @@ class Workspace:
             os.close(descriptor)
 
     def open(self, text: str) -> BinaryIO:
-        """The regular file that `text` names, open for reading.
+        """Open the regular file that `text` names for reading.
 
         Raises:
             ToolError: it may not be opened, does not exist, or is a folder, pipe, socket or device.
@@ -320,19 +326,21 @@ class Workspace:
             return self.open_in(place)
 
     def open_in(self, place: FilePlace) -> BinaryIO:
-        """As `open`, for a place whose folder is open already."""
+        """Open the regular file at a place for reading. Raises ToolError if it may not be opened, or
+        is not a regular file.
+        """
         # A pipe must not block.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         try:
             # Checked before it is opened: opening a device can already have an effect.
-            self._demand_regular(place.path, place.stat())
+            self._require_regular(place.path, place.stat())
             descriptor = os.open(place.name, flags, dir_fd=place.folder)
         except OSError as error:
             raise ToolError(
                 f"{self.shown(place.path)} cannot be opened: {error.strerror}."
             ) from error
         try:
-            self._demand_regular(place.path, os.fstat(descriptor))
+            self._require_regular(place.path, os.fstat(descriptor))
             self.check(Path(path_of(descriptor)), "read")
             return os.fdopen(descriptor, "rb")
         except BaseException:
@@ -346,22 +354,24 @@ class Workspace:
         folder = self.memory_at(path)
         if folder is None or ".git" in path.parts[len(folder.path.parts) :]:
             return protected.protection(path)
-        own = path in (folder.path, folder.path / "archive") or folder.keeps(path)
+        is_memory_file = path in (folder.path, folder.path / "archive") or folder.keeps(path)
         return (
             ""
-            if own
+            if is_memory_file
             else "a memory file is Markdown, directly in the folder of the memory or in its archive"
         )
 
     def _covers(self, path: Path) -> bool:
+        """Whether a real path is part of the workspace."""
         root = next((root for root in self.roots if _is_below(path, root)), None)
         return root is not None and not protected.is_reserved(path, root)
 
-    def _demand_regular(self, path: Path, found: os.stat_result | None) -> None:
-        if found is None:
+    def _require_regular(self, path: Path, status: os.stat_result | None) -> None:
+        """Raise ToolError if this is not the status of a regular file; None: there is no file."""
+        if status is None:
             raise ToolError(f"{self.shown(path)} does not exist.")
-        if not stat.S_ISREG(found.st_mode):
-            kind = _KINDS.get(stat.S_IFMT(found.st_mode), "a device")
+        if not stat.S_ISREG(status.st_mode):
+            kind = _KIND_NAMES.get(stat.S_IFMT(status.st_mode), "a device")
             raise ToolError(f"{self.shown(path)} is {kind}, not a file.")
 
     def _is_granted(self, path: Path, access: Access) -> bool:
@@ -371,16 +381,16 @@ class Workspace:
             return False
         # A grant for a folder does not include places of keys below it.
         area = protected.reserved_area(path)
-        above = (
+        reachable = (
             folder
             for folder in (path, *path.parents)
             if area is None or protected.is_under(folder, area)
         )
-        return any(_key(folder) in granted for folder in above)
+        return any(_comparable(folder) in granted for folder in reachable)
 
     def _open_folder(self, folder: Path, *, create: bool) -> int:
-        """A descriptor of a folder, through folders that are no links. With `create`, missing ones
-        are made, each checked before. Raises ToolError.
+        """Open a folder that is not a link; returns its descriptor. With `create`, missing folders are
+        made, and the place of each is checked before. Raises ToolError.
         """
         flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
         try:
@@ -410,8 +420,9 @@ class Workspace:
 
 
 def _is_below(path: Path, folder: Path) -> bool:
-    mine, its = _key(path), _key(folder)
-    return mine == its or mine.startswith(its if its.endswith("/") else f"{its}/")
+    """Whether a path is the folder, or below it, as the disk compares names."""
+    inner, outer = _comparable(path), _comparable(folder)
+    return inner == outer or inner.startswith(outer if outer.endswith("/") else f"{outer}/")
 
 
 def _real(path: Path) -> Path:
@@ -424,7 +435,8 @@ def _real(path: Path) -> Path:
     raise ToolError(f"{path} changes while it is resolved. Try again.")
 
 
-def _key(path: Path) -> str:
+def _comparable(path: Path) -> str:
+    """A text that is equal for equal paths: the disks of macOS ignore case."""
     return (
         unicodedata.normalize("NFC", str(path)).casefold()
         if sys.platform == "darwin"

@@ -137,7 +137,7 @@ def test_hints_help_and_docs_name_no_tool_that_is_not_there():
     from ouro.tools import builtin
 
     root = Path(builtin.__file__).parents[2]
-    texts = [rules._HINT, *(path.read_text() for path in (root / "docs").glob("*.md"))]
+    texts = [rules._RULE_HINT, *(path.read_text() for path in (root / "docs").glob("*.md"))]
     has_tool = "web_fetch" in Path(builtin.__file__).read_text()
     assert has_tool or [text for text in texts if "web_fetch" in text] == []
 

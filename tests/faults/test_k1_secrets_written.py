@@ -180,8 +180,8 @@ def test_k1_prefilters_skip_no_pattern_that_matches(mask, monkeypatch):
     texts = [shape.format(secret) for _, secret in documented_secrets() for shape in SHAPES]
     masked = [mask(text) for text in texts]
 
-    monkeypatch.setattr(secrets, "_NEEDED", {})
-    monkeypatch.setattr(secrets, "_STARTS", {})
+    monkeypatch.setattr(secrets, "_REQUIRED_TEXTS", {})
+    monkeypatch.setattr(secrets, "_BEGINNINGS", {})
 
     assert [mask(text) for text in texts] == masked
 

@@ -157,13 +157,13 @@ def test_x10_only_folders_that_have_changed_are_read_again(root, monkeypatch):
     assert (
         read.count(root / "src") == 2
     )  # a folder that has just changed may change again in the same tick
-    monkeypatch.setattr("ouro.safety.permissions._SETTLED", 0)
+    monkeypatch.setattr("ouro.safety.permissions._CHANGE_TIME_MARGIN", 0)
     permissions.unreadable_files()
     read.clear()
     assert permissions.unreadable_files() == first
     assert read == []
 
-    monkeypatch.setattr("ouro.safety.permissions._SETTLED", 2_000_000_000)
+    monkeypatch.setattr("ouro.safety.permissions._CHANGE_TIME_MARGIN", 2_000_000_000)
     time.sleep(0.05)
     before = (root / "src").stat()
     (root / "src" / "new").mkdir()
@@ -196,7 +196,7 @@ def test_x10_landlock_denial_names_the_affected_folders(root, home):
 def test_x10_only_folders_a_rule_can_match_are_scanned(root, home, monkeypatch):
     for number in range(400):
         (home / "elsewhere" / str(number)).mkdir(parents=True)
-    monkeypatch.setattr("ouro.safety.permissions._MAX_SEEN", 300)  # more than the repository has
+    monkeypatch.setattr("ouro.safety.permissions._MAX_NAMES", 300)  # more than the repository has
     hidden = set(permissions_of(root).unreadable_files())
     assert hidden >= {root / ".env", root / "src/.env", root / "secrets", home / "letters/one.txt"}
     with pytest.raises(OSError, match="too many"):

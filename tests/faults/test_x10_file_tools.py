@@ -282,7 +282,7 @@ def test_x10_writer_is_not_misled_by_a_folder_swapped_after_the_check(swapped_wh
 
 
 def test_x10_a_file_swapped_for_a_link_after_the_check_is_not_opened(root, monkeypatch):
-    workspace, demand = Workspace(root), Workspace._demand_regular
+    workspace, demand = Workspace(root), Workspace._require_regular
 
     def demand_then_swap(self, path, found):
         demand(self, path, found)
@@ -290,6 +290,6 @@ def test_x10_a_file_swapped_for_a_link_after_the_check_is_not_opened(root, monke
             (root / "a.txt").unlink()
             (root / "a.txt").symlink_to("../outside/secret.txt")
 
-    monkeypatch.setattr(Workspace, "_demand_regular", demand_then_swap)
+    monkeypatch.setattr(Workspace, "_require_regular", demand_then_swap)
     with pytest.raises(ToolError):
         workspace.open("a.txt")

@@ -139,10 +139,10 @@ def test_what_the_scanner_ignores_in_encoded_text_does_not_load_it():
 
 
 def test_unknown_rules_version_sends_all_text_to_the_scanner(monkeypatch):
-    secrets._is_known.cache_clear()
+    secrets._knows_installed_scanner.cache_clear()
     monkeypatch.setattr(secrets, "RULES_VERSION", "0.0.1")
     assert may_match("hello")
-    secrets._is_known.cache_clear()
+    secrets._knows_installed_scanner.cache_clear()
 
 
 def test_scanner_is_called_only_for_suspicious_text():

@@ -205,7 +205,7 @@ def test_many_first_starts_at_once_compile_the_rules_once(tmp_path, monkeypatch)
     )
     monkeypatch.setenv("KF_RULE_CACHE_DIR", str(rules))
     monkeypatch.setattr(secrets, "_COMPILE_DELAY", 0.0)
-    monkeypatch.setattr(secrets, "_COMPILE", compiled)
+    monkeypatch.setattr(secrets, "_COMPILE_PROGRAM", compiled)
     waiting = [threading.Thread(target=secrets._compile_once) for _ in range(4)]
     for thread in waiting:
         thread.start()
@@ -224,7 +224,7 @@ def test_a_process_that_compiles_is_waited_for_after_its_ouro_ended(tmp_path, mo
     monkeypatch.setenv("KF_RULE_CACHE_DIR", str(rules))
     first = (
         "import os, threading, sys, time\nfrom ouro.safety import secrets\n"
-        f"secrets._COMPILE = {compiled!r}\n"
+        f"secrets._COMPILE_PROGRAM = {compiled!r}\n"
         "real = secrets.subprocess.Popen\n"
         "def begin(*words, **options):\n    real(*words, **options)\n    os._exit(0)\n"
         "secrets.subprocess.Popen = begin\nsecrets._compile_once()"
@@ -234,7 +234,7 @@ def test_a_process_that_compiles_is_waited_for_after_its_ouro_ended(tmp_path, mo
     with pytest.raises(BlockingIOError), lock_file(lock, timeout=0):
         pass
     go.touch()
-    monkeypatch.setattr(secrets, "_COMPILE", "raise SystemExit('it is compiled again')")
+    monkeypatch.setattr(secrets, "_COMPILE_PROGRAM", "raise SystemExit('it is compiled again')")
     secrets._compile_once()
     assert (rules / "a.vscdb").exists()
 

@@ -277,7 +277,7 @@ def test_existing_places_of_keys_are_found_in_the_order_of_all_places(tmp_path, 
     (tmp_path / "elsewhere").mkdir()
     (home / ".aws").symlink_to(tmp_path / "elsewhere")
     everything = [
-        place for place in protected.reserved_areas() if str(place) not in protected.SYSTEM
+        place for place in protected.reserved_areas() if str(place) not in protected.SYSTEM_FOLDERS
     ]
     found = protected.existing_reserved_areas()
     assert found == [place for place in everything if place.exists()]

@@ -249,7 +249,7 @@ class Places:
         area = protected.reserved_area(path)
         return (
             area is not None
-            and str(area) not in protected.SYSTEM
+            and str(area) not in protected.SYSTEM_FOLDERS
             and not self.workspace.is_inside(path)
         )
 
