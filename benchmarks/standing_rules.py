@@ -70,11 +70,11 @@ def report(name: str, folder: Path, embedder: Any, is_asked: bool) -> None:
 
 @contextlib.contextmanager
 def without_the_second_question() -> Iterator[None]:
-    kept, recall_module.STANDING = recall_module.STANDING, ()
+    kept, recall_module.STANDING_CATEGORIES = recall_module.STANDING_CATEGORIES, ()
     try:
         yield
     finally:
-        recall_module.STANDING = kept
+        recall_module.STANDING_CATEGORIES = kept
 
 
 def measure(name: str, recall: Recall, situation: Situation, texts: Mapping[str, str]) -> None:

@@ -73,12 +73,12 @@ class Undoer(Protocol):
 class UndoObserver(Protocol):
     """Learns what the user undid in files."""
 
-    def files_undone(self, messages: Sequence[Message], turn: int, reason: str) -> None:
+    def on_files_undone(self, messages: Sequence[Message], turn: int, reason: str) -> None:
         """What these messages did was undone; `turn` is the number of their last turn, `reason` in
         the words of the user.
         """
 
-    def files_redone(self) -> None:
+    def on_files_redone(self) -> None:
         """It was done again."""
 
 
@@ -225,7 +225,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             raise UsageError("Nothing was changed there.")
         notices = await _undo_each(undoable, "undone")
         if "files" in undoable and self.observer:
-            self.observer.files_undone(done, turn, reason)
+            self.observer.on_files_undone(done, turn, reason)
         if "conversation" not in scopes:
             return Rewound(notices=tuple(notices))
         return Rewound(entry.message.text, entry.message.parts_of(Image), tuple(notices))
@@ -254,7 +254,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         lines = await files.undo_part(number, path, hunk)
         if self.observer:
             done = self._messages_since(number)
-            self.observer.files_undone(done, self.memory.transcript.turns, reason)
+            self.observer.on_files_undone(done, self.memory.transcript.turns, reason)
         return lines
 
     async def undo_from_diff(self, file: DiffedFile, hunk: str = "") -> Sequence[str]:
@@ -344,7 +344,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             await self._continue_at(end, redoable)
         lines = await _undo_each(redoable, "done again")
         if "files" in redoable and self.observer:
-            self.observer.files_redone()
+            self.observer.on_files_redone()
         return lines
 
     def _redo_end(self) -> int | None:

@@ -14,7 +14,7 @@ DEFENCES = (
     Defence("M17", f"{MEMORY}/import_files.py", "return trust.was_trusted(root) and trust", "return True or trust",
             "test_m17_offered_imports.py -k texts_of_an_untrusted"),
     Defence("M1", f"{MEMORY}/trust/provenance.py", "if not self.sources:", "if True:", "test_m1_words_of_others.py"),
-    Defence("M1", f"{MEMORY}/recall/dead_ends.py", "if not is_file or _NAME.fullmatch(name)", "if True", "test_m1_dead_ends.py"),
+    Defence("M1", f"{MEMORY}/recall/dead_ends.py", "if not is_file or _PLAIN_FILE_NAME.fullmatch(name)", "if True", "test_m1_dead_ends.py"),
     Defence("M1", f"{MEMORY}/recall/dead_ends.py", "self.repo.propose([edit], reason, sources, turn)",
             "self.repo.store.save_and_commit({note.file_name: note_text(note)}, reason, {})", "test_m1_dead_ends.py"),
     Defence("M1", f"{MEMORY}/trust/states.py",

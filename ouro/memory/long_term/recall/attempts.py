@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -29,29 +29,36 @@ MAX_TURNS = 10
 """The turns among which an undone change is looked for."""
 MAX_MARKS = 48
 """The marks that are kept of a change: those with the lowest hashes are a fair sample of all."""
-SIMILAR = 0.5
+MIN_SIMILARITY = 0.5
 """The share of common marks from which on two changes of a file are the same attempt."""
 _SHOWN_PARTS = 64_000
 """Larger files are shown by their changed part only (`files_seen`): they are compared in part."""
-_STOPPED_BY_USER = (130, 143)
+_CODES_AFTER_INTERRUPT = (130, 143)
 """Exit codes after an interrupt and after the end of a session: they say nothing."""
 _WORD = late_pattern(r"\w+")
-_UNDOES = {"checkout", "restore", "revert", "reset", "stash"}
+_GIT_COMMANDS_THAT_RESTORE = {"checkout", "restore", "revert", "reset", "stash"}
 """The commands of git that restore files."""
-_MOVES = {"rm", "mv", "cp", "unlink"}
+_PROGRAMS_THAT_MOVE = {"rm", "mv", "cp", "unlink"}
 
 ReadFile = Callable[[str], str | None]
 """Returns the text of a file as it is now; None: it does not exist, or is no text."""
 
 
 class EditStep(msgspec.Struct, frozen=True):
+    """A change of one file."""
+
     turn: int
     call_id: str
     change: FileChange
     is_by_command: bool = False
+    """Whether a command made it, and no file tool. `call_id` is then the command at which it was
+    seen.
+    """
 
 
 class CommandStep(msgspec.Struct, frozen=True):
+    """A command that ran, with its exit code; None if it has none."""
+
     turn: int
     call_id: str
     line: str
@@ -60,13 +67,16 @@ class CommandStep(msgspec.Struct, frozen=True):
 
     @property
     def failed(self) -> bool:
-        return self.code not in (0, None, *_STOPPED_BY_USER)
+        """Whether it ended with an error, and was not interrupted."""
+        return self.code not in (0, None, *_CODES_AFTER_INTERRUPT)
 
 
 Step = EditStep | CommandStep
 
 
 class Failure(msgspec.Struct, frozen=True):
+    """A command that failed."""
+
     name: str
     """The command without file names and texts, as in the command ledger."""
     code: int
@@ -110,10 +120,12 @@ class Undone(msgspec.Struct):
         """The dead end, if a command failed with the change, or the user gives a reason."""
         if self.commands is not None:
             return self.commands
-        ran = steps[self.first : _end_of_attempt(self, steps)]
+        steps_with_change = steps[self.first : _end_of_attempt(self, steps)]
         if self.edits[0].is_by_command:
-            return _judge_commands(self._commands_before(steps), _commands_in(ran), reason)
-        failures = _failures(ran)
+            return _judge_commands(
+                self._commands_before(steps), _commands_in(steps_with_change), reason
+            )
+        failures = _find_failures(steps_with_change)
         if not failures and not reason:
             return None
         return DeadEnd(self.edits[0].turn, tuple(self.edits), (), failures, reason)
@@ -121,8 +133,8 @@ class Undone(msgspec.Struct):
     def _commands_before(self, steps: Sequence[Step]) -> list[CommandStep]:
         """The commands of the turn that may have made the change; else those that failed with it."""
         turn = self.edits[0].turn
-        before = [step for step in _commands_in(steps[: self.first]) if step.turn == turn]
-        changers = [step for step in before if may_change(step.line)]
+        earlier_commands = [step for step in _commands_in(steps[: self.first]) if step.turn == turn]
+        changers = [step for step in earlier_commands if may_change(step.line)]
         return changers or _commands_in(steps[self.first : self.end])
 
 
@@ -138,29 +150,29 @@ def steps_of(
         last_turn: the number of their last turn.
         relative: returns a path as in the repository; empty if it is outside.
     """
-    listed = list(messages)
-    turn = last_turn - sum(map(begins_turn, listed))
+    message_list = list(messages)
+    turn = last_turn - sum(map(begins_turn, message_list))
     calls: dict[str, ToolCall] = {}
-    found: list[Step] = []
-    for message in listed:
+    steps: list[Step] = []
+    for message in message_list:
         turn += begins_turn(message)
         calls.update({call.id: call for call in message.tool_calls})
         for reply in message.parts_of(ToolReply):
-            found += _steps_in(reply, calls.get(reply.call_id), turn, relative)
-    return [step for step in found if step.turn > last_turn - MAX_TURNS]
+            steps += _read_steps(reply, calls.get(reply.call_id), turn, relative)
+    return [step for step in steps if step.turn > last_turn - MAX_TURNS]
 
 
-def _steps_in(
+def _read_steps(
     reply: ToolReply, call: ToolCall | None, turn: int, relative: Callable[[str], str]
 ) -> list[Step]:
-    """The step of a tool result: the changes of files of the project, or the command that ran; none
-    of other tools.
+    """The steps that a tool result shows: the changes of files of the project, or the command that
+    ran; empty for other tools.
     """
     body = reply.display.body if reply.display else None
     if isinstance(body, Diff) and not reply.failed:
-        placed = [replace(change, path=relative(change.path)) for change in body.changes]
-        of_project = [change for change in placed if _is_of_project(change)]
-        return [EditStep(turn, reply.call_id, change) for change in of_project]
+        changes = [replace(change, path=relative(change.path)) for change in body.changes]
+        project_changes = [change for change in changes if _is_of_project(change)]
+        return [EditStep(turn, reply.call_id, change) for change in project_changes]
     if isinstance(body, CommandOutput) and call is not None and call.name == "shell":
         return [CommandStep(turn, reply.call_id, body.command, body.exit_code, body.output)]
     return []
@@ -180,11 +192,11 @@ def find_undone(steps: Sequence[Step], read: ReadFile) -> list[Undone]:
     for index, step in enumerate(steps):
         if isinstance(step, EditStep):
             by_path.setdefault(step.change.path, []).append((index, step))
-    found: list[Undone] = []
+    undone_by_file: list[Undone] = []
     for path, edits in by_path.items():
-        found += _Versions(edits).find_undone(len(steps), partial(read, path))
-    undone = _group(found)
-    commands = _undone_command(steps)
+        undone_by_file += _FileVersions(edits).find_undone(len(steps), partial(read, path))
+    undone = _merge_overlapping(undone_by_file)
+    commands = _find_undone_commands(steps)
     if commands is not None:
         undone.append(Undone([], 0, 0, commands))
     return undone
@@ -200,72 +212,97 @@ def _commands_in(steps: Sequence[Step]) -> list[CommandStep]:
     return [step for step in steps if isinstance(step, CommandStep)]
 
 
-class _Versions:
-    """The contents that one file had, and the edits between them."""
+class _SeenContent(NamedTuple):
+    """A content that a file had."""
+
+    text: str | None
+    """None: the file did not exist."""
+    edit_count: int
+    """The number of edits in force that led to it."""
+
+
+class _FileVersions:
+    """The contents that one file had, and the edits between them. An edit is in force until the
+    file has a content again that it had before the edit.
+    """
 
     def __init__(self, edits: Sequence[tuple[int, EditStep]]) -> None:
         self._edits = edits
-        self._held: list[tuple[int, EditStep]] = []
-        self._known: list[tuple[str | None, int]] = []
-        """Each content, and the number of held edits that led to it."""
+        self._edits_in_force: list[tuple[int, EditStep]] = []
+        """The edits in force, each with the index of its step."""
+        self._seen_contents: list[_SeenContent] = []
         self._undone: list[Undone] = []
 
     def find_undone(self, end: int, read: Callable[[], str | None]) -> list[Undone]:
-        """The edits that were undone, with the file as `read` returns it now."""
+        """Find the edits that were undone, with the file as `read` returns it now. `end` is the
+        number of all steps.
+        """
         for index, step in self._edits:
-            self._see(step.change.before, index)
-            if step.change.after not in [text for text, _ in self._known]:
-                self._held.append((index, step))
-            self._see(step.change.after, index)
-        if self._held:
-            self._see_now(read(), end)
+            self._record_content(step.change.before, index)
+            if step.change.after not in [content.text for content in self._seen_contents]:
+                self._edits_in_force.append((index, step))
+            self._record_content(step.change.after, index)
+        if self._edits_in_force:
+            self._compare_with_now(read(), end)
         return self._undone
 
-    def _see(self, text: str | None, index: int) -> None:
-        """The file has this content at a step: edits since an equal earlier content are undone."""
-        for at in reversed(range(len(self._known))):
-            if self._known[at][0] == text:
-                self._undo_edits_since(at, index)
+    def _record_content(self, text: str | None, index: int) -> None:
+        """Record that the file has this content at the step `index`. If it had the same content
+        before, the edits since then are undone.
+        """
+        for number in reversed(range(len(self._seen_contents))):
+            if self._seen_contents[number].text == text:
+                self._record_undone(number, index)
                 return
-        self._known.append((text, len(self._held)))
+        self._seen_contents.append(_SeenContent(text, len(self._edits_in_force)))
 
-    def _see_now(self, text: str | None, end: int) -> None:
-        """The file has this content now: edits since an equal earlier content are undone."""
-        for at in reversed(range(len(self._known))):
-            if _is_content(text, self._known[at][0], self._held[-1][1].change):
-                self._undo_edits_since(at, end)
+    def _compare_with_now(self, text: str | None, end: int) -> None:
+        """Compare the earlier contents with the present one, after all steps. If one is equal, the
+        edits since then are undone.
+        """
+        _, last_edit = self._edits_in_force[-1]
+        for number in reversed(range(len(self._seen_contents))):
+            if _is_content(text, self._seen_contents[number].text, last_edit.change):
+                self._record_undone(number, end)
                 return
 
-    def _undo_edits_since(self, at: int, index: int) -> None:
-        """The content number `at` is back before step `index`: the edits after it are undone."""
-        count = self._known[at][1]
-        dropped = self._held[count:]
-        del self._held[count:], self._known[at + 1 :]
-        if dropped:
-            edits = [step for _, step in dropped]
-            self._undone.append(Undone(edits, dropped[0][0], index))
+    def _record_undone(self, content_number: int, end: int) -> None:
+        """Record the edits after a content as undone, and forget the contents after it: the file
+        has this content again before the step `end`.
+        """
+        count = self._seen_contents[content_number].edit_count
+        undone_edits = self._edits_in_force[count:]
+        del self._edits_in_force[count:], self._seen_contents[content_number + 1 :]
+        if undone_edits:
+            first_index, _ = undone_edits[0]
+            edits = [step for _, step in undone_edits]
+            self._undone.append(Undone(edits, first_index, end))
 
 
-def _is_content(now: str | None, shown: str | None, change: FileChange) -> bool:
-    """Whether a file has the content that a change shows; of a long file it shows one part."""
-    if now is None or shown is None or len(shown) == len(now):
-        return now == shown
-    is_part = change.first_line > 1 or len(now) > _SHOWN_PARTS
+def _is_content(present: str | None, content: str | None, change: FileChange) -> bool:
+    """Whether the present text of a file is the content that a change shows; of a long file a
+    change shows one part.
+    """
+    if present is None or content is None or len(content) == len(present):
+        return present == content
+    is_part = change.first_line > 1 or len(present) > _SHOWN_PARTS
     if not is_part:
         return False
-    start, lines = change.first_line - 1, shown.splitlines(keepends=True)
-    return now.splitlines(keepends=True)[start : start + len(lines)] == lines
+    start, lines = change.first_line - 1, content.splitlines(keepends=True)
+    return present.splitlines(keepends=True)[start : start + len(lines)] == lines
 
 
-def _group(undone: Sequence[Undone]) -> list[Undone]:
-    """Changes of several files that were undone together, as one."""
+def _merge_overlapping(undone: Sequence[Undone]) -> list[Undone]:
+    """Merge changes of several files that were undone together, so that each group is judged as
+    one.
+    """
     groups: list[Undone] = []
-    for item in sorted(undone, key=lambda item: item.first):
-        if groups and item.first < groups[-1].end:
-            groups[-1].edits += item.edits
-            groups[-1].end = max(groups[-1].end, item.end)
+    for change in sorted(undone, key=lambda change: change.first):
+        if groups and change.first < groups[-1].end:
+            groups[-1].edits += change.edits
+            groups[-1].end = max(groups[-1].end, change.end)
         else:
-            groups.append(item)
+            groups.append(change)
     return groups
 
 
@@ -273,11 +310,13 @@ def _group(undone: Sequence[Undone]) -> list[Undone]:
 
 
 def _end_of_attempt(undone: Undone, steps: Sequence[Step]) -> int:
-    """Where the change was over: at the next edit, or the command that restored the files."""
-    edits = {id(step) for step in undone.edits}
-    last = max(index for index, step in enumerate(steps) if id(step) in edits)
+    """The index of the step at which the change was over: the next edit, or the command that
+    restored the files.
+    """
+    edit_ids = {id(step) for step in undone.edits}
+    last_edit = max(index for index, step in enumerate(steps) if id(step) in edit_ids)
     paths = [step.change.path for step in undone.edits]
-    for index in range(last + 1, undone.end):
+    for index in range(last_edit + 1, undone.end):
         step = steps[index]
         if isinstance(step, EditStep) or _restores(step.line, paths):
             return index
@@ -290,36 +329,38 @@ def _restores(line: str, paths: Sequence[str]) -> bool:
 
     for command in parse_line(line).commands:
         words = [word.text for word in command.words]
-        if command.program == "git" and not _UNDOES.isdisjoint(words):
+        if command.program == "git" and not _GIT_COMMANDS_THAT_RESTORE.isdisjoint(words):
             return True
-        if command.program in _MOVES and not set(paths).isdisjoint(words):
+        if command.program in _PROGRAMS_THAT_MOVE and not set(paths).isdisjoint(words):
             return True
     return False
 
 
-def _failures(steps: Sequence[Step]) -> tuple[Failure, ...]:
+def _find_failures(steps: Sequence[Step]) -> tuple[Failure, ...]:
     """The commands whose last run failed; those that only look at files do not count."""
-    last: dict[str, CommandStep] = {}
+    last_runs: dict[str, CommandStep] = {}
     for step in steps:
         if isinstance(step, CommandStep) and (name := describe_command(step.line)):
-            last[name] = step
-    found: list[Failure] = []
-    for name, step in last.items():
+            last_runs[name] = step
+    failures: list[Failure] = []
+    for name, step in last_runs.items():
         if step.failed and step.code is not None:
-            found.append(Failure(name, step.code, step.line, step.output))
-    return tuple(found)
+            failures.append(Failure(name, step.code, step.line, step.output))
+    return tuple(failures)
 
 
-def _undone_command(steps: Sequence[Step]) -> DeadEnd | None:
-    """A file that a command of the last turn changed, as its words show, and git restored by name."""
+def _find_undone_commands(steps: Sequence[Step]) -> DeadEnd | None:
+    """Find what commands of the last turn changed and git restored by the file's name. Returns the
+    dead end; None if there is none, or a file tool changed something too.
+    """
     turn = steps[-1].turn if steps else 0
-    in_turn = [step for step in steps if step.turn == turn]
-    commands = _commands_in(in_turn)
-    if len(commands) < len(in_turn):
-        return None  # a file tool changed something, too
-    passed = [index for index, step in enumerate(commands) if step.code == 0]
-    for index in passed:
-        files = _restored_by_name(commands[index].line)
+    turn_steps = [step for step in steps if step.turn == turn]
+    commands = _commands_in(turn_steps)
+    if len(commands) < len(turn_steps):
+        return None
+    passed_indexes = [index for index, step in enumerate(commands) if step.code == 0]
+    for index in passed_indexes:
+        files = _files_restored_by_name(commands[index].line)
         changers = [step for step in commands[:index] if _may_change_any(step.line, files)]
         if changers:
             return _judge_commands(changers, commands[:index], "")
@@ -329,19 +370,19 @@ def _undone_command(steps: Sequence[Step]) -> DeadEnd | None:
 def _judge_commands(
     tried: Sequence[CommandStep], ran: Sequence[CommandStep], reason: str
 ) -> DeadEnd | None:
-    """The dead end of commands that changed files: one that ran then failed, or the user gives a
-    reason. None otherwise.
+    """The dead end of commands (`tried`) that changed files, if one of the commands `ran` after
+    them failed, or the user gives a reason; else None.
     """
-    failures = _failures(ran)
-    failed = {failure.line for failure in failures}
-    named = [step for step in tried if may_change(step.line)]
-    changers = [step for step in named if step.line not in failed] or named
+    failures = _find_failures(ran)
+    failed_lines = {failure.line for failure in failures}
+    changing = [step for step in tried if may_change(step.line)]
+    changers = [step for step in changing if step.line not in failed_lines] or changing
     if not changers or not (failures or reason):
         return None
     return DeadEnd(changers[-1].turn, (), tuple(changers), failures, reason)
 
 
-def _restored_by_name(line: str) -> set[str]:
+def _files_restored_by_name(line: str) -> set[str]:
     """The files that `git restore FILE` or `git checkout -- FILE` names."""
     from ouro.safety import parse_line
 
@@ -357,10 +398,10 @@ def _may_change_any(line: str, files: set[str]) -> bool:
     """Whether a command that may change files names one of these."""
     from ouro.safety import parse_line
 
-    named: set[str] = set()
+    words: set[str] = set()
     for command in parse_line(line).commands:
-        named.update(word.text for word in command.words)
-    return may_change(line) and not named.isdisjoint(files)
+        words.update(word.text for word in command.words)
+    return may_change(line) and not words.isdisjoint(files)
 
 
 def may_change(line: str) -> bool:
@@ -373,19 +414,21 @@ def may_change(line: str) -> bool:
 
 
 def find_checked_turns(messages: Iterable[Message], last_turn: int) -> frozenset[int]:
-    """As `checked_turns`, of the turns in these messages; `last_turn` is the number of the last."""
+    """The numbers of the turns in these messages that ended with passing checks; `last_turn` is the
+    number of the last one.
+    """
     return checked_turns(steps_of(messages, last_turn))
 
 
 def checked_turns(steps: Sequence[Step]) -> frozenset[int]:
     """The turns that ended with passing checks: the last run of each check passed."""
-    last: dict[tuple[int, str], CommandStep] = {}
+    last_runs: dict[tuple[int, str], CommandStep] = {}
     for step in _commands_in(steps):
         name = describe_command(step.line)
         if name and is_check(name):
-            last[step.turn, name] = step
-    failed = {turn for (turn, _), step in last.items() if step.code != 0}
-    return frozenset(turn for turn, _ in last) - failed
+            last_runs[step.turn, name] = step
+    failed_turns = {turn for (turn, _), step in last_runs.items() if step.code != 0}
+    return frozenset(turn for turn, _ in last_runs) - failed_turns
 
 
 # What repeats it
@@ -399,9 +442,10 @@ def tried_of(dead_end: DeadEnd) -> tuple[Tried, ...]:
     for path in dead_end.paths:
         changes = [step.change for step in dead_end.edits if step.change.path == path]
         tried.append(Tried(path=path, marks=" ".join(marks_of(changes))))
-    failed = {failure.line for failure in dead_end.failures}
+    failed_lines = {failure.line for failure in dead_end.failures}
     tried += [
-        Tried(command=digest(step.line), failed=step.line in failed) for step in dead_end.commands
+        Tried(command=digest(step.line), failed=step.line in failed_lines)
+        for step in dead_end.commands
     ]
     return tuple(tried)
 
@@ -411,35 +455,37 @@ def marks_of(changes: Sequence[FileChange]) -> list[str]:
     added: set[str] = set()
     removed: set[str] = set()
     for change in changes:
-        old, new = change.texts()
+        old_lines, new_lines = change.texts()
         for start, end, new_start, new_end in change.line_changes():
-            removed.update(_words_of(old[start:end]))
-            added.update(_words_of(new[new_start:new_end]))
+            removed.update(_words_of(old_lines[start:end]))
+            added.update(_words_of(new_lines[new_start:new_end]))
     words = [f"+{word}" for word in added - removed] + [f"-{word}" for word in removed - added]
     return sorted(map(digest, words or sorted(added)))[:MAX_MARKS]
 
 
-def repeats(tried: Sequence[Tried], steps: Sequence[Step], new: Sequence[Step]) -> bool:
-    """Whether the new ones of the steps of a turn do again what was tried."""
-    return any(_repeats_any(one, steps, new) for one in tried)
+def repeats(tried: Sequence[Tried], steps: Sequence[Step], new_steps: Sequence[Step]) -> bool:
+    """Whether `new_steps`, which are among the steps of a turn, do again one of the things that
+    were tried.
+    """
+    return any(_does_again(attempt, steps, new_steps) for attempt in tried)
 
 
-def _repeats_any(tried: Tried, steps: Sequence[Step], new: Sequence[Step]) -> bool:
+def _does_again(tried: Tried, steps: Sequence[Step], new_steps: Sequence[Step]) -> bool:
     """Whether the new steps do again what was tried."""
     if tried.command:
-        return any(_runs_again(tried, step) for step in _commands_in(new))
-    changes = _changes_of(tried.path, new)
+        return any(_runs_again(tried, step) for step in _commands_in(new_steps))
+    changes = _changes_of(tried.path, new_steps)
     if not changes:
         return False
     # A change may be made again in one call, or little by little.
-    ways = [marks_of([change]) for change in changes]
-    ways.append(marks_of(_changes_of(tried.path, steps)))
-    known = tried.marks.split()
-    return any(similarity(known, marks) >= SIMILAR for marks in ways)
+    marks_of_ways = [marks_of([change]) for change in changes]
+    marks_of_ways.append(marks_of(_changes_of(tried.path, steps)))
+    earlier_marks = tried.marks.split()
+    return any(similarity(earlier_marks, marks) >= MIN_SIMILARITY for marks in marks_of_ways)
 
 
 def _runs_again(tried: Tried, step: CommandStep) -> bool:
-    """A command that failed by itself counts as repeated only if it fails again."""
+    """Whether a step runs the command again. If the command itself failed, it must fail again."""
     return tried.command == digest(step.line) and (step.failed or not tried.failed)
 
 
@@ -448,21 +494,25 @@ def _changes_of(path: str, steps: Sequence[Step]) -> list[FileChange]:
     return [change for change in edits if change.path == path]
 
 
-def is_same_attempt(one: Sequence[Tried], other: Sequence[Tried], least: float) -> bool:
+def is_same_attempt(first: Sequence[Tried], second: Sequence[Tried], min_similarity: float) -> bool:
     """Whether the same files were changed in the same way, and the same commands tried."""
-    marks = {tried.path: tried.marks.split() for tried in other}
-    commands = {tried.command for tried in other}
-    if {tried.path for tried in one} != marks.keys() or {t.command for t in one} != commands:
+    marks = {tried.path: tried.marks.split() for tried in second}
+    commands = {tried.command for tried in second}
+    if {tried.path for tried in first} != marks.keys() or {
+        tried.command for tried in first
+    } != commands:
         return False
-    return all(similarity(tried.marks.split(), marks[tried.path]) >= least for tried in one)
+    return all(
+        similarity(tried.marks.split(), marks[tried.path]) >= min_similarity for tried in first
+    )
 
 
-def similarity(one: Sequence[str], other: Sequence[str]) -> float:
+def similarity(first: Sequence[str], second: Sequence[str]) -> float:
     """The share of common marks (Jaccard), from the lowest hashes of both (Broder 1997)."""
-    if not one and not other:
+    if not first and not second:
         return 1.0
-    lowest = sorted({*one, *other})[:MAX_MARKS]
-    common = {*one} & {*other}
+    lowest = sorted({*first, *second})[:MAX_MARKS]
+    common = {*first} & {*second}
     return len(common.intersection(lowest)) / len(lowest)
 
 

@@ -20,7 +20,9 @@ _MAX_LOOKS = 40
 _MAX_BYTES = 64_000
 """Larger files are not compared."""
 UNREADABLE = "\0"
-"""Equals the content of no file that a tool showed."""
+"""Stands for the text of a file that is too large or no text. It equals the content of no file that
+a tool showed.
+"""
 
 ChangedFiles = Callable[[], Mapping[Path, tuple[bytes | None, bytes | None]]]
 """Returns what the turn has changed until now: the contents before it, and now. Blocks."""
@@ -39,27 +41,31 @@ class CommandLook(msgspec.Struct, frozen=True):
 
 
 class CommandLooks(msgspec.Struct, eq=False):
-    """Every method blocks."""
+    """What commands changed in one session: a look is a comparison of the files after commands.
+    Every method blocks.
+    """
 
     finder: NoteFinder
     changed_files: ChangedFiles
     _looks: list[CommandLook] = msgspec.field(default_factory=list)
     _branch: str = ""
 
-    def look(self, turn: int, new: Sequence[Step]) -> None:
-        """Look after the last steps of a turn if a command failed, and until the files are as
-        before the turn again.
+    def look(self, turn: int, last_steps: Sequence[Step]) -> None:
+        """Compare the files after the last steps of a turn, if a command failed in them, or the
+        last look found changes.
         """
         from ouro.memory.long_term.recall.attempts import CommandStep
 
-        commands = [step for step in new if isinstance(step, CommandStep)]
+        commands = [step for step in last_steps if isinstance(step, CommandStep)]
         if not commands:
             return
-        failed = next(filter(_is_failure, commands), None)
-        if failed is None and not self._is_changed(turn):
+        first_failed = next(filter(_is_failure, commands), None)
+        if first_failed is None and not self._is_changed(turn):
             return
-        last = failed or commands[-1]
-        look = CommandLook(turn, commands[0].call_id, last.call_id, self._changed_project_files())
+        seen_at = first_failed or commands[-1]
+        look = CommandLook(
+            turn, commands[0].call_id, seen_at.call_id, self._changed_project_files()
+        )
         self._looks = [*self._looks[1 - _MAX_LOOKS :], look]
 
     def _is_changed(self, turn: int) -> bool:
@@ -69,62 +75,68 @@ class CommandLooks(msgspec.Struct, eq=False):
     def _changed_project_files(self) -> dict[str, tuple[str | None, str | None]]:
         """The files of the project that the turn has changed, with their texts before it and now."""
         files: dict[str, tuple[str | None, str | None]] = {}
-        for path, (before, now) in self.changed_files().items():
+        for path, (old_content, new_content) in self.changed_files().items():
             name = self.finder.relative(str(path))
             if name and not name.startswith(".ouro/"):
-                files[name] = (_text_to_compare(before), _text_to_compare(now))
+                files[name] = (_text_to_compare(old_content), _text_to_compare(new_content))
         return files
 
     def add_changes(self, steps: Sequence[Step]) -> list[Step]:
-        """The steps, with what commands had changed in each look, before the command that failed.
+        """Insert into the steps what commands had changed at each look, before the command that
+        failed.
 
         A file that a tool edited is left out: its contents are known from the edits.
         """
         from ouro.memory.long_term.recall.attempts import EditStep
 
-        edited = {step.change.path for step in steps if isinstance(step, EditStep)}
-        known = {step.call_id for step in steps}
-        found, contents = list(steps), _Contents()
+        edited_paths = {step.change.path for step in steps if isinstance(step, EditStep)}
+        call_ids = {step.call_id for step in steps}
+        all_steps, contents = list(steps), _FileContents()
         for look in self._looks:
-            if look.first not in known:
+            if look.first not in call_ids:
                 continue
-            for change, call in contents.see(look, edited):
-                index = next(at for at, step in enumerate(found) if step.call_id == call)
-                found.insert(index, EditStep(look.turn, call, change, is_by_command=True))
-        return found
+            for change, call in contents.see(look, edited_paths):
+                index = next(
+                    position for position, step in enumerate(all_steps) if step.call_id == call
+                )
+                all_steps.insert(index, EditStep(look.turn, call, change, is_by_command=True))
+        return all_steps
 
-    def changes_branch(self) -> bool:
-        """Whether another branch is in use than at the last call: it changes files, and undoes
-        nothing.
+    def record_branch(self) -> bool:
+        """Record which branch is in use; returns whether it differs from the one at the last call.
+        A change of branch changes files, and undoes nothing.
         """
-        before, self._branch = self._branch, git_branch(self.finder.root)
-        return before != self._branch
+        last_branch, self._branch = self._branch, git_branch(self.finder.root)
+        return last_branch != self._branch
 
 
-class _Contents(msgspec.Struct):
+class _FileContents(msgspec.Struct):
     """The contents of files, from look to look."""
 
     turn: int = 0
     before: dict[str, str | None] = {}
     """The contents before the turn."""
     last: dict[str, str | None] = {}
+    """The contents at the last look."""
 
-    def see(self, look: CommandLook, edited: set[str]) -> list[tuple[FileChange, str]]:
-        """What has changed since the last look, each with the call before which it did."""
+    def see(self, look: CommandLook, edited_paths: set[str]) -> list[tuple[FileChange, str]]:
+        """Compare a look with the one before. Returns the changes since then, each with the call
+        before which it was made.
+        """
         if look.turn != self.turn:
             self.before, self.turn = {}, look.turn
-        for path, (old, _) in look.files.items():
-            if path not in edited:
-                self.before[path] = old
-        found: list[tuple[FileChange, str]] = []
-        for path, old in self.before.items():
-            is_back = path not in look.files
-            now = old if is_back else look.files[path][1]
-            earlier, self.last[path] = self.last.get(path, old), now
-            if now != earlier:
-                call = look.first if is_back else look.failed
-                found.append((FileChange(path, earlier, now), call))
-        return found
+        for path, (content_before, _) in look.files.items():
+            if path not in edited_paths:
+                self.before[path] = content_before
+        changes: list[tuple[FileChange, str]] = []
+        for path, content_before in self.before.items():
+            is_restored = path not in look.files
+            content = content_before if is_restored else look.files[path][1]
+            last_content, self.last[path] = self.last.get(path, content_before), content
+            if content != last_content:
+                call = look.first if is_restored else look.failed
+                changes.append((FileChange(path, last_content, content), call))
+        return changes
 
 
 def _is_failure(step: CommandStep) -> bool:

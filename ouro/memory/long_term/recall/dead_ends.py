@@ -37,21 +37,25 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.recall.attempts import DeadEnd, Step
     from ouro.memory.long_term.recall.recall import Recalled
 
-_MAX_NAMED = 4
+_MAX_NAMES = 4
 _MAX_FILE_BYTES = 1 << 20
 _PRINTED_WIDTH = 200
-_SAME = 0.9
+_MIN_SAME_MARKS = 0.9
 """The share of common marks from which on a change was tried before in the same way."""
 _CONFIDENCE = 0.9
-_NAME = late_pattern(r"[\w./+@-]{1,100}")
+_PLAIN_FILE_NAME = late_pattern(r"[\w./+@-]{1,100}")
 """A file name that can be no sentence."""
-_FRAME = late_pattern(r'File "[^"]*", line \d+|at \S+.*:\d+|--> \S+:\d+')
+_TRACEBACK_LINE = late_pattern(r'File "[^"]*", line \d+|at \S+.*:\d+|--> \S+:\d+')
 """Where a traceback of Python, JavaScript, Java or Rust was, above or below what went wrong."""
 _LOOK_TIMEOUT = 1.0
 """Seconds that a turn waits until the files are compared after a command that failed."""
 
 
 class DeadEnds(msgspec.Struct, eq=False):
+    """Finds dead ends in one session, keeps a note of each, and reminds the model of a dead end
+    that it repeats.
+    """
+
     memory: MemoryManager
     manager: LongTermMemoryManager
     finder: NoteFinder
@@ -65,14 +69,15 @@ class DeadEnds(msgspec.Struct, eq=False):
     _judged: set[str] = msgspec.field(default_factory=set)
     """The calls whose undoing was looked at."""
     _reminded: set[str] = msgspec.field(default_factory=set)
-    _looking: set[asyncio.Future[None]] = msgspec.field(default_factory=set)
-    """One for each look that has not ended."""
+    """The ids of notes of which the model was reminded."""
+    _pending_looks: set[asyncio.Future[None]] = msgspec.field(default_factory=set)
+    """A future for each look in the background that has not ended."""
     _undo_note_ids: list[str] = msgspec.field(default_factory=list)
     """The notes that the last undo of the user made."""
 
     def start(self) -> None:
-        """Note which branch is in use."""
-        self.looks.changes_branch()
+        """Remember which branch is in use."""
+        self.looks.record_branch()  # called only to record the branch
 
     # What failed
 
@@ -85,7 +90,7 @@ class DeadEnds(msgspec.Struct, eq=False):
             log.warning("dead ends: the files are not compared: %s", error)
 
     def _compare_files(self) -> None:
-        """Look at the files after the commands of the last answer."""
+        """Record what differs in the files after the commands of the last answer."""
         self.looks.look(self.memory.transcript.turns, self._steps_of_answer())
 
     def turn_ended(self) -> None:
@@ -93,8 +98,9 @@ class DeadEnds(msgspec.Struct, eq=False):
         messages = [entry.message for entry in self.memory.transcript.entries]
         self._look_in_background(self._find_and_keep(messages, self.memory.transcript.turns))
 
-    def files_undone(self, messages: Sequence[Message], turn: int, reason: str) -> None:
-        """The user undid what these messages did to files; returns at once.
+    def on_files_undone(self, messages: Sequence[Message], turn: int, reason: str) -> None:
+        """Look in the background for dead ends among these messages, after the user undid what they
+        did to files. Returns at once.
 
         Args:
             turn: the number of their last turn.
@@ -102,27 +108,32 @@ class DeadEnds(msgspec.Struct, eq=False):
         """
         self._look_in_background(self._find_and_keep(messages, turn, reason, by_user=True))
 
-    def files_redone(self) -> None:
-        """The user redid it: it is no dead end."""
+    def on_files_redone(self) -> None:
+        """Archive the notes of the last undo in the background: the user redid the change, so it is
+        no dead end. Returns at once.
+        """
         if self._undo_note_ids:
             self.channel.start("dead ends", self._archive_notes_of_undo())
 
     async def wait_until_settled(self) -> None:
-        """Wait until the last turns were looked at: `ouro -p` ends then."""
-        if self._looking:
-            await asyncio.wait(self._looking)
+        """Wait until the looks in the background have ended: `ouro -p` calls it before it ends."""
+        if self._pending_looks:
+            await asyncio.wait(self._pending_looks)
 
     def _look_in_background(self, look: Coroutine[None, None, None]) -> None:
         """Start a look; `wait_until_settled` waits for its end."""
         ended = asyncio.get_running_loop().create_future()
-        self._looking.add(ended)
-        self.channel.start("dead ends", self._run(look, ended))
+        self._pending_looks.add(ended)
+        self.channel.start("dead ends", self._run_look(look, ended))
 
-    async def _run(self, look: Coroutine[None, None, None], ended: asyncio.Future[None]) -> None:
+    async def _run_look(
+        self, look: Coroutine[None, None, None], ended: asyncio.Future[None]
+    ) -> None:
+        """Run a look, and report its end to `wait_until_settled`."""
         try:
             await look
         finally:
-            self._looking.discard(ended)
+            self._pending_looks.discard(ended)
             ended.cancel()
 
     async def _find_and_keep(
@@ -130,13 +141,13 @@ class DeadEnds(msgspec.Struct, eq=False):
     ) -> None:
         """Find dead ends in these messages, and write their notes; errors are logged."""
         try:
-            found = await asyncio.to_thread(
+            dead_ends = await asyncio.to_thread(
                 self._find_dead_ends, messages, turn, reason, by_user=by_user
             )
             if by_user:
                 self._undo_note_ids = []
-            for dead_end in found:
-                note_id = await self._keep(dead_end)
+            for dead_end in dead_ends:
+                note_id = await self._keep_note(dead_end)
                 if by_user and note_id:
                     self._undo_note_ids.append(note_id)
         except (OuroError, OSError) as error:
@@ -145,25 +156,27 @@ class DeadEnds(msgspec.Struct, eq=False):
     def _find_dead_ends(
         self, messages: Sequence[Message], turn: int, reason: str, *, by_user: bool
     ) -> list[DeadEnd]:
-        """The dead ends among the changes that were undone and not judged before. Reads files."""
+        """Find the dead ends among the changes that were undone and not judged before. Returns none
+        if another branch is in use now: it changes files, and undoes nothing. Reads files.
+        """
         from ouro.memory.long_term.recall.attempts import (
             dead_end_of_commands,
             find_undone,
         )
 
         steps = self.looks.add_changes(self._steps(messages, turn))
-        found: list[DeadEnd | None] = []
+        candidates: list[DeadEnd | None] = []
         for undone in find_undone(steps, self._read_project_file):
             calls = undone.calls
             if self._judged.isdisjoint(calls):
-                found.append(undone.judge(steps, reason))
+                candidates.append(undone.judge(steps, reason))
             self._judged.update(calls)
-        is_other_branch = self.looks.changes_branch() and not by_user
-        if by_user and not found:
-            found.append(dead_end_of_commands(steps, reason))
+        is_other_branch = self.looks.record_branch() and not by_user
+        if by_user and not candidates:
+            candidates.append(dead_end_of_commands(steps, reason))
         if by_user:
             self._judged.update(step.call_id for step in steps)
-        return [one for one in found if one is not None and not is_other_branch]
+        return [dead_end for dead_end in candidates if dead_end is not None and not is_other_branch]
 
     def _steps(self, messages: Sequence[Message], turn: int) -> list[Step]:
         """The changes and commands in these messages."""
@@ -186,7 +199,7 @@ class DeadEnds(msgspec.Struct, eq=False):
 
     # What is kept of it
 
-    async def _keep(self, dead_end: DeadEnd) -> str:
+    async def _keep_note(self, dead_end: DeadEnd) -> str:
         """Write the note; returns its id, empty if the same was tried before. Raises as `Notebook`."""
         events: list[Event] = []
         note = await self.manager.run_under_lock(partial(self._write_note, dead_end, events))
@@ -215,30 +228,33 @@ class DeadEnds(msgspec.Struct, eq=False):
         from ouro.memory.long_term.recall.failure_reason import ask_reason
 
         why = await ask_reason(ask, dead_end, self.finder.mark)
-        words = (
+        addition = (
             f"Why, by a model: “{why}”"
             if why
             else f"It printed: “{_telling_output_line(dead_end)}”"
         )
-        await self._propose_words(note, dead_end, words)
+        await self._propose_words(note, dead_end, addition)
 
     async def _propose_words(self, note: Note, dead_end: DeadEnd, words: str) -> None:
+        """Propose a note with these words added, and show the proposal."""
         for event in await self.manager.run_under_lock(
             partial(self._propose_output, note, words, dead_end)
         ):
             self.channel.emit(event)
 
     def _write_note(self, dead_end: DeadEnd, events: list[Event]) -> Note | None:
-        """The new note; None if the same was tried before."""
+        """Write or propose the note of a dead end, and add the event that shows it to `events`.
+        Returns the note; None if the same was tried before.
+        """
         from ouro.memory.long_term.notes.note import DEAD_ENDS, Note, new_id
         from ouro.memory.long_term.notes.notebook import note_event
         from ouro.memory.long_term.recall.attempts import tried_of
 
         turn = TurnRef(self.memory.session_id, dead_end.turn)
-        book, tried = self._notebook, tried_of(dead_end)
-        if same := self._find_same_note(Note(id="", tried=tried)):
+        notebook, tried = self._notebook, tried_of(dead_end)
+        if same_note := self._find_same_note(Note(id="", tried=tried)):
             if self.write != "ask":
-                book.confirm(same, "capture", turn.trailers("capture"))
+                notebook.confirm(same_note, "capture", turn.trailers("capture"))
             return None
         note = Note(
             id=new_id(),
@@ -252,26 +268,28 @@ class DeadEnds(msgspec.Struct, eq=False):
             tried=tried,
         )
         if self.write == "ask":
-            note = book.add_times(note)
+            note = notebook.add_times(note)
             reason = f"{ASKS}: “{cut(note.text, _PRINTED_WIDTH)}”"
             events.append(self._propose(note, None, reason, (), turn))
             return note
-        written = book.add(note, "capture", turn.trailers("capture"))
+        change = notebook.add(note, "capture", turn.trailers("capture"))
         if self.write != "silent":
-            events.append(note_event(written))
-        return written.note
+            events.append(note_event(change))
+        return change.note
 
     def _propose_output(self, note: Note, words: str, dead_end: DeadEnd) -> list[Event]:
-        """Add words from the output of a command, once the user approves them."""
+        """Propose a note with words from the output of a command added. Returns the event of the
+        proposal; none if the note was changed meanwhile.
+        """
         turn = TurnRef(self.memory.session_id, dead_end.turn)
-        whole = replace(note, text=f"{note.text} {words}")
+        longer_note = replace(note, text=f"{note.text} {words}")
         sources = [f"`{failure.name}`" for failure in dead_end.failures]
         reason = f"a command printed “{_telling_output_line(dead_end)}”"
         try:
-            known = self._notebook.find(note.id)
-            if known.archived or known.note.text != note.text:
+            file = self._notebook.find(note.id)
+            if file.archived or file.note.text != note.text:
                 return []  # it was changed or archived meanwhile
-            return [self._propose(whole, note, reason, sources, turn)]
+            return [self._propose(longer_note, note, reason, sources, turn)]
         except OuroError as error:
             log.info("dead ends: the output is not kept: %s", error)
             return []
@@ -296,9 +314,9 @@ class DeadEnds(msgspec.Struct, eq=False):
         from ouro.memory.long_term.notes.notebook import notes_event
 
         ids, self._undo_note_ids = self._undo_note_ids, []
-        book = self._notebook
+        notebook = self._notebook
         try:
-            archived = await self.manager.run_under_lock(lambda: book.archive(ids, "capture"))
+            archived = await self.manager.run_under_lock(lambda: notebook.archive(ids, "capture"))
         except (OuroError, OSError) as error:
             log.warning("dead ends: %s", error)
             return
@@ -310,9 +328,11 @@ class DeadEnds(msgspec.Struct, eq=False):
         """The id of the trusted note about the same attempt; empty if there is none."""
         from ouro.memory.long_term.recall.attempts import is_same_attempt
 
-        for known in self.finder.dead_ends():
-            if is_same_attempt(known.tried, new.tried, _SAME) and self._is_trusted(known.id):
-                return known.id
+        for dead_end in self.finder.dead_ends():
+            if is_same_attempt(dead_end.tried, new.tried, _MIN_SAME_MARKS) and self._is_trusted(
+                dead_end.id
+            ):
+                return dead_end.id
         return ""
 
     def _is_trusted(self, note_id: str) -> bool:
@@ -332,52 +352,54 @@ class DeadEnds(msgspec.Struct, eq=False):
     # What repeats it
 
     def find_repeated(self, room: int) -> Recalled | None:
-        """The dead ends that the last tool calls repeated, each once a session. Blocks."""
+        """The dead ends that the last tool calls repeated, each once a session, for at most `room`
+        tokens. None if there is none. Blocks.
+        """
         if not self.repo.loaded.notes:
             return None
-        steps, new = self._last_steps()
-        if not new:
+        steps, last_steps = self._last_steps()
+        if not last_steps:
             return None
         from ouro.memory.long_term.recall.attempts import repeats
 
         reminded = self._reminded | self._reminded_before()
-        known = [note for note in self.finder.dead_ends() if note.id not in reminded]
-        ids = [note.id for note in known if repeats(note.tried, steps, new)]
+        candidates = [note for note in self.finder.dead_ends() if note.id not in reminded]
+        ids = [note.id for note in candidates if repeats(note.tried, steps, last_steps)]
         if not ids:
             return None
-        found = self.finder.find_repeated(ids, room)
-        self._reminded.update(item.id for item in found.items if item.state == "loaded")
-        return found if found.text else None
+        recalled = self.finder.select_repeated(ids, room)
+        self._reminded.update(item.id for item in recalled.items if item.state == "loaded")
+        return recalled if recalled.text else None
 
     def _steps_of_answer(self) -> list[Step]:
         """The steps of the last answer. Its cost does not grow with the turn."""
-        answer: list[Message] = []
+        messages: list[Message] = []
         for entry in reversed(self.memory.transcript.entries):
-            answer.append(entry.message)
+            messages.append(entry.message)
             if entry.message.role == "assistant":
                 break
-        answer.reverse()
-        return self._steps(answer, self.memory.transcript.turns)
+        messages.reverse()
+        return self._steps(messages, self.memory.transcript.turns)
 
     def _last_steps(self) -> tuple[list[Step], list[Step]]:
         """The steps of this turn, and those of the last answer."""
-        turn: list[Message] = []
+        turn_messages: list[Message] = []
         for entry in reversed(self.memory.transcript.entries):
-            turn.append(entry.message)
+            turn_messages.append(entry.message)
             if begins_turn(entry.message):
                 break
-        turn.reverse()
-        answers = [message for message in turn if message.role == "assistant"]
-        steps = self._steps(turn, self.memory.transcript.turns)
-        last = {call.id for call in answers[-1].tool_calls} if answers else set()
-        return steps, [step for step in steps if step.call_id in last]
+        turn_messages.reverse()
+        answers = [message for message in turn_messages if message.role == "assistant"]
+        steps = self._steps(turn_messages, self.memory.transcript.turns)
+        last_calls = {call.id for call in answers[-1].tool_calls} if answers else set()
+        return steps, [step for step in steps if step.call_id in last_calls]
 
     def _reminded_before(self) -> set[str]:
         """The notes of which this session was reminded, also before a resume."""
-        found: set[str] = set()
+        note_ids: set[str] = set()
         for record in self.memory.transcript.recalled.values():
-            found.update(item.id for item in record.items if item.state == "loaded")
-        return found
+            note_ids.update(item.id for item in record.items if item.state == "loaded")
+        return note_ids
 
 
 def _describe(dead_end: DeadEnd) -> str:
@@ -385,43 +407,46 @@ def _describe(dead_end: DeadEnd) -> str:
     from ouro.memory.long_term.recall.command_ledger import name_programs, normalize_command
 
     if dead_end.edits:
-        what = f"a change of {_join(dead_end.paths)}"
+        attempt = f"a change of {_join_names(dead_end.paths)}"
     else:
         lines = [step.line for step in dead_end.commands]
         names = [normalize_command(line) or name_programs(line) for line in lines]
-        what = f"the command {_join(names, is_file=False)}"
-    failed = [
+        attempt = f"the command {_join_names(names, is_file=False)}"
+    failures = [
         f"`{failure.name}` failed with exit code {failure.code}" for failure in dead_end.failures
     ]
-    parts = [f"Tried and undone: {what}."]
-    if failed:
-        parts.append(f"{' and '.join(failed[:_MAX_NAMED])}.")
+    parts = [f"Tried and undone: {attempt}."]
+    if failures:
+        parts.append(f"{' and '.join(failures[:_MAX_NAMES])}.")
     if dead_end.reason:
         parts.append(f"The user undid it: “{dead_end.reason}”")
     return " ".join(parts)
 
 
-def _join(names: Sequence[str], *, is_file: bool = True) -> str:
+def _join_names(names: Sequence[str], *, is_file: bool = True) -> str:
     """File names or commands in one line, with the number of those that are left out; names that
     could be a sentence are not shown.
     """
-    seen = [f"`{name}`" if not is_file or _NAME.fullmatch(name) else "…" for name in names]
-    more = len(seen) - _MAX_NAMED
-    shown = ", ".join(dict.fromkeys(seen[:_MAX_NAMED]))
-    return f"{shown} and {more} more" if more > 0 else shown
+    shown_names = [
+        f"`{name}`" if not is_file or _PLAIN_FILE_NAME.fullmatch(name) else "…" for name in names
+    ]
+    left_out = len(shown_names) - _MAX_NAMES
+    joined = ", ".join(dict.fromkeys(shown_names[:_MAX_NAMES]))
+    return f"{joined} and {left_out} more" if left_out > 0 else joined
 
 
 def _telling_output_line(dead_end: DeadEnd) -> str:
-    """The line of the failed command's output that names a changed file, else its last line; no
-    line of a traceback that only says where it was.
+    """The most telling line that a failed command printed: the first one that names a changed file,
+    else the last one. Lines of a traceback that only say where it was are left out. Empty without a
+    line.
     """
     names = [path.rpartition("/")[2] for path in dead_end.paths]
     for failure in dead_end.failures:
-        printed = map(str.strip, failure.output.splitlines())
-        lines = [line for line in printed if line and not _FRAME.match(line)]
+        output_lines = map(str.strip, failure.output.splitlines())
+        lines = [line for line in output_lines if line and not _TRACEBACK_LINE.match(line)]
         if lines:
-            naming = next((line for line in lines if _names_any(line, names)), lines[-1])
-            return one_line(clean(naming), _PRINTED_WIDTH)
+            telling_line = next((line for line in lines if _names_any(line, names)), lines[-1])
+            return one_line(clean(telling_line), _PRINTED_WIDTH)
     return ""
 
 

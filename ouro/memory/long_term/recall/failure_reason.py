@@ -37,12 +37,14 @@ _SCHEMA = {
     "required": ["why"],
     "additionalProperties": False,
 }
-_NAME = late_pattern(r"[\w./:\\-]*[\d_./:\\][\w./:\\-]*\w|\w+[A-Z]\w*|\d+")
+_NAME_IN_SENTENCE = late_pattern(r"[\w./:\\-]*[\d_./:\\][\w./:\\-]*\w|\w+[A-Z]\w*|\d+")
 """What names something: a file, an identifier, a number, a module."""
 _WORD = late_pattern(r"\w{3,}")
 
 
 class _Answer(msgspec.Struct):
+    """The form of a model's answer."""
+
     why: str
 
 
@@ -70,13 +72,15 @@ def _request(failures: Sequence[Failure], mark: str) -> list[Message]:
 
 
 def _read_reason(answer: str, failures: Sequence[Failure]) -> str:
-    """The sentence, if it is short, and each name and some word in it was printed."""
-    found = decode_answer(answer, _Answer)
-    if found is None:
+    """The sentence in a model's answer. Empty if it is too long, or if a name in it, or all of its
+    words, were not printed.
+    """
+    decoded = decode_answer(answer, _Answer)
+    if decoded is None:
         return ""
-    why = " ".join(clean(found.why).split())
+    why = " ".join(clean(decoded.why).split())
     printed = "\n".join(f"{failure.line}\n{failure.output}" for failure in failures).casefold()
-    names = [name.strip(".:").casefold() for name in _NAME.findall(why)]
+    names = [name.strip(".:").casefold() for name in _NAME_IN_SENTENCE.findall(why)]
     words = [word.casefold() for word in _WORD.findall(why)]
     is_printed = all(name in printed for name in names) and any(word in printed for word in words)
     return why if is_printed and len(why) <= MAX_REASON else ""

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 RESERVED_TOKENS = 2_000
 """Tokens of the model's window for the instructions and the answer."""
 _MAX_SENTENCE = 300
-_MARKS = late_pattern(r"^\s*(?:[-*•]|\d{1,2}[.)])?\s*[\"“'`]*")
+_LINE_START = late_pattern(r"^\s*(?:[-*•]|\d{1,2}[.)])?\s*[\"“'`]*")
+"""The number, bullet and quotation mark before a sentence."""
 _INSTRUCTIONS = """\
 A coding assistant has notes from earlier sessions: preferences, conventions, decisions with their reasons, facts,
 corrections. You read what the user says now. Write {count} different notes that would help to answer it, as if they
@@ -37,20 +38,26 @@ class HypothesisModel(msgspec.Struct, frozen=True):
 
 
 def hypotheses_request(
-    spoken: Sequence[Spoken], text: str, count: int, mark: str, window: int
+    messages: Sequence[Spoken], text: str, count: int, mark: str, window: int
 ) -> list[Message]:
     """The request for `count` sentences, with the newest messages that fit into `window` tokens."""
-    room = max(0, window - RESERVED_TOKENS)
-    now = text[: 3 * room]  # at least three characters a token
+    budget = max(0, window - RESERVED_TOKENS)
+    new_message = text[: 3 * budget]  # at least three characters a token
     from ouro.memory.long_term.capture.session_parts import newest_lines
 
-    before = "\n".join(newest_lines(spoken, room - estimate(now), size=estimate)) or "nothing yet"
-    asked = f"Before:\n<{mark}>\n{quote_memory(before)}\n</{mark}>\n\nNow:\n<{mark}>\n{quote_memory(now)}\n</{mark}>"
-    return [system(_INSTRUCTIONS.format(count=count)), user(asked)]
+    earlier_messages = (
+        "\n".join(newest_lines(messages, budget - estimate(new_message), size=estimate))
+        or "nothing yet"
+    )
+    question = (
+        f"Before:\n<{mark}>\n{quote_memory(earlier_messages)}\n</{mark}>\n\n"
+        f"Now:\n<{mark}>\n{quote_memory(new_message)}\n</{mark}>"
+    )
+    return [system(_INSTRUCTIONS.format(count=count)), user(question)]
 
 
 def read_hypotheses(answer: str, count: int) -> list[str]:
     """The sentences in a model's answer, without numbers and bullets, each once."""
-    lines = (_MARKS.sub("", line).strip().rstrip("\"”'`") for line in answer.splitlines())
+    lines = (_LINE_START.sub("", line).strip().rstrip("\"”'`") for line in answer.splitlines())
     usable = (line[:_MAX_SENTENCE] for line in lines if len(line) >= 8 and not line.endswith(":"))
     return list(dict.fromkeys(usable))[:count]

@@ -33,7 +33,7 @@ UPDATE_TIMEOUT = 0.4
 """Seconds for which the index reads changed notes in one turn; the rest is read in later turns."""
 _WEIGHT_OF_FILE = 0.5
 """How much a used file counts in the statistics of a note; a turn counts 1."""
-_MAX_ABOUT_COMMANDS = 3
+_MAX_NOTES_ABOUT_COMMANDS = 3
 _NO_REPOSITORY = "-"
 """Stands for the project if its memory is off, so that its notes are not found."""
 
@@ -85,21 +85,23 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         vectors = self.lookup.search().vectors
         try:
             return vectors is not None and bool(
-                vectors.questions([parse_query(q).spoken for q in questions_in(text)])
+                vectors.questions([parse_query(question).spoken for question in questions_in(text)])
             )
         except ModelError:
             return False  # the embedder has logged it
 
-    def about_files(self, paths: Sequence[str]) -> list[str]:
+    def find_ids_about_files(self, paths: Sequence[str]) -> list[str]:
         """The ids of the notes about these files; paths are relative to the working folder."""
-        inside = [*filter(None, map(self.relative, paths))]
-        return self.recall.graph.anchored_to(inside, self._project) if inside else []
+        relative_paths = [*filter(None, map(self.relative, paths))]
+        return (
+            self.recall.graph.anchored_to(relative_paths, self._project) if relative_paths else []
+        )
 
     def find_about_commands(
         self, lines: Sequence[str], sent: frozenset[str], room: int
     ) -> Recalled | None:
-        """The notes that name a program or a script which these shell lines run: the newest
-        `_MAX_ABOUT_COMMANDS`, at most `room` tokens. None without one.
+        """The notes that name a program or a script which these shell lines run: the newest ones,
+        for at most `room` tokens. None if there is none.
         """
         from ouro.utils.prohibitions import line_names, names_run
 
@@ -112,70 +114,74 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
                 ids.append(note_id)
         if not ids:
             return None
-        chosen = ids[:_MAX_ABOUT_COMMANDS]
+        chosen = ids[:_MAX_NOTES_ABOUT_COMMANDS]
         return self.recall.find_about_commands(chosen, self.situation(sent), room)
 
     def relative(self, path: str) -> str:
-        """A path as in the repository; empty if it is outside. `path`: from the working folder."""
-        real, root = Path(os.path.realpath(self.cwd / path)), self.root.resolve()
-        return path_text(real.relative_to(root)) if real.is_relative_to(root) else ""
+        """The path in the repository of a path from the working folder; empty if it is outside."""
+        real_path, real_root = Path(os.path.realpath(self.cwd / path)), self.root.resolve()
+        return (
+            path_text(real_path.relative_to(real_root))
+            if real_path.is_relative_to(real_root)
+            else ""
+        )
 
     def dead_ends(self) -> list[Note]:
         """What was tried in this repository, failed and was undone, newest first."""
         from ouro.memory.long_term.notes.note import DEAD_ENDS, Note
 
         self.update_index()
-        book, found = self.notebook, list[Note]()
+        notebook, notes = self.notebook, list[Note]()
         for note_id in self.recall.graph.in_category(DEAD_ENDS, self._project):
             with suppress(NoteError):
-                found.append(book.find(note_id).note)
-        return found
+                notes.append(notebook.find(note_id).note)
+        return notes
 
-    def find_repeated(self, note_ids: Sequence[str], room: int) -> Recalled:
+    def select_repeated(self, note_ids: Sequence[str], room: int) -> Recalled:
         """Select which of these dead ends are sent: at most `room` tokens."""
         return self.recall.find_repeated(note_ids, self.situation(frozenset()), room)
 
-    def find_about_files(
+    def select_about_files(
         self, note_ids: Sequence[str], sent: frozenset[str], room: int
     ) -> Recalled:
-        """Select which of these notes are sent: at most `room` tokens. An unchanged file counts as
-        half a use.
+        """Select which of these notes are sent: at most `room` tokens. Counts each as half a use if
+        its files are unchanged.
         """
         from ouro.memory.long_term.recall.recall_log import RecallCounts
 
-        found = self.recall.find_about_files(note_ids, self.situation(sent), room)
-        if read := [item for item in found.items if item.state == "loaded"]:
-            unchanged = [item.id for item in read if "stale" not in item.reason]
-            judged = dict.fromkeys([item.id for item in read], _WEIGHT_OF_FILE)
+        recalled = self.recall.find_about_files(note_ids, self.situation(sent), room)
+        if loaded := [item for item in recalled.items if item.state == "loaded"]:
+            unchanged = [item.id for item in loaded if "stale" not in item.reason]
+            judged = dict.fromkeys([item.id for item in loaded], _WEIGHT_OF_FILE)
             used = dict.fromkeys(unchanged, _WEIGHT_OF_FILE)
             self.recall_log.add(RecallCounts(judged=judged, used=used))
-        return found
+        return recalled
 
-    def judge(self, notes: Sequence[RecalledNote], turn: Sequence[Message]) -> None:
+    def count_use_of_notes(self, notes: Sequence[RecalledNote], turn: Sequence[Message]) -> None:
         """Count which of the notes that were sent the turn has used."""
         if not notes:
             return
         from ouro.memory.long_term.recall.recall import ABOUT_FILE
         from ouro.memory.long_term.recall.relevance import is_used
 
-        prompt, done = turn[0].text, _done_in(turn)
+        prompt, answer_text = turn[0].text, _text_of_answers(turn)
         used = {
             note.id
             for note in notes
-            if is_used(note.text, prompt, done, is_of_file=ABOUT_FILE in note.reason)
+            if is_used(note.text, prompt, answer_text, is_of_file=ABOUT_FILE in note.reason)
         }
-        self._judge({note.id: note.text for note in notes}, used, turn)
+        self._count_use({note.id: note.text for note in notes}, used, turn)
 
-    def judge_core(self, turn: Sequence[Message]) -> None:
+    def count_use_of_core(self, turn: Sequence[Message]) -> None:
         """Count which core lines the answers of a turn used: they are in each request."""
         records = self._core_records()
         if not records:
             return
         from ouro.memory.long_term.recall.relevance import is_used
 
-        prompt, done = turn[0].text, _done_in(turn)
-        used = {record.id for record in records if is_used(record.text, prompt, done)}
-        self._judge({record.id: record.text for record in records}, used, turn)
+        prompt, answer_text = turn[0].text, _text_of_answers(turn)
+        used = {record.id for record in records if is_used(record.text, prompt, answer_text)}
+        self._count_use({record.id: record.text for record in records}, used, turn)
 
     def broken_rules(
         self, notes: Sequence[RecalledNote], turn: Sequence[Message]
@@ -192,7 +198,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
 
         return [*chain.from_iterable(core_records(scope).values() for scope in self.scopes)]
 
-    def _judge(self, texts: Mapping[str, str], used: set[str], turn: Sequence[Message]) -> None:
+    def _count_use(self, texts: Mapping[str, str], used: set[str], turn: Sequence[Message]) -> None:
         """Add one turn to the counts of entries that were sent."""
         from ouro.memory.long_term.recall.obedience import count_turn
 
@@ -232,27 +238,27 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         from ouro.memory.long_term.notes.validity import merged_branches
         from ouro.memory.long_term.recall.recall import Situation
 
-        merged = partial(merged_branches, self.root)
+        find_merged = partial(merged_branches, self.root)
         untrusted: set[tuple[Scope, str]] = set()
         for scope in self.scopes:
             untrusted.update((scope.scope, name) for name in scope.untrusted)
         linked = linked_notes(self.scopes, text) if text else {}
         return Situation(
-            self._project,
-            git_branch(self.root),
-            merged,
-            sent,
-            frozenset(untrusted),
-            linked,
-            self.changed,
+            project=self._project,
+            branch=git_branch(self.root),
+            merged=find_merged,
+            sent=sent,
+            untrusted=frozenset(untrusted),
+            linked=linked,
+            changed=self.changed,
         )
 
 
-def _done_in(turn: Sequence[Message]) -> str:
-    """The answers of a turn, and what they gave to tools."""
+def _text_of_answers(turn: Sequence[Message]) -> str:
+    """The answers of a turn, and the arguments of their tool calls, in one text."""
     answers = [message for message in turn if message.role == "assistant"]
-    done = [answer.text for answer in answers]
+    texts = [answer.text for answer in answers]
     for answer in answers:
         for call in answer.tool_calls:
-            done += map(str, call.arguments.values())
-    return " ".join(done)
+            texts += map(str, call.arguments.values())
+    return " ".join(texts)

@@ -22,6 +22,8 @@ Verdict = Literal["obeyed", "broken", "unknown"]
 
 
 class TurnEffects(msgspec.Struct, frozen=True):
+    """What a turn did, as far as a rule can be judged by it."""
+
     asked: str
     """What the user said in the turn."""
     commands: tuple[str, ...]
@@ -31,25 +33,28 @@ class TurnEffects(msgspec.Struct, frozen=True):
 
 def effects_of(turn: Sequence[Message]) -> TurnEffects:
     """What the user asked for in a turn, the commands that ran and the files that changed."""
-    made = chain.from_iterable(message.tool_calls for message in turn)
-    calls = {call.id: call for call in made}
-    asked = " ".join(message.text for message in turn if message.role == "user")
+    tool_calls = chain.from_iterable(message.tool_calls for message in turn)
+    calls = {call.id: call for call in tool_calls}
+    asked_text = " ".join(message.text for message in turn if message.role == "user")
     commands: list[str] = []
     files: list[str] = []
     for reply in chain.from_iterable(message.parts_of(ToolReply) for message in turn):
         commands += _commands_of(reply, calls.get(reply.call_id))
         files += _files_of(reply)
-    return TurnEffects(asked, tuple(commands), tuple(files))
+    return TurnEffects(asked_text, tuple(commands), tuple(files))
 
 
 def judge_rule(rule: str, effects: TurnEffects) -> Verdict:
-    """Obeyed: a turn that changed files, or ran commands that do more than read, and nothing that
-    the rule forbids. What the user asked for by name in this turn does not break a rule.
+    """Whether a turn kept to a rule. "obeyed": the turn changed files, or ran commands that do more
+    than read, and nothing that the rule forbids. "unknown": it had no occasion to break the rule,
+    or the user asked by name for what the rule forbids.
     """
     names = forbidden_names(rule)
     if not names or any(_is_asked_for(name, effects.asked) for name in names):
         return "unknown"
-    is_broken = any(breaks_prohibition(rule, "shell", {"command": it}) for it in effects.commands)
+    is_broken = any(
+        breaks_prohibition(rule, "shell", {"command": line}) for line in effects.commands
+    )
     is_broken |= any(breaks_prohibition(rule, "edit", {"path": path}) for path in effects.files)
     if is_broken:
         return "broken"
@@ -57,7 +62,7 @@ def judge_rule(rule: str, effects: TurnEffects) -> Verdict:
 
 
 def broken_among(rules: Mapping[str, str], turn: Sequence[Message]) -> dict[str, str]:
-    """Those of the rules, by the ids of their entries, that a turn broke."""
+    """The rules that a turn broke, by the ids of their entries."""
     effects = effects_of(turn)
     return {key: text for key, text in rules.items() if judge_rule(text, effects) == "broken"}
 
@@ -104,5 +109,5 @@ def _had_occasion(name: str, effects: TurnEffects) -> bool:
 
 def _is_asked_for(name: str, asked: str) -> bool:
     """Whether the user asked for something by this name in the turn."""
-    word = rf"(?<![\w-]){re.escape(name.strip('/'))}(?![\w-])"
-    return bool(re.search(word, asked, re.IGNORECASE)) and name not in forbidden_names(asked)
+    whole_word = rf"(?<![\w-]){re.escape(name.strip('/'))}(?![\w-])"
+    return bool(re.search(whole_word, asked, re.IGNORECASE)) and name not in forbidden_names(asked)

@@ -61,8 +61,8 @@ class OtherProjectNote(msgspec.Struct, frozen=True):
 
     def receipt(self, *, is_sent: bool) -> RecalledNote:
         """The line about it in the receipt of recall."""
-        done = "sent by you" if is_sent else "not sent"
-        reason = f"{self.origin} ({tilde(self.project)}): {done}"
+        result = "sent by you" if is_sent else "not sent"
+        reason = f"{self.origin} ({tilde(self.project)}): {result}"
         tokens = estimate(self.text)
         if is_sent:
             return RecalledNote(self.id, self.text, "loaded", reason, self.origin, tokens=tokens)
@@ -71,12 +71,12 @@ class OtherProjectNote(msgspec.Struct, frozen=True):
     def block(self, mark: str) -> str:
         """The text to send to the model."""
         introduction = _INTRODUCTION.format(project=self.project.name)
-        said = quote_memory(f"[{self.category}] {self.text}")
-        return f"<{mark}>\n{introduction}\n{said}\n</{mark}>"
+        quotation = quote_memory(f"[{self.category}] {self.text}")
+        return f"<{mark}>\n{introduction}\n{quotation}\n</{mark}>"
 
 
 class OtherProjects(msgspec.Struct, eq=False):
-    """Finds what other projects know. `find` blocks, and raises SearchUnavailable."""
+    """Finds what the memory of other projects says. `find` blocks, and raises SearchUnavailable."""
 
     finder: NoteFinder
     private: Sequence[Path] = ()
@@ -88,6 +88,7 @@ class OtherProjects(msgspec.Struct, eq=False):
     _chosen: OtherProjectNote | None = None
     """What the user sends of it."""
     _shown: list[str] = msgspec.field(default_factory=list)
+    """The texts that were shown already."""
 
     def take_question(self) -> str:
         """The message about which other projects are asked; only once."""
@@ -106,14 +107,16 @@ class OtherProjects(msgspec.Struct, eq=False):
         return note
 
     def find(self, text: str) -> OtherProjectNote | None:
-        """The best note of another project about a message that was not shown yet."""
+        """The best note of another project about a message, which was not shown before; None if
+        there is none.
+        """
         projects = self._projects()
         if not projects or not text.strip():
             return None
-        core = chain.from_iterable(scope.texts.values() for scope in self.finder.scopes)
-        known = "\n".join([*core, *self._shown])
+        core_texts = chain.from_iterable(scope.texts.values() for scope in self.finder.scopes)
+        known_text = "\n".join([*core_texts, *self._shown])
         for hit in self._strong_hits(text, projects):
-            if hit.text not in known and self._is_in_use(hit):
+            if hit.text not in known_text and self._is_in_use(hit):
                 self._shown.append(hit.text)
                 text = strip_list_mark(hit.text)  # a core line may have a list mark
                 return OtherProjectNote(hit.id, text, hit.category, text_path(hit.project))
@@ -124,23 +127,31 @@ class OtherProjects(msgspec.Struct, eq=False):
         from ouro.memory.index import Graph, project_of
 
         here = project_of(repo_folder(self.finder.root))
-        found = {*Graph(self.finder.lookup.search().index).projects()} - {here}
-        return tuple(sorted(one for one in found if not self._is_private(text_path(one))))
+        projects = {*Graph(self.finder.lookup.search().index).projects()} - {here}
+        return tuple(
+            sorted(project for project in projects if not self._is_private(text_path(project)))
+        )
 
     def _is_private(self, project: Path) -> bool:
         return any(project.is_relative_to(folder) for folder in self.private)
 
     def _strong_hits(self, text: str, projects: tuple[str, ...]) -> Iterator[MemoryHit]:
-        """Each strong hit once, and at most `_MAX_CHECKED` of them."""
+        """Yield each strong hit once, and at most `_MAX_CHECKED` of them. Hits are left out if they
+        are rules.
+        """
         from ouro.memory.index import SearchFilter
         from ouro.memory.long_term.recall.relevance import find_strong, questions_in
 
-        search, seen = self.finder.lookup.search(), set[str]()
-        wanted = SearchFilter(kinds=("note", "core"), scope="repo", notes_of=projects)
+        search, seen_texts = self.finder.lookup.search(), set[str]()
+        filter_ = SearchFilter(kinds=("note", "core"), scope="repo", notes_of=projects)
         for question in questions_in(text):
-            for hit in find_strong(question, search.find(question, _MAX_HITS, wanted)):
-                if len(seen) < _MAX_CHECKED and hit.text not in seen and not _is_rule(hit):
-                    seen.add(hit.text)
+            for hit in find_strong(question, search.find(question, _MAX_HITS, filter_)):
+                if (
+                    len(seen_texts) < _MAX_CHECKED
+                    and hit.text not in seen_texts
+                    and not _is_rule(hit)
+                ):
+                    seen_texts.add(hit.text)
                     yield hit
 
     def _is_in_use(self, hit: MemoryHit) -> bool:
@@ -180,15 +191,17 @@ class OtherProjects(msgspec.Struct, eq=False):
 def _is_rule(hit: MemoryHit) -> bool:
     """Whether a text is a rule or a preference."""
     from ouro.memory.long_term.patterns import has
-    from ouro.memory.long_term.recall.relevance import STANDING
+    from ouro.memory.long_term.recall.relevance import STANDING_CATEGORIES
 
-    is_said = any(has(group, hit.text) for group in _WORDS_OF_RULES)
-    return is_said or hit.category in (*STANDING, *_CATEGORIES_OF_RULES)
+    has_words_of_rule = any(has(group, hit.text) for group in _WORDS_OF_RULES)
+    return has_words_of_rule or hit.category in (*STANDING_CATEGORIES, *_CATEGORIES_OF_RULES)
 
 
 def _store_of(project: Path) -> GitMemoryStore:
-    """The memory of another project. If it is taken for another kind, nothing in it is approved."""
+    """The memory of another project. A wrong guess whether it is shared is safe: nothing in it is
+    approved then.
+    """
     from ouro.memory.long_term.store import repo_store
 
-    is_own = (repo_folder(project) / ".git").exists()
-    return repo_store(project, get_history_dir(), lambda _text: "", is_shared=not is_own)
+    has_own_history = (repo_folder(project) / ".git").exists()
+    return repo_store(project, get_history_dir(), lambda _text: "", is_shared=not has_own_history)

@@ -39,7 +39,7 @@ from ouro.memory.long_term.prompt_block import quote_memory
 from ouro.memory.long_term.recall.relevance import (
     MAX_STANDING,
     NEAR_BEST,
-    STANDING,
+    STANDING_CATEGORIES,
     STANDING_RULE,
     find_relevant,
     is_request,
@@ -53,12 +53,15 @@ from ouro.settings import MemorySettings
 from ouro.utils.text import one_line, plural
 
 MIN_HYPOTHESIS_COSINE = 0.3
-RANK = 60
+RANK_CONSTANT = 60
 """k of reciprocal rank fusion."""
 ABOUT_FILE = "about this file"
 ABOUT_COMMAND = "about this command"
 REPEATED = "tried before, and undone"
-_STALE, _HOP = 0.5, 0.6
+_STALE_WEIGHT = 0.5
+"""The weight of a note whose files have changed since."""
+_HOP_WEIGHT = 0.6
+"""The weight of a note for each link between it and a relevant note."""
 _RECENT_DAYS = 90
 _EARLIER_WIDTH = 160
 _INTRODUCTION = (
@@ -66,16 +69,16 @@ _INTRODUCTION = (
     " instructions. What the user said in them holds: answer and work by it, unless the user or the"
     " files say otherwise now."
 )
-_ABOUT_MESSAGE, _ABOUT_FILES = (
-    "that may be relevant to the user's next message",
-    "about files that were just used",
-)
+_ABOUT_MESSAGE = "that may be relevant to the user's next message"
+_ABOUT_FILES = "about files that were just used"
 _ABOUT_COMMANDS = "about commands that were just run"
 _ABOUT_REPEATED = "about what was just done: it was tried before, failed and was undone"
-_OF_BOTH = " Where a repo note contradicts a user note, the repo note holds here."
+_RULE_FOR_BOTH_SCOPES = " Where a repo note contradicts a user note, the repo note holds here."
 
 
 class Situation(msgspec.Struct, frozen=True):
+    """What decides which notes are sent now."""
+
     project: str
     """The root of the repository; empty if there is none."""
     branch: str = ""
@@ -96,14 +99,19 @@ class Situation(msgspec.Struct, frozen=True):
 
 
 class Recalled(msgspec.Struct, frozen=True):
+    """The notes that were found, and the text about those that are sent."""
+
     items: tuple[RecalledNote, ...]
     text: str
     """Sent with the user's message; empty if nothing is relevant."""
     way: str
+    """How they were found: `local`, `hyde` or `touch`."""
     milliseconds: float
 
 
 class _Candidate(msgspec.Struct):
+    """A note that may be sent, and why."""
+
     note_id: str
     score: float
     reason: str
@@ -133,34 +141,36 @@ class Recall(msgspec.Struct, eq=False, dict=True):
 
         Each sentence of the message is searched for separately.
         """
-        began = time.perf_counter()
+        start = time.perf_counter()
         limit = 3 * self.settings.retrieval_top_k
-        wanted = SearchFilter(kinds=("note",), project=situation.project)
-        named = self.graph.naming(entities_in(text))
-        by_name = sorted(named, key=lambda note_id: -named[note_id])[:limit]
+        filter_ = SearchFilter(kinds=("note",), project=situation.project)
+        weights_of_named = self.graph.naming(entities_in(text))
+        named_ids = sorted(weights_of_named, key=lambda note_id: -weights_of_named[note_id])[:limit]
         search = Search(self.search.index) if by_words else self.search
-        found: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         scores: dict[str, float] = {}
         for question in questions_in(text):
-            relevant = find_relevant(question, search.find(question, limit, wanted))
+            relevant = find_relevant(question, search.find(question, limit, filter_))
             for rank, (note_id, reason) in enumerate(relevant.items(), 1):
-                scores[note_id] = max(scores.get(note_id, 0.0), 1 / (RANK + rank))
-                found.setdefault(note_id, reason)
-        for rank, note_id in enumerate(by_name, 1):
-            scores[note_id] = scores.get(note_id, 0.0) + 1 / (RANK + rank)
+                scores[note_id] = max(scores.get(note_id, 0.0), 1 / (RANK_CONSTANT + rank))
+                reasons.setdefault(note_id, reason)
+        for rank, note_id in enumerate(named_ids, 1):
+            scores[note_id] = scores.get(note_id, 0.0) + 1 / (RANK_CONSTANT + rank)
         for note_id in self._find_standing(text, search, situation):
-            scores.setdefault(note_id, _HOP / (RANK + 1))
-            found.setdefault(note_id, STANDING_RULE)
+            scores.setdefault(note_id, _HOP_WEIGHT / (RANK_CONSTANT + 1))
+            reasons.setdefault(note_id, STANDING_RULE)
         candidates = [
-            _Candidate(note_id, score, found.get(note_id) or "names the same entity")
+            _Candidate(note_id, score, reasons.get(note_id) or "names the same entity")
             for note_id, score in scores.items()
         ]
         candidates += [
-            _Candidate(note_id, _HOP / (RANK + 1), f"linked to “{one_line(text, 60)}”")
+            _Candidate(
+                note_id, _HOP_WEIGHT / (RANK_CONSTANT + 1), f"linked to “{one_line(text, 60)}”"
+            )
             for note_id, text in situation.linked.items()
             if note_id not in scores
         ]
-        return self._select(candidates, situation, "local", began)
+        return self._select(candidates, situation, "local", start)
 
     def _find_standing(self, text: str, search: Search, situation: Situation) -> list[str]:
         """The second question: the rules and preferences for such a task, among these alone.
@@ -171,17 +181,19 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         if not is_request(text):
             return []
         hits: list[MemoryHit] = []
-        for category in STANDING:
-            wanted = SearchFilter(kinds=("note",), project=situation.project, category=category)
-            hits += search.find(text, MAX_STANDING, wanted)
-        asked = stems(text)
-        near = [hit for hit in hits if is_rule_for(asked, hit)]
-        best = sorted(near, key=nearness, reverse=True)[:MAX_STANDING]
-        return [hit.id for hit in best if nearness(hit) >= NEAR_BEST * nearness(best[0])]
+        for category in STANDING_CATEGORIES:
+            filter_ = SearchFilter(kinds=("note",), project=situation.project, category=category)
+            hits += search.find(text, MAX_STANDING, filter_)
+        message_stems = stems(text)
+        rules = [hit for hit in hits if is_rule_for(message_stems, hit)]
+        best_rules = sorted(rules, key=nearness, reverse=True)[:MAX_STANDING]
+        return [
+            hit.id for hit in best_rules if nearness(hit) >= NEAR_BEST * nearness(best_rules[0])
+        ]
 
     def find_by_hypotheses(self, hypotheses: Sequence[str], situation: Situation) -> Recalled:
         """Find the `top_k` notes nearest to each hypothesis. Raises ModelError."""
-        began = time.perf_counter()
+        start = time.perf_counter()
         filters = [
             SearchFilter(kinds=("note",), scope=scope, project=situation.project)
             for scope in self.notebook.scopes
@@ -191,7 +203,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             for hit in self.search.nearest_notes(hypotheses, self.settings.retrieval_top_k, filters)
             if hit.score >= MIN_HYPOTHESIS_COSINE
         ]
-        return self._select(candidates, situation, "hyde", began)
+        return self._select(candidates, situation, "hyde", start)
 
     def find_about_files(
         self, note_ids: Sequence[str], situation: Situation, room: int
@@ -199,99 +211,118 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         """Select which of these notes, about files that were just used, are sent: at most `room`
         tokens.
         """
-        began = time.perf_counter()
+        start = time.perf_counter()
         candidates = [
-            _Candidate(note_id, 1 / (RANK + rank), ABOUT_FILE)
+            _Candidate(note_id, 1 / (RANK_CONSTANT + rank), ABOUT_FILE)
             for rank, note_id in enumerate(note_ids)
         ]
-        return self._select(candidates, situation, "touch", began, room)
+        return self._select(candidates, situation, "touch", start, room)
 
     def find_about_commands(
         self, note_ids: Sequence[str], situation: Situation, room: int
     ) -> Recalled:
-        """As `find_about_files`, about commands that were just run."""
-        began = time.perf_counter()
+        """Select which of these notes, about commands that were just run, are sent: at most `room`
+        tokens.
+        """
+        start = time.perf_counter()
         candidates = [
-            _Candidate(note_id, 1 / (RANK + rank), ABOUT_COMMAND)
+            _Candidate(note_id, 1 / (RANK_CONSTANT + rank), ABOUT_COMMAND)
             for rank, note_id in enumerate(note_ids)
         ]
-        return self._select(candidates, situation, "touch", began, room, _ABOUT_COMMANDS)
+        return self._select(candidates, situation, "touch", start, room, _ABOUT_COMMANDS)
 
     def find_repeated(self, note_ids: Sequence[str], situation: Situation, room: int) -> Recalled:
         """Select which of these dead ends, that were just repeated, are sent: at most `room`
         tokens.
         """
-        began = time.perf_counter()
+        start = time.perf_counter()
         candidates = [
-            _Candidate(note_id, 1 / (RANK + rank), REPEATED)
+            _Candidate(note_id, 1 / (RANK_CONSTANT + rank), REPEATED)
             for rank, note_id in enumerate(note_ids)
         ]
-        return self._select(candidates, situation, "touch", began, room, _ABOUT_REPEATED)
+        return self._select(candidates, situation, "touch", start, room, _ABOUT_REPEATED)
 
     def _select(
         self,
         candidates: Sequence[_Candidate],
         situation: Situation,
         way: str,
-        began: float,
+        start: float,
         room: int | None = None,
         about: str = _ABOUT_FILES,
     ) -> Recalled:
-        """Select what is sent, also of the neighbours; `room` is given for notes about files alone."""
+        """Select which candidates are sent, and quote them for the model. `room` is given for notes
+        about what tools did; without it the budget of a message counts, and neighbours of the
+        candidates are added.
+        """
         if room is None:
             about, room = _ABOUT_MESSAGE, self.settings.injection_token_budget
-            known: Sequence[_Candidate] = self._extend(candidates)
+            extended: Sequence[_Candidate] = self._add_neighbours(candidates)
         else:
-            known = candidates
-        items, texts = self._fit(self._weigh(known, situation), situation, room)
+            extended = candidates
+        items, texts = self._fit(self._weigh(extended, situation), situation, room)
         loaded = [item for item in items if item.state == "loaded"]
         marks = " ".join(_mark_of_note(item.id, item.text) for item in loaded)
-        rule = _OF_BOTH if len({item.scope for item in loaded}) > 1 else ""
+        rule = _RULE_FOR_BOTH_SCOPES if len({item.scope for item in loaded}) > 1 else ""
         body = "\n".join([_INTRODUCTION.format(about=about) + rule, *map(quote_memory, texts)])
         block = f'<{self.mark} recalled="{marks}">\n{body}\n</{self.mark}>' if texts else ""
-        return Recalled(tuple(items), block, way, (time.perf_counter() - began) * 1_000)
+        return Recalled(tuple(items), block, way, (time.perf_counter() - start) * 1_000)
 
-    def _extend(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
+    def _add_neighbours(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
         """The candidates, and the neighbours of the best of them."""
-        best = _best(candidates, self.settings.retrieval_top_k)
+        best = _select_best(candidates, self.settings.retrieval_top_k)
         if not best:
             return []
-        near = self.graph.neighbours(
+        neighbours = self.graph.neighbours(
             [candidate.note_id for candidate in best], self.settings.retrieval_hop_depth
         )
         for candidate in candidates:
-            near.pop(candidate.note_id, None)
-        found = [*candidates]
-        for note_id, (hops, way) in near.items():
-            found.append(
+            neighbours.pop(candidate.note_id, None)
+        extended = [*candidates]
+        for note_id, (hops, link) in neighbours.items():
+            extended.append(
                 _Candidate(
-                    note_id, best[-1].score * _HOP**hops, f"{way.replace('_', ' ')}, {hops} away"
+                    note_id,
+                    best[-1].score * _HOP_WEIGHT**hops,
+                    f"{link.replace('_', ' ')}, {hops} away",
                 )
             )
-        return found
+        return extended
 
     def _weigh(
         self, candidates: Iterable[_Candidate], situation: Situation
     ) -> list[tuple[Note, RecalledNote]]:
-        """Weight the scores by confidence, age, use and stale anchors; returns the notes of the
-        files, best first.
+        """Weight the scores by confidence, age, use and changed files. Returns each note with its
+        item, best first; an item that may not be sent says why.
         """
         now, half_life = datetime.now(UTC), self.settings.half_life_days
-        found = self._read_best(candidates, situation)
-        away = {
-            file.note.branch for _, file in found if not is_visible(file.note, situation.branch)
+        candidates_with_files = self._read_best(candidates, situation)
+        other_branches = {
+            file.note.branch
+            for _, file in candidates_with_files
+            if not is_visible(file.note, situation.branch)
         }
-        merged = situation.merged(frozenset(filter(None, away))) if away else frozenset()
+        merged = (
+            situation.merged(frozenset(filter(None, other_branches)))
+            if other_branches
+            else frozenset()
+        )
         weighed = []
-        for candidate, file in found:
+        for candidate, file in candidates_with_files:
             note = file.note
-            stale = self.anchors.changed_paths(note.anchors) if self.anchors else ()
-            weight = _recency(note, now) * self.usefulness(note.id) * (_STALE if stale else 1.0)
+            changed_files = self.anchors.changed_paths(note.anchors) if self.anchors else ()
+            weight = (
+                _recency_weight(note, now)
+                * self.usefulness(note.id)
+                * (_STALE_WEIGHT if changed_files else 1.0)
+            )
             score = candidate.score * confidence_now(note, now, half_life) * weight
-            reason = candidate.reason + (f"; stale: {', '.join(stale)} changed" if stale else "")
+            reason = candidate.reason + (
+                f"; stale: {', '.join(changed_files)} changed" if changed_files else ""
+            )
             item = RecalledNote(note.id, note.text, "loaded", reason, file.scope, round(score, 4))
             skip_reason = self._reason_to_skip(file, situation, merged, now)
-            skip_reason = skip_reason or self._reason_to_skip_citation(note, stale)
+            skip_reason = skip_reason or self._reason_to_skip_citation(note, changed_files)
             if skip_reason:
                 item = replace(item, state="skipped", reason=skip_reason)
             weighed.append((note, item))
@@ -304,21 +335,24 @@ class Recall(msgspec.Struct, eq=False, dict=True):
 
         A dead end comes with the tool result that repeats it, not before.
         """
-        chosen = _best(candidates, 4 * self.settings.retrieval_top_k)
+        chosen = _select_best(candidates, 4 * self.settings.retrieval_top_k)
         latest = self.graph.latest_of(candidate.note_id for candidate in chosen)
-        best: dict[str, _Candidate] = {}
+        best_by_latest: dict[str, _Candidate] = {}
         for candidate in chosen:  # the last version of each, with the best score of any version
-            best.setdefault(latest[candidate.note_id], candidate)
-        found: list[tuple[_Candidate, NoteFile]] = []
-        for last, candidate in itertools.islice(best.items(), 2 * self.settings.retrieval_top_k):
+            best_by_latest.setdefault(latest[candidate.note_id], candidate)
+        files: list[tuple[_Candidate, NoteFile]] = []
+        for latest_id, candidate in itertools.islice(
+            best_by_latest.items(), 2 * self.settings.retrieval_top_k
+        ):
             # A planted note that names another one as its earlier version must not hide that one.
-            trusted = (self._read_trusted(name, situation) for name in (last, candidate.note_id))
-            file = next(filter(None, trusted), None) or self._read_note(last)
+            ids = (latest_id, candidate.note_id)
+            trusted = (self._read_trusted(note_id, situation) for note_id in ids)
+            file = next(filter(None, trusted), None) or self._read_note(latest_id)
             if file is None:
                 continue
             if file.note.category != DEAD_ENDS or candidate.reason == REPEATED:
-                found.append((candidate, file))
-        return found
+                files.append((candidate, file))
+        return files
 
     def _reason_to_skip(
         self, file: NoteFile, situation: Situation, merged: frozenset[str], now: datetime
@@ -348,7 +382,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         texts: list[str] = []
         for note, weighed_item in weighed:
             is_loaded = weighed_item.state == "loaded"
-            earlier = self._earlier(note.id, situation) if is_loaded else []
+            earlier = self._read_earlier_versions(note.id, situation) if is_loaded else []
             text = _note_line(note, weighed_item, earlier, self.settings.history_versions)
             item = replace(weighed_item, tokens=estimate(text), chain=len(earlier) + 1)
             if is_loaded and _mark_of_note(note.id, note.text) in situation.sent:
@@ -365,13 +399,17 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             items.append(item)
         return items, texts
 
-    def _earlier(self, note_id: str, situation: Situation) -> list[Note]:
-        """The versions before this one, oldest first."""
-        before = itertools.takewhile(lambda version: version != note_id, self.graph.chain(note_id))
-        return [file.note for version in before if (file := self._read_trusted(version, situation))]
+    def _read_earlier_versions(self, note_id: str, situation: Situation) -> list[Note]:
+        """The trusted versions before this one, oldest first."""
+        earlier_ids = itertools.takewhile(
+            lambda version: version != note_id, self.graph.chain(note_id)
+        )
+        return [
+            file.note for version in earlier_ids if (file := self._read_trusted(version, situation))
+        ]
 
     def _read_trusted(self, note_id: str, situation: Situation) -> NoteFile | None:
-        """Read a note if its file is approved, so that no planted note is quoted as an earlier
+        """The note if its file is approved, else None: no planted note is quoted as an earlier
         version.
         """
         file = self._read_note(note_id)
@@ -387,7 +425,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             return None
 
 
-def _best(candidates: Iterable[_Candidate], count: int) -> list[_Candidate]:
+def _select_best(candidates: Iterable[_Candidate], count: int) -> list[_Candidate]:
     """The `count` candidates with the highest scores, best first."""
     return sorted(candidates, key=lambda candidate: -candidate.score)[:count]
 
@@ -410,7 +448,7 @@ def _reason_to_skip_file(
     return ""
 
 
-def _recency(note: Note, now: datetime) -> float:
+def _recency_weight(note: Note, now: datetime) -> float:
     """A weight from 0.8 to 1: of two equally relevant notes the newer one comes first."""
     days = age_in_days(note.updated_at or note.created_at, now)
     return 0.9 if days is None else float(0.8 + 0.2 * 0.5 ** (max(0, days) / _RECENT_DAYS))
@@ -418,31 +456,31 @@ def _recency(note: Note, now: datetime) -> float:
 
 def _note_line(note: Note, item: RecalledNote, earlier: Sequence[Note], versions: int) -> str:
     """The note as the model reads it, with up to `versions` earlier versions (0: all)."""
-    who = "the user said" if note.source == "user" else "concluded"
-    about = [
+    source = "the user said" if note.source == "user" else "concluded"
+    remarks = [
         item.scope,
         note.category,
-        f"{who}, {(note.confirmed_at or note.updated_at or note.created_at)[:10]}",
+        f"{source}, {(note.confirmed_at or note.updated_at or note.created_at)[:10]}",
     ]
     if note.tentative:
-        about.append(f"tentative since {note.tentative}: nothing has confirmed it")
+        remarks.append(f"tentative since {note.tentative}: nothing has confirmed it")
     if earlier:
-        about.append(f"changed {plural(len(earlier), 'time')}")
+        remarks.append(f"changed {plural(len(earlier), 'time')}")
     if note.branch:
-        about.append(f"on the branch {note.branch}")
+        remarks.append(f"on the branch {note.branch}")
     if "stale" in item.reason:
-        about.append("may be out of date: " + item.reason.rpartition("stale: ")[2])
-    about += [
+        remarks.append("may be out of date: " + item.reason.rpartition("stale: ")[2])
+    remarks += [
         f"{edge.relationship} {edge.id}"
         for edge in note.related
         if edge.relationship == "contradicts"
     ]
-    before = [
-        f"  before ({(one.updated_at or one.created_at)[:10]}):"
-        f" {one_line(one.text, _EARLIER_WIDTH)}"
-        for one in reversed(earlier[-versions:])
+    earlier_lines = [
+        f"  before ({(version.updated_at or version.created_at)[:10]}):"
+        f" {one_line(version.text, _EARLIER_WIDTH)}"
+        for version in reversed(earlier[-versions:])
     ]
-    return "\n".join([f"[{note.id}] ({' · '.join(about)}) {note.text}", *before])
+    return "\n".join([f"[{note.id}] ({' · '.join(remarks)}) {note.text}", *earlier_lines])
 
 
 def _mark_of_note(note_id: str, text: str) -> str:

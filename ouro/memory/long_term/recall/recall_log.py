@@ -15,7 +15,7 @@ from ouro.utils.lenient_json import read_state
 from ouro.utils.log import log
 
 _LOCK_TIMEOUT = 1.0
-_SPAN = 0.1
+_WEIGHT_SPAN = 0.1
 """The weight of a note is raised by this if it is always used, and lowered by this if it is never
 used.
 """
@@ -35,6 +35,8 @@ class WeekUse(msgspec.Struct, frozen=True):
 
 
 class RecallCounts(msgspec.Struct, frozen=True):
+    """How often notes were sent and used, in total and by week."""
+
     counts: Mapping[str, int] = {}
     """Note id -> the number of messages with which it was sent."""
     last: Mapping[str, str] = {}
@@ -65,21 +67,21 @@ class RecallLog(msgspec.Struct, eq=False, dict=True):
     def usefulness(self, note_id: str) -> float:
         """The weight of a note in ranking, around 1, by the counts when this session first asked."""
         share = (self._latest.used.get(note_id, 0) + 1) / (self._latest.judged.get(note_id, 0) + 2)
-        return 1 + _SPAN * (2 * share - 1)
+        return 1 + _WEIGHT_SPAN * (2 * share - 1)
 
     def add(self, new: RecallCounts) -> None:
         """Add counts to the file; a failure is logged."""
         try:
             with lock_file(self.path.with_suffix(".lock"), _LOCK_TIMEOUT):
-                known = self.counts()
+                earlier = self.counts()
                 self._latest = RecallCounts(
-                    Counter(known.counts) + Counter(new.counts),
-                    {**known.last, **new.last},
-                    Counter(known.judged) + Counter(new.judged),
-                    Counter(known.used) + Counter(new.used),
-                    Counter(known.obeyed) + Counter(new.obeyed),
-                    Counter(known.broken) + Counter(new.broken),
-                    _add_week(known.weeks, new),
+                    counts=Counter(earlier.counts) + Counter(new.counts),
+                    last={**earlier.last, **new.last},
+                    judged=Counter(earlier.judged) + Counter(new.judged),
+                    used=Counter(earlier.used) + Counter(new.used),
+                    obeyed=Counter(earlier.obeyed) + Counter(new.obeyed),
+                    broken=Counter(earlier.broken) + Counter(new.broken),
+                    weeks=_add_week(earlier.weeks, new),
                 )
                 write_private(self.path, msgspec.json.encode(self._latest))
         except OSError as error:
@@ -106,12 +108,12 @@ def _add_week(
     week = this_week()
     uses = dict(weeks.get(week, {}))
     for note_id in new.judged:
-        before, added = uses.get(note_id, WeekUse()), new.use_of(note_id)
+        earlier_use, new_use = uses.get(note_id, WeekUse()), new.use_of(note_id)
         uses[note_id] = WeekUse(
-            before.sent + added.sent,
-            before.used + added.used,
-            before.obeyed + added.obeyed,
-            before.broken + added.broken,
+            earlier_use.sent + new_use.sent,
+            earlier_use.used + new_use.used,
+            earlier_use.obeyed + new_use.obeyed,
+            earlier_use.broken + new_use.broken,
         )
-    changed = {**weeks, week: uses} if uses else dict(weeks)
-    return {name: changed[name] for name in sorted(changed)[-_MAX_WEEKS:]}
+    all_weeks = {**weeks, week: uses} if uses else dict(weeks)
+    return {name: all_weeks[name] for name in sorted(all_weeks)[-_MAX_WEEKS:]}

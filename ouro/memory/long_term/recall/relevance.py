@@ -17,18 +17,21 @@ MIN_SHARE_OF_ONE = 0.45
 """The same for a note that has only one word of the message."""
 MIN_SHARE_OF_CODE = 0.9
 """The same for a note that has only two words of the message, if both are words of any program."""
-STANDING = ("coding-preferences", "project-conventions", "corrections")
+STANDING_CATEGORIES = ("coding-preferences", "project-conventions", "corrections")
 """The categories of standing rules."""
 STANDING_RULE = "a standing rule for such a task"
 MAX_STANDING = 2
 MIN_STANDING_SHARE = 0.17
-"""As `MIN_SHARE`, for a standing rule."""
+"""Share of the message's words, weighted by rarity, that a standing rule needs."""
 MIN_STANDING = 0.4
 """With vectors: the share of words and the cosine together."""
-STRONG, STRONG_SHARE, MIN_SUBJECTS = 2.0, 0.4, 2
-"""A hit of another project: the weighted sum of `_WEIGHTS` with vectors, the share of words without
-them, and the words in common that name a subject (`benchmarks.recall_quality --elsewhere`).
-"""
+# A hit of another project must be stronger (`benchmarks.recall_quality --elsewhere`):
+STRONG = 2.0
+"""With vectors: the weighted sum of `_WEIGHTS` that it needs."""
+STRONG_SHARE = 0.4
+"""Without vectors: the share of the message's words that it needs."""
+MIN_SUBJECTS = 2
+"""The words in common that name a subject which it needs."""
 NEAR_BEST = 0.6
 """Notes with a smaller share of the best score are not relevant."""
 _WEIGHTS = {
@@ -49,17 +52,17 @@ weighted sum is above 0.
 From a logistic regression on two sets of notes (`benchmarks.recall_quality --fit`); a third set
 measures it.
 """
-_FEW, _USUAL_COSINE = 5, 0.2
-"""Hits after the first five count as unrelated: their mean cosine is the baseline. Without such
-hits it is 0.2.
-"""
+_RELATED_HITS = 5
+"""Hits after so many count as unrelated: their mean cosine is the baseline."""
+_USUAL_COSINE = 0.2
+"""The baseline without such hits."""
 MAX_SENTENCES = 4
-_MAX_DONE = 20_000
+_MAX_ANSWER_CHARACTERS = 20_000
 """Characters that are read at the end of what was done in a turn."""
-_GIST = 400
+_MAX_END_CHARACTERS = 400
 """Characters that are searched for at each end of a long message."""
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
-_OF_TASKS = """
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
+_WORDS_OF_TASKS = """
     add again answer ask be better bit build change check clean code continue create current delete do done edit error
     explain file find fix folder follow function get give go good great help implement keep know last let line list
     look make mean move name need new next nice now ok okay old open plan please print problem proceed put read really
@@ -67,7 +70,7 @@ _OF_TASKS = """
     think time try two understand undo update use want way well what whole why work works write wrong yes
     """.split()
 """Words that say what to do, but do not name a subject."""
-_OF_CODE = """
+_WORDS_OF_CODE = """
     argument array bug case character class command comment compile count dictionary docstring exception fail format
     heading helper hint import input integer item length library loop method module number object only output parameter
     refactor return script short shorter simple size sort split string summarise test tool translate type typo unused
@@ -75,7 +78,7 @@ _OF_CODE = """
     """.split()
 """Words that occur in any program: alone they do not name a subject."""
 
-_OF_DAYS = """
+_WORDS_OF_DAYS = """
     ago agree anything april august choose couple day december decide decision discuss february few five four friday
     happen january july june learn march may monday month november october plan remember saturday september settle
     six sunday talk three thursday today tuesday wednesday week year yesterday
@@ -87,17 +90,24 @@ def questions_in(text: str) -> list[str]:
 
     Of a long message only the end and the start are used: the question is often below pasted text.
     """
-    whole = text if len(text) <= 2 * _GIST else f"{text[-_GIST:]}\n\n{text[:_GIST]}"
-    sentences = [sentence.strip() for sentence in _SENTENCE.split(whole)]
-    chosen = [
+    searched_text = (
+        text
+        if len(text) <= 2 * _MAX_END_CHARACTERS
+        else f"{text[-_MAX_END_CHARACTERS:]}\n\n{text[:_MAX_END_CHARACTERS]}"
+    )
+    sentences = [sentence.strip() for sentence in _SENTENCE_END.split(searched_text)]
+    sentences_to_search = [
         sentence
         for sentence in sentences
         if has("owned", sentence) or stems(sentence) - _STEMS_OF_TASKS
     ]
-    chosen = chosen if len(sentences) > 1 else []
-    if len(chosen) > MAX_SENTENCES:
-        chosen = [*chosen[: MAX_SENTENCES // 2], *chosen[-MAX_SENTENCES // 2 :]]
-    return list(dict.fromkeys([whole, *chosen]))
+    sentences_to_search = sentences_to_search if len(sentences) > 1 else []
+    if len(sentences_to_search) > MAX_SENTENCES:
+        sentences_to_search = [
+            *sentences_to_search[: MAX_SENTENCES // 2],
+            *sentences_to_search[-MAX_SENTENCES // 2 :],
+        ]
+    return list(dict.fromkeys([searched_text, *sentences_to_search]))
 
 
 def stems(text: str) -> frozenset[str]:
@@ -107,69 +117,73 @@ def stems(text: str) -> frozenset[str]:
 
 def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
     """The ids of the hits that are relevant to a question, each with the reason, in their order."""
-    asked = stems(question)
-    owned = stems(" ".join(pattern_of_group("owned").findall(question)))
-    best = max(map(_share, hits), default=0.0)
-    subjects = asked - _STEMS_OF_TASKS - _STEMS_OF_DAYS
+    question_stems = stems(question)
+    owned_stems = stems(" ".join(pattern_of_group("owned").findall(question)))
+    best_share = max(map(_share, hits), default=0.0)
+    subjects = question_stems - _STEMS_OF_TASKS - _STEMS_OF_DAYS
     is_of_days = bool(has("asks", question)) and all(map(str.isdigit, subjects))
     reasons: dict[str, str] = {}
-    for hit, known in zip(hits, features(question, hits), strict=True):
+    for hit, hit_features in zip(hits, features(question, hits), strict=True):
         if is_of_days and hit.parts.get("days", 0.0) >= DAYS_WEIGHT:
             reasons[hit.id] = f"noted on {hit.at[:10]}"
         elif "vectors" in hit.parts:
-            if _weighted_sum(known) > 0:
+            if _weighted_sum(hit_features) > 0:
                 reasons[hit.id] = (
                     f"says {_share(hit):.0%} of the words, {_cosine(hit):.2f} close in meaning"
                 )
-        elif _share(hit) >= NEAR_BEST * best and _says_the_same(asked, owned, hit):
+        elif _share(hit) >= NEAR_BEST * best_share and _says_the_same(
+            question_stems, owned_stems, hit
+        ):
             reasons[hit.id] = f"says {_share(hit):.0%} of the words"
     return reasons
 
 
 def features(question: str, hits: Sequence[MemoryHit]) -> list[dict[str, float]]:
     """The features of each hit for the question, by the name of their weights."""
-    asked, is_general = stems(question), float(has("general_question", question))
-    without = (_STEMS_OF_TASKS | _STEMS_OF_CODE) - stems(
+    question_stems, is_general = stems(question), float(has("general_question", question))
+    general_stems = (_STEMS_OF_TASKS | _STEMS_OF_CODE) - stems(
         " ".join(pattern_of_group("owned").findall(question))
     )
-    others = sorted(map(_cosine, hits), reverse=True)[_FEW:]
-    usual = sum(others) / len(others) if others else _USUAL_COSINE
-    best = max((_share(hit) + _cosine(hit) for hit in hits), default=0.0)
-    found = []
+    unrelated_cosines = sorted(map(_cosine, hits), reverse=True)[_RELATED_HITS:]
+    baseline = (
+        sum(unrelated_cosines) / len(unrelated_cosines) if unrelated_cosines else _USUAL_COSINE
+    )
+    best_nearness = max((_share(hit) + _cosine(hit) for hit in hits), default=0.0)
+    all_features = []
     for hit in hits:
-        share, cosine, said = _share(hit), _cosine(hit), stems(hit.text)
-        known = {
+        share, cosine, hit_stems = _share(hit), _cosine(hit), stems(hit.text)
+        hit_features = {
             "bias": 1.0,
             "share": share,
             "cosine": cosine,
-            "above": cosine - usual,
-            "subject": min(len((asked & said) - without), 3),
-            "cover": len(asked & said) / max(1, len(said)),
+            "above": cosine - baseline,
+            "subject": min(len((question_stems & hit_stems) - general_stems), 3),
+            "cover": len(question_stems & hit_stems) / max(1, len(hit_stems)),
             "general": is_general,
-            "gap": best - share - cosine,
-            "asked": min(len(asked - without), 6),
+            "gap": best_nearness - share - cosine,
+            "asked": min(len(question_stems - general_stems), 6),
             "both": share * cosine,
         }
-        found.append(known)
-    return found
+        all_features.append(hit_features)
+    return all_features
 
 
 def find_strong(question: str, hits: Sequence[MemoryHit]) -> list[MemoryHit]:
     """The hits that are worth showing although they are of another project, in their order."""
-    relevant, asked = find_relevant(question, hits), stems(question)
+    relevant, question_stems = find_relevant(question, hits), stems(question)
     strong: list[MemoryHit] = []
-    for hit, known in zip(hits, features(question, hits), strict=True):
-        subjects = (asked & stems(hit.text)) - _STEMS_OF_TASKS - _STEMS_OF_CODE
+    for hit, hit_features in zip(hits, features(question, hits), strict=True):
+        subjects = (question_stems & stems(hit.text)) - _STEMS_OF_TASKS - _STEMS_OF_CODE
         is_named = hit.id in relevant and len(subjects) >= MIN_SUBJECTS
-        if is_named and _is_very_near(hit, known):
+        if is_named and _is_very_near(hit, hit_features):
             strong.append(hit)
     return strong
 
 
-def _is_very_near(hit: MemoryHit, known: Mapping[str, float]) -> bool:
+def _is_very_near(hit: MemoryHit, hit_features: Mapping[str, float]) -> bool:
     """Whether a hit is so near that it is shown although it is of another project."""
     if "vectors" in hit.parts:
-        return _weighted_sum(known) > STRONG
+        return _weighted_sum(hit_features) > STRONG
     return _share(hit) >= STRONG_SHARE
 
 
@@ -183,33 +197,35 @@ def nearness(hit: MemoryHit) -> float:
     return _share(hit) + _cosine(hit)
 
 
-def is_rule_for(asked: frozenset[str], hit: MemoryHit) -> bool:
+def is_rule_for(message_stems: frozenset[str], hit: MemoryHit) -> bool:
     """Whether a rule is near a task: by a word that few rules have, or in meaning."""
-    is_named = bool((asked & stems(hit.text)) - _STEMS_OF_TASKS)
+    is_named = bool((message_stems & stems(hit.text)) - _STEMS_OF_TASKS)
     if "vectors" in hit.parts:
         return nearness(hit) >= MIN_STANDING and (is_named or _cosine(hit) >= MIN_STANDING)
     return is_named and _share(hit) >= MIN_STANDING_SHARE
 
 
-def is_used(note: str, prompt: str, done: str, *, is_of_file: bool = False) -> bool:
-    """Whether a note was used in a turn: what was said and given to tools has a name, or half the
-    words, of it alone.
+def is_used(note: str, prompt: str, answer_text: str, *, is_of_file: bool = False) -> bool:
+    """Whether a turn used a note: the text of its answers has a name of the note that the prompt
+    has not, or half of the words that the note alone has.
 
     If the note was sent because of a file, the name of that file proves nothing.
     """
-    done = done[-_MAX_DONE:]
+    answer_text = answer_text[-_MAX_ANSWER_CHARACTERS:]
     names = {
         entity for entity in entities_in(note) if not (is_of_file and entity.startswith("file:"))
     }
-    if any(entity.partition(":")[2] in done for entity in names.difference(entities_in(prompt))):
+    if any(
+        entity.partition(":")[2] in answer_text for entity in names.difference(entities_in(prompt))
+    ):
         return True
     only_in_note = stems(note) - stems(prompt) - _STEMS_OF_TASKS - _STEMS_OF_CODE
-    return len(only_in_note & stems(done)) >= max(2, len(only_in_note) / 2)
+    return len(only_in_note & stems(answer_text)) >= max(2, len(only_in_note) / 2)
 
 
-def _weighted_sum(known: Mapping[str, float]) -> float:
+def _weighted_sum(hit_features: Mapping[str, float]) -> float:
     """The weighted sum of the features of a hit; above 0 it counts as relevant."""
-    return sum(_WEIGHTS[name] * value for name, value in known.items())
+    return sum(_WEIGHTS[name] * value for name, value in hit_features.items())
 
 
 def _share(hit: MemoryHit) -> float:
@@ -222,26 +238,28 @@ def _cosine(hit: MemoryHit) -> float:
     return hit.parts.get("vectors", 0.0)
 
 
-def _says_the_same(asked: frozenset[str], owned: frozenset[str], hit: MemoryHit) -> bool:
-    """Whether a note is relevant, by words, to a message with the stems `asked`; `owned` stems name
-    a subject.
+def _says_the_same(
+    message_stems: frozenset[str], owned_stems: frozenset[str], hit: MemoryHit
+) -> bool:
+    """Whether a note is relevant, by its words, to a message; stems in `owned_stems` name a subject
+    even if they are words of tasks or code.
     """
-    shared = asked & stems(hit.text)
-    subjects = shared - (_STEMS_OF_TASKS - owned)
-    is_of_code = not subjects - (_STEMS_OF_CODE - owned)
-    if len(shared) < 2:
+    common_stems = message_stems & stems(hit.text)
+    subjects = common_stems - (_STEMS_OF_TASKS - owned_stems)
+    is_of_code = not subjects - (_STEMS_OF_CODE - owned_stems)
+    if len(common_stems) < 2:
         return not is_of_code and _share(hit) >= MIN_SHARE_OF_ONE
-    least = MIN_SHARE_OF_CODE if is_of_code and len(shared) == 2 else MIN_SHARE
-    return bool(subjects) and _share(hit) >= least
+    min_share = MIN_SHARE_OF_CODE if is_of_code and len(common_stems) == 2 else MIN_SHARE
+    return bool(subjects) and _share(hit) >= min_share
 
 
 def _stems_of(words: Sequence[str]) -> frozenset[str]:
-    found: set[str] = set()
+    all_stems: set[str] = set()
     for word in words:
-        found |= stems(word) or {word}
-    return frozenset(found)
+        all_stems |= stems(word) or {word}
+    return frozenset(all_stems)
 
 
-_STEMS_OF_TASKS = _stems_of(_OF_TASKS)
-_STEMS_OF_DAYS = _stems_of(_OF_DAYS)
-_STEMS_OF_CODE = frozenset(map(stem, _OF_CODE))
+_STEMS_OF_TASKS = _stems_of(_WORDS_OF_TASKS)
+_STEMS_OF_DAYS = _stems_of(_WORDS_OF_DAYS)
+_STEMS_OF_CODE = frozenset(map(stem, _WORDS_OF_CODE))

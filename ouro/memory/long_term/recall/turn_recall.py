@@ -47,15 +47,19 @@ FILL_NOTES = 8
 """
 
 
-TIMED_OUT, LATE, TOUCHED = "timeout", "late", "touch"
-"""Ways of a receipt: the message went without notes; what was found for it afterwards; notes about
-what tools have used and done.
-"""
+TIMED_OUT = "timeout"
+"""The way of a receipt of a message that went without notes, because the search took too long."""
+LATE = "late"
+"""The way of a receipt of what was found for it afterwards."""
+TOUCHED = "touch"
+"""The way of a receipt of notes about what tools have used and done."""
 ELSEWHERE = "other project"
 """The way of a receipt of what another project knows: it is shown, and not sent."""
 
 
 class TurnRecall(msgspec.Struct, eq=False):
+    """Recalls notes for the messages of one session, and records which were sent."""
+
     memory: MemoryManager
     finder: NoteFinder
     channel: SessionChannel
@@ -63,14 +67,14 @@ class TurnRecall(msgspec.Struct, eq=False):
     commands: CommandLedger | None = None
     """None if no project has memory here, or `memory.commands` is off."""
     dead_ends: DeadEnds | None = None
-    """As `commands`."""
+    """None if no project has memory here, or `memory.commands` is off."""
     other_projects: OtherProjects | None = None
     """None without a user who sees what they know, or if `memory.other_projects` is off."""
     _receipts: dict[int, NotesRecalled] = msgspec.field(default_factory=dict)
     """The receipts of this turn, by the number of the message with which the notes were sent."""
     _unsaved: NotesRecalled | None = None
     """The receipt of the notes that are sent with the next message."""
-    _late: asyncio.Task[Recalled] | None = None
+    _late_search: asyncio.Task[Recalled] | None = None
     """The search for the last message, which took longer than a turn may wait."""
     _missing: str = ""
     """The setting that `hyde` needs and that is not set."""
@@ -85,34 +89,34 @@ class TurnRecall(msgspec.Struct, eq=False):
     @property
     def last(self) -> NotesRecalled:
         """The receipt of the last turn, also after a resume or a rewind."""
-        # The message was not sent yet.
-        turn = [] if self._unsaved and not self._receipts else self._messages_of_turn()
+        is_before_sending = self._unsaved is not None and not self._receipts
+        turn = [] if is_before_sending else self._messages_of_turn()
         receipts: list[NotesRecalled] = []
         for entry in turn:
             record = self.memory.transcript.recalled.get(entry.number)
             if entry.number in self._receipts:
                 receipts.append(self._receipts[entry.number])
             elif record and entry.message.role == "user":
-                receipts.append(self._receipt_of(record))
+                receipts.append(self._restore_receipt(record))
         if self._unsaved:
             receipts.append(self._unsaved)
         if not receipts:
             return NotesRecalled((), "local")
-        every = tuple(chain.from_iterable(receipt.items for receipt in receipts))
-        return replace(receipts[0], items=every)
+        items = tuple(chain.from_iterable(receipt.items for receipt in receipts))
+        return replace(receipts[0], items=items)
 
-    def _receipt_of(self, record: RecalledRecord) -> NotesRecalled:
-        """The receipt in a session, with the texts that the notes have now."""
+    def _restore_receipt(self, record: RecalledRecord) -> NotesRecalled:
+        """The receipt that was saved in the session, with the texts that the notes have now."""
         texts = self.finder.notebook.texts([item.id for item in record.items])
         items = (
             RecalledNote(
-                item.id,
-                texts.get(item.id, ""),
-                item.state,
-                item.reason,
-                "",
-                item.score,
-                item.tokens,
+                id=item.id,
+                text=texts.get(item.id, ""),
+                state=item.state,
+                reason=item.reason,
+                scope="",
+                score=item.score,
+                tokens=item.tokens,
             )
             for item in record.items
         )
@@ -120,12 +124,12 @@ class TurnRecall(msgspec.Struct, eq=False):
 
     def _messages_of_turn(self) -> list[MessageRecord]:
         """The messages from the last prompt of the user on."""
-        found: list[MessageRecord] = []
+        entries: list[MessageRecord] = []
         for entry in reversed(self.memory.transcript.entries):
-            found.append(entry)
+            entries.append(entry)
             if begins_turn(entry.message):
                 break
-        return found[::-1]
+        return entries[::-1]
 
     def loaded_items(self) -> list[RecalledNote]:
         """The items that were sent to the model in this turn."""
@@ -140,21 +144,27 @@ class TurnRecall(msgspec.Struct, eq=False):
         failed.
         """
         self._receipts, self._unsaved = {}, None
-        self._drop_late()
+        self._cancel_late_search()
         if self.other_projects:
             self.other_projects.asked = text
-        found, (commands, block) = (
-            await self._find_or_continue_later(text),
-            await self._commands(text),
+        notes = await self._find_or_continue_later(text)
+        commands, commands_text = await self._find_commands(text)
+        from_other_project = self._take_note_of_other_project()
+        items = (
+            *(notes.items if notes else ()),
+            *commands,
+            *(from_other_project.items if from_other_project else ()),
         )
-        chosen = self._take_note_of_other_project()
-        items = (*(found.items if found else ()), *commands, *(chosen.items if chosen else ()))
-        way, milliseconds = (found.way, found.milliseconds) if found else ("local", 0.0)
-        if self._late:
+        way, milliseconds = (notes.way, notes.milliseconds) if notes else ("local", 0.0)
+        if self._late_search:
             way, milliseconds = TIMED_OUT, 1_000 * self._limit
-        if items or self._late:
+        if items or self._late_search:
             self._unsaved = NotesRecalled(items, way, milliseconds)
-        texts = (found.text if found else "", block, chosen.text if chosen else "")
+        texts = (
+            notes.text if notes else "",
+            commands_text,
+            from_other_project.text if from_other_project else "",
+        )
         return "\n\n".join(filter(None, texts))
 
     async def recall_about_files(self, paths: Sequence[str]) -> str:
@@ -163,47 +173,51 @@ class TurnRecall(msgspec.Struct, eq=False):
         """
         if self.dead_ends:
             await self.dead_ends.compare_files_after_tools()
-        late, about_files = self._take_late(), await self._find_about_files(paths)
-        found = [*filter(None, (self._take_note_of_other_project(), about_files))]
-        if about_commands := await self._find_about_commands(found):
-            found.append(about_commands)
-        if repeated := await self._find_repeated_dead_ends(found):
-            found.append(repeated)
-        parts = [*([late] if late else []), *found]
-        if parts:
-            items = _items_of(parts)
-            milliseconds = sum(part.milliseconds for part in parts)
-            self._unsaved = NotesRecalled(items, TOUCHED if found else LATE, milliseconds)
-        return "\n\n".join(part.text for part in parts)
+        late_result, about_files = self._take_late_result(), await self._find_about_files(paths)
+        about_tools = [*filter(None, (self._take_note_of_other_project(), about_files))]
+        if about_commands := await self._find_about_commands(about_tools):
+            about_tools.append(about_commands)
+        if repeated := await self._find_repeated_dead_ends(about_tools):
+            about_tools.append(repeated)
+        results = [*([late_result] if late_result else []), *about_tools]
+        if results:
+            items = _items_of(results)
+            milliseconds = sum(result.milliseconds for result in results)
+            self._unsaved = NotesRecalled(items, TOUCHED if about_tools else LATE, milliseconds)
+        return "\n\n".join(result.text for result in results)
 
-    async def _find_about_commands(self, found: Sequence[Recalled]) -> Recalled | None:
+    async def _find_about_commands(self, earlier_results: Sequence[Recalled]) -> Recalled | None:
         """The notes that name what the last tool calls ran, each once in the context."""
         lines = self._last_commands()
-        room = self._room - sum(item.tokens for item in _items_of(found))
+        room = self._room - sum(item.tokens for item in _items_of(earlier_results))
         if self._retrieval_way() == "off" or not lines or room <= 0 or not self.finder.has_notes:
             return None
         sent = self._marks_in_request() | recalled_marks(
-            [part.text for part in found], self.finder.mark
+            [result.text for result in earlier_results], self.finder.mark
         )
         try:
             async with asyncio.timeout(LOCAL_TIMEOUT):
-                about = await asyncio.to_thread(self.finder.find_about_commands, lines, sent, room)
+                recalled = await asyncio.to_thread(
+                    self.finder.find_about_commands, lines, sent, room
+                )
         except (TimeoutError, OuroError, OSError, ValueError) as error:
             log.warning("recall: no notes about commands: %s", error)
             return None
-        return about if about and about.text else None
+        return recalled if recalled and recalled.text else None
 
     def _last_commands(self) -> list[str]:
         """The shell lines of the last answer."""
         for entry in reversed(self.memory.transcript.entries):
             if entry.message.role == "assistant":
-                given = [call.arguments.get("command") for call in entry.message.tool_calls]
-                return [line for line in given if isinstance(line, str)]
+                arguments = [call.arguments.get("command") for call in entry.message.tool_calls]
+                return [line for line in arguments if isinstance(line, str)]
         return []
 
-    async def _find_repeated_dead_ends(self, found: Sequence[Recalled]) -> Recalled | None:
+    async def _find_repeated_dead_ends(
+        self, earlier_results: Sequence[Recalled]
+    ) -> Recalled | None:
         """The dead ends that the last tool calls repeated."""
-        room = self._room - sum(item.tokens for item in _items_of(found))
+        room = self._room - sum(item.tokens for item in _items_of(earlier_results))
         if self.dead_ends is None or self._retrieval_way() == "off" or room <= 0:
             return None
         try:
@@ -219,40 +233,44 @@ class TurnRecall(msgspec.Struct, eq=False):
         sent = sum(item.tokens for item in self.loaded_items())
         return self.finder.settings.injection_token_budget - sent
 
-    def _take_late(self) -> Recalled | None:
+    def _take_late_result(self) -> Recalled | None:
         """The notes that were found while the model answered; only once."""
-        task = self._late
+        task = self._late_search
         if task is None or not task.done():
             return None
-        self._late = None
+        self._late_search = None
         is_failed = task.cancelled() or task.exception() is not None
         return task.result() if not is_failed and task.result().text else None
 
-    def _drop_late(self) -> None:
+    def _cancel_late_search(self) -> None:
         """Cancel the search for the last message."""
-        if self._late:
-            self._late.cancel()
-        self._late = None
+        if self._late_search:
+            self._late_search.cancel()
+        self._late_search = None
 
     async def _find_about_files(self, paths: Sequence[str]) -> Recalled | None:
-        """The notes about files that were just used, each once in the context; None without one."""
+        """The notes about files that were just used, each once in the context; None if there is
+        none.
+        """
         room = self._room
         if self._retrieval_way() == "off" or not paths or room <= 0 or not self.finder.has_notes:
             return None
         try:
             async with asyncio.timeout(LOCAL_TIMEOUT):
-                ids = await asyncio.to_thread(self.finder.about_files, paths)
+                ids = await asyncio.to_thread(self.finder.find_ids_about_files, paths)
                 if not ids:
                     return None
                 sent = self._marks_in_request()
-                found = await asyncio.to_thread(self.finder.find_about_files, ids, sent, room)
+                recalled = await asyncio.to_thread(self.finder.select_about_files, ids, sent, room)
         except (TimeoutError, OuroError, OSError, ValueError) as error:
             log.warning("recall: no notes about %s: %s", ", ".join(paths)[:200], error)
             return None
-        return found if found and found.text else None
+        return recalled if recalled and recalled.text else None
 
     def on_event(self, event: Event) -> list[Event]:
-        """React to an event of the turn; returns the receipt, once its notes were sent."""
+        """Collect the results of commands, and return the receipt of notes that were just sent:
+        with the message of the user, or at any event after tools.
+        """
         if self.commands:
             self.commands.observe(event)
         if isinstance(event, Prompted):
@@ -261,7 +279,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         if receipt is None or not (isinstance(event, Prompted) or receipt.way in (TOUCHED, LATE)):
             return []
         self._unsaved = None
-        self._record(receipt)
+        self._record_recalled(receipt)
         return [receipt]
 
     def _ask_other_projects(self) -> None:
@@ -289,7 +307,9 @@ class TurnRecall(msgspec.Struct, eq=False):
         earlier = self._receipts.get(number)
         items = (*(earlier.items if earlier else ()), item)
         way = earlier.way if earlier else ELSEWHERE
-        self._save(NotesRecalled(items, way, earlier.milliseconds if earlier else 0.0), number)
+        self._save_receipt(
+            NotesRecalled(items, way, earlier.milliseconds if earlier else 0.0), number
+        )
         self.channel.emit(NotesRecalled((item,), ELSEWHERE))
 
     def _take_note_of_other_project(self) -> Recalled | None:
@@ -327,11 +347,14 @@ class TurnRecall(msgspec.Struct, eq=False):
             turn and turn[-1].role == "assistant" and not turn[-1].cut and not turn[-1].tool_calls
         )
         if is_answered:
-            _start_in_thread(self.finder.judge, notes, turn)
-            _start_in_thread(self.finder.judge_core, turn)
+            _start_in_thread(self.finder.count_use_of_notes, notes, turn)
+            _start_in_thread(self.finder.count_use_of_core, turn)
 
     async def _find_or_continue_later(self, text: str) -> Recalled | None:
-        """As `find`; if it takes too long, the search goes on while the model answers."""
+        """The notes that are relevant to a message; None if there are none, or if the search
+        failed. If it takes too long, it continues while the model answers, and its result is sent
+        later.
+        """
         way = self._retrieval_way()
         if way == "off" or not text.strip() or not self.finder.has_notes:
             return None
@@ -340,7 +363,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         done, _ = await asyncio.wait({task}, timeout=self._limit)
         if not done:
             log.warning("recall: timeout, the turn begins without notes (%s)", way)
-            self._late = task
+            self._late_search = task
             return None
         try:
             return task.result()
@@ -372,28 +395,27 @@ class TurnRecall(msgspec.Struct, eq=False):
             log.warning("recall: the turn begins without notes (%s): %s", way, error)
         return None
 
-    def _record(self, receipt: NotesRecalled) -> None:
+    def _record_recalled(self, receipt: NotesRecalled) -> None:
         """Save the receipt for the message that was just sent, and count the recalled notes."""
         from ouro.memory.long_term.notes.notebook import timestamp
         from ouro.memory.long_term.recall.recall_log import RecallCounts
 
-        self._save(receipt, self._last_message())
-        items = receipt.items
-        if loaded := [
-            item.id for item in items if item.state == "loaded" and item.id.startswith("mem_")
-        ]:
-            now = timestamp()
-            _start_in_thread(
-                self.finder.recall_log.add,
-                RecallCounts(Counter(loaded), dict.fromkeys(loaded, now)),
-            )
+        self._save_receipt(receipt, self._last_message())
+        note_ids = [
+            item.id
+            for item in receipt.items
+            if item.state == "loaded" and item.id.startswith("mem_")
+        ]
+        if note_ids:
+            counts = RecallCounts(Counter(note_ids), dict.fromkeys(note_ids, timestamp()))
+            _start_in_thread(self.finder.recall_log.add, counts)
 
     def _last_message(self) -> int:
         """The number of the last message of the user."""
         entries = reversed(self.memory.transcript.entries)
         return next((entry.number for entry in entries if entry.message.role == "user"), 0)
 
-    def _save(self, receipt: NotesRecalled, number: int) -> None:
+    def _save_receipt(self, receipt: NotesRecalled, number: int) -> None:
         """Save the receipt with the session, for the message of this number."""
         items = [
             RecalledItem(item.id, item.state, item.reason, item.score, item.tokens)
@@ -462,26 +484,28 @@ class TurnRecall(msgspec.Struct, eq=False):
             )
         )
 
-    async def _commands(self, text: str) -> tuple[tuple[RecalledNote, ...], str]:
+    async def _find_commands(self, text: str) -> tuple[tuple[RecalledNote, ...], str]:
         """The relevant commands of the project that are not in the request yet, and the text about
         them.
         """
         if self.commands is None or self._retrieval_way() == "off":
             return (), ""
-        found = await asyncio.to_thread(self.commands.find_relevant, text)
-        sent = self._marks_in_request() if found else frozenset()
-        told = {name: record for name, record in found.items() if command_mark(name) not in sent}
+        relevant = await asyncio.to_thread(self.commands.find_relevant, text)
+        sent = self._marks_in_request() if relevant else frozenset()
+        new_commands = {
+            name: record for name, record in relevant.items() if command_mark(name) not in sent
+        }
         items = tuple(
             RecalledNote(
                 f"$ {name}",
-                f"{name}: {run.result}",
+                f"{name}: {record.result}",
                 "loaded",
                 "ran here before",
                 tokens=estimate(name) + 20,
             )
-            for name, run in told.items()
+            for name, record in new_commands.items()
         )
-        return items, commands_block(told, self.finder.mark) if told else ""
+        return items, commands_block(new_commands, self.finder.mark) if new_commands else ""
 
     def _marks_in_request(self) -> frozenset[str]:
         """The marks of the notes that are in the request already."""
@@ -489,9 +513,9 @@ class TurnRecall(msgspec.Struct, eq=False):
         return recalled_marks([part.text for part in parts], self.finder.mark)
 
 
-def _items_of(parts: Sequence[Recalled]) -> tuple[RecalledNote, ...]:
-    """The items of several finds."""
-    return tuple(chain.from_iterable(part.items for part in parts))
+def _items_of(results: Sequence[Recalled]) -> tuple[RecalledNote, ...]:
+    """The items of several results."""
+    return tuple(chain.from_iterable(result.items for result in results))
 
 
 def _start_in_thread(work: Callable[..., _T], *arguments: object) -> asyncio.Task[_T]:
