@@ -45,6 +45,15 @@ class FileChange(msgspec.Struct, frozen=True):
         """The changed places of `texts`, compared once: front ends ask again in their event loop."""
         return _line_changes(self.before or "", self.after or "")
 
+    def changed_lines(self) -> list[str]:
+        """The lines that are gone or new, with `-` or `+` before them."""
+        old, new = (self.before or "").splitlines(), (self.after or "").splitlines()
+        found: list[str] = []
+        for start, end, new_start, new_end in self.line_changes():
+            found += [f"-{line}" for line in old[start:end]]
+            found += [f"+{line}" for line in new[new_start:new_end]]
+        return found
+
     def hunks(self) -> Iterator[tuple[LineChange, list[LineChange]]]:
         """The changed places of `texts` with the lines around them, and the changes there."""
         old, _ = self.texts()

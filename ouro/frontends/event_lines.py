@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from ouro import events
+from ouro.display import Body, Diff
 from ouro.events import Event, Level, PermitChoice
 from ouro.utils.text import clean, dollars, one_line, plural
 
@@ -181,15 +182,58 @@ def compaction_receipt(event: events.Compacted) -> str:
     return "\n".join([*lines, "", event.summary] if event.summary else lines)
 
 
-def _core_line(event: events.CoreChanged) -> str:
-    """How the core has changed or shall change, and the commands to decide or undo."""
+def _core_line(event: events.CoreChanged, subject: str = "") -> str:
+    """How the core has changed or shall change, and the commands to decide or undo.
+
+    Args:
+        subject: what has changed; default: the event's summary.
+    """
+    subject = subject or event.summary
     if event.proposal:
         answer = f"Use /memory accept {event.proposal} or /memory reject {event.proposal}."
-        end = "" if event.summary.endswith((".", "…", "!", "?")) else "."
+        end = "" if subject.endswith((".", "…", "!", "?")) else "."
         used = " Until then the accepted text is used." if event.origin == "outside" else ""
-        return f"Memory ({event.scope}) waiting for approval: {event.summary}{end} {answer}{used}"
+        return f"Memory ({event.scope}) waiting for approval: {subject}{end} {answer}{used}"
     undo = f" · /memory undo {event.undo[:7]}" if event.undo else ""
     if event.origin == "undo":
-        return f"Undone in memory ({event.scope}): {event.summary}{undo}"
+        return f"Undone in memory ({event.scope}): {subject}{undo}"
     origin = _ORIGINS.get(event.origin, "")
-    return f"Memory ({event.scope}) changed{origin}: {event.summary}{undo}"
+    return f"Memory ({event.scope}) changed{origin}: {subject}{undo}"
+
+
+class MemoryChanges:
+    """The notices of changes of the core. Each change is shown once: by the diff of the call that
+    made it, by the words of its notice, or by a diff below it.
+    """
+
+    def __init__(self) -> None:
+        self._shown: set[tuple[str, ...]] = set()
+        """The changed lines of memory files in the diffs of tool calls."""
+
+    def add_call(self, event: events.ToolFinished) -> None:
+        """Note the diff of a tool call, which was shown."""
+        if isinstance(event.display.body, Diff) and not event.failed:
+            changes = event.display.body.changes
+            in_memory = [change for change in changes if "memory/" in change.path]
+            self._shown.update(tuple(change.changed_lines()) for change in in_memory)
+
+    def notice(self, event: events.CoreChanged) -> tuple[str, Level, Body | None]:
+        """The notice of a change, its level, and the diff below it; None if that says nothing new."""
+        level: Level = "warning" if event.proposal else "info"
+        body = event.display.body
+        lines = _changed_lines(body)
+        if not isinstance(body, Diff) or not lines:
+            return _core_line(event), level, body
+        has_one_file = len(body.changes) == 1
+        files = event.summary.partition(": ")[0] if has_one_file else event.summary
+        if lines in self._shown:
+            return _core_line(event, files), level, None
+        if len(lines) == 1 and lines[0].lstrip("+-*# ").strip() in event.summary:
+            return _core_line(event), level, None
+        return _core_line(event, files), level, body
+
+
+def _changed_lines(body: Body | None) -> tuple[str, ...]:
+    """The lines that are gone or new in all files of a diff."""
+    changes = body.changes if isinstance(body, Diff) else ()
+    return tuple(line for change in changes for line in change.changed_lines())

@@ -18,7 +18,6 @@ from fakes.waiting import until
 from ouro.display import CommandOutput, Diff, Display, FileChange, Plain, Question
 from ouro.errors import OuroError, UsageError
 from ouro.events import (
-    CoreChanged,
     Notice,
     PermissionAsked,
     Prompted,
@@ -346,7 +345,7 @@ FINISHED = [
         pages.notice_card(HOSTILE),
         pages.text_card(HOSTILE_MARKDOWN),
         pages.waiting_page([HOSTILE]),
-        pages.core_card("x", CoreChanged("repo", "agent", HOSTILE, Display(HOSTILE, DIFF)), "info"),
+        pages.core_card("x", "info", DIFF),
         pages.subagent_card(SubagentProgress("c", HOSTILE, HOSTILE, "done", HOSTILE, 1, USAGE)),
         pages.question_page(PermissionAsked("q", CALL, HOSTILE, Display("", DIFF), HOSTILE, HOSTILE), 1),
         pages.question_page(QuestionAsked("q", Question(HOSTILE, (HOSTILE,), details=HOSTILE_MARKDOWN)), 0),

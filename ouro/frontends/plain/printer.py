@@ -12,7 +12,12 @@ from typing import Any, assert_never
 from ouro import events
 from ouro.display import Body, CommandOutput, Diff, Display, Picture, Plain, Todos
 from ouro.events import Event
-from ouro.frontends.event_lines import NoticePrinter, notice_of, receipt_command
+from ouro.frontends.event_lines import (
+    MemoryChanges,
+    NoticePrinter,
+    notice_of,
+    receipt_command,
+)
 from ouro.utils.text import clean, escape_invisible, one_line, plural
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
@@ -107,6 +112,7 @@ class Printer(NoticePrinter):
         self.echoed: list[str] = []
         """Texts that the user has just typed, so that their `Prompted` events are not printed."""
         self._thinking_since: float | None = None
+        self._memory = MemoryChanges()
 
     @property
     def activity(self) -> str:
@@ -132,6 +138,7 @@ class Printer(NoticePrinter):
                 if self.plain:
                     self.line(f"… {one_line(title)}")
             case events.ToolFinished():
+                self._memory.add_call(event)
                 self._print_result(event)
             case events.SubagentProgress():
                 if event.call_id in self._titles:
@@ -143,8 +150,9 @@ class Printer(NoticePrinter):
                 if notice := notice_of(event):
                     self.say(f"{notice[0]} · {receipt_command(event)}")
             case events.CoreChanged():
-                super().event(event)
-                self._print_body(event.display.body, OUTPUT_LINES, DIFF_LINES)
+                text, level, body = self._memory.notice(event)
+                self.say(text, level)
+                self._print_body(body, OUTPUT_LINES, DIFF_LINES)
             case _:
                 self._finish_what_ends(event)
                 super().event(event)

@@ -9,6 +9,7 @@ from ouro import events
 from ouro.display import Display, Plain
 from ouro.events import Event
 from ouro.frontends.event_lines import (
+    MemoryChanges,
     compaction_receipt,
     describe_compaction,
     is_of_other_project,
@@ -55,6 +56,7 @@ class TranscriptWriter:
         self._cards: dict[str, ToolCard] = {}
         self._asked_calls: dict[str, str] = {}  # by question id
         self._retry: NoticeBlock | None = None
+        self._memory = MemoryChanges()
 
     def replay(self, earlier: Iterable[Event]) -> None:
         """Show earlier events; a block is drawn only when it is visible."""
@@ -94,6 +96,7 @@ class TranscriptWriter:
             case events.ToolRunning():
                 self._set_state(event.call_id, "running")
             case events.ToolFinished():
+                self._memory.add_call(event)
                 self._finish(event.call_id, event.name, event.display, event.failed, event.seconds)
             case events.Compacting():
                 self._show_compacting(event)
@@ -114,9 +117,7 @@ class TranscriptWriter:
             case events.NoteKept():
                 self._notice(event)
             case events.CoreChanged():
-                self._notice(event)
-                if event.display.body is not None:
-                    view.add(DisplayBlock(event.display))
+                self._show_core(event)
             case (
                 events.QuestionAsked()
                 | events.TodosChanged()
@@ -141,6 +142,13 @@ class TranscriptWriter:
     def _message(self, text: str, images: Sequence[Image]) -> UserMessage:
         names = [image.name or image.media_type for image in images]
         return UserMessage(text, names, self._transcript.outputs_key)
+
+    def _show_core(self, event: events.CoreChanged) -> None:
+        """Show a change of the core, with its diff unless that was shown."""
+        text, level, body = self._memory.notice(event)
+        self._transcript.add(NoticeBlock(text, level))
+        if body is not None:
+            self._transcript.add(DisplayBlock(event.display))
 
     def _show_compacting(self, event: events.Compacting) -> None:
         card = self._card(_COMPACTION, _COMPACTION_TITLE)

@@ -13,7 +13,7 @@ from ouro.events import Event
 from ouro.frontends.background.agents import AgentRow
 from ouro.frontends.background.event_codec import decode
 from ouro.frontends.background.remote import RemoteSession, RemoteTurns
-from ouro.frontends.event_lines import notice_of
+from ouro.frontends.event_lines import MemoryChanges, notice_of
 from ouro.frontends.web import pages
 from ouro.session import Session, TurnObserver
 from ouro.session.background_record import BackgroundRecord
@@ -37,6 +37,7 @@ class SessionFeed(TurnObserver):
         self._session = session
         self._turns = RemoteTurns(self, self)
         self._numbers = count(1)
+        self._memory = MemoryChanges()
         self._cards: dict[str, Callable[[], str]] = {}
         """The changed cards, in their order on the page."""
         self._titles: dict[str, str] = {}
@@ -169,6 +170,7 @@ class SessionFeed(TurnObserver):
                 self._outputs[call_id] = output[-pages.MAX_OUTPUT :]
                 self._draw_call(call_id)
             case events.ToolFinished(call_id):
+                self._memory.add_call(event)
                 self._outputs.pop(call_id, None)
                 title = self._titles.pop(call_id, event.name)
                 card = self._call_cards.pop(call_id, "") or self._new_card()
@@ -210,9 +212,7 @@ class SessionFeed(TurnObserver):
 
     def _add_core(self, event: events.CoreChanged) -> None:
         """Add the notice of a changed core memory, with its diff."""
-        if notice := notice_of(event):
-            text, level = notice
-            self._add(partial(pages.core_card, text, event, level))
+        self._add(partial(pages.core_card, *self._memory.notice(event)))
 
     def _add_receipt(self, event: events.NotesRecalled) -> None:
         """Add the notice of recalled notes, with the command that shows them."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from ouro import events
 from ouro.commands.export import body_text
 from ouro.commands.export.formats import HtmlFormat, escape_html
-from ouro.display import NO_FILE, CommandOutput, Diff, Display, Plain, Todo
+from ouro.display import NO_FILE, Body, CommandOutput, Diff, Display, Plain, Todo
 from ouro.events import PermissionAsked, QuestionAsked
 from ouro.frontends.background.agents import AgentRow
 from ouro.frontends.background.rows import MARKS, folder_name
@@ -293,9 +293,9 @@ def receipt_text(text: str, event: events.NotesRecalled) -> str:
     return f"{text} · {receipt_command(event)}"
 
 
-def core_card(text: str, event: events.CoreChanged, level: events.Level) -> str:
+def core_card(text: str, level: events.Level, body: Body | None) -> str:
     """A notice of a changed core memory, with its diff."""
-    return notice_card(text, level) + body_text(event.display.body, PAGE_FORMAT)
+    return notice_card(text, level) + body_text(body, PAGE_FORMAT)
 
 
 def subagent_card(event: events.SubagentProgress) -> str:

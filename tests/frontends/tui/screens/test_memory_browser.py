@@ -264,7 +264,7 @@ async def test_changes_while_open_are_shown_and_leave_one_line(app, memory):
         await until(pilot, lambda: "Use tabs." in texts(browser))
         assert browser._list.marked.text == "3."
         await pilot.press("escape")
-        await until(pilot, lambda: "- Four." in shown(app))
+        await until(pilot, lambda: "facts.md: + Four." in shown(app))
         assert "Memory (user) changed: preferences.md: + Use tabs." in shown(app)
         assert "- Use tabs." not in shown(app)
 
