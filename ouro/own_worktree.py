@@ -193,7 +193,9 @@ def _describe_changes(own: OwnWorktree, changes: WorktreeChanges) -> str:
     parts = [f"{plural(len(changes.files), 'file')} changed"]
     if changes.commits:
         parts.append(plural(changes.commits, "commit"))
-    if changes.uncommitted:
+    if changes.uncommitted == len(changes.files):
+        parts.append("not committed")
+    elif changes.uncommitted:
         parts.append(f"{plural(changes.uncommitted, 'file')} not committed")
     return f"Worktree {own.name} (branch {own.tree.branch}): {', '.join(parts)}."
 

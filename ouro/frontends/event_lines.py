@@ -235,5 +235,7 @@ class MemoryChanges:
 
 def _changed_lines(body: Body | None) -> tuple[str, ...]:
     """The lines that are gone or new in all files of a diff."""
-    changes = body.changes if isinstance(body, Diff) else ()
-    return tuple(line for change in changes for line in change.changed_lines())
+    lines: list[str] = []
+    for change in body.changes if isinstance(body, Diff) else ():
+        lines += change.changed_lines()
+    return tuple(lines)
