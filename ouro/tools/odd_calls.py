@@ -82,7 +82,7 @@ FIELD_NAMES: Mapping[str, tuple[str, ...]] = {
     "content": ("contents", "filetext", "filecontent", "text", "body"),
     "pattern": ("query", "regex", "regexp", "searchpattern", "globpattern"),
     "text": ("content", "step", "task", "title", "description"),
-    "state": ("status",),
+    "state": ("status", "done", "completed", "checked"),
     "todos": ("plan", "items", "tasks", "todolist"),
     "url": ("uri", "link", "address"),
     "prompt": ("instructions", "task", "message"),
@@ -104,6 +104,8 @@ VALUES: Mapping[str, str] = {
     "todo": "pending",
     "notstarted": "pending",
     "open": "pending",
+    "true": "done",
+    "false": "pending",
 }
 REMARKS = frozenset(("description", "explanation", "reason", "reasoning", "thought", "intent"))
 """What models say about a call, in a field that the tool does not have."""
@@ -359,8 +361,10 @@ def kinds_of(schema: Any) -> list[str]:
 
 def read_value(value: Any, schema: Mapping[str, Any]) -> Any:
     """A value as its schema asks for it; the value itself if it fits, or has no single reading."""
-    kinds = kinds_of(schema)
-    if isinstance(value, str):
+    kinds, choices = kinds_of(schema), schema.get("enum", ())
+    if isinstance(value, bool) and choices:
+        value = _find_choice(json.dumps(value), choices)
+    elif isinstance(value, str):
         value = _read_text(value, kinds, schema)
     elif "string" in kinds and _is_scalar(value) and _type_of(value) not in kinds:
         value = value if value is None else json.dumps(value)

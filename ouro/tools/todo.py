@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -50,5 +51,11 @@ class TodoWrite(Tool[TodoArgs]):
         done = sum(todo.state == "done" for todo in todos)
         now = next((todo.text for todo in todos if todo.state == "in_progress"), "")
         text = f"Plan saved: {done} of {len(todos)} done." + (f" Now: {now}" if now else "")
-        summary = one_line(now, 60) if now else f"{done} of {len(todos)} done"
+        is_open = done < len(todos)
+        summary = one_line(now or self._next(todos), 60) if is_open else "all done"
         return ToolResult(text, Display(summary, Todos(todos)))
+
+    @staticmethod
+    def _next(todos: Sequence[Todo]) -> str:
+        """The first todo that is not done."""
+        return next((f"next: {todo.text}" for todo in todos if todo.state == "pending"), "")

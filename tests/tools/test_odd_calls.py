@@ -89,6 +89,11 @@ def read(tools, name, arguments):
         ),
         (
             "todo",
+            {"items": [{"title": "x", "done": True}, {"title": "y", "done": False}]},
+            {"todos": [{"text": "x", "state": "done"}, {"text": "y", "state": "pending"}]},
+        ),
+        (
+            "todo",
             '[{"text": "x", "state": "pending"}]',
             {"todos": [{"text": "x", "state": "pending"}]},
         ),

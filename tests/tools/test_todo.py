@@ -25,6 +25,14 @@ async def test_whole_list_is_stored_shown_and_confirmed():
     assert plan.items == expected
 
 
+@pytest.mark.parametrize(
+    ("states", "summary"), [(("done", "pending"), "next: 2"), (("done", "done"), "all done")]
+)
+async def test_the_summary_does_not_repeat_the_count_of_the_title(states, summary):
+    todos = [{"text": str(number), "state": state} for number, state in enumerate(states, 1)]
+    assert (await call(TodoWrite(TodoPlan()), todos=todos)).display.summary == summary
+
+
 async def test_an_unknown_state_is_refused():
     with pytest.raises(ToolError, match="Wrong arguments for todo"):
         await call(TodoWrite(TodoPlan()), todos=[{"text": "x", "state": "later"}])
