@@ -57,13 +57,8 @@ async def choose_setting(
         key: the setting, if it is chosen already; or words that the list is searched for.
     """
     helps = setting_helps()
-    choices = [
-        Choice(
-            key, f"{key}: {_value_text(setting.value)}", f"{setting.source}. {helps.get(key, '')}"
-        )
-        for key, setting in given.items()
-    ]
-    title = "Settings · typing searches, Enter changes"
+    choices = [_setting_choice(key, given[key], helps.get(key, "")) for key in given]
+    title = "Settings"
     if key and key not in given:
         key = await front_end.choose_matching(title, choices, key) or ""
     elif not key:
@@ -72,18 +67,26 @@ async def choose_setting(
         return ""
     values = _values_of(key)
     default = one_line(str(_value_text(default_of(key)))) or "unset"
-    title = f"{key} (default: {default}). {helps.get(key, '')}"
+    title = f"{key} (default: {default})\n{helps.get(key, '')}"
     present = _value_text(given[key].value)
     if not values:
         ask = getattr(front_end, "ask", None)
         if ask is None:
-            front_end.say(f"{title} Change it: /config set {key} VALUE")
+            meaning = title.replace("\n", ". ")
+            front_end.say(f"{meaning} Change it: /config set {key} VALUE")
             return ""
         typed = await ask(title, draft=present)
         return f"{key} {typed}" if typed not in ("", present) else ""
     options = [Choice(value, value) for value in values]
     value = await front_end.choose(title, options, present)
     return "" if value is None else f"{key} {value}"
+
+
+def _setting_choice(key: str, setting: SourcedValue, meaning: str) -> Choice:
+    """A setting with its value and meaning, and with its source unless that is the default."""
+    value = _value_text(setting.value)
+    source = "" if setting.source == "default" else f"{setting.source}. "
+    return Choice(key, f"{key}: {value}" if value else key, f"{source}{meaning}")
 
 
 def default_of(key: str) -> Any:

@@ -227,7 +227,7 @@ def play_sheets(stage: Stage) -> None:
     stage.show("rewind", ("/rewind\r", "Rewind to"))
     stage.show("reader", (f"{ALT}r", "closes"), close="q")
     stage.show("context", ("/context\r", "drops or restores"))
-    stage.show("config", ("/config\r", "typing searches"))
+    stage.show("config", ("/config\r", "Settings"))
     stage.show("config-search", ("/config theme\r", "tui.theme"))
     stage.show("permissions", ("/permissions\r", "looks and plans"))
     stage.print("usage", "/usage --by model", "█")

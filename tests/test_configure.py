@@ -116,7 +116,7 @@ async def test_a_value_that_is_typed_begins_with_the_present_one(file):
     drafts = []
 
     async def ask(title, *, draft=""):
-        drafts.append((draft, title.partition(").")[0]))
+        drafts.append((draft, title.partition(")\n")[0]))
         return "30"
 
     front_end.ask = ask
@@ -125,6 +125,17 @@ async def test_a_value_that_is_typed_begins_with_the_present_one(file):
     assert drafts == [("20", "tui.notify_seconds (default: 15")]
     assert given("tui.notify_seconds") == 30
     assert file.read_text() == CONFIG.replace("20", "30")
+
+
+async def test_the_list_shows_values_meanings_and_sources_that_are_not_the_default(file):
+    front_end = FakeFrontEnd()
+    front_end.picks = []
+    await dispatch(front_end, "/config")
+    [(_, choices, _)] = front_end.asked
+    rows = {choice.value: (choice.label, choice.detail) for choice in choices}
+    assert rows["model"] == ("model", setting_helps()["model"])
+    assert rows["tui.theme"][0] == "tui.theme: dark"
+    assert rows["tui.theme"][1].startswith("~/.ouro/config.yaml:3. ")
 
 
 async def test_a_cancelled_list_changes_nothing(file):

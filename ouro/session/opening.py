@@ -53,7 +53,7 @@ ABOUT = (
     " asks before it acts, can undo what it did, and remembers what you decide."
 )
 NEEDS_MODEL = (
-    "ouro needs one: with a key, or from a server on this machine (Ollama, LM Studio, llama.cpp,"
+    "It needs a model: with a key, or from a server on this machine (Ollama, LM Studio, llama.cpp,"
     " vLLM)."
 )
 NO_MODEL_CHOICES = (
@@ -247,4 +247,4 @@ def _no_model_text(error: NoModelError) -> str:
     """
     if not error.is_nothing_set_up:
         return str(error).replace("`", "")
-    return f"{ABOUT}\n\n{error.message} {NEEDS_MODEL}"
+    return f"{error.message}\n{ABOUT} {NEEDS_MODEL}"

@@ -9,7 +9,13 @@ from textual.widgets import Input
 
 from ouro.display import Choice
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.screens.dialogs import HelpSheet, KeySheet, LineSheet, Sheet
+from ouro.frontends.tui.screens.dialogs import (
+    HelpSheet,
+    KeySheet,
+    LineSheet,
+    Sheet,
+    title_content,
+)
 from ouro.frontends.tui.screens.diff_viewer import DiffViewer
 from ouro.frontends.tui.screens.list_sheets import RedoSheet, TasksSheet
 from ouro.frontends.tui.screens.picker import Picker
@@ -19,6 +25,13 @@ from ouro.frontends.tui.screens.session_picker import SessionPicker
 from ouro.frontends.tui.screens.text_sheet import TextSheet
 from ouro.session import BackgroundTask, ShownDiff
 from ouro.utils.git_diff import DiffedFile
+
+
+def test_only_the_first_line_of_a_title_stands_out():
+    title = title_content("Do you trust it?\nIt has `AGENTS.md`.")
+    assert title.plain == "Do you trust it?\nIt has AGENTS.md."
+    assert min(span.start for span in title.spans) == len("Do you trust it?\n")
+
 
 SIZES = [(120, 40), (80, 24), (40, 10)]
 MANY = [Choice(f"c{number}", f"choice {number}") for number in range(30)]

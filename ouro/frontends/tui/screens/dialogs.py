@@ -14,6 +14,7 @@ from textual import events, on
 from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
 from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.widget import Widget
@@ -29,6 +30,7 @@ from ouro.frontends.tui.widgets.typed_field import TypedField
 from ouro.utils.text import clean
 
 R = TypeVar("R")
+_BELOW_TITLE = "$foreground not bold"
 
 
 Keys = Sequence[tuple[str, str]]
@@ -203,12 +205,20 @@ def make_frame(
     `more`: the key that shows all keys; `beside`: at the right of the title; `is_full`: it covers
     the whole screen.
     """
-    shown = Static(code_content(clean(title)), classes="sheet--title", markup=False)
+    shown = Static(title_content(title), classes="sheet--title", markup=False)
     head: Widget = VerticalScroll(shown, classes="sheet--question", can_focus=False)
     if beside is not None:
         head = Horizontal(shown, beside, classes="sheet--head")
     classes = "sheet -full" if is_full else "sheet"
     return SheetFrame(shown, head, *body, key_line=KeyLine(keys, more), classes=classes, id=id)
+
+
+def title_content(title: str) -> Content:
+    """A title: the first line stands out, what explains it below does not."""
+    first, _, rest = clean(title).partition("\n")
+    if not rest:
+        return code_content(first)
+    return Content.assemble(code_content(first), "\n", code_content(rest, _BELOW_TITLE))
 
 
 class KeySheet(Sheet[None]):

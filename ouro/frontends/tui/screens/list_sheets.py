@@ -11,6 +11,7 @@ from rich.console import Group
 from rich.text import Text
 from textual import events, on, work
 from textual.containers import Horizontal
+from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Input, Static
@@ -22,6 +23,7 @@ from ouro.commands.window import change_items, item_state, largest_items
 from ouro.display import Choice
 from ouro.errors import OuroError
 from ouro.frontends.session_format import format_age, now
+from ouro.frontends.tui.blocks.lines import code_content
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.dialogs import Keys, SearchField, Sheet, make_frame
 from ouro.frontends.tui.widgets.row_list import PickList
@@ -71,7 +73,7 @@ class ListSheet(Sheet[R]):
         """The current rows: how each is shown, and its object."""
 
     @abstractmethod
-    def _preview_of(self, row: Any) -> Group | Text | str:
+    def _preview_of(self, row: Any) -> Group | Text | Content | str:
         """The preview of the marked row; `row` is None if there is none."""
 
     @property
@@ -130,7 +132,9 @@ class TasksSheet(ListSheet[None]):
             for task in self._tasks()
         )
 
-    def _preview_of(self, row: BackgroundTask | None) -> Text:
+    def _preview_of(self, row: BackgroundTask | None) -> Text | Content:
+        if row is not None and row.id == "goal":  # a sentence, not an output
+            return code_content(clean(row.output))
         most = max(3, self.app.size.height - len(self._rows) - 10)
         output = clean(row.output).rstrip().split("\n")[-most:] if row else []
         return Text("\n".join(output), no_wrap=True, overflow="ellipsis")

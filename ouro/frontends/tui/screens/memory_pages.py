@@ -157,7 +157,7 @@ def receipt_rows(
         )
     for change in receipt.changes:
         text, page = (
-            f"± changed since: {_line(change)}",
+            f"± {_line(change.partition('/')[2])}",
             f"changed since the session began: {change}",
         )
         rows.append(MemoryRow(None, change.partition("/")[0], text, "changed since", item=page))

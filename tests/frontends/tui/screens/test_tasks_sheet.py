@@ -36,6 +36,17 @@ async def test_jobs_and_subagents_are_listed_with_their_output_and_ended_by_x():
     assert session.background.killed == ["job_1"]
 
 
+async def test_the_reason_of_a_goal_is_a_sentence_without_backticks():
+    session = FakeSession()
+    goal = BackgroundTask("goal", "`make`", "paused", True, True, "`make` failed.")
+    session.background.tasks = (goal,)
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("ctrl+b")
+        await until(pilot, lambda: "make failed." in screen_text(pilot.app))
+        assert "`" not in screen_text(pilot.app)
+
+
 async def test_the_command_opens_the_list_if_there_is_one():
     session = FakeSession()
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
