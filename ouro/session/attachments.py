@@ -22,13 +22,13 @@ from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import byte_size, clean, plural
 
 MAX_CHARACTERS = 600_000
-"""Of all attachments of a message together; the read tool limits each file."""
+"""The maximum of all attachments of a message together; the read tool limits each file."""
 MAX_LISTED = 300
 _MAX_MENTIONS = 200
 _GIT_SECONDS = 2.0
 _SNIFFED_BYTES = 8192
-_PICTURE = late_pattern(r"(?i:\.(?:gif|jpe?g|png|webp))")
-"""Pictures are sent as images."""
+_PICTURE_SUFFIX = late_pattern(r"(?i:\.(?:gif|jpe?g|png|webp))")
+"""The ending of a file that is sent as an image instead."""
 _KEY_FILE = late_pattern(
     r"(?i:\.env(?:\.(?!example$|sample$|template$|dist$).+)?|id_(?:rsa|dsa|ecdsa|ed25519)"
     r"|.+\.(?:pem|key|p12|pfx|jks|keystore)|\.netrc|\.npmrc|\.pypirc|credentials(?:\.json)?)"
@@ -53,7 +53,7 @@ class Attachment(msgspec.Struct, frozen=True):
 
 
 class ReadMention(NamedTuple):
-    """What became of one mention: what the user sees, and the text for the model."""
+    """The result of reading one mention: what the user sees, and the text for the model."""
 
     item: Attachment
     text: str = ""
@@ -61,8 +61,10 @@ class ReadMention(NamedTuple):
 
 
 class Attached(msgspec.Struct, frozen=True):
+    """All that a message names, read."""
+
     text: str = ""
-    """For the model; empty if there is nothing."""
+    """The text for the model; empty if there is nothing."""
     items: tuple[Attachment, ...] = ()
 
     @property
@@ -87,7 +89,7 @@ class Attachments:
     """Reads what a message names, within the permission rules.
 
     Args:
-        others: how `note:…` and `session:…` are read.
+        others: the functions that read `note:…` and `session:…`, by kind.
         instructions_for: returns the project instructions for paths that are used for the first time.
     """
 
@@ -114,15 +116,17 @@ class Attachments:
         if not mentions:
             return Attached(resources)
         files = [mention for mention in mentions if mention.kind == "file"]
-        read = dict(zip(files, await asyncio.to_thread(self._attach_files, files), strict=True))
+        read_mentions = dict(
+            zip(files, await asyncio.to_thread(self._attach_files, files), strict=True)
+        )
         for mention in mentions:
             if mention.kind != "file":
-                read[mention] = await self._attach_memory(mention)
-        joined = self._join_attachments([read[mention] for mention in mentions], files)
-        return replace(joined, text="\n\n".join(filter(None, (joined.text, resources))))
+                read_mentions[mention] = await self._attach_memory(mention)
+        attached = self._join_attachments([read_mentions[mention] for mention in mentions], files)
+        return replace(attached, text="\n\n".join(filter(None, (attached.text, resources))))
 
     async def complete(self, prompt: Prompt, emit: Emit) -> Prompt:
-        """A message that steers the turn, with what it names."""
+        """Add to a message that steers the turn what it names."""
         attached = await self.read(prompt.text)
         for notice in notices_about(attached):
             emit(notice)
@@ -133,23 +137,23 @@ class Attachments:
         """The mentions of a message that can be attached. A name that is no file is a word."""
         if "@" not in text:
             return []
-        found = find_mentions(text, self._exists)
+        mentions = find_mentions(text, self._exists)
         return [
             mention
-            for mention in found[:_MAX_MENTIONS]
+            for mention in mentions[:_MAX_MENTIONS]
             if mention.kind in self._others
             or (mention.kind == "file" and self._is_new_text(mention, text))
         ]
 
     async def preview(self, text: str) -> tuple[Attachment, ...]:
         """What would be attached and refused, without reading the files."""
-        mentions, found = await asyncio.to_thread(self._preview_files, text)
-        others = {
+        mentions, file_previews = await asyncio.to_thread(self._preview_files, text)
+        other_previews = {
             mention: await self._preview_other(mention)
             for mention in mentions
             if mention.kind != "file"
         }
-        return tuple(others.get(mention) or found[mention] for mention in mentions)
+        return tuple(other_previews.get(mention) or file_previews[mention] for mention in mentions)
 
     def _preview_files(self, text: str) -> tuple[Sequence[Mention], dict[Mention, Attachment]]:
         """The mentions of a message, and what would be attached of each file. Blocks."""
@@ -159,14 +163,14 @@ class Attachments:
         return mentions, {mention: self._preview_file(mention, ignored) for mention in files}
 
     async def _preview_other(self, mention: Mention) -> Attachment:
-        """A note or a session, with its size; one that was found is not looked up again."""
+        """Preview a note or a session, with its size. One that was found is not looked up again."""
         if mention.name not in self._previewed:
-            found = (await self._attach_memory(mention)).item
-            if found.problem:
-                return found
+            preview = (await self._attach_memory(mention)).item
+            if preview.problem:
+                return preview
             if len(self._previewed) > _MAX_MENTIONS:
                 self._previewed.clear()
-            self._previewed[mention.name] = found
+            self._previewed[mention.name] = preview
         return self._previewed[mention.name]
 
     def _is_new_text(self, mention: Mention, text: str) -> bool:
@@ -175,7 +179,7 @@ class Attachments:
         return (
             self._exists(mention.name)
             and not is_embedded
-            and not _PICTURE.fullmatch(self._path(mention).suffix)
+            and not _PICTURE_SUFFIX.fullmatch(self._path(mention).suffix)
         )
 
     def _exists(self, name: str) -> bool:
@@ -206,8 +210,8 @@ class Attachments:
         return Attachment(mention.shown, lines or byte_size(size))
 
     def _admit_file(self, mention: Mention, ignored: frozenset[str]) -> str:
-        """Let a file be read, also outside the workspace: the user named it. Returns why it may not
-        be, else an empty text.
+        """Decide whether a file may be read; returns why not, or an empty text. The user named it, so a
+        file outside of the workspace is granted.
         """
         path = self._path(mention)
         if _KEY_FILE.fullmatch(path.name):
@@ -219,7 +223,7 @@ class Attachments:
             return "a rule denies it"
         if isinstance(decision, Ask) and self._workspace.protection(path):
             return self._workspace.protection(path)
-        if isinstance(decision, Ask) and not decision.rule:
+        if isinstance(decision, Ask) and not decision.rule:  # a rule of the user asks
             return "a rule asks first: the agent can ask you"
         if mention.name in ignored:
             return "ignored by git"
@@ -230,17 +234,19 @@ class Attachments:
     def _ignored_names(self, mentions: Sequence[Mention]) -> frozenset[str]:
         """The names of files that git ignores; none outside of the folder, and none if git fails."""
         names = [mention.name for mention in mentions if mention.kind == "file"]
-        inside = [
+        names_inside = [
             name for name in names if self._workspace.is_inside(self._workspace.resolve(name))
         ]
-        if not inside:
+        if not names_inside:
             return frozenset()
         options = ("--others", "--ignored", "--exclude-standard", "--")
         try:
-            found = set(Git(self._workspace.root, _GIT_SECONDS).paths(*options, *inside))
+            ignored_paths = set(
+                Git(self._workspace.root, _GIT_SECONDS).paths(*options, *names_inside)
+            )
         except GitError:
             return frozenset()
-        return frozenset(name for name in inside if os.path.normpath(name) in found)
+        return frozenset(name for name in names_inside if os.path.normpath(name) in ignored_paths)
 
     def _attach_files(self, mentions: Sequence[Mention]) -> list[ReadMention]:
         """Read or list each of these files and folders. Blocks."""
@@ -248,7 +254,7 @@ class Attachments:
         return [self._attach_file(mention, ignored) for mention in mentions]
 
     def _attach_file(self, mention: Mention, ignored: frozenset[str]) -> ReadMention:
-        """Read a file, or list a folder; the file counts as read by the model."""
+        """Read a file, which then counts as read by the model; or list a folder."""
         if problem := self._admit_file(mention, ignored):
             return ReadMention(Attachment(mention.shown, problem=problem))
         try:
@@ -261,21 +267,21 @@ class Attachments:
         except (OSError, OuroError) as error:
             return ReadMention(Attachment(mention.shown, problem=_short_reason(error)))
         names_lines = bool(mention.first)
-        cut = ", cut" if result.is_cut and not names_lines else ""
-        item = Attachment(mention.shown, f"{result.display.summary}{cut}")
+        cut_note = ", cut" if result.is_cut and not names_lines else ""
+        item = Attachment(mention.shown, f"{result.display.summary}{cut_note}")
         return ReadMention(item, result.text)
 
     def _list_folder(self, mention: Mention) -> ReadMention:
         """The names of the files in a folder, without those that a rule denies."""
         from ouro.utils.project_files import list_project_files
 
-        every_name = list_project_files(self._path(mention))
-        names = [name for name in every_name if not self._is_denied(mention, name)]
-        more = f"\n… {len(names) - MAX_LISTED:,} more" if len(names) > MAX_LISTED else ""
-        cut = f", {MAX_LISTED} listed" if more else ""
+        all_names = list_project_files(self._path(mention))
+        names = [name for name in all_names if not self._is_denied(mention, name)]
+        rest_note = f"\n… {len(names) - MAX_LISTED:,} more" if len(names) > MAX_LISTED else ""
+        cut_note = f", {MAX_LISTED} listed" if rest_note else ""
         listing = "\n".join(names[:MAX_LISTED]) or "(no files)"
-        item = Attachment(mention.shown, f"{plural(len(names), 'file')}{cut}")
-        return ReadMention(item, listing + more)
+        item = Attachment(mention.shown, f"{plural(len(names), 'file')}{cut_note}")
+        return ReadMention(item, listing + rest_note)
 
     def _is_denied(self, folder: Mention, name: str) -> bool:
         """Whether a rule denies a file of a folder."""
@@ -290,16 +296,18 @@ class Attachments:
             return ReadMention(Attachment(mention.shown, problem=_short_reason(error)))
         return ReadMention(Attachment(mention.shown, f"{len(text):,} characters"), text)
 
-    def _join_attachments(self, found: Sequence[ReadMention], files: Sequence[Mention]) -> Attached:
-        """All that was read as one text for the model, with the instructions for its files; what
-        exceeds the maximum is not sent.
+    def _join_attachments(
+        self, read_mentions: Sequence[ReadMention], files: Sequence[Mention]
+    ) -> Attached:
+        """Join all that was read to one text for the model, with the project instructions for its files.
+        An attachment that exceeds the maximum is not sent.
         """
-        items, texts, room = [], [], MAX_CHARACTERS
-        for item, text in found:
-            if text and len(text) > room:
+        items, texts, characters_left = [], [], MAX_CHARACTERS
+        for item, text in read_mentions:
+            if text and len(text) > characters_left:
                 item = Attachment(item.name, problem="no room: the message is full")  # noqa: PLW2901
             elif text:
-                room -= len(text)
+                characters_left -= len(text)
                 body = clean(text).replace("</attached", "< /attached")
                 # `trust/provenance.py` recognizes this tag: the text does not count as the user's.
                 texts.append(f'<attached name="{item.name}">\n{body}\n</attached>')
@@ -313,7 +321,7 @@ class Attachments:
 
 
 def notices_about(attached: Attached, missing: Sequence[str] = ()) -> list[Notice]:
-    """What the user reads about the attachments of a message, and about files that do not exist."""
+    """The notices about the attachments of a message, and about files that do not exist."""
     notices = []
     if missing:
         text = f"There is no file {', '.join(missing)}. The message was sent as it is."
@@ -337,7 +345,7 @@ def _is_binary(start: bytes) -> bool:
 
 
 def _short_reason(error: Exception) -> str:
-    """The reason in a few words."""
+    """The reason of an error in a few words."""
     if isinstance(error, BinaryFileError):
         return "binary"
     text = error.message if isinstance(error, OuroError) else str(error)

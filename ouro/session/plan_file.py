@@ -18,36 +18,40 @@ from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import clean, cut, one_line, plural
 from ouro.utils.yaml import split_front_matter
 
-PLANS = Path(".ouro") / "plans"
+PLANS_FOLDER = Path(".ouro") / "plans"
 PlanState = Literal["draft", "approved", "done"]
 MAX_LISTED = 200
 """Plans that are read for a list, newest first."""
 _MAX_BYTES = 200_000
 _MAX_TITLE = 60
-_SIMILAR = 0.6
-"""A todo belongs to a step if their words are so similar (difflib's ratio), and no other fits."""
+_MIN_SIMILARITY = 0.6
+"""The ratio of difflib from which a todo can belong to a step with other words."""
 
-_FENCE = late_pattern(r"\s*(```|~~~)")
+_CODE_FENCE = late_pattern(r"\s*(```|~~~)")
 _HEADING = late_pattern(r"#{1,6}\s+(?:\[[ xX]\]\s+)?(.+)")
 _PLAN_HEADING = late_pattern(r"#{1,6}\s+\W*plan\b\s*[:：—–-]?\s*(.*)", re.IGNORECASE)
-_BOX = late_pattern(r"(\s*(?:[-*+]|\d+[.)])\s+|#{1,6}\s+)\[([ xX])\]\s+(.*)")
-_NUMBER_IN_HEADING = late_pattern(r"(#{1,6}\s+)((?:\w+\s*)?\d+\s*(?:[.:)—–-](?=\s)|[：、．）]).*)")
-_NUMBER = late_pattern(r"(\d+(?:[.)]\s+|[、．）]\s*))(\S.*)")
-_BULLET = late_pattern(r"([-*+]\s+)(\S.*)")
-_COMMENT = late_pattern(r"\s*(\d{1,4})\s*[:：]\s*(\S.*)")
-_MARKS = late_pattern(r"\*\*|__|`")
-_QUESTION = late_pattern(r"[?？؟;;]\W*\Z")
+_STEP_WITH_BOX = late_pattern(r"(\s*(?:[-*+]|\d+[.)])\s+|#{1,6}\s+)\[([ xX])\]\s+(.*)")
+_NUMBERED_HEADING = late_pattern(r"(#{1,6}\s+)((?:\w+\s*)?\d+\s*(?:[.:)—–-](?=\s)|[：、．）]).*)")
+_NUMBERED_LINE = late_pattern(r"(\d+(?:[.)]\s+|[、．）]\s*))(\S.*)")
+_BULLET_LINE = late_pattern(r"([-*+]\s+)(\S.*)")
+_LINE_COMMENT = late_pattern(r"\s*(\d{1,4})\s*[:：]\s*(\S.*)")
+_EMPHASIS = late_pattern(r"\*\*|__|`")
+_QUESTION_AT_END = late_pattern(r"[?？؟;;]\W*\Z")
 _NOT_IN_NAMES = late_pattern(r"[\W_]+")
 
 
 class PlanStep(msgspec.Struct, frozen=True):
+    """A step of a plan: a line with a box."""
+
     line: int
-    """Its place among the lines of the plan."""
+    """The index of its line in the plan."""
     text: str
     is_done: bool
 
 
 class PlanFile(msgspec.Struct, frozen=True):
+    """A plan, as its file has it."""
+
     path: Path
     session: str
     """The session that carries it out."""
@@ -78,7 +82,7 @@ class PlanFolder:
         """`keeps_drafts`: whether a plan is saved before it is approved."""
         self.root = root
         self.keeps_drafts = keeps_drafts
-        self.folder = root / PLANS
+        self.folder = root / PLANS_FOLDER
 
     def relative_name(self, path: Path) -> str:
         """The path of a plan as the user sees it: relative to the project."""
@@ -88,15 +92,17 @@ class PlanFolder:
         """Write a new draft. Raises OSError."""
         words = _NOT_IN_NAMES.sub("-", (plan_title(body) or title).lower()).strip("-")
         name = f"{date.today():%Y-%m-%d}-{words[:50].strip('-') or 'plan'}"  # noqa: DTZ011
-        taken = {path.stem for path in self._paths()}
-        numbers = (f"{name}-{number}" for number in range(2, len(taken) + 3))
-        free = next(given for given in (name, *numbers) if given not in taken)
-        plan = PlanFile(self.folder / f"{free}.md", session, "draft", add_boxes(body))
+        used_names = {path.stem for path in self._paths()}
+        numbers = (f"{name}-{number}" for number in range(2, len(used_names) + 3))
+        unused_name = next(
+            candidate for candidate in (name, *numbers) if candidate not in used_names
+        )
+        plan = PlanFile(self.folder / f"{unused_name}.md", session, "draft", add_boxes(body))
         self.write(plan)
         return plan
 
     def revise(self, plan: PlanFile, body: str) -> PlanFile:
-        """Write another text of a draft; with another title it gets another name. Raises OSError."""
+        """Replace the text of a draft; with another title it gets another file. Raises OSError."""
         revised = replace(plan, body=add_boxes(body))
         if revised.title == plan.title:
             self.write(revised)
@@ -106,25 +112,25 @@ class PlanFolder:
         return added
 
     def write(self, plan: PlanFile) -> None:
-        """Raises OSError: also if `.ouro/plans` is a link."""
+        """Write a plan to its file. Raises OSError, also if `.ouro/plans` is a link."""
         if self._is_behind_link():
-            raise OSError(f"{PLANS} is a link")
+            raise OSError(f"{PLANS_FOLDER} is a link")
         self.folder.mkdir(parents=True, exist_ok=True)
         head = f"---\nsession: {plan.session}\nstate: {plan.state}\n---\n"
-        folder = Path(os.path.realpath(self.root)) / PLANS
-        with open_folder(folder, follow=False) as opened:
+        folder = Path(os.path.realpath(self.root)) / PLANS_FOLDER
+        with open_folder(folder, follow=False) as descriptor:
             data = f"{head}{plan.body.strip()}\n".encode()
-            replace_file(opened, plan.path.name, data, mode=0o644)
+            replace_file(descriptor, plan.path.name, data, mode=0o644)
 
     def read(self, path: Path) -> PlanFile | None:
-        """None if there is no such file."""
+        """The plan in a file; None if there is no such file, or it is empty."""
         text = clean(read_start(path, _MAX_BYTES, os.O_NOFOLLOW))
         if not text.strip():
             return None
         meta, body = split_front_matter(text)
         state = meta.get("state")
-        known = cast("PlanState", state) if state in get_args(PlanState) else "draft"
-        return PlanFile(path, str(meta.get("session") or ""), known, body.strip())
+        plan_state = cast("PlanState", state) if state in get_args(PlanState) else "draft"
+        return PlanFile(path, str(meta.get("session") or ""), plan_state, body.strip())
 
     def list(self) -> list[PlanFile]:
         """The plans, newest first."""
@@ -138,14 +144,15 @@ class PlanFolder:
 
     def _is_behind_link(self) -> bool:
         """Whether the folder of plans is a link, or below one: it may be outside of the project."""
-        return os.path.realpath(self.folder) != os.path.join(os.path.realpath(self.root), PLANS)  # noqa: PTH118 - of text
+        expected = os.path.join(os.path.realpath(self.root), PLANS_FOLDER)  # noqa: PTH118 - of text
+        return os.path.realpath(self.folder) != expected
 
     def _paths(self) -> Sequence[Path]:
         """The files of plans, newest first."""
         if self._is_behind_link():
             return ()
-        found = [path for path in self.folder.glob("*.md") if not path.is_symlink()]
-        return sorted(found, key=lambda path: (path.stem[:10], path.stat().st_mtime), reverse=True)
+        paths = [path for path in self.folder.glob("*.md") if not path.is_symlink()]
+        return sorted(paths, key=lambda path: (path.stem[:10], path.stat().st_mtime), reverse=True)
 
 
 def find_plan_text(answer: str) -> str:
@@ -155,33 +162,33 @@ def find_plan_text(answer: str) -> str:
     numbered steps, and does not end with a question to the user: numbers may be its choices.
     """
     lines = answer.strip().splitlines()
-    for place in _outside_code(lines):
-        if _PLAN_HEADING.fullmatch(lines[place]):
-            return "\n".join(lines[place:])
-    is_question = bool(_QUESTION.search(answer.strip()[-200:]))
+    for index in _outside_code(lines):
+        if _PLAN_HEADING.fullmatch(lines[index]):
+            return "\n".join(lines[index:])
+    is_question = bool(_QUESTION_AT_END.search(answer.strip()[-200:]))
     return "" if is_question or len(_step_lines(lines)) < 2 else answer.strip()
 
 
 def plan_title(body: str) -> str:
-    """Its first heading, without `Plan:`; empty if it has none."""
+    """The first heading of a plan, without `Plan:`; empty if it has none."""
     lines = body.splitlines()
-    for place in _outside_code(lines):
-        named = _PLAN_HEADING.fullmatch(lines[place]) or _HEADING.fullmatch(lines[place])
-        if named:
-            return one_line(_MARKS.sub("", named[1]), _MAX_TITLE)
+    for index in _outside_code(lines):
+        match = _PLAN_HEADING.fullmatch(lines[index]) or _HEADING.fullmatch(lines[index])
+        if match:
+            return one_line(_EMPHASIS.sub("", match[1]), _MAX_TITLE)
     return ""
 
 
 def find_steps(body: str) -> list[PlanStep]:
-    """The lines with a box, in their order."""
+    """The steps of a plan: its lines with a box, in their order."""
     lines = body.splitlines()
-    boxes = ((place, _BOX.fullmatch(lines[place])) for place in _outside_code(lines))
-    return [PlanStep(place, step_text(box[3]), box[2] != " ") for place, box in boxes if box]
+    boxes = ((index, _STEP_WITH_BOX.fullmatch(lines[index])) for index in _outside_code(lines))
+    return [PlanStep(index, step_text(box[3]), box[2] != " ") for index, box in boxes if box]
 
 
 def step_text(text: str) -> str:
     """The words of a step, without marks of emphasis."""
-    return one_line(_MARKS.sub("", text), 100)
+    return one_line(_EMPHASIS.sub("", text), 100)
 
 
 def add_boxes(body: str) -> str:
@@ -189,15 +196,15 @@ def add_boxes(body: str) -> str:
     lines = body.splitlines()
     if find_steps(body):
         return body
-    bullets = [place for place in _outside_code(lines) if _BULLET.fullmatch(lines[place])]
-    for place in _step_lines(lines) or bullets:
-        found = (
-            _NUMBER_IN_HEADING.fullmatch(lines[place])
-            or _NUMBER.fullmatch(lines[place])
-            or _BULLET.fullmatch(lines[place])
+    bullets = [index for index in _outside_code(lines) if _BULLET_LINE.fullmatch(lines[index])]
+    for index in _step_lines(lines) or bullets:
+        match = (
+            _NUMBERED_HEADING.fullmatch(lines[index])
+            or _NUMBERED_LINE.fullmatch(lines[index])
+            or _BULLET_LINE.fullmatch(lines[index])
         )
-        if found:
-            lines[place] = f"{found[1]}[ ] {found[2]}"
+        if match:
+            lines[index] = f"{match[1]}[ ] {match[2]}"
     return "\n".join(lines)
 
 
@@ -211,7 +218,7 @@ def tick_steps(plan: PlanFile, todos: Sequence[Todo]) -> PlanFile:
     states = dict(_match_todos(steps, todos))
     for step in steps:
         state = states.get(step.line)
-        box = _BOX.fullmatch(lines[step.line])
+        box = _STEP_WITH_BOX.fullmatch(lines[step.line])
         if state is not None and box:
             lines[step.line] = f"{box[1]}[{'x' if state == 'done' else ' '}] {box[3]}"
     body = "\n".join(lines)
@@ -226,11 +233,13 @@ def number_lines(body: str) -> str:
 
 
 def expand_comments(body: str, text: str) -> str:
-    """`3: why?` as a comment on line 3, if each line of `text` is one; else the text unchanged."""
-    found = [_COMMENT.fullmatch(line) for line in text.strip().splitlines()]
-    comments = [(int(comment[1]), comment[2].strip()) for comment in found if comment]
+    """A text of lines such as `3: why?` as comments on these lines of the plan. A text with another
+    line is returned unchanged.
+    """
+    matches = [_LINE_COMMENT.fullmatch(line) for line in text.strip().splitlines()]
+    comments = [(int(match[1]), match[2].strip()) for match in matches if match]
     count = len(body.splitlines())
-    if len(comments) < len(found) or not all(0 < number <= count for number, _ in comments):
+    if len(comments) < len(matches) or not all(0 < number <= count for number, _ in comments):
         return text
     return join_comments(body, comments)
 
@@ -247,7 +256,7 @@ def join_comments(body: str, comments: Sequence[tuple[int, str]]) -> str:
 
 
 def _match_todos(steps: Sequence[PlanStep], todos: Sequence[Todo]) -> Iterator[tuple[int, str]]:
-    """The lines of steps with the states of their todos."""
+    """Yields the line of each step that has a todo, with the state of the todo."""
     if len(steps) == len(todos) and not _have_same_words(steps, todos):
         yield from ((step.line, todo.state) for step, todo in zip(steps, todos, strict=True))
         return
@@ -259,8 +268,8 @@ def _match_todos(steps: Sequence[PlanStep], todos: Sequence[Todo]) -> Iterator[t
         if exact[step.line]:
             yield step.line, exact[step.line]
             continue
-        for near in get_close_matches(step.text.casefold(), texts, 1, _SIMILAR):
-            yield step.line, texts.pop(near)
+        for similar_text in get_close_matches(step.text.casefold(), texts, 1, _MIN_SIMILARITY):
+            yield step.line, texts.pop(similar_text)
 
 
 def _have_same_words(steps: Sequence[PlanStep], todos: Sequence[Todo]) -> bool:
@@ -270,23 +279,25 @@ def _have_same_words(steps: Sequence[PlanStep], todos: Sequence[Todo]) -> bool:
 
 
 def _step_lines(lines: Sequence[str]) -> list[int]:
-    """The places of the steps: those with boxes, else numbered headings, else numbered lines."""
-    outside = list(_outside_code(lines))
-    for pattern in (_BOX, _NUMBER_IN_HEADING):
-        found = [place for place in outside if pattern.fullmatch(lines[place])]
-        if len(found) > 1:
-            return found
-    return [place for place in outside if _NUMBER.fullmatch(lines[place])]
+    """The indexes of the lines that are steps: those with boxes, else numbered headings, else numbered
+    lines.
+    """
+    indexes = list(_outside_code(lines))
+    for pattern in (_STEP_WITH_BOX, _NUMBERED_HEADING):
+        matching = [index for index in indexes if pattern.fullmatch(lines[index])]
+        if len(matching) > 1:
+            return matching
+    return [index for index in indexes if _NUMBERED_LINE.fullmatch(lines[index])]
 
 
 def _outside_code(lines: Sequence[str]) -> Iterator[int]:
-    """The places of the lines that are not in a code block."""
+    """Yields the indexes of the lines that are not in a code block."""
     fence = ""
-    for place, text in enumerate(lines):
-        mark = _FENCE.match(text)
-        if mark and not fence:
-            fence = mark[1]
-        elif mark and text.strip().startswith(fence):
+    for index, text in enumerate(lines):
+        fence_match = _CODE_FENCE.match(text)
+        if fence_match and not fence:
+            fence = fence_match[1]
+        elif fence_match and text.strip().startswith(fence):
             fence = ""
         elif not fence:
-            yield place
+            yield index

@@ -15,15 +15,17 @@ MAX_DAYS = 7
 
 
 class RepeatedMessage(msgspec.Struct, eq=False):
+    """A message that is sent at each interval."""
+
     id: str
     text: str
     seconds: float
-    """From the end of one turn to the next, or from one sending to the next if that is later."""
+    """The interval: between two sendings, but a turn that still runs is waited for."""
     is_kept: bool = False
     """Whether it survives the end of ouro."""
     runs: int = 0
     next_at: float = 0.0
-    """By the monotonic clock."""
+    """When it is sent next, by the monotonic clock."""
     ends_at: float = msgspec.field(default_factory=lambda: time.monotonic() + MAX_DAYS * 86_400)
 
     @property
@@ -58,7 +60,7 @@ class RepeatedMessages:
         return message
 
     def end(self, message_id: str) -> None:
-        """Raises ToolError: there is none with this id."""
+        """End a repeated message. Raises ToolError if there is none with this id."""
         if self._messages.pop(message_id, None) is None:
             raise ToolError(f"There is no loop `{message_id}`.")
         self._changed.set()
@@ -82,14 +84,14 @@ class RepeatedMessages:
                 pass
 
     def take(self, message: RepeatedMessage) -> bool:
-        """Count a message as sent now, and set its next time; False: the user has ended it."""
+        """Count a message as sent now, and set its next time. Returns False if the user has ended it."""
         message.runs += 1
         message.next_at = time.monotonic() + message.seconds
         return message.id in self._messages
 
 
 def format_interval(seconds: float) -> str:
-    """`30 s`, `10 min`, `2 h`, `1 d`."""
+    """The seconds as a text in their largest unit: `30 s`, `10 min`, `2 h`, `1 d`."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= size:
             return f"{seconds / size:.1f}".removesuffix(".0") + f" {unit}"

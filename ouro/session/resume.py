@@ -1,5 +1,5 @@
-"""Resumed: what a resumed session reports (the cost of the first call, the changes since), and how
-it continues.
+"""What a resume shows before the first call (its cost, the changes since), and how the session
+continues: with all messages or a part. Opening it is in `opening`.
 """
 
 from __future__ import annotations
@@ -42,12 +42,14 @@ has a cache.
 """
 ANTHROPIC_CACHE_SECONDS = 300
 _GIT_TIMEOUT = 1.5
-_SUBJECTS = 3
+_MAX_SUBJECTS = 3
 _MAX_COMMITS = 1_000
 CacheState = Literal["warm", "cold", "probably warm", "probably cold"]
 
 
 class RepositoryChanges(msgspec.Struct, frozen=True):
+    """What changed in the git repository since the session was last used."""
+
     branch: str
     branch_then: str
     """Empty if it is unknown."""
@@ -103,6 +105,8 @@ class ResumeCard(msgspec.Struct, frozen=True):
 
 
 class Resumed(msgspec.Struct, eq=False):
+    """A resumed session: what it reports, and how it continues."""
+
     info: SessionInfo
     """The state of the session when it was resumed."""
     cwd: Path
@@ -115,8 +119,8 @@ class Resumed(msgspec.Struct, eq=False):
     """Whether it was opened with `--part`."""
 
     async def card(self) -> ResumeCard:
-        """What the user must know before the first model call; waits until everything that is sent
-        is loaded.
+        """Collect what the user sees before the first model call. Waits until everything that is sent is
+        loaded.
         """
         info, memory = self.info, self.window.compactor.memory
         await memory.pager.finish_loading()
@@ -147,26 +151,28 @@ class Resumed(msgspec.Struct, eq=False):
         )
 
     def take(self, part: Part) -> AsyncGenerator[Event, None]:
-        """Continue with this part of the session, as a turn; raises UsageError if a turn runs."""
+        """Continue with this part of the session; yields events, as of a turn. Raises UsageError if a
+        turn runs.
+        """
         if part == "summary":
             return self.window.compact("")
 
-        async def work(emit: Emit) -> None:
-            at = self.info.updated_at
+        async def continue_with_part(emit: Emit) -> None:
+            last_used = self.info.updated_at
             if part == "tail":
                 await self._send_tail(emit)
             elif part == "then":
-                await asyncio.to_thread(self.memory.hold, at, self.info.id)
+                await asyncio.to_thread(self.memory.hold, last_used, self.info.id)
                 emit(
                     Notice(
-                        f"Memory is as it was then ({local_time(at)}): later changes are not sent."
+                        f"Memory is as it was then ({local_time(last_used)}): later changes are not sent."
                     )
                 )
 
-        return self.window.tasks.run(work)
+        return self.window.tasks.run(continue_with_part)
 
     async def apply(self, part: Part) -> None:
-        """As `take`, until it has ended; raises SessionError if it failed."""
+        """Continue with this part of the session, without showing it. Raises SessionError if it failed."""
         self.is_decided = True
         async with aclosing(self.take(part)) as events:
             async for event in events:
@@ -182,44 +188,67 @@ class Resumed(msgspec.Struct, eq=False):
         memory = self.window.compactor.memory
         await memory.pager.finish_loading()
         entries = memory.transcript.sent_entries()
-        if not (begin := _find_begin_of_tail(entries)):
+        if not (tail_start := _find_tail_start(entries)):
             emit(Notice("Nothing is left out: the last turns are all there is."))
             return
-        left, earlier = entries[:begin], memory.transcript.compaction
-        numbers = [entry.number for entry in left if entry.number]
-        pinned = [entry.message for entry in left if entry.number in memory.transcript.pins]
+        left_out, earlier_compaction = entries[:tail_start], memory.transcript.compaction
+        numbers = [entry.number for entry in left_out if entry.number]
+        pinned_messages = [
+            entry.message for entry in left_out if entry.number in memory.transcript.pins
+        ]
         summary = (
-            f"{begin} earlier messages of this session were left out here, without a summary of"
+            f"{tail_start} earlier messages of this session were left out here, without a summary of"
             " them."
         )
-        carried = await self.window.compactor.environment()
+        environment_text = await self.window.compactor.environment()
         record = replace(
             compaction_record(memory, "manual"),
-            covers=(earlier.covers[0] if earlier else numbers[0], max(numbers)),
+            covers=(
+                earlier_compaction.covers[0] if earlier_compaction else numbers[0],
+                max(numbers),
+            ),
             kept=tuple(number for number in numbers if number in memory.transcript.pins),
             summary="\n\n".join(
-                filter(None, [earlier.summary if earlier else "", summary, carried])
+                filter(
+                    None,
+                    [
+                        earlier_compaction.summary if earlier_compaction else "",
+                        summary,
+                        environment_text,
+                    ],
+                )
             ),
-            messages=begin,
+            messages=tail_start,
         )
-        sent = make_sendable(
-            replace_by_summary(pinned, record.summary, [entry.message for entry in entries[begin:]])
+        tail_messages = make_sendable(
+            replace_by_summary(
+                pinned_messages, record.summary, [entry.message for entry in entries[tail_start:]]
+            )
         )
-        before = memory.tokens
+        tokens_before = memory.tokens
         record = replace(
-            record, tokens=(before, scale_tokens(before, memory.context(), sent, memory.constant))
+            record,
+            tokens=(
+                tokens_before,
+                scale_tokens(tokens_before, memory.context(), tail_messages, memory.constant),
+            ),
         )
         await self.window.compactor.save(record, emit)
 
     def _find_tail(self, entries: Sequence[MessageRecord]) -> Tail | None:
-        """The last turns as a choice; None if they are nearly the whole."""
-        begin = _find_begin_of_tail(entries)
-        if not begin:
+        """The last turns as a choice; None if they are nearly all that is sent."""
+        tail_start = _find_tail_start(entries)
+        if not tail_start:
             return None
-        memory, rest = self.window.compactor.memory, [entry.message for entry in entries[begin:]]
-        after = scale_tokens(memory.tokens, memory.context(), make_sendable(rest), memory.constant)
-        turns = sum(is_own_words(message) for message in rest)
-        return Tail(turns, after) if after < memory.tokens * 0.9 else None
+        memory, tail_messages = (
+            self.window.compactor.memory,
+            [entry.message for entry in entries[tail_start:]],
+        )
+        tokens_after = scale_tokens(
+            memory.tokens, memory.context(), make_sendable(tail_messages), memory.constant
+        )
+        turns = sum(is_own_words(message) for message in tail_messages)
+        return Tail(turns, tokens_after) if tokens_after < memory.tokens * 0.9 else None
 
 
 def _last_branch(messages: Sequence[Message]) -> str:
@@ -237,7 +266,7 @@ def _ends_turn(message: Message) -> bool:
 
 
 def repository_changes(cwd: Path, since: str, branch_then: str) -> RepositoryChanges | None:
-    """What has changed in the repository since then; None outside of one, or if git took too long.
+    """What changed in the repository since a time. None outside of one, or if git took too long.
     Blocks.
     """
     branch = git_branch(cwd)
@@ -247,36 +276,40 @@ def repository_changes(cwd: Path, since: str, branch_then: str) -> RepositoryCha
     try:
         # The position of HEAD at that time; a younger clone has no such entry, and git returns its
         # oldest one.
-        then = git.ask("rev-parse", "--quiet", "--verify", f"HEAD@{{{since}}}").strip()
+        head_then = git.ask("rev-parse", "--quiet", "--verify", f"HEAD@{{{since}}}").strip()
         lines = (
-            git.ask("log", f"--max-count={_MAX_COMMITS}", "--format=%h %s", f"{then}..HEAD")
-            if then
+            git.ask("log", f"--max-count={_MAX_COMMITS}", "--format=%h %s", f"{head_then}..HEAD")
+            if head_then
             else ""
         )
-        changed = git.read("status", "--porcelain", "--untracked-files=normal")
+        status_lines = git.read("status", "--porcelain", "--untracked-files=normal")
     except GitError:
         return None
     commits = lines.splitlines()
     return RepositoryChanges(
-        branch, branch_then, len(commits), tuple(commits[:_SUBJECTS]), len(changed.splitlines())
+        branch,
+        branch_then,
+        len(commits),
+        tuple(commits[:_MAX_SUBJECTS]),
+        len(status_lines.splitlines()),
     )
 
 
-def _find_begin_of_tail(entries: Sequence[MessageRecord]) -> int:
-    """The place of the first of the last turns: at most TAIL_TURNS, fewer if they are too large, at
-    least one.
+def _find_tail_start(entries: Sequence[MessageRecord]) -> int:
+    """The index of the message that begins the last turns: at most TAIL_TURNS, fewer if they are too
+    large, at least one. 0 if there is no message of the user.
     """
     starts = [
-        place for place, entry in enumerate(entries) if entry.number and is_own_words(entry.message)
+        index for index, entry in enumerate(entries) if entry.number and is_own_words(entry.message)
     ]
-    for place in starts[-TAIL_TURNS:]:
-        if estimate_messages([entry.message for entry in entries[place:]]) <= MAX_TAIL:
-            return place
+    for index in starts[-TAIL_TURNS:]:
+        if estimate_messages([entry.message for entry in entries[index:]]) <= MAX_TAIL:
+            return index
     return starts[-1] if starts else 0
 
 
 def _cache_state(model: str, info: SessionInfo) -> CacheState:
-    """Whether the provider probably still has the session in its cache, by model and age."""
+    """Whether the provider still has the session in its cache, as far as model and age show."""
     try:
         seconds = (datetime.now(UTC) - datetime.fromisoformat(info.updated_at)).total_seconds()
     except (ValueError, TypeError):  # the file was edited by hand

@@ -16,14 +16,20 @@ CONTINUE_AUTO = "Continue in auto"
 
 
 class StartMode(msgspec.Struct, frozen=True):
-    """The mode in which a session starts; `offers_auto`: it was left in `auto`, which is wider."""
+    """The mode in which a session starts."""
 
     mode: Mode
     offers_auto: bool = False
+    """Whether the session was left in `auto`, which is wider than `mode`, and the user is asked."""
 
 
 def start_mode(saved: str, configured: Mode) -> StartMode:
-    """The mode of a session that was left in `saved` (empty: a new one)."""
+    """The mode in which a session starts.
+
+    Args:
+        saved: the mode in which the session was left; empty for a new one.
+        configured: the mode of the settings.
+    """
     if saved not in MODES_BY_WIDTH:
         return StartMode(configured)
     mode = cast("Mode", saved)
@@ -34,13 +40,13 @@ def start_mode(saved: str, configured: Mode) -> StartMode:
 
 async def offer_auto(session: Session) -> None:
     """Ask whether a session that was left in `auto` continues in it."""
-    present = session.status().mode
+    mode_now = session.status().mode
     text = (
         "This session was in mode auto: it changed files and ran commands without asking. Continue"
         " in it?"
     )
-    question = Question(text, (f"Stay in {present}", CONTINUE_AUTO))
+    question = Question(text, (f"Stay in {mode_now}", CONTINUE_AUTO))
     answer = await session.turn.tasks.ask("mode:auto", question)
-    if not isinstance(answer, Reply) or session.status().mode != present:
+    if not isinstance(answer, Reply) or session.status().mode != mode_now:
         return  # the user has changed the mode meanwhile
-    session.set_mode("auto" if CONTINUE_AUTO in answer.answers else present)
+    session.set_mode("auto" if CONTINUE_AUTO in answer.answers else mode_now)

@@ -64,22 +64,25 @@ class Undoer(Protocol):
     """Finds what can be undone and redone in one scope: files, long-term memory."""
 
     async def find(self, number: int) -> Undoable | None:
-        """What turns did since a message of the current branch."""
+        """The undo of what turns did since a message of the current branch; None if nothing."""
 
     async def find_undone(self, numbers: Collection[int]) -> Undoable | None:
-        """What was undone of the turns that began with these messages."""
+        """The redo of what was undone of the turns that began with these messages; None if nothing."""
 
 
 class UndoObserver(Protocol):
-    """Learns what the user undid in files."""
+    """Gets what the user undid and redid in files."""
 
     def on_files_undone(self, messages: Sequence[Message], turn: int, reason: str) -> None:
-        """What these messages did was undone; `turn` is the number of their last turn, `reason` in
-        the words of the user.
+        """Called after the user undid what these messages did to files.
+
+        Args:
+            turn: the number of their last turn.
+            reason: why, in the words of the user; it may be empty.
         """
 
     def on_files_redone(self) -> None:
-        """It was done again."""
+        """Called after the user redid changes of files."""
 
 
 class Rewind(msgspec.Struct, frozen=True, eq=False):
@@ -100,70 +103,74 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
 
     def points(self) -> tuple[Point, ...]:
         """The loaded messages of the user on this branch, oldest first."""
-        found: list[Point] = []
-        calls = 0
-        for messages, entry in enumerate(reversed(self.memory.transcript.entries), 1):
-            calls += len(entry.message.tool_calls)
+        points: list[Point] = []
+        call_count = 0
+        for message_count, entry in enumerate(reversed(self.memory.transcript.entries), 1):
+            call_count += len(entry.message.tool_calls)
             if _is_typed(entry):
                 message = entry.message
                 images = message.parts_of(Image)
-                found.append(
+                points.append(
                     Point(
                         entry.number,
                         entry.at,
                         message.text,
-                        messages,
-                        calls,
+                        message_count,
+                        call_count,
                         images,
                         entry.steered,
                     )
                 )
-        return tuple(reversed(found))
+        return tuple(reversed(points))
 
     @property
     def scopes(self) -> tuple[RewindScope, ...]:
-        """What else can be undone together with messages."""
+        """The scopes that can be undone together with messages."""
         return tuple(self.undoers)
 
     async def last_turn(self) -> Point:
-        """The message that began the last turn, not one that steered it. Raises UsageError: there
-        is none.
+        """The message that began the last turn, not one that steered it. Raises UsageError if there is
+        none.
         """
         await self.number_back()
         while True:
             points = self.points()
-            begun = [point for point in points if not point.is_steered]
-            if begun or not self.has_earlier:
-                return (begun or points[:1])[-1]
+            turn_starts = [point for point in points if not point.is_steered]
+            if turn_starts or not self.has_earlier:
+                return (turn_starts or points[:1])[-1]
             await self.load_earlier()
 
     async def last_change(self, scopes: Collection[RewindScope]) -> tuple[Point, str] | None:
         """The message that began the last turn with changes in `scopes`, and what it changed; None
         if no loaded turn has any.
         """
-        begun = [point for point in self.points() if not point.is_steered] or self.points()[:1]
-        found = None
-        first, end = 0, len(begun)
-        while first < end:  # what follows an earlier message includes what follows a later one
-            middle = (first + end) // 2
-            undoable = await self._find_undoable(scopes, begun[middle].number)
+        turn_starts = [point for point in self.points() if not point.is_steered] or self.points()[
+            :1
+        ]
+        last = None
+        low, high = 0, len(turn_starts)
+        while low < high:  # what follows an earlier message includes what follows a later one
+            middle = (low + high) // 2
+            undoable = await self._find_undoable(scopes, turn_starts[middle].number)
             if undoable:
                 what = ", ".join(change.what for change in undoable.values())
-                found, first = (begun[middle], what), middle + 1
+                last, low = (turn_starts[middle], what), middle + 1
             else:
-                end = middle
-        return found
+                high = middle
+        return last
 
     def branches(self) -> tuple[Branch, ...]:
         """The branches that rewinds have left, in the order of their beginning."""
-        found: list[Branch] = []
+        branches: list[Branch] = []
         for branch in self.memory.transcript.branches:
-            last = branch.entries[-1]
-            typed = tuple(entry.message.text for entry in branch.entries if _is_typed(entry))
+            last_entry = branch.entries[-1]
+            texts = tuple(entry.message.text for entry in branch.entries if _is_typed(entry))
             calls = sum(len(entry.message.tool_calls) for entry in branch.entries)
             size = len(branch.entries)
-            found.append(Branch(last.number, branch.since, last.at, typed, size, calls))
-        return tuple(found)
+            branches.append(
+                Branch(last_entry.number, branch.since, last_entry.at, texts, size, calls)
+            )
+        return tuple(branches)
 
     @property
     def lacks_branches(self) -> bool:
@@ -182,28 +189,29 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
     async def can_rewind(self, number: int) -> Mapping[RewindScope, str]:
         """What can be undone together with the messages from `number` on, by scope, in a few words."""
         return {
-            scope: found.what
-            for scope, found in (await self._find_undoable(self.undoers, number)).items()
+            scope: undoable.what
+            for scope, undoable in (await self._find_undoable(self.undoers, number)).items()
         }
 
     async def can_redo(self, end: int | None = None) -> Mapping[RewindScope, str]:
         """What can be redone, by scope, in a few words.
 
-        `end`: the last message of a branch to visit; None: the last rewind is undone.
+        Args:
+            end: the last message of the branch to visit; None to undo the last rewind.
         """
         end = self._redo_end() if end is None else end
-        offered: dict[RewindScope, str] = {}
+        texts: dict[RewindScope, str] = {}
         if end is not None:
             restored, behind = (
                 self.memory.transcript.entries_to(end),
                 self.memory.transcript.last_number,
             )
-            offered["conversation"] = (
+            texts["conversation"] = (
                 plural(len(restored), "message") if restored else f"back from message {behind}"
             )
-        return offered | {
-            scope: found.what
-            for scope, found in (await self._find_redoable(end, self.undoers)).items()
+        return texts | {
+            scope: redoable.what
+            for scope, redoable in (await self._find_redoable(end, self.undoers)).items()
         }
 
     async def rewind(
@@ -218,14 +226,14 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         self._require_idle()
         entry = self._find_user_message(number)
         undoable = await self._find_undoable(scopes, number)
-        done, turn = self._messages_since(number), self.memory.transcript.turns
+        undone_messages, turn = self._messages_since(number), self.memory.transcript.turns
         if "conversation" in scopes:
             await self._continue_at(await self._number_before(entry), undoable)
         elif not undoable:
             raise UsageError("Nothing was changed there.")
         notices = await _undo_each(undoable, "undone")
         if "files" in undoable and self.observer:
-            self.observer.on_files_undone(done, turn, reason)
+            self.observer.on_files_undone(undone_messages, turn, reason)
         if "conversation" not in scopes:
             return Rewound(notices=tuple(notices))
         return Rewound(entry.message.text, entry.message.parts_of(Image), tuple(notices))
@@ -253,8 +261,8 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         number = await self.number_back(back)
         lines = await files.undo_part(number, path, hunk)
         if self.observer:
-            done = self._messages_since(number)
-            self.observer.on_files_undone(done, self.memory.transcript.turns, reason)
+            undone_messages = self._messages_since(number)
+            self.observer.on_files_undone(undone_messages, self.memory.transcript.turns, reason)
         return lines
 
     async def undo_from_diff(self, file: DiffedFile, hunk: str = "") -> Sequence[str]:
@@ -265,7 +273,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return await self.files().undo_from_diff(file, hunk)
 
     async def redo_from_diff(self) -> Sequence[str]:
-        """Undo the last of these; returns lines for the user. Raises UsageError."""
+        """Undo the last `undo_from_diff`; returns lines for the user. Raises UsageError if there is none."""
         self._require_idle()
         return await self.files().redo_from_diff()
 
@@ -275,16 +283,16 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return tuple(files.unsure) if isinstance(files, FileUndo) else ()
 
     async def restore_unsure(self) -> Sequence[str]:
-        """Restore these files, too; returns lines for the user."""
+        """Restore the files of `unsure_files`; returns lines for the user."""
         self._require_idle()
         return await self.files().restore_unsure()
 
     async def keep_unsure(self) -> None:
-        """Leave these files as they are."""
+        """Leave the files of `unsure_files` as they are."""
         await self.files().keep_unsure()
 
     def files(self) -> FileUndo:
-        """The checkpoints of files. Raises UsageError: there are none."""
+        """The undo of files. Raises UsageError if checkpoints are off."""
         files = self.undoers.get("files")
         if not isinstance(files, FileUndo):
             raise UsageError(
@@ -293,8 +301,8 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return files
 
     async def number_back(self, back: int = 1) -> int:
-        """The number of the user's message that many messages ago. Raises UsageError: there are
-        fewer.
+        """The number of the user's message that is `back` messages ago: 1 is the last one. Raises
+        UsageError if there are fewer.
         """
         while len(points := self.points()) < back and self.has_earlier:
             await self.load_earlier()
@@ -329,18 +337,16 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
     async def redo(
         self, scopes: Collection[RewindScope] = ("conversation", "files", "memory")
     ) -> Sequence[str]:
-        """Undo the last rewind if no message was sent since; or only redo what was undone in files
-        and memory.
-
-        Returns lines for the user.
+        """Undo the last rewind, if no message was sent since, with what was undone in `scopes`.
+        Otherwise redo only what was undone in files and memory. Returns lines for the user.
         """
         self._require_idle()
         end = self._redo_end()
         redoable = await self._find_redoable(end, scopes)
-        returns = end is not None and "conversation" in scopes
-        if not (returns or redoable):
+        redoes_messages = end is not None and "conversation" in scopes
+        if not (redoes_messages or redoable):
             raise UsageError("There is nothing to redo.", commands=["rewind"])
-        if end is not None and returns:
+        if end is not None and redoes_messages:
             await self._continue_at(end, redoable)
         lines = await _undo_each(redoable, "done again")
         if "files" in redoable and self.observer:
@@ -355,8 +361,8 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
     async def _find_redoable(
         self, end: int | None, scopes: Collection[RewindScope]
     ) -> dict[RewindScope, Undoable]:
-        """What was undone of the turns on the current branch, and of the turns that a visit of
-        `end` restores.
+        """The redo, by scope, of the turns on the current branch, and of those that a visit of `end`
+        restores.
 
         This does not depend on the messages: the user may want the files without them.
         """
@@ -368,7 +374,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
     async def _find_undoable(
         self, scopes: Collection[RewindScope], number: int
     ) -> dict[RewindScope, Undoable]:
-        """What the turns since a message changed, by scope."""
+        """The undo, by scope, of what the turns since a message changed."""
         return await self._find_changes(scopes, lambda undoer: undoer.find(number))
 
     async def fork(self, number: int | None = None, title: str = "") -> str:
@@ -386,7 +392,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return await self.memory.fork(end, title) if end else ""
 
     def _find_user_message(self, number: int) -> MessageRecord:
-        """The message of the user with this number. Raises UsageError: it is none of the user's."""
+        """The message of the user with this number. Raises UsageError if it is not one of theirs."""
         entry = next(
             (entry for entry in self.memory.transcript.entries if entry.number == number), None
         )
@@ -398,7 +404,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return entry
 
     async def _number_before(self, entry: MessageRecord) -> int:
-        """The number of the message before one, which is loaded if needed; 0: there is none."""
+        """The number of the message before `entry`, which is loaded if needed; 0 if there is none."""
         if (
             self.memory.pager.has_earlier
             and self.memory.transcript.number_before(entry.number) == 0
@@ -407,35 +413,37 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return self.memory.transcript.number_before(entry.number)
 
     async def _continue_at(self, number: int, undoable: Mapping[RewindScope, Undoable]) -> None:
-        """Continue the session after message `number`. What is to be undone is prepared first, so
-        that a kill leaves a record of it.
+        """Continue the session after message `number`. The undo in each scope is prepared first, so that
+        a kill leaves a record of it.
         """
         scopes: tuple[RewindScope, ...] = ("conversation", *undoable)
-        for found in undoable.values():
-            if found.prepare is not None:
-                await found.prepare()
+        for scope_undo in undoable.values():
+            if scope_undo.prepare is not None:
+                await scope_undo.prepare()
         try:
             await self.memory.record(RewindRecord(number, self.memory.now(), scopes))
         except BaseException:
-            for found in undoable.values():
-                if found.cancel is not None:
-                    found.cancel()
+            for scope_undo in undoable.values():
+                if scope_undo.cancel is not None:
+                    scope_undo.cancel()
             raise
         self.on_change()
 
     async def _find_changes(
         self, scopes: Collection[RewindScope], find: Callable[[Undoer], Awaitable[Undoable | None]]
     ) -> dict[RewindScope, Undoable]:
-        """What `find` returns for each of these scopes; a scope that fails is left out, and logged."""
-        found: dict[RewindScope, Undoable] = {}
+        """What `find` returns for each of these scopes. A scope without changes is left out, and one that
+        fails is logged.
+        """
+        undoable_of: dict[RewindScope, Undoable] = {}
         await self.wait_for_changes()
         for scope, undoer in self.undoers.items():
             try:
                 if scope in scopes and (undoable := await find(undoer)) is not None:
-                    found[scope] = undoable
+                    undoable_of[scope] = undoable
             except OuroError as error:
                 log.warning("what could be undone in %s: %s", scope, error)
-        return found
+        return undoable_of
 
     def _require_idle(self) -> None:
         """Raise UsageError if a turn runs or the session is read-only."""
@@ -448,11 +456,15 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
 
 
 async def _undo_each(undoable: Mapping[RewindScope, Undoable], what: str) -> list[str]:
-    """Undo (or redo) in each scope; returns lines for the user, also about what failed."""
+    """Undo or redo in each scope; returns lines for the user, also about what failed.
+
+    Args:
+        what: `undone` or `done again`, for a line about a failure.
+    """
     notices: list[str] = []
-    for scope, found in undoable.items():
+    for scope, scope_undo in undoable.items():
         try:
-            notices += await found.undo()
+            notices += await scope_undo.undo()
         except OuroError as error:  # at this point the messages are rewound already
             notices.append(f"Not {what} in {scope}: {error}")
     return notices

@@ -35,7 +35,7 @@ from ouro.messages import SHELL_NOTE, Image, Message, Text, Thinking, ToolCall, 
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import plural
 
-_STATUS = late_pattern(r"\n\[(exit code (\d+)|ended by signal \d+), [^\n]*\](?:\n[^\n]*)?\Z")
+_STATUS_LINE = late_pattern(r"\n\[(exit code (\d+)|ended by signal \d+), [^\n]*\](?:\n[^\n]*)?\Z")
 """The last line of a command's output, possibly with a remark below."""
 PAGE = 100
 """Messages that are read when the user scrolls to the top."""
@@ -51,6 +51,8 @@ class Reached(msgspec.Struct, frozen=True):
 
 
 class Scrollback(msgspec.Struct, frozen=True, eq=False):
+    """The transcript of a session as events: those shown, and earlier ones when they are needed."""
+
     memory: MemoryManager
     title: Callable[[ToolCall], str]
     """Returns the title of a tool call."""
@@ -75,13 +77,15 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
         return [(entry.number, entry.message.text) for entry in entries[-count:]]
 
     def hide_before(self, number: int) -> bool:
-        """Whether a screen may drop what it shows before that message: `more` reads it again."""
+        """Mark the messages before that one as not shown, so that `more` reads them again. Returns
+        whether a screen may drop them.
+        """
         return self.memory.pager.hide_before(number)
 
     async def reach(self, number: int) -> Reached:
-        """Show the session from message `number` on, or from an earlier one.
+        """Load and show earlier messages until message `number` is shown.
 
-        A session that is open read-only goes to the branch that holds the message.
+        A session that is open read-only changes to the branch that has the message.
 
         Raises:
             UsageError: the session has no such message, or it is on another branch.
@@ -91,14 +95,14 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
         await memory.pager.finish_loading()
         if prompts := await self._show_from(number):
             return Reached(prompts)
-        left = self._branch_with(number)
-        if not left:
+        left_branch = self._branch_with(number)
+        if not left_branch:
             raise UsageError(f"Message {number} is not in this session any more.")
         if not memory.read_only:
             raise UsageError(
                 f"Message {number} is on a branch that a rewind has left.", commands=["rewind"]
             )
-        await memory.record(RewindRecord(left[-1], memory.now()))
+        await memory.record(RewindRecord(left_branch[-1], memory.now()))
         return Reached(await self._show_from(number), is_left=True)
 
     def _branch_with(self, number: int) -> list[int]:
@@ -114,21 +118,23 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
         from it to the end, 0 if it is not on this branch.
         """
         while True:
-            shown = [item for item in self.memory.pager.shown() if isinstance(item, MessageRecord)]
-            numbers = [entry.number for entry in shown]
+            shown_messages = [
+                item for item in self.memory.pager.shown() if isinstance(item, MessageRecord)
+            ]
+            numbers = [entry.number for entry in shown_messages]
             if number in numbers:
                 break
             if not self.memory.pager.has_hidden:
                 return 0
             await self.memory.pager.show_more(PAGE)
-        after = numbers.index(number) + 1
-        has_prompt = any(_is_prompt(entry.message) for entry in shown[:after])
-        return has_prompt + sum(_is_prompt(entry.message) for entry in shown[after:])
+        next_index = numbers.index(number) + 1
+        has_prompt = any(_is_prompt(entry.message) for entry in shown_messages[:next_index])
+        return has_prompt + sum(_is_prompt(entry.message) for entry in shown_messages[next_index:])
 
 
 def _is_prompt(message: Message) -> bool:
-    """Whether the user wrote it to the agent; the output of a shell line of the user is shown in
-    another form.
+    """Whether the user wrote the message to the agent. A shell line of the user is not one: it is
+    shown in another form.
     """
     return (
         message.role == "user"
@@ -144,7 +150,7 @@ def _is_shell_line(message: Message) -> bool:
 def _events_of_items(
     items: Iterable[ShownItem], title: Callable[[ToolCall], str]
 ) -> Iterator[Event]:
-    """A saved transcript as the events of its turns, in order. No tool is run."""
+    """Yields the events of the turns that a saved transcript is from, in order. No tool is run."""
     for item in items:
         match item:
             case MessageRecord():
@@ -173,25 +179,27 @@ def _events_of_items(
 
 
 def _line_events(item: MessageRecord) -> Iterator[Event]:
-    """A shell line of the user, as when it ran."""
-    line, _, printed = item.message.text.removeprefix(SHELL_NOTE).partition("\n")
-    found = _STATUS.search(printed)
-    output, status, code = (
-        (printed[: found.start()], found[1], found[2]) if found else (printed, "", None)
+    """Yields the events of a shell line of the user, as when it ran."""
+    shell_line, _, printed = item.message.text.removeprefix(SHELL_NOTE).partition("\n")
+    match = _STATUS_LINE.search(printed)
+    output, status, exit_code = (
+        (printed[: match.start()], match[1], match[2]) if match else (printed, "", None)
     )
     output = "" if output == "(no output)" else output
-    has_failed, lines = bool(status) and code != "0", output.count("\n") + 1
+    has_failed, lines = bool(status) and exit_code != "0", output.count("\n") + 1
     summary = ", ".join(
         filter(None, [status if has_failed else "", plural(lines, "line") if lines > 1 else ""])
     )
-    display = Display(summary, CommandOutput(line, output, None if code is None else int(code)))
-    call = ToolCall(f"own_{item.number}", "shell", {"command": line})
-    yield ToolStarted(call, line)
+    display = Display(
+        summary, CommandOutput(shell_line, output, None if exit_code is None else int(exit_code))
+    )
+    call = ToolCall(f"own_{item.number}", "shell", {"command": shell_line})
+    yield ToolStarted(call, shell_line)
     yield ToolFinished(call.id, call.name, display, has_failed, 0.0)
 
 
 def _message_events(message: Message, title: Callable[[ToolCall], str]) -> Iterator[Event]:
-    """A message as the events that it had: the text, the calls, the results."""
+    """Yields the events that a message had: the text, the calls, the results."""
     if _is_prompt(message):
         yield Prompted(message.text, message.parts_of(Image))
     elif message.role == "assistant":

@@ -67,6 +67,8 @@ class StandingStatus(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
+    """What a status line shows of a session."""
+
     model: str
     effort: Effort
     mode: Mode
@@ -148,37 +150,38 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return tuple(prompt.text for prompt in self.turn.steering.messages)
 
     def status(self) -> Status:
-        """What a status line shows. Reads the branch from the disk."""
+        """The present status. Reads the git branch from the disk."""
         models, transcript = self.model_source, self.transcript
         spec = models.current()[0].spec
+        standing = self.background.standing
         return Status(
-            spec.name,
-            models.effort if spec.thinking else "off",
-            self.permissions.mode,
-            git_branch(self.cwd),
-            transcript.tokens,
-            spec.window,
-            transcript.usage,
-            self.memory.recalled_count,
-            StandingStatus(
-                sum(task.is_running and task.outlives_turn for task in self.background.work()),
-                self.background.standing.goal.status,
-                len(self.background.standing.repeated.list()),
+            model=spec.name,
+            effort=models.effort if spec.thinking else "off",
+            mode=self.permissions.mode,
+            branch=git_branch(self.cwd),
+            context=transcript.tokens,
+            window=spec.window,
+            usage=transcript.usage,
+            memories=self.memory.recalled_count,
+            standing=StandingStatus(
+                jobs=sum(task.is_running and task.outlives_turn for task in self.background.work()),
+                goal=standing.goal.status,
+                loops=len(standing.repeated.list()),
             ),
-            self.background.shell.confinement.known_tier,
-            self.session_catalog.store.is_on_disk,
-            spec,
+            sandbox=self.background.shell.confinement.known_tier,
+            is_saved=self.session_catalog.store.is_on_disk,
+            spec=spec,
         )
 
     def events(self) -> AsyncGenerator[Event, None]:
-        """Background events (notices of the start, a title, a change of memory), until `close`; for
-        one reader.
+        """Yields background events (notices of the start, a title, a change of memory) until `close`.
+        Only one caller may read them.
         """
         return self.turn.tasks.events()
 
     def send(self, text: str, images: Sequence[Image] = ()) -> AsyncGenerator[Event, None]:
-        """The events of one turn; TurnFinished comes last, exactly once. Raises UsageError if a
-        turn runs.
+        """Run a turn with a message; yields its events. TurnFinished comes last, exactly once. Raises
+        UsageError if a turn runs.
         """
         self.wake.user_spoke()
         run = partial(self.turn.run, text, images)
@@ -197,8 +200,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.turn.wake
 
     def wake_up(self) -> AsyncGenerator[Event, None]:
-        """The events of a turn without a message: the model continues to work for the goal, or reads
-        what has happened in the background.
+        """Run a turn without a message of the user; yields its events. The model continues to work for
+        the goal, or reads what has happened in the background.
         """
         goal, run = self.background.standing.goal, self.turn.run_woken
         if goal.is_active:
@@ -217,7 +220,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             self.set_mode("edit")
 
     def steer(self, text: str, images: Sequence[Image] = ()) -> None:
-        """Send a message while a turn runs: delivered at the next tool boundary, as Prompted."""
+        """Send a message while a turn runs. It is delivered after the next tool call, as Prompted."""
         self.wake.user_spoke()
         self.turn.steering.messages.append(Prompt(text, tuple(images)))
 
@@ -266,12 +269,12 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         self.transcript.set_title(title)
 
     async def attachments_of(self, text: str) -> tuple[Attachment, ...]:
-        """What a message would attach, and what of it is refused."""
+        """What a message would attach, and what is refused."""
         return await self.turn.attachments.preview(text)
 
     def find_files(self) -> Iterator[list[str]]:
-        """What `@` completes, some names at a time, as they are found: files and folders of the
-        project, and last the resources of MCP servers (`server:uri`). Blocks.
+        """Yields lists of names that `@` completes, as they are found: files and folders of the project,
+        and last the resources of MCP servers (`server:uri`). Blocks.
         """
         from ouro.mcp import resource_names
 
@@ -299,7 +302,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         await self.turn.tasks.close()
         if self.memory.lookup is not None:
             await self.memory.lookup.close()
-        # After everything that it confines.
+        # The sandbox ends after all that it confines.
         await asyncio.to_thread(self.background.shell.confinement.close)
         if self.turn.files is not None:
             await self.turn.files.close()

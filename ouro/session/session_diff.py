@@ -23,7 +23,7 @@ from ouro.utils.text import one_line, plural
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 SESSION = "session"
 """The source of all that changed since the session began."""
-TURN = "turn "
+TURN_PREFIX = "turn "
 """Begins the source of one turn, before the number of its message."""
 MAX_NEW_FILES = 200
 MAX_SIZES = 100
@@ -31,16 +31,18 @@ MAX_SIZES = 100
 MAX_LISTED = 20
 """Turns and commits that can be chosen."""
 GIT_SECONDS = 20.0
-_COMMIT = re.compile(r"[^\s-]\S*")
+_REVISION = re.compile(r"[^\s-]\S*")
 
 
 class ShownDiff(msgspec.Struct, frozen=True):
+    """Changes of files, as they are shown."""
+
     source: str
-    """As `SessionDiff.read` takes it."""
+    """The source, in the form that `SessionDiff.read` takes."""
     since: str
-    """`the last commit`: what the files are compared with."""
+    """What the files are compared with, in words: `the last commit`."""
     text: str
-    """As git writes it."""
+    """The diff, in the format of git."""
     root: Path
     """The folder that the names are relative to."""
     files: Sequence[DiffedFile] = ()
@@ -54,14 +56,17 @@ class SessionDiff:
         self._rewind = rewind
 
     async def read(self, source: str) -> ShownDiff:
-        """The changes since the last commit; `session`: since it began; `turn N`: of the turn that
-        began with message N; a number: since before that many messages; else since a commit or
-        branch. Raises UsageError.
+        """Read the changes that a source names. Raises UsageError.
+
+        Args:
+            source: empty for those since the last commit; `session` since the session began; `turn N`
+                for those of the turn that message N began; a number for those since before that many
+                messages; otherwise a commit or branch.
         """
         if source == SESSION:
             text, since = await self._diff_of_session(), "the session began"
-        elif source.startswith(TURN) and source.removeprefix(TURN).isdecimal():
-            number = int(source.removeprefix(TURN))
+        elif source.startswith(TURN_PREFIX) and source.removeprefix(TURN_PREFIX).isdecimal():
+            number = int(source.removeprefix(TURN_PREFIX))
             text = await self._rewind.files().shown_diff(number, only=True)
             return await self._shown_by_checkpoints(source, "before that turn", text)
         elif source.isdecimal():
@@ -72,7 +77,7 @@ class SessionDiff:
         return await self._shown_by_checkpoints(source, since, text)
 
     async def sources(self) -> list[Choice]:
-        """What can be shown: a value for `read`, and what it is."""
+        """The sources that can be shown, as choices; the value of each is for `read`."""
         choices = [Choice("", "since the last commit", "with new files")]
         choices.append(Choice(SESSION, "this session", "all that changed since it began"))
         try:
@@ -82,15 +87,15 @@ class SessionDiff:
         texts = {point.number: point.text for point in self._rewind.points()}
         for number in [number for number in reversed(numbers) if number in texts][:MAX_LISTED]:
             words = one_line(texts[number], 60)
-            choices.append(Choice(f"{TURN}{number}", f"the turn “{words}”", ""))
+            choices.append(Choice(f"{TURN_PREFIX}{number}", f"the turn “{words}”", ""))
         with suppress(GitError):
             choices += await asyncio.to_thread(_list_commits, Git(self._cwd, GIT_SECONDS))
         return choices
 
     async def is_changed_by_others(self, shown: ShownDiff, file: DiffedFile) -> bool:
-        """Whether an undo may undo what the user did. Raises UsageError: it cannot be undone."""
-        inside = self._in_workspace(shown, file)
-        return await self._rewind.files().is_changed_by_others(inside.path)
+        """Whether an undo may also undo what others did. Raises UsageError if it cannot be undone."""
+        workspace_file = self._in_workspace(shown, file)
+        return await self._rewind.files().is_changed_by_others(workspace_file.path)
 
     async def undo(self, shown: ShownDiff, file: DiffedFile, hunk: str = "") -> Sequence[str]:
         """Undo one hunk of a file, or all that is shown of it; returns lines for the user. Raises
@@ -99,11 +104,13 @@ class SessionDiff:
         return await self._rewind.undo_from_diff(self._in_workspace(shown, file), hunk)
 
     async def redo(self) -> Sequence[str]:
-        """Undo the last undo; returns lines for the user. Raises UsageError: there is none."""
+        """Undo the last undo; returns lines for the user. Raises UsageError if there is none."""
         return await self._rewind.redo_from_diff()
 
     def _in_workspace(self, shown: ShownDiff, file: DiffedFile) -> DiffedFile:
-        """The file with its names as the checkpoints have them. Raises UsageError: it is outside."""
+        """The file with its names relative to the session's folder, as checkpoints have them. Raises
+        UsageError if it is outside of the folder.
+        """
 
         def rename(name: str) -> str:
             inside = os.path.relpath(shown.root / name, self._cwd)
@@ -120,7 +127,7 @@ class SessionDiff:
         return await self._rewind.files().shown_diff(numbers[0]) if numbers else ""
 
     async def _since_commit(self, name: str) -> ShownDiff:
-        """What changed since a commit or branch. Raises UsageError: git cannot show it."""
+        """What changed since a commit or branch. Raises UsageError if git cannot show it."""
         root = find_root(self._cwd)
         try:
             git = Git(root, GIT_SECONDS)
@@ -135,7 +142,7 @@ class SessionDiff:
         return await _make_shown_diff(name, since or "the last commit", text, root, sizes)
 
     async def _shown_by_checkpoints(self, source: str, since: str, text: str) -> ShownDiff:
-        """A diff of checkpoints, which know the sizes of binary files."""
+        """A diff that was made from checkpoints, with the sizes of binary files from there."""
 
         async def sizes(file: DiffedFile) -> tuple[int | None, int | None]:
             size = self._rewind.files().blob_size
@@ -185,23 +192,23 @@ def read_changes(git: Git, name: str = "") -> tuple[str, str]:
     base = _find_base(git, name)
     names = git.paths("--others", "--exclude-standard")
     # Files that were moved away and back are in the commit, but not in git's index.
-    shown = names[:MAX_NEW_FILES]
-    were_there = set(git.tree_paths(base, shown))
-    others = [f":(exclude,top,literal){path}" for path in were_there]
-    parts = [git.raw("diff", *PREFIXES, base, "--", ":/", *others)]
+    shown_names = names[:MAX_NEW_FILES]
+    names_in_commit = set(git.tree_paths(base, shown_names))
+    pathspecs = [f":(exclude,top,literal){path}" for path in names_in_commit]
+    diffs = [git.raw("diff", *PREFIXES, base, "--", ":/", *pathspecs)]
     options = ("--no-index", *PREFIXES, "--", "/dev/null")
-    for path in shown:
-        if path in were_there:
-            parts.append(git.raw("diff", *PREFIXES, f"{base}:{path}", "--", path))
+    for path in shown_names:
+        if path in names_in_commit:
+            diffs.append(git.raw("diff", *PREFIXES, f"{base}:{path}", "--", path))
         else:
-            parts.append(git.raw("diff", *options, path))
+            diffs.append(git.raw("diff", *options, path))
     if len(names) > MAX_NEW_FILES:
-        parts.append(f"… and {plural(len(names) - MAX_NEW_FILES, 'more new file')}")
-    return base[:9], "".join(parts)
+        diffs.append(f"… and {plural(len(names) - MAX_NEW_FILES, 'more new file')}")
+    return base[:9], "".join(diffs)
 
 
 def _find_base(git: Git, name: str) -> str:
-    """The commit to compare with: HEAD, or where the current branch left `name`. Raises UsageError:
+    """The commit to compare with: HEAD, or where the current branch left `name`. Raises UsageError if
     there is no such commit, or no repository.
     """
     if not name:
@@ -210,23 +217,23 @@ def _find_base(git: Git, name: str) -> str:
         if not git.ask("rev-parse", "--git-dir"):
             raise UsageError("This folder is not in a git repository, so there is no diff.")
         return EMPTY_TREE
-    found = ""
-    if _COMMIT.fullmatch(name):
-        found = git.ask("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}").strip()
-    if not found:
+    commit = ""
+    if _REVISION.fullmatch(name):
+        commit = git.ask("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}").strip()
+    if not commit:
         raise UsageError(
             f"`{name}` is not a number of messages, and git has no such commit.",
             "Usage: /diff [NUMBER|session|COMMIT]: `/diff 1` shows what the last message changed.",
         )
-    return git.ask("merge-base", found, "HEAD").strip() or found
+    return git.ask("merge-base", commit, "HEAD").strip() or commit
 
 
 def _list_commits(git: Git) -> list[Choice]:
     """The last commits as choices, without the newest one."""
-    listed = git.ask("log", f"--max-count={MAX_LISTED}", "--format=%h%x09%cr%x09%s")
-    rows = [row.split("\t", 2) for row in listed.splitlines() if row.count("\t") >= 2]
+    log_lines = git.ask("log", f"--max-count={MAX_LISTED}", "--format=%h%x09%cr%x09%s")
+    rows = [row.split("\t", 2) for row in log_lines.splitlines() if row.count("\t") >= 2]
     # The last commit is the first choice already.
     return [
-        Choice(commit, f"since {commit} {one_line(subject, 60)}", when)
-        for commit, when, subject in rows[1:]
+        Choice(commit, f"since {commit} {one_line(subject, 60)}", age)
+        for commit, age, subject in rows[1:]
     ]

@@ -26,7 +26,8 @@ MAX_RESULT = 30_000
 """Characters of a tool's result that are sent to hooks."""
 MAX_END = 10.0
 """Seconds for all hooks at the end of a session."""
-_NOTIFICATIONS = {"permission": "permission_prompt", "question": "elicitation_dialog"}
+_NOTIFICATION_TYPES = {"permission": "permission_prompt", "question": "elicitation_dialog"}
+"""Claude Code's names of these notifications."""
 
 
 class SessionHooks(msgspec.Struct, eq=False):
@@ -41,18 +42,18 @@ class SessionHooks(msgspec.Struct, eq=False):
     is_started: bool = False
 
     async def before_turn(self, prompt: str) -> str:
-        """Text that hooks add to the user's message; with the first message also start hooks.
-        Raises PromptRefused.
+        """Run the hooks before a turn; returns the text that they add to the user's message. Before the
+        first turn the hooks of the start of a session run, too. Raises PromptRefused.
         """
-        late = self.hooks.collect_background_outcome()
-        if late.message:
-            self.tasks.emit(Notice(late.message))
-        texts = [late.context]
+        background_outcome = self.hooks.collect_background_outcome()
+        if background_outcome.message:
+            self.tasks.emit(Notice(background_outcome.message))
+        texts = [background_outcome.context]
         if not self.is_started:
             self.is_started = True
             source = "resume" if self.is_resumed else "startup"
-            started = await self.run("session-start", {"source": source}, (source,))
-            texts.append(started.context)
+            start_outcome = await self.run("session-start", {"source": source}, (source,))
+            texts.append(start_outcome.context)
         outcome = await self.run("user-prompt", {"prompt": prompt})
         if outcome.verdict == "deny":
             raise PromptRefused(outcome.reason)
@@ -62,7 +63,8 @@ class SessionHooks(msgspec.Struct, eq=False):
     async def find_reason_to_continue(self, is_continued: bool, agent: str = "") -> str:
         """Why the agent, or the subagent with that id, must continue; empty if it may stop.
 
-        `is_continued`: a hook has made it continue before.
+        Args:
+            is_continued: whether a hook has made it continue before.
         """
         event: HookEvent = "subagent-end" if agent else "turn-end"
         data = {"stop_hook_active": is_continued, **_agent_data(agent)}
@@ -79,25 +81,25 @@ class SessionHooks(msgspec.Struct, eq=False):
         self._start_in_background("after-compaction", {})
 
     async def close(self) -> None:
-        """Run the hooks of the end of a session; for a session without messages none run."""
+        """Run the hooks of the end of a session, unless it had no turn."""
         if self.is_started:
-            await self.run("session-end", {"reason": "exit"}, most=MAX_END)
+            await self.run("session-end", {"reason": "exit"}, max_seconds=MAX_END)
 
     def with_notifications(self, ask_user: AskUser) -> AskUser:
         """`ask_user` that also starts the hooks of notifications before each question."""
 
         async def ask(question: PermissionAsked | QuestionAsked, emit: Emit) -> UserAnswer:
             if isinstance(question, PermissionAsked):
-                kind, about = "permission", question.title
+                kind, subject = "permission", question.title
             else:
-                kind, about = "question", question.question.text
-            theirs = _NOTIFICATIONS[kind]
+                kind, subject = "question", question.question.text
+            kind_of_claude_code = _NOTIFICATION_TYPES[kind]
             data = {
-                "message": f"ouro waits for your answer: {about}",
+                "message": f"ouro waits for your answer: {subject}",
                 "kind": kind,
-                "notification_type": theirs,
+                "notification_type": kind_of_claude_code,
             }
-            self._start_in_background("notification", data, (kind, theirs))
+            self._start_in_background("notification", data, (kind, kind_of_claude_code))
             return await ask_user(question, emit)
 
         return ask
@@ -107,18 +109,18 @@ class SessionHooks(msgspec.Struct, eq=False):
         event: HookEvent,
         data: Mapping[str, Any],
         names: Sequence[str] = (),
-        most: float | None = None,
+        max_seconds: float | None = None,
     ) -> HookOutcome:
         """Run the hooks of an event, and show their message to the user."""
         if not self.hooks.has(event):
             return HookOutcome()
-        known = {
+        session_data = {
             "session_id": self.transcript.session_id,
             "transcript_path": str(self.transcript.outputs.parent / "session.yaml"),
             "cwd": str(self.cwd),
             "permission_mode": MODES[self.permissions.mode],
         }
-        outcome = await self.hooks.run(event, {**known, **data}, names, most)
+        outcome = await self.hooks.run(event, {**session_data, **data}, names, max_seconds)
         if outcome.message:
             self.tasks.emit(Notice(outcome.message))
         return outcome
@@ -128,26 +130,25 @@ class SessionHooks(msgspec.Struct, eq=False):
     ) -> None:
         """Start the hooks of an event without waiting for them."""
 
-        async def in_background() -> None:
+        async def run_hooks() -> None:
             await self.run(event, data, names)
 
         if self.hooks.has(event):
-            self.tasks.start("hooks", in_background())
+            self.tasks.start("hooks", run_hooks())
 
 
 def _agent_data(agent: str) -> dict[str, str]:
-    """The data about a subagent; for the agent itself an empty name."""
+    """The fields of an event about the agent; for the agent itself an empty name."""
     return {"agent": agent, **({"agent_id": agent, "agent_type": kind_of(agent)} if agent else {})}
 
 
 class ToolEvents(msgspec.Struct, frozen=True):
-    """The hooks before and after the tools of one agent (`ToolHooks`); `agent`: the name of a
-    subagent.
-    """
+    """Runs the hooks before and after the tools of one agent (`ToolHooks`)."""
 
     session_hooks: SessionHooks
     cwd: Path
     agent: str = ""
+    """The id of the subagent; empty for the agent itself."""
 
     async def before(self, call: ToolCall, effect: Effect, targets: Sequence[str]) -> HookOutcome:
         outcome = await self._run_tool_hooks("before-tool", call, effect, targets)
@@ -170,12 +171,17 @@ class ToolEvents(msgspec.Struct, frozen=True):
         )
 
     async def _run_tool_hooks(
-        self, event: HookEvent, call: ToolCall, effect: Effect, targets: Sequence[str], **more: Any
+        self,
+        event: HookEvent,
+        call: ToolCall,
+        effect: Effect,
+        targets: Sequence[str],
+        **other_data: Any,
     ) -> HookOutcome:
-        """Run the hooks of an event of a tool, with the call in ouro's and in Claude Code's names."""
+        """Run the hooks of an event of a tool. They get the call in ouro's and in Claude Code's names."""
         if not self.session_hooks.hooks.has(event):
             return HookOutcome()
         data = tool_data(call.name, effect, call.arguments, targets, self.cwd)
         names = (call.name, *names_elsewhere(call.name))
-        about = {**data, "tool_use_id": call.id, **more, **_agent_data(self.agent)}
-        return await self.session_hooks.run(event, about, names)
+        event_data = {**data, "tool_use_id": call.id, **other_data, **_agent_data(self.agent)}
+        return await self.session_hooks.run(event, event_data, names)

@@ -1,4 +1,4 @@
-"""SessionLabels: what tells a session apart in lists: tags, a pin, the branch, files changed."""
+"""SessionLabels: what lists show of a session: tags, a pin, the branch, the number of changed files."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from ouro.messages import ToolReply
 from ouro.utils.git import git_branch
 from ouro.utils.late_pattern import late_pattern
 
-_TAG = late_pattern(r"[\w][\w.:/+-]{0,38}")
+_TAG_WORD = late_pattern(r"[\w][\w.:/+-]{0,38}")
 
 
 class SessionLabels:
     """The labels of the open session.
 
     Args:
-        info: the session as lists know it, if it is resumed.
+        info: the session as lists have it; None for a new session.
     """
 
     def __init__(self, transcript: MemoryManager, cwd: Path, info: SessionInfo | None) -> None:
         self._transcript = transcript
         self._cwd = cwd
-        known = transcript.transcript.labels
-        if known is None and info is not None:
-            known = LabelRecord(info.tags, "", info.pinned, info.branch, info.files)
-        self._labels = known or LabelRecord((), "")
+        labels = transcript.transcript.labels
+        if labels is None and info is not None:
+            labels = LabelRecord(info.tags, "", info.pinned, info.branch, info.files)
+        self._labels = labels or LabelRecord((), "")
         self._read_messages = len(transcript.messages())
-        self._changed = self._files_in(0)
+        self._changed = self._changed_files_since(0)
         self._changed_before = max(0, self._labels.files - len(self._changed))
         """Files that were changed in messages which are not loaded."""
 
@@ -46,11 +46,11 @@ class SessionLabels:
         return self._labels.pinned
 
     def after_turn(self) -> None:
-        """Record the branch and the number of changed files, if they are others now."""
+        """Record the branch and the number of changed files, if they changed."""
         messages = self._transcript.messages()
         if len(messages) < self._read_messages:  # a rewind or a compaction
             self._read_messages = 0
-        self._changed |= self._files_in(self._read_messages)
+        self._changed |= self._changed_files_since(self._read_messages)
         self._read_messages = len(messages)
         files = self._changed_before + len(self._changed)
         self._record_labels(replace(self._labels, branch=git_branch(self._cwd), files=files))
@@ -63,20 +63,20 @@ class SessionLabels:
         self._record_labels(replace(self._labels, pinned=pinned))
 
     def _record_labels(self, labels: LabelRecord) -> None:
-        """Record other labels; nothing if they are the same."""
+        """Record labels, unless they are the same."""
         if labels != self._labels:
             self._labels = replace(labels, at=self._transcript.now())
             self._transcript.note(self._labels)
 
-    def _files_in(self, first: int) -> set[str]:
-        """The files that tools have changed, according to the messages from that place on."""
-        found = set[str]()
+    def _changed_files_since(self, first: int) -> set[str]:
+        """The files that tools changed, by the loaded messages from that index on."""
+        paths = set[str]()
         for message in self._transcript.messages()[first:]:
             for reply in message.parts_of(ToolReply):
                 body = reply.display.body if reply.display and not reply.failed else None
                 if isinstance(body, Diff):
-                    found.update(change.path for change in body.changes)
-        return found
+                    paths.update(change.path for change in body.changes)
+        return paths
 
 
 def read_tags(text: str) -> tuple[list[str], list[str]]:
@@ -84,7 +84,7 @@ def read_tags(text: str) -> tuple[list[str], list[str]]:
     added, removed = list[str](), list[str]()
     for word in text.split():
         name = word.removeprefix("-").removeprefix("#")
-        if not _TAG.fullmatch(name):
+        if not _TAG_WORD.fullmatch(name):
             raise UsageError(f"`{word}` is not a tag.", "A tag is one word: /tag parser")
         (removed if word.startswith("-") else added).append(name)
     return added, removed

@@ -27,7 +27,7 @@ from ouro.events import (
 from ouro.utils.log import log
 
 Work = Callable[[Emit], Awaitable[TurnFinished | None]]
-"""Emits what happens; returns how it ended, None: as it should."""
+"""Emits what happens, and returns how it ended; None if it ended without a problem."""
 
 
 class TurnWatcher(Protocol):
@@ -52,8 +52,8 @@ class SessionTasks:
         self._questions: dict[str, asyncio.Future[UserAnswer]] = {}
 
     async def run(self, work: Work) -> AsyncGenerator[Event, None]:
-        """The events of a turn; TurnFinished comes last, exactly once. Closing the stream
-        interrupts the turn.
+        """Run a turn; yields its events, of which TurnFinished comes last, exactly once. Closing the
+        stream interrupts the turn.
 
         Raises UsageError if a turn runs already.
         """
@@ -68,7 +68,7 @@ class SessionTasks:
             self.running = False
 
     async def run_alongside(self, work: Work) -> AsyncGenerator[Event, None]:
-        """The events of other work that may run during a turn."""
+        """Run work that may run during a turn; yields its events, without TurnFinished."""
         async with aclosing(self._stream_events(work)) as events:
             async for event in events:
                 if not isinstance(event, TurnFinished):
@@ -121,11 +121,13 @@ class SessionTasks:
         return bool(self._turns)
 
     async def ask_user(self, question: PermissionAsked | QuestionAsked, emit: Emit) -> UserAnswer:
-        """Emit a question, wait for its answer, emit that it is closed."""
-        waiting = self._questions[question.question_id] = asyncio.get_running_loop().create_future()
+        """Emit a question, and return its answer; emits that it is closed, also after a cancel."""
+        answer_future = self._questions[question.question_id] = (
+            asyncio.get_running_loop().create_future()
+        )
         emit(question)
         try:
-            answer: UserAnswer = await waiting
+            answer: UserAnswer = await answer_future
             return answer
         finally:
             self._questions.pop(question.question_id, None)
@@ -133,9 +135,9 @@ class SessionTasks:
 
     def answer(self, question_id: str, answer: UserAnswer) -> None:
         """Answer an open question; an answer to a closed one is ignored."""
-        waiting = self._questions.get(question_id)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(answer)
+        answer_future = self._questions.get(question_id)
+        if answer_future is not None and not answer_future.done():
+            answer_future.set_result(answer)
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """Run a background task; a failure is logged under `name`."""
@@ -182,16 +184,18 @@ class SessionTasks:
 
 
 class Steering(msgspec.Struct, eq=False):
+    """The messages and outputs that wait for the next tool call of the running turn."""
+
     environment: Environment
     warn: Callable[[str], None]
     """Shows the user why an image that a message names cannot be sent."""
     messages: list[Prompt] = msgspec.field(default_factory=list)
     outputs: list[Prompt] = msgspec.field(default_factory=list)
-    """The outputs of the user's shell lines: these are never moved back to the input."""
+    """The outputs of the user's shell lines. These are never moved back to the input."""
 
     def take(self) -> list[Prompt]:
-        """Take the next one, outputs first; a message comes with the images that it names. Empty if
-        there is none.
+        """Take the next prompt, outputs first; a message gets the images that it names. Returns a list
+        of one prompt, or an empty one.
         """
         if self.outputs:
             return [self.outputs.pop(0)]

@@ -16,23 +16,29 @@ from ouro.utils.log import log
 from ouro.utils.text import one_line
 
 FILE = "standing.json"
-"""In the folder of the session. `ouro sessions sync` does not send it: a command of a goal runs only
-where it was typed.
+"""The file in the folder of the session. `ouro sessions sync` does not send it: a command of a goal
+runs only where it was typed.
 """
 
 
 class KeptGoal(msgspec.Struct, frozen=True):
+    """A goal, as it is saved."""
+
     condition: str
     command: str = ""
     caps: GoalCaps = GoalCaps()
 
 
 class KeptMessage(msgspec.Struct, frozen=True):
+    """A repeated message, as it is saved."""
+
     text: str
     seconds: float
 
 
 class KeptWork(msgspec.Struct, frozen=True):
+    """What survives the end of ouro."""
+
     goal: KeptGoal | None = None
     messages: tuple[KeptMessage, ...] = ()
 
@@ -48,13 +54,13 @@ class StandingWork:
         self._transcript = transcript
         self._emit = emit
         self._is_saved = is_saved
-        self._found = KeptWork()
+        self._loaded = KeptWork()
         """What the session kept when it was closed last."""
         self._unstarted: tuple[KeptMessage, ...] = ()
         """Kept messages that are not repeated here."""
 
     def end(self, task_id: str) -> bool:
-        """End the goal or a repeated message; False: the id is that of something else."""
+        """End the goal or a repeated message. Returns False if the id is of something else."""
         if task_id == "goal":
             return self.goal.clear() is not None
         if not any(message.id == task_id for message in self.repeated.list()):
@@ -66,38 +72,45 @@ class StandingWork:
         """Write what is kept, at the end of the session. A session without messages has no folder,
         and cannot be resumed.
         """
-        path, kept = self._path, self._work_to_keep()
+        path, kept_work = self._path, self._work_to_keep()
         try:
             if not self._is_saved or not path.parent.is_dir():
                 return
-            if kept == KeptWork():
+            if kept_work == KeptWork():
                 path.unlink(missing_ok=True)
             else:
-                write_private(path, msgspec.json.encode(kept))
+                write_private(path, msgspec.json.encode(kept_work))
         except OSError as error:
             log.warning("%s was not written: %s", path, error)
 
     def load(self) -> None:
         """Read what was kept. Blocks."""
         if self._is_saved:
-            self._found = read_state(self._path, KeptWork)
+            self._loaded = read_state(self._path, KeptWork)
 
     def restore(self, *, repeats: bool) -> None:
-        """Pause the goal that was kept, and repeat the messages, unless no user can end that."""
-        kept = self._found
+        """Set the goal that was kept, paused; and repeat the messages that were kept.
+
+        Args:
+            repeats: whether a user is there, who can end a repeated message. Otherwise the messages
+                are only kept for the next time.
+        """
+        kept_work = self._loaded
         if not repeats:
-            self._unstarted = kept.messages
-            kept = KeptWork(kept.goal)
-        for message in kept.messages:
+            self._unstarted = kept_work.messages
+            kept_work = KeptWork(kept_work.goal)
+        for message in kept_work.messages:
             self.repeated.add(message.text, message.seconds, is_kept=True, first_in=message.seconds)
             text = f"Kept: the loop “{one_line(message.text, 60)}”. `/tasks` ends it."
             self._emit(Notice(text))
-        if kept.goal is not None:
-            self._offer_goal(kept.goal)
+        if kept_work.goal is not None:
+            self._offer_goal(kept_work.goal)
 
-    def _offer_goal(self, kept: KeptGoal) -> None:
+    def _offer_goal(self, kept_goal: KeptGoal) -> None:
         """Set the goal that was kept, paused, and tell the user how to continue it."""
-        goal = Goal(kept.condition, kept.command, kept.caps, is_kept=True, is_paused=True)
+        goal = Goal(
+            kept_goal.condition, kept_goal.command, kept_goal.caps, is_kept=True, is_paused=True
+        )
         self.goal.begin(goal)
         text = (
             f"Kept, and paused: the goal “{one_line(goal.title, 80)}”."
@@ -106,17 +119,17 @@ class StandingWork:
         self._emit(Notice(text))
 
     def _work_to_keep(self) -> KeptWork:
-        """What of the goal and the messages survives the end of ouro."""
+        """The goal and the messages that survive the end of ouro."""
         goal = self.goal.goal
-        kept = None
+        kept_goal = None
         if goal is not None and goal.is_kept:
-            kept = KeptGoal(goal.condition, goal.command, goal.caps)
+            kept_goal = KeptGoal(goal.condition, goal.command, goal.caps)
         messages = (
             KeptMessage(message.text, message.seconds)
             for message in self.repeated.list()
             if message.is_kept
         )
-        return KeptWork(kept, (*self._unstarted, *messages))
+        return KeptWork(kept_goal, (*self._unstarted, *messages))
 
     @property
     def _path(self) -> Path:

@@ -35,7 +35,7 @@ class TelemetryExport:
         self._has_failed = False
 
     def send(self, record: Mapping[str, Any]) -> None:
-        """Hand a record on without waiting; it is dropped if the process does not read."""
+        """Write a record to the pipe without waiting. It is dropped if the process does not read."""
         if self._has_failed:
             return
         data = json.dumps(record, ensure_ascii=True).encode() + b"\n"
@@ -82,7 +82,7 @@ class Telemetry:
 
     Args:
         session_id: called when a turn begins.
-        mask: removes secrets from texts; None: no texts are sent.
+        mask: removes secrets from texts; None if no texts are sent.
     """
 
     def __init__(
@@ -96,11 +96,11 @@ class Telemetry:
         self._mask = mask
         self._is_open = False
         self._since = 0
-        """When the model was asked last, as far as events say it."""
+        """When the model was asked last: the end of the event before its answer."""
         self._tools: dict[str, tuple[int, Attributes]] = {}
 
     def add(self, event: Event) -> None:
-        """Send what an event says about the turn."""
+        """Send the records that follow from an event of a turn."""
         now = time.time_ns()
         if not self._is_open and not isinstance(event, events.TurnFinished):
             self._begin_turn(now)
@@ -115,8 +115,8 @@ class Telemetry:
             case events.ToolStarted(call):
                 arguments = json.dumps(dict(call.arguments), default=str)
                 texts = {"gen_ai.tool.call.arguments": self._mask_text(arguments)}
-                given = {"gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.id}
-                self._tools[call.id] = now, given | (texts if self._mask else {})
+                attributes = {"gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.id}
+                self._tools[call.id] = now, attributes | (texts if self._mask else {})
             case events.ToolFinished():
                 self._end_tool(event, now)
             case events.Compacted():
@@ -130,12 +130,12 @@ class Telemetry:
         self._export.close()
 
     def _begin_turn(self, now: int) -> None:
-        """Send the begin of a turn."""
+        """Send the beginning of a turn."""
         self._is_open, self._since = True, now
         self._tools.clear()
-        given = _operation_attributes("invoke_agent", **{"gen_ai.agent.name": "ouro"})
-        given["gen_ai.conversation.id"] = self._session_id()
-        self._send("begin", now, given, name="invoke_agent ouro")
+        attributes = _operation_attributes("invoke_agent", **{"gen_ai.agent.name": "ouro"})
+        attributes["gen_ai.conversation.id"] = self._session_id()
+        self._send("begin", now, attributes, name="invoke_agent ouro")
 
     def _end_turn(self, outcome: str, now: int) -> None:
         """Send the end of the turn, if one has begun."""
@@ -148,24 +148,26 @@ class Telemetry:
     def _end_call(self, message: Message, now: int) -> None:
         """Send the span of a model call, which began when the model was asked last."""
         provider, _, model = message.model.rpartition("/")
-        given = _operation_attributes(
+        attributes = _operation_attributes(
             "chat", **{"gen_ai.provider.name": provider.partition("/")[0]}
         )
-        given |= {"gen_ai.request.model": model} | _usage_attributes(message.usage)
-        given |= self._message_attributes("gen_ai.output.messages", "assistant", message.text)
-        self._send("span", now, given, name=f"chat {model}", start=self._since, client=True)
+        attributes |= {"gen_ai.request.model": model} | _usage_attributes(message.usage)
+        attributes |= self._message_attributes("gen_ai.output.messages", "assistant", message.text)
+        self._send("span", now, attributes, name=f"chat {model}", start=self._since, client=True)
         self._since = now
 
     def _end_tool(self, event: events.ToolFinished, now: int) -> None:
         """Send the span of a tool call."""
-        start, known = self._tools.pop(event.call_id, (now, {}))
-        given = _operation_attributes("execute_tool", **(known or {"gen_ai.tool.name": event.name}))
-        given |= {"error.type": "tool_error"} if event.failed else {}
-        self._send("span", now, given, name=f"execute_tool {event.name}", start=start)
+        start, start_attributes = self._tools.pop(event.call_id, (now, {}))
+        attributes = _operation_attributes(
+            "execute_tool", **(start_attributes or {"gen_ai.tool.name": event.name})
+        )
+        attributes |= {"error.type": "tool_error"} if event.failed else {}
+        self._send("span", now, attributes, name=f"execute_tool {event.name}", start=start)
         self._since = now
 
     def _message_attributes(self, name: str, role: str, text: str) -> Attributes:
-        """A message as the conventions write it; empty if no texts are sent."""
+        """The attribute with a message, in the form of the conventions; empty if no texts are sent."""
         if self._mask is None:
             return {}
         parts = [{"type": "text", "content": self._mask_text(text)}]
@@ -175,12 +177,12 @@ class Telemetry:
         """The beginning of a text without secrets; empty if no texts are sent."""
         return self._mask(text)[:MAX_TEXT] if self._mask else ""
 
-    def _send(self, kind: str, now: int, given: Attributes, **more: Any) -> None:
-        self._export.send({"kind": kind, "time": now, "attributes": given, **more})
+    def _send(self, kind: str, now: int, attributes: Attributes, **fields: Any) -> None:
+        self._export.send({"kind": kind, "time": now, "attributes": attributes, **fields})
 
 
-def _operation_attributes(name: str, **given: Any) -> Attributes:
-    return {"gen_ai.operation.name": name, **given}
+def _operation_attributes(name: str, **attributes: Any) -> Attributes:
+    return {"gen_ai.operation.name": name, **attributes}
 
 
 def _usage_attributes(usage: Usage | None) -> Attributes:

@@ -18,7 +18,9 @@ _TOKEN_TYPES = ("input", "output")
 
 
 class TelemetryExporter:
-    """Spans and counters of one session, with the SDK; the standard variables say where they go."""
+    """Exports the spans and counts of one session with the SDK of OpenTelemetry, whose standard
+    variables name the collector.
+    """
 
     def __init__(self) -> None:
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -29,8 +31,8 @@ class TelemetryExporter:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-        about = Resource.create({"service.name": "ouro", "service.version": __version__})
-        self._traces = TracerProvider(resource=about, shutdown_on_exit=False)
+        resource = Resource.create({"service.name": "ouro", "service.version": __version__})
+        self._traces = TracerProvider(resource=resource, shutdown_on_exit=False)
         spans = OTLPSpanExporter(timeout=EXPORT_SECONDS)
         self._traces.add_span_processor(
             BatchSpanProcessor(spans, schedule_delay_millis=_EVERY_MILLISECONDS)
@@ -39,7 +41,7 @@ class TelemetryExporter:
             OTLPMetricExporter(timeout=EXPORT_SECONDS),
             export_interval_millis=5 * _EVERY_MILLISECONDS,
         )
-        self._meters = MeterProvider([reader], resource=about, shutdown_on_exit=False)
+        self._meters = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
         meter = self._meters.get_meter("ouro")
         self._usage = meter.create_histogram("gen_ai.client.token.usage", "{token}")
         self._tokens = meter.create_counter("ouro.tokens", "{token}")
@@ -48,70 +50,70 @@ class TelemetryExporter:
         self._turn: Any = None
 
     def add(self, record: dict[str, Any]) -> None:
-        """Turn one record into spans and counts."""
-        given, at = record["attributes"], record["time"]
+        """Make spans and counts of one record."""
+        attributes, time = record["attributes"], record["time"]
         match record["kind"]:
             case "begin":
-                self._end_turn(at, {"error.type": "lost"})
+                self._end_turn(time, {"error.type": "lost"})
                 self._turn = self._tracer.start_span(
-                    record["name"], attributes=given, start_time=at
+                    record["name"], attributes=attributes, start_time=time
                 )
             case "note" if self._turn is not None:
-                self._turn.set_attributes(given)
+                self._turn.set_attributes(attributes)
             case "span":
-                self._add_span(record, given, at)
+                self._add_span(record, attributes, time)
             case "end":
-                self._end_turn(at, given)
+                self._end_turn(time, attributes)
 
-    def _add_span(self, record: dict[str, Any], given: dict[str, Any], at: int) -> None:
+    def _add_span(self, record: dict[str, Any], attributes: dict[str, Any], end: int) -> None:
         """Add a span that has ended, below the turn; a model call is also counted."""
         from opentelemetry import trace
 
         kind = trace.SpanKind.CLIENT if record.get("client") else trace.SpanKind.INTERNAL
         parent = trace.set_span_in_context(self._turn) if self._turn is not None else None
         span = self._tracer.start_span(
-            record["name"], parent, kind, given, start_time=record["start"]
+            record["name"], parent, kind, attributes, start_time=record["start"]
         )
-        _mark_error(span, given)
-        span.end(at)
+        _mark_error(span, attributes)
+        span.end(end)
         if record.get("client"):
-            self._count_usage(given)
+            self._count_usage(attributes)
 
-    def _count_usage(self, given: dict[str, Any]) -> None:
+    def _count_usage(self, attributes: dict[str, Any]) -> None:
         """Add tokens and cost of a model call to the metrics."""
         names = ("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model")
-        about = {name: given[name] for name in names}
+        call_attributes = {name: attributes[name] for name in names}
         for kind in _TOKEN_TYPES:
-            tokens = given.get(f"gen_ai.usage.{kind}_tokens")
+            tokens = attributes.get(f"gen_ai.usage.{kind}_tokens")
             if tokens is not None:
-                of_kind = {**about, "gen_ai.token.type": kind}
-                self._usage.record(tokens, of_kind)
-                self._tokens.add(tokens, of_kind)
-        if "ouro.cost" in given:
-            self._cost.add(given["ouro.cost"], about)
+                type_attributes = {**call_attributes, "gen_ai.token.type": kind}
+                self._usage.record(tokens, type_attributes)
+                self._tokens.add(tokens, type_attributes)
+        if "ouro.cost" in attributes:
+            self._cost.add(attributes["ouro.cost"], call_attributes)
 
-    def _end_turn(self, at: int, given: dict[str, Any]) -> None:
+    def _end_turn(self, end: int, attributes: dict[str, Any]) -> None:
         """End the span of the turn, if there is one."""
         if self._turn is None:
             return
-        self._turn.set_attributes(given)
-        _mark_error(self._turn, given)
-        self._turn.end(at)
+        self._turn.set_attributes(attributes)
+        _mark_error(self._turn, attributes)
+        self._turn.end(end)
         self._turn = None
 
-    def close(self, at: int) -> None:
-        """End what is open, and send the rest within END_SECONDS."""
-        self._end_turn(at, {"error.type": "lost"})
+    def close(self, end: int) -> None:
+        """End an open turn, and send what was not sent yet within END_SECONDS."""
+        self._end_turn(end, {"error.type": "lost"})
         milliseconds = int(END_SECONDS * 1_000 / 2)
         self._traces.force_flush(milliseconds)
         self._meters.force_flush(milliseconds)
 
 
-def _mark_error(span: Any, given: dict[str, Any]) -> None:
+def _mark_error(span: Any, attributes: dict[str, Any]) -> None:
     """Mark a span as failed if its attributes name an error."""
     from opentelemetry.trace import Status, StatusCode
 
-    if "error.type" in given:
+    if "error.type" in attributes:
         span.set_status(Status(StatusCode.ERROR))
 
 

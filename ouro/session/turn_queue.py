@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 
 class Draft(msgspec.Struct, frozen=True):
+    """A message of the user that was not delivered yet."""
+
     text: str
     images: tuple[Image, ...] = ()
 
@@ -94,8 +96,9 @@ class TurnQueue:
         self._began = 0.0
         self._is_interrupted = False
         self._was_interrupted = False
-        """Whether the last turn ended so."""
+        """Whether the last turn ended by an interrupt."""
         self._is_held = False
+        """Whether the queue waits for the user after an interrupt."""
         self._is_stopped = False
         self._commands: set[asyncio.Task[None]] = set()
         self._background: asyncio.Task[None] | None = None
@@ -128,7 +131,7 @@ class TurnQueue:
 
     @property
     def live(self) -> LiveEvents:
-        """What the session has shown and not saved yet. Only while there is one."""
+        """What the session has shown and not saved yet. There must be a session."""
         assert self._live is not None
         return self._live
 
@@ -196,13 +199,13 @@ class TurnQueue:
         return draft
 
     def remove(self, place: int) -> str:
-        """Remove the message at that place of `waiting`; returns its text, empty if it is gone."""
-        steering = len(self.steering)
-        if place < steering and self.session is not None:
+        """Remove the message at that index of `waiting`; returns its text, empty if it is gone."""
+        steering_count = len(self.steering)
+        if place < steering_count and self.session is not None:
             text = self.session.turn.steering.messages.pop(place).text
-        elif place - steering < len(self._drafts):
-            draft = self._drafts[place - steering]
-            del self._drafts[place - steering]
+        elif place - steering_count < len(self._drafts):
+            draft = self._drafts[place - steering_count]
+            del self._drafts[place - steering_count]
             self._unmark_draft(draft)
             text = draft.text
         else:
@@ -211,32 +214,34 @@ class TurnQueue:
         return text
 
     def change(self, place: int, text: str) -> None:
-        """Replace the text of the message at that place of `waiting`; its images stay."""
-        steering = len(self.steering)
-        if place < steering and self.session is not None:
+        """Replace the text of the message at that index of `waiting`; its images stay."""
+        steering_count = len(self.steering)
+        if place < steering_count and self.session is not None:
             messages = self.session.turn.steering.messages
             messages[place] = replace(messages[place], text=text)
-        elif place - steering < len(self._drafts):
-            self._drafts[place - steering] = replace(self._drafts[place - steering], text=text)
+        elif place - steering_count < len(self._drafts):
+            self._drafts[place - steering_count] = replace(
+                self._drafts[place - steering_count], text=text
+            )
         self._observer.queue_changed()
 
     def move(self, place: int, by: int) -> int:
         """Move a message among those that steer, or among those of later turns; returns its new
         place.
         """
-        steering = len(self.steering)
-        steers = place < steering
-        first, last = (0, steering) if steers else (steering, len(self.waiting))
+        steering_count = len(self.steering)
+        is_steering = place < steering_count
+        first, last = (0, steering_count) if is_steering else (steering_count, len(self.waiting))
         target = place + by
         if not (first <= place < last and first <= target < last) or self.session is None:
             return place
-        if steers:
+        if is_steering:
             messages = self.session.turn.steering.messages
             messages.insert(target, messages.pop(place))
         else:
-            draft = self._drafts[place - steering]
-            del self._drafts[place - steering]
-            self._drafts.insert(target - steering, draft)
+            draft = self._drafts[place - steering_count]
+            del self._drafts[place - steering_count]
+            self._drafts.insert(target - steering_count, draft)
         self._observer.queue_changed()
         return target
 
@@ -336,8 +341,8 @@ class TurnQueue:
         await self.finish_turn(turn_timeout)
         if turn_timeout is not None:
             self.session.background.kill_lines()
-        known = (self._turn, self._worker, self._waking, self._repeating, *self._commands)
-        tasks = [task for task in known if task is not None and not task.done()]
+        all_tasks = (self._turn, self._worker, self._waking, self._repeating, *self._commands)
+        tasks = [task for task in all_tasks if task is not None and not task.done()]
         for task in tasks:
             task.cancel()
         try:
@@ -350,16 +355,15 @@ class TurnQueue:
             await self._end_background(1.0 if timeout is None else 0.0)
 
     async def _end_background(self, timeout: float) -> None:
-        """A closed session ends its events: wait for the last of them."""
+        """Wait for the last background events, which a closed session ends."""
         if self._background is not None:
             await asyncio.wait([self._background], timeout=timeout)
             self._background.cancel()
             await asyncio.gather(self._background, return_exceptions=True)
 
     async def _wake(self, session: Session) -> None:
-        """Let the idle agent continue when something has happened in the background.
-
-        After an interrupt it is informed with the next message: the user has stopped it.
+        """Let the idle agent continue when something has happened in the background; runs until the queue
+        is stopped. After an interrupt it is informed with the next message: the user has stopped it.
         """
         while not self._is_stopped:
             await session.wake.due()
@@ -371,7 +375,9 @@ class TurnQueue:
                 self._start_worker(session.wake_up())
 
     async def _repeat(self, session: Session) -> None:
-        """Send the repeated messages; what became due during a turn is sent after it, once."""
+        """Send the repeated messages, until the queue is stopped. One that became due during a turn is
+        sent after it, once.
+        """
         repeated = session.background.standing.repeated
         while not self._is_stopped:
             message = await repeated.due()
@@ -384,7 +390,7 @@ class TurnQueue:
         self._start_worker()
 
     async def _wait_until_quiet(self) -> None:
-        """Wait until nothing runs, whatever came of it."""
+        """Wait until nothing runs. A failure is not raised here."""
         while self._worker is not None and not self._worker.done():
             await asyncio.wait([self._worker])
 
@@ -490,7 +496,7 @@ class TurnQueue:
             self._steer(draft)
 
     async def _run_command(self, draft: Draft) -> bool:
-        """Whether the text was a command; one that failed counts as run."""
+        """Run the text if it is a command, and return whether it was one; a failure is shown."""
         try:
             return await self._observer.run_command(draft.text)
         except Exception as error:  # noqa: BLE001 (as above)

@@ -20,13 +20,15 @@ from ouro.utils.files import write_private
 from ouro.utils.log import log
 from ouro.utils.runtime import get_home
 
-SECONDS = 30.0
+PIP_SECONDS = 30.0
 _MAX_OUTPUT = 4_000
-_NEWEST = re.compile(r"\Aouro \((\d[\w.!+-]{0,40})\)")
-_CI = ("CI", "GITHUB_ACTIONS", "GITLAB_CI", "BUILDKITE", "JENKINS_URL", "TF_BUILD")
+_NEWEST_VERSION = re.compile(r"\Aouro \((\d[\w.!+-]{0,40})\)")
+_CI_VARIABLES = ("CI", "GITHUB_ACTIONS", "GITLAB_CI", "BUILDKITE", "JENKINS_URL", "TF_BUILD")
 
 
 class LastCheck(msgspec.Struct, frozen=True):
+    """When the index was asked last, and its answer."""
+
     day: str = ""
     version: str = ""
     """The newest version that the index has named; empty if it has not answered."""
@@ -41,7 +43,7 @@ async def notify_update(show: Callable[[str], None]) -> None:
     file, today = get_home() / "update.json", f"{date.today():%Y-%m-%d}"  # noqa: DTZ011
     last = await asyncio.to_thread(_read_last_check, file)
     if last.day != today:
-        # Written first: also a failed request is the one of the day.
+        # Saved before the request: a failed one is not repeated on the same day.
         await asyncio.to_thread(_write_last_check, file, LastCheck(today, last.version))
         last = LastCheck(today, await _ask_pip() or last.version)
         await asyncio.to_thread(_write_last_check, file, last)
@@ -53,7 +55,9 @@ async def notify_update(show: Callable[[str], None]) -> None:
 
 
 def is_in_ci(environment: Mapping[str, str]) -> bool:
-    return any(environment.get(name, "").lower() not in ("", "0", "false") for name in _CI)
+    return any(
+        environment.get(name, "").lower() not in ("", "0", "false") for name in _CI_VARIABLES
+    )
 
 
 def is_from_index() -> bool:
@@ -71,40 +75,48 @@ def is_newer(version: str, than: str) -> bool:
 
 def _release_numbers(version: str) -> tuple[int, ...]:
     """The numbers of a version, without zeros at its end."""
-    release = re.match(r"[\d.]*", version)
-    found = [int(number) for number in (release[0] if release else "").split(".") if number]
-    while found and not found[-1]:
-        found.pop()
-    return tuple(found)
+    match = re.match(r"[\d.]*", version)
+    numbers = [int(number) for number in (match[0] if match else "").split(".") if number]
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers)
 
 
 async def _ask_pip() -> str:
     """The newest version, by the index that the settings of pip name; empty if it does not answer."""
-    words = ("-m", "pip", "index", "versions", "ouro", "--no-input", "--disable-pip-version-check")
+    arguments = (
+        "-m",
+        "pip",
+        "index",
+        "versions",
+        "ouro",
+        "--no-input",
+        "--disable-pip-version-check",
+    )
     try:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, *words, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL
+            sys.executable, *arguments, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL
         )
     except OSError as error:
         log.warning("no newer version is looked for: %s", error)
         return ""
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(SECONDS):
-            out = await process.stdout.read(_MAX_OUTPUT)
+        async with asyncio.timeout(PIP_SECONDS):
+            output = await process.stdout.read(_MAX_OUTPUT)
     except TimeoutError:
-        out = b""
+        output = b""
     finally:
         if process.returncode is None:
             process.kill()
         await process.wait()
-    return newest_in(out.decode(errors="replace"))
+    return newest_in(output.decode(errors="replace"))
 
 
 def newest_in(output: str) -> str:
     """The version in the first line of `pip index versions ouro`."""
-    found = _NEWEST.match(output)
-    return found[1] if found else ""
+    match = _NEWEST_VERSION.match(output)
+    return match[1] if match else ""
 
 
 def _read_last_check(file: Path) -> LastCheck:
