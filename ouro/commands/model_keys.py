@@ -72,7 +72,7 @@ def _write_account(entry_name: str, account: str) -> Path:
     other field for a key. Returns the path of the file.
     """
     entry = llm.read_models_file(get_models_path()).models.get(entry_name, llm.ModelEntry())
-    key_fields = {**dict.fromkeys(llm.KEY_WAYS, ""), "api_key_keyring": account}
+    key_fields = {**dict.fromkeys(llm.KEY_FIELDS, ""), "api_key_keyring": account}
     return llm.write_models_file(entry_name, replace(entry, **key_fields))
 
 

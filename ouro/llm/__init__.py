@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ouro.llm.model_source import FavoriteModels, ModelSource
     from ouro.llm.models_file import (
         HEADER,
-        KEY_WAYS,
+        KEY_FIELDS,
         ModelEntry,
         ModelsFile,
         read_models_file,

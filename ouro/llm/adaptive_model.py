@@ -17,7 +17,7 @@ from ouro.errors import (
     WireRefused,
 )
 from ouro.llm.model import Chunk, Effort, Endpoint, ModelSpec, NoticeChunk, ToolSpec
-from ouro.llm.request_shape import hide_pictures, request_size, shape_request, visible_pictures
+from ouro.llm.request_shape import hide_images, request_size, shape_request, visible_images
 from ouro.llm.server_facts import ServerFacts, notice_about
 from ouro.messages import Message, PerMessage
 
@@ -150,7 +150,7 @@ class AdaptiveModel(ABC):
             raise error
         from ouro.llm import refusals  # with its tables, only for a server that refuses a request
 
-        pictures = visible_pictures(messages, self.facts) if self.spec.images else []
+        pictures = visible_images(messages, self.facts) if self.spec.images else []
         refused = refusals.Refused(
             error.answer,
             body,
@@ -259,4 +259,4 @@ class AdaptiveModel(ABC):
             from ouro.llm.calls_as_text import calls_as_text
 
             described = calls_as_text(message, calls)
-        return hide_pictures(described, self.facts.hidden)
+        return hide_images(described, self.facts.hidden)

@@ -22,7 +22,7 @@ from ouro.llm.model import (
 )
 from ouro.llm.openai_model import OpenAIModel
 from ouro.llm.request_shape import request_size
-from ouro.llm.served_model import LARGER, ServedModel, ask_server
+from ouro.llm.served_model import LARGER_WINDOW_HINTS, ServedModel, ask_server
 from ouro.llm.server_facts import ServerFacts
 from ouro.llm.wire import Wire
 from ouro.messages import Message
@@ -164,5 +164,5 @@ class LocalModel:
             window=window,
             address=self._endpoint.address,
             name=self._configured_spec.name,
-            advice=LARGER[self._served.server],
+            advice=LARGER_WINDOW_HINTS[self._served.server],
         )

@@ -18,18 +18,22 @@ from ouro.messages import Image, Message, Thinking, ToolReply, Usage, system, to
 
 MAX_CHECK_REQUESTS = 6
 ATTEMPTS = 2
+"""How often each question is asked if the server fails."""
 CHECK_SECONDS = 300
 """Seconds for one request: a local model on a CPU reads the first prompt for minutes."""
 LOADING_PAUSE = 2.0
 """Seconds before a server is asked again that is loading its model."""
 NUMBER = "4711"
+"""The result of the call that the model is asked for."""
 RULE = "You are checked for a coding agent. Do exactly what the user asks, as short as possible."
 PADDING = "Keep to the words of the user, and use no tool unless the user asks you to use one."
+"""A sentence that only makes the prompt longer."""
 REPEATS = 90
 """Repetitions that make the prompt longer than 1,024 tokens: shorter ones are in no cache."""
 INPUT_TOKENS = 2_200
-OUTPUT_TOKENS = 400
 """Estimated tokens of one request, for its price."""
+OUTPUT_TOKENS = 400
+"""Estimated tokens of one answer."""
 LOOK_UP = ToolSpec(
     "look_up",
     "Look up the number of a drawer.",
@@ -40,21 +44,27 @@ LOOK_UP = ToolSpec(
     },
 )
 State = Literal["works", "fails", "off"]
+"""`off`: it was not checked, because the model is not known to have it."""
 
 
 class AbilityCheck(msgspec.Struct, frozen=True):
+    """What a check of one ability found."""
+
     name: str
     state: State
-    """`off`: it was not asked for, because the model is not known to have it."""
+    """`off`: the ability was not asked for, because the model is not known to have it."""
     detail: str = ""
 
 
 class CheckedModel(msgspec.Struct, frozen=True):
+    """What all checks of a model found."""
+
     model: str
     checks: tuple[AbilityCheck, ...]
     notices: tuple[str, ...]
-    """What the server taught on the way."""
+    """What the refusals of the server taught."""
     requests: int
+    """The number of requests."""
     usage: Usage
 
     @property
@@ -65,9 +75,9 @@ class CheckedModel(msgspec.Struct, frozen=True):
 
 
 def estimate_cost(spec: ModelSpec) -> float | None:
-    """US dollars that a check costs at most, about; None if the prices are not known."""
-    asked = Usage(INPUT_TOKENS * MAX_CHECK_REQUESTS, output=OUTPUT_TOKENS * MAX_CHECK_REQUESTS)
-    return spec.prices.cost(asked) if spec.prices else None
+    """About how much a check costs at most, in US dollars; None if the prices are not known."""
+    usage = Usage(INPUT_TOKENS * MAX_CHECK_REQUESTS, output=OUTPUT_TOKENS * MAX_CHECK_REQUESTS)
+    return spec.prices.cost(usage) if spec.prices else None
 
 
 async def check_model(
@@ -89,14 +99,16 @@ async def check_model(
     await check.run()
     return CheckedModel(
         model.spec.name,
-        tuple(check.checks),
-        tuple(dict.fromkeys(check.notices)),
-        check.requests,
-        check.usage,
+        checks=tuple(check.checks),
+        notices=tuple(dict.fromkeys(check.notices)),
+        requests=check.requests,
+        usage=check.usage,
     )
 
 
 class ModelCheck:
+    """Asks one model the questions of a check, and records the results."""
+
     def __init__(
         self, model: Model, say: Callable[[str], None], seconds: int, patience: float
     ) -> None:
@@ -104,24 +116,26 @@ class ModelCheck:
         self._say = say
         self._seconds = seconds
         self._patience = patience
-        self._waits = False
+        self._has_said_waiting = False
         """Whether the user knows that the server is waited for."""
         self._is_loading = False
-        """Whether the last answer said so."""
-        self._start = [system(f"{RULE}\n\n" + "\n".join([PADDING] * REPEATS))]
+        """Whether the last answer said that the server is loading the model."""
+        self._system_prompt = [system(f"{RULE}\n\n" + "\n".join([PADDING] * REPEATS))]
         self._pieces = 0
-        self._thought = False
+        """The pieces of text in the last answer."""
+        self._has_thought = False
+        """Whether any answer had thinking in it."""
         self.checks: list[AbilityCheck] = []
         self.notices: list[str] = []
         self.requests = 0
         self.usage = Usage()
 
     async def run(self) -> None:
-        """Ask one question after another; without an answer to the first one no more."""
+        """Ask all questions; only the first one if there is no answer to it."""
         if not await self._check_answer():
             return
-        called = await self._check_call()
-        await self._check_result(called)
+        question_and_call = await self._check_call()
+        await self._check_result(question_and_call)
         await self._check_parallel_calls()
         await self._check_picture()
         await self._check_cache()
@@ -140,12 +154,14 @@ class ModelCheck:
         self._add_check(
             "streaming", self._pieces > 1, pieces if self._pieces > 1 else "in one piece"
         )
-        counted = reply.usage is not None
-        self._add_check("usage", counted, "" if counted else "the server reports no tokens")
+        has_usage = reply.usage is not None
+        self._add_check("usage", has_usage, "" if has_usage else "the server reports no tokens")
         return True
 
     async def _check_call(self) -> list[Message]:
-        """The question and the answer with one call; empty if there was none."""
+        """Check that it calls a tool. Returns the question and the answer with the call; empty if
+        there was none.
+        """
         if not self._model.spec.tools:
             self.checks.append(AbilityCheck("call", "off", "`tools: false`"))
             return []
@@ -158,18 +174,24 @@ class ModelCheck:
         self._add_check("call", is_right, describe_calls(reply))
         return [question, reply] if calls else []
 
-    async def _check_result(self, called: Sequence[Message]) -> None:
-        """Check that it uses the result of a call, with thinking if it thinks."""
+    async def _check_result(self, question_and_call: Sequence[Message]) -> None:
+        """Check that it uses the result of its call, with thinking if it thinks.
+        `question_and_call` is empty if there was no call.
+        """
         name = "thinking with a call"
-        if not called:
+        if not question_and_call:
             return
-        results = [ToolReply(call.id, call.name, NUMBER) for call in called[-1].tool_calls]
-        reply = await self._ask_for(name, [*called, tool(*results), user("Which number is it?")])
+        results = [
+            ToolReply(call.id, call.name, NUMBER) for call in question_and_call[-1].tool_calls
+        ]
+        reply = await self._ask_for(
+            name, [*question_and_call, tool(*results), user("Which number is it?")]
+        )
         if reply is None:
             return
         if not self._model.spec.thinking:
             name = "call with a result"
-        elif not self._thought:
+        elif not self._has_thought:
             self.checks.append(AbilityCheck("thinking", "off", "no thinking was sent"))
         self._add_check(name, NUMBER in reply.text, shorten(reply.text))
 
@@ -182,7 +204,7 @@ class ModelCheck:
             self._add_check("parallel calls", len(reply.tool_calls) > 1, describe_calls(reply))
 
     async def _check_picture(self) -> None:
-        """Check that it sees the color of a picture, if it is known to see any."""
+        """Check that it sees the color of an image, if it is known to see images."""
         if not self._model.spec.images:
             self.checks.append(AbilityCheck("picture", "off", "`images` is not set for it"))
             return
@@ -194,34 +216,37 @@ class ModelCheck:
         """Check that a prompt which was sent before is read from the cache."""
         if not self.usage.cached and self.requests < MAX_CHECK_REQUESTS:
             await self._ask_for("cache", [user("Write the numbers from one to twenty as words.")])
-        used = self.usage
-        detail = f"{used.cached:,} of {used.input:,} tokens were read from it"
-        state: State = "works" if used.cached else "off"
-        self.checks.append(
-            AbilityCheck("cache", state, detail if used.cached else "no hit was reported")
-        )
+        cached = self.usage.cached
+        if cached:
+            detail = f"{cached:,} of {self.usage.input:,} tokens were read from it"
+            self.checks.append(AbilityCheck("cache", "works", detail))
+        else:
+            self.checks.append(AbilityCheck("cache", "off", "no hit was reported"))
 
     def _add_check(self, name: str, works: bool, detail: str) -> None:
+        """Record whether an ability works."""
         self.checks.append(AbilityCheck(name, "works" if works else "fails", detail))
 
-    async def _ask_for(self, name: str, messages: Sequence[Message]) -> Message | None:
-        """The answer; None after a failure, which is recorded."""
+    async def _ask_for(self, ability: str, messages: Sequence[Message]) -> Message | None:
+        """Ask the model; returns its answer. After a failure, which is recorded for this ability,
+        it returns None.
+        """
         self._pieces, self._is_loading = 0, False
         self.requests += 1
         tools = [LOOK_UP] if self._model.spec.tools else []
-        asked = [*self._start, *messages]
+        request = [*self._system_prompt, *messages]
         try:
             async with asyncio.timeout(self._seconds):
-                reply = await self._ask_once(asked, tools)
+                reply = await self._ask_unless_loading(request, tools)
                 while reply is None:
-                    reply = await self._ask_once(asked, tools)
+                    reply = await self._ask_unless_loading(request, tools)
         except TimeoutError:
-            self._add_check(name, False, self._describe_timeout())
+            self._add_check(ability, False, self._describe_timeout())
             return None
         except ModelError as error:
-            self._add_check(name, False, str(error).replace("\n", " "))
+            self._add_check(ability, False, str(error).replace("\n", " "))
             return None
-        self._thought |= bool(reply.parts_of(Thinking))
+        self._has_thought |= bool(reply.parts_of(Thinking))
         self.usage += reply.usage or Usage()
         return reply
 
@@ -230,10 +255,12 @@ class ModelCheck:
         what = "the server still loads the model after" if self._is_loading else "no answer within"
         return f"{what} {self._seconds} s. Wait longer: `ouro models test --seconds 1800`"
 
-    async def _ask_once(
+    async def _ask_unless_loading(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> Message | None:
-        """The answer; None if the server is loading the model. Raises ModelError."""
+        """Ask the model; returns its answer. If the server is still loading the model, it returns
+        None after a pause. Raises ModelError.
+        """
         patience = self._patience if self.requests == 1 else 0
         call = ModelCall([self._model], messages, tools, attempts=ATTEMPTS, patience=patience)
         try:
@@ -247,17 +274,18 @@ class ModelCheck:
             return None
 
     async def _say_retry(self, retrying: Retrying) -> None:
+        """Tell the user that a server is waited for which cannot be reached."""
         self._say_waiting(retrying.reason)
 
     def _say_waiting(self, reason: str) -> None:
         """Tell the user once that the server is waited for."""
-        if not self._waits:
-            self._waits = True
+        if not self._has_said_waiting:
+            self._has_said_waiting = True
             limit = f"Waiting for it, for at most {self._seconds} s (`--seconds` changes that)."
             self._say(f"{reason} {limit}")
 
     def _note_chunk(self, chunk: Chunk) -> None:
-        """Count the pieces of an answer, and keep what the server taught."""
+        """Count the pieces of an answer, and record what the server taught."""
         self._is_loading = False
         if isinstance(chunk, TextChunk):
             self._pieces += 1
@@ -272,16 +300,16 @@ def shorten(text: str) -> str:
 
 
 def describe_calls(reply: Message) -> str:
-    """The calls of an answer for the user, or what it said instead."""
+    """The calls of an answer for the user, or what the model said instead."""
     if not reply.tool_calls:
         return f"no call; it answered {shorten(reply.text)}"
     return ", ".join(f"{call.name} {dict(call.arguments)}" for call in reply.tool_calls)[:120]
 
 
 def red_picture() -> bytes:
-    """A red square: some servers refuse pictures of a few pixels."""
+    """The PNG of a red square. It is not tiny: some servers refuse images of a few pixels."""
     from PIL import Image as Picture  # only for this check
 
-    written = io.BytesIO()
-    Picture.new("RGB", (64, 64), "red").save(written, "PNG")
-    return written.getvalue()
+    file = io.BytesIO()
+    Picture.new("RGB", (64, 64), "red").save(file, "PNG")
+    return file.getvalue()

@@ -15,15 +15,16 @@ from ouro.utils.system_keyring import find_keyring
 from ouro.utils.text import one_line
 
 SERVICE = "ouro-models"
+"""The name under which the keyring has the keys."""
 COMMAND_TIMEOUT = 30.0
 """Seconds for a key command: a password manager may ask for a fingerprint."""
 
 
 def run_key_command(name: str, command: str) -> str:
-    """The first line that a key command prints."""
+    """The first line that a key command prints. Raises NoModelError if it prints none."""
     hint = "See models.yaml."
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             shlex.split(command),
             capture_output=True,
             timeout=COMMAND_TIMEOUT,
@@ -38,11 +39,11 @@ def run_key_command(name: str, command: str) -> str:
         raise NoModelError(
             f"`{command}` printed no key for {name} within {COMMAND_TIMEOUT:.0f} s.", hint
         ) from error
-    key = done.stdout.decode(errors="replace").strip()
-    if done.returncode or not key:
-        reason = done.stderr.decode(errors="replace").strip()[:200] or "no output"
+    key = result.stdout.decode(errors="replace").strip()
+    if result.returncode or not key:
+        reason = result.stderr.decode(errors="replace").strip()[:200] or "no output"
         raise NoModelError(
-            f"`{command}` printed no key for {name} (exit code {done.returncode}): {reason}", hint
+            f"`{command}` printed no key for {name} (exit code {result.returncode}): {reason}", hint
         )
     return key.splitlines()[0].strip()
 
@@ -62,28 +63,28 @@ def read_key(account: str) -> str:
 
 
 def store_key(account: str, key: str) -> str:
-    """Store a key; returns the name of the keyring. Raises as `read_key`. Blocks."""
+    """Store a key; returns the name of the keyring. Raises NoModelError. Blocks."""
     _call_keyring("set_password", account, key)
     return one_line(str(getattr(find_keyring(SERVICE), "name", "keyring")), 80)
 
 
 def delete_key(account: str) -> bool:
-    """Delete a key; returns whether there was one. Raises as `read_key`. Blocks."""
-    had = bool(_call_keyring("get_password", account))
-    if had:
+    """Delete a key; returns whether there was one. Raises NoModelError. Blocks."""
+    existed = bool(_call_keyring("get_password", account))
+    if existed:
         _call_keyring("delete_password", account)
-    return had
+    return existed
 
 
 def _call_keyring(method: str, *arguments: str) -> Any:
     """Call a method of the keyring. Raises NoModelError: there is none, or it refused."""
-    ring = find_keyring(SERVICE)
+    keyring = find_keyring(SERVICE)
     path = tilde(get_models_path())
     hint = f"Write `api_key` or `api_key_command` into {path}, which only you can read."
-    if ring is None:
+    if keyring is None:
         raise NoModelError("This system has no keyring that can be used.", hint)
     try:
-        return getattr(ring, method)(SERVICE, *arguments)
+        return getattr(keyring, method)(SERVICE, *arguments)
     except Exception as error:  # a backend may raise anything: locked, refused by the user
         reason = one_line(str(error), 200) or type(error).__name__
         raise NoModelError(f"The keyring refused: {reason}.", hint) from error

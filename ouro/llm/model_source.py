@@ -14,7 +14,8 @@ from ouro.utils.log import log
 
 
 class FavoriteModels:
-    """Full names of models, in the order of the settings.
+    """The models that the user changes between with one key: full names, or parts of them, in the
+    order of the settings.
 
     Args:
         save: writes them into the user's settings. Blocks.
@@ -27,27 +28,30 @@ class FavoriteModels:
         self._save = save
 
     def toggle(self, name: str) -> None:
-        """Add the model, or remove it if it is one. Blocks."""
+        """Add a favorite; remove it if it is one already. Blocks."""
         others = tuple(other for other in self.names if other != name)
         names = others if others != self.names else (*self.names, name)
         self._save(names)
         self.names = names
 
     def after(self, name: str, step: int) -> Iterator[str]:
-        """The favorites after that model, or before it if `step` is -1; all of them, once."""
+        """Yield all favorites once: those after a model first, or those before it if `step` is -1."""
         count = len(self.names)
-        # A favorite may be a part of a name.
-        at = next(
-            (at for at, other in enumerate(self.names) if other in name), -1 if step > 0 else 0
-        )
-        yield from (self.names[(at + step * number) % count] for number in range(1, count + 1))
+        start = -1 if step > 0 else 0  # for a model that is no favorite
+        for index, favorite in enumerate(self.names):
+            if favorite in name:  # a favorite may be a part of a name
+                start = index
+                break
+        yield from (self.names[(start + step * number) % count] for number in range(1, count + 1))
 
 
 class ModelSource:
     """Makes the models of a session, and closes them.
 
     Args:
+        name, effort: the model of the session.
         make: makes a model and its fallbacks.
+        choices: lists all models.
         roles: the full name of the model for each role; a missing role falls back.
         afford: raises LimitReached if the budget allows no background call.
         favorites: makes the models that the user goes through with one key.
@@ -69,12 +73,15 @@ class ModelSource:
         self.effort = effort
         self._models = make(name, effort)
         self._replaced: list[Model] = []
+        """Earlier models, which may still be answering."""
         self._roles = dict(roles or {})
-        self._made_by_name: dict[str, Sequence[Model]] = {}
+        self._models_by_name: dict[str, Sequence[Model]] = {}
+        """Full name -> the model with its fallbacks; empty if it cannot be used."""
         self._afford = afford
 
     @cached_property
     def favorites(self) -> FavoriteModels:
+        """The models that the user changes between with one key."""
         return self._make_favorites() if self._make_favorites else FavoriteModels()
 
     def current(self) -> Sequence[Model]:
@@ -113,37 +120,40 @@ class ModelSource:
         Raises:
             NoModelError: the model is unknown or has no key; the current one stays.
         """
-        before, self._models = self._models, self._make(name, effort)
-        self._replaced.extend(before)
+        earlier, self._models = self._models, self._make(name, effort)
+        self._replaced.extend(earlier)
         self.effort = effort
 
     async def release(self) -> None:
         """Close the models that were replaced. No request may run."""
-        before, self._replaced = self._replaced, []
-        for model in before:
+        replaced, self._replaced = self._replaced, []
+        for model in replaced:
             await model.close()
 
     async def close(self) -> None:
-        self._replaced += [*self._models, *chain.from_iterable(self._made_by_name.values())]
-        self._made_by_name.clear()
+        """Close all models."""
+        self._replaced += [*self._models, *chain.from_iterable(self._models_by_name.values())]
+        self._models_by_name.clear()
         await self.release()
 
     def _models_of_role(self, role: Role) -> Sequence[Model]:
-        """The models that the settings name for a role; empty if none is named or usable."""
+        """The models that the settings name for a role; empty if they name none, or one that cannot
+        be used.
+        """
         name = self._roles.get(role, "")
         try:
             return self.models_by_name(name) if name else ()
         except NoModelError as error:
             log.warning("the model to %s: %s", role, error)
-            self._made_by_name[name] = ()  # warn once
+            self._models_by_name[name] = ()  # warn once
         return ()
 
     def models_by_name(self, name: str) -> Sequence[Model]:
-        """A model and its fallbacks by full name, made at first use; the session closes them.
-        Raises NoModelError.
+        """A model (full name) and its fallbacks. They are made at first use; the session closes
+        them. Raises NoModelError.
         """
         if name == self._models[0].spec.name:
             return self._models  # the provider has the messages of the session in its cache
-        if name not in self._made_by_name:
-            self._made_by_name[name] = self._make(name, "off")
-        return self._made_by_name[name]
+        if name not in self._models_by_name:
+            self._models_by_name[name] = self._make(name, "off")
+        return self._models_by_name[name]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-from msgspec.structs import asdict, astuple, replace
+from msgspec.structs import astuple, replace
 
 from ouro.errors import ConfigError
 from ouro.llm.model import ModelSpec, Prices
@@ -17,9 +17,12 @@ from ouro.utils.files import write_private
 from ouro.utils.runtime import get_models_path, tilde
 from ouro.utils.yaml import YamlTable, parse_table, read_section, read_yaml
 
-KEY_WAYS = ("api_key", "api_key_env", "api_key_command", "api_key_keyring")
+KEY_FIELDS = ("api_key", "api_key_env", "api_key_command", "api_key_keyring")
+"""The fields that say where the key is; an entry has at most one of them."""
 HEADER = "# Models and keys of ouro; models.yaml.example in its repository shows all keys.\n\n"
-WRITTEN = (*KEY_WAYS, "api_base", "window")
+"""The first lines of a new file."""
+WRITTEN_FIELDS = (*KEY_FIELDS, "api_base", "window")
+"""The fields that ouro writes; users write the others."""
 
 
 class ModelEntry(msgspec.Struct, frozen=True):
@@ -33,7 +36,9 @@ class ModelEntry(msgspec.Struct, frozen=True):
     api_key_keyring: str = ""
     """The account in the keyring of the system, written by `ouro models login`."""
     api_base: str = ""
+    """The address of the server; empty: that of the provider."""
     via: Literal["direct", "litellm"] | None = None
+    """Whether the provider is asked directly or by litellm; None: directly if ouro can."""
     wire: Literal["responses", "chat"] | None = None
     """Which of OpenAI's protocols the server speaks; None: OpenAI's own servers get Responses, and
     a server that names the other one gets that.
@@ -57,31 +62,35 @@ class ModelEntry(msgspec.Struct, frozen=True):
         """This entry, completed from `common`. A key of `common` is never sent to an `api_base` of
         this entry.
         """
-        said = {
+        own_values = {
             name: value
             for name in self.__struct_fields__
             if (value := getattr(self, name)) not in (None, "", ())
         }
-        if any(way in said for way in KEY_WAYS) or self.api_base not in ("", common.api_base):
-            common = replace(common, **dict.fromkeys(KEY_WAYS, ""))
-        return replace(common, **said)
+        has_own_key = any(field in own_values for field in KEY_FIELDS)
+        has_own_server = self.api_base not in ("", common.api_base)
+        if has_own_key or has_own_server:
+            common = replace(common, **dict.fromkeys(KEY_FIELDS, ""))
+        return replace(common, **own_values)
 
     @property
     def fixed_fields(self) -> frozenset[str]:
         """The fields of the spec that this entry sets."""
-        names = ModelSpec.__struct_fields__
-        said = {name: value for name, value in asdict(self).items() if name in names}
-        return frozenset(name for name, value in said.items() if value is not None)
+        return frozenset(self._spec_values())
 
     def apply_to(self, spec: ModelSpec) -> ModelSpec:
-        """The facts about a model with the fields that this entry sets."""
-        said = {
-            name: value for name, value in asdict(self).items() if name in spec.__struct_fields__
-        }
-        return replace(spec, **{name: value for name, value in said.items() if value is not None})
+        """The facts about a model, with the fields that this entry sets."""
+        return replace(spec, **self._spec_values())
+
+    def _spec_values(self) -> dict[str, Any]:
+        """The fields of the spec that this entry sets, with their values."""
+        values = {name: getattr(self, name, None) for name in ModelSpec.__struct_fields__}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 class ModelsFile(msgspec.Struct, frozen=True):
+    """The content of models.yaml."""
+
     default: str = ""
     """The model of a new session."""
     compact: str = ""
@@ -108,24 +117,24 @@ def read_models_file(path: Path) -> ModelsFile:
     """Read models.yaml; empty if the file does not exist.
 
     Raises:
-        ConfigError: it is not valid; names file and line.
+        ConfigError: it is not valid; the message names file and line.
     """
     name = tilde(path)
     table = read_yaml(path, name)
-    found = read_section(table, ModelsFile, name)
+    file = read_section(table, ModelsFile, name)
     models = table.entries.get("models")
     if not isinstance(models, YamlTable):
-        return found
-    for model, entry in found.models.items():
+        return file
+    for model, entry in file.models.items():
         _check_entry(entry, f"{name}:{models.key_lines[model]}: `{model}`")
-    return found
+    return file
 
 
 def _check_entry(entry: ModelEntry, where: str) -> None:
-    """Raise ConfigError if an entry contradicts itself or has a value that is not possible."""
-    ways = [f"`{way}`" for way in KEY_WAYS if getattr(entry, way)]
-    if len(ways) > 1:
-        raise ConfigError(f"{where} has {' and '.join(ways)}: keep one.")
+    """Raises ConfigError if an entry contradicts itself or has a value that is not possible."""
+    key_fields = [f"`{field}`" for field in KEY_FIELDS if getattr(entry, field)]
+    if len(key_fields) > 1:
+        raise ConfigError(f"{where} has {' and '.join(key_fields)}: keep one.")
     if entry.api_base and not is_address(entry.api_base):
         raise ConfigError(
             f"{where}: `api_base` must be like http://HOST:PORT/v1, not `{entry.api_base}`."
@@ -138,21 +147,23 @@ def _check_entry(entry: ModelEntry, where: str) -> None:
 
 
 def _check_size(key: str, size: int | None, where: str) -> None:
-    """Raise ConfigError if a size is set and not above 0."""
+    """Raises ConfigError if a size is set and not above 0."""
     if size is not None and size <= 0:
         raise ConfigError(f"{where}: `{key}` must be more than 0, not `{size}`.")
 
 
 def _with_entry(
-    text: str, name: str, values: Mapping[str, Any], shown: str, *, is_new: bool
+    text: str, name: str, values: Mapping[str, Any], path_name: str, *, is_new: bool
 ) -> str:
-    """The text of models.yaml with an entry that has these values."""
+    """The text of models.yaml with an entry that has these values; an empty value is removed.
+    `path_name` is for errors.
+    """
     from ouro.utils.yaml_edit import as_scalar, with_value  # a start changes no models
 
     for key, value in reversed(list(values.items())):  # each is inserted at the beginning
-        text = with_value(text, ("models", name, key), as_scalar(value) if value else "", shown)
+        text = with_value(text, ("models", name, key), as_scalar(value) if value else "", path_name)
     if is_new and not any(values.values()):
-        text = with_value(text, ("models", name), "{}", shown)
+        text = with_value(text, ("models", name), "{}", path_name)
     return text
 
 
@@ -190,26 +201,29 @@ def write_models_file(name: str, entry: ModelEntry, default: str = "") -> Path:
     from ouro.utils.yaml_edit import as_scalar, with_value
 
     path = get_models_path()
-    wanted = read_models_file(path)
-    found, shown = wanted.models, tilde(path)
+    expected = read_models_file(path)
+    earlier_models, path_name = expected.models, tilde(path)
     try:
         text = (path.read_text(encoding="utf-8") if path.exists() else "") or HEADER
         if name:
-            changed = {key: getattr(entry, key) for key in WRITTEN}
-            models = {**found, name: replace(found.get(name, ModelEntry()), **changed)}
-            wanted = replace(wanted, models=models)
-            text = _with_entry(text, name, changed, shown, is_new=name not in found)
+            changed = {key: getattr(entry, key) for key in WRITTEN_FIELDS}
+            models = {
+                **earlier_models,
+                name: replace(earlier_models.get(name, ModelEntry()), **changed),
+            }
+            expected = replace(expected, models=models)
+            text = _with_entry(text, name, changed, path_name, is_new=name not in earlier_models)
         if default:
-            text = with_value(text, ("default",), as_scalar(default), shown)
-            wanted = replace(wanted, default=default)
-        # Parsed before it is written, so that an unusual layout loses no entry.
+            text = with_value(text, ("default",), as_scalar(default), path_name)
+            expected = replace(expected, default=default)
+        # The new text must mean what is expected, so that an unusual layout loses no entry.
         with suppress(ConfigError):  # the line numbers of the new text have no meaning for the user
-            if read_section(parse_table(text, shown), ModelsFile, shown) == wanted:
+            if read_section(parse_table(text, path_name), ModelsFile, path_name) == expected:
                 write_private(path, text)
                 return path
     except OSError as error:
-        raise ConfigError(f"{shown} cannot be written: {error.strerror}.") from error
+        raise ConfigError(f"{path_name} cannot be written: {error.strerror}.") from error
     raise ConfigError(
-        f"{shown} has a layout that cannot be changed automatically.",
+        f"{path_name} has a layout that cannot be changed automatically.",
         "Add the model with an editor.",
     )

@@ -34,60 +34,64 @@ LEVELS: Mapping[Effort, str | bool] = {
     "xhigh": "high",
     "max": "high",
 }
+"""Effort -> the level of thinking in a request; False: none."""
 Json = dict[str, Any]
 
 
 class OllamaFormat:
-    """Messages as Ollama has them: pictures beside the text, arguments as objects, no ids."""
+    """Messages in the format of Ollama: images are beside the text, arguments are objects, and
+    calls have no ids.
+    """
 
     def __init__(self, spec: ModelSpec) -> None:
         self._spec = spec
         self._formatted = PerMessage(lambda message: tuple(self._format_message(message)))
 
     def messages(self, messages: Sequence[Message]) -> list[Json]:
+        """The messages in this format. Those that were formatted before are not formatted again."""
         return list(chain.from_iterable(self._formatted(messages)))
 
     def _format_message(self, message: Message) -> Iterator[Json]:
-        """A message, or a message for each tool result."""
+        """Yield a message, or a message for each tool result."""
         match message.role:
             case "tool":
                 for reply in message.parts_of(ToolReply):
                     text = reply_text(reply, self._spec.images)
-                    sent = {"role": "tool", "content": text, "tool_name": reply.name}
-                    yield self._with_pictures(sent, reply.images)
+                    result = {"role": "tool", "content": text, "tool_name": reply.name}
+                    yield self._with_images(result, reply.images)
             case "assistant":
                 yield from self._format_answer(message)
             case role:
-                yield self._with_pictures(
+                yield self._with_images(
                     {"role": role, "content": "\n\n".join(texts_of(message))},
                     message.parts_of(Image),
                 )
 
     def _format_answer(self, message: Message) -> Iterator[Json]:
-        """An answer with its calls; nothing if it has neither text nor calls."""
+        """Yield an answer with its calls; nothing if it has neither text nor calls."""
         calls, text = calls_of(message), "\n\n".join(texts_of(message))
         if not calls and not text:
             return
-        sent: Json = {"role": "assistant", "content": text}
+        answer: Json = {"role": "assistant", "content": text}
         if calls:
-            sent["tool_calls"] = [_format_call(call) for call in calls]
+            answer["tool_calls"] = [_format_call(call) for call in calls]
             # Between calls a model continues its own thinking; later its template drops it.
             is_own = message.model in ("", self._spec.name)
             thinking = "".join(part.text for part in message.parts_of(Thinking))
             if thinking and is_own:
-                sent["thinking"] = thinking
-        yield sent
+                answer["thinking"] = thinking
+        yield answer
 
-    def _with_pictures(self, sent: Json, images: Sequence[Image]) -> Json:
-        """The message with its pictures, described if the model cannot see them."""
+    def _with_images(self, message: Json, images: Sequence[Image]) -> Json:
+        """The message with its images; they are described if the model cannot see them."""
         if not images:
-            return sent
+            return message
         if self._spec.images:
-            return {**sent, "images": [base64_of(image) for image in images]}
-        if sent["role"] == "tool":  # `reply_text` has described them
-            return sent
-        words = [sent["content"], *map(describe_hidden, images)]
-        return {**sent, "content": "\n\n".join(filter(None, words))}
+            return {**message, "images": [base64_of(image) for image in images]}
+        if message["role"] == "tool":  # `reply_text` has described them
+            return message
+        texts = [message["content"], *map(describe_hidden, images)]
+        return {**message, "content": "\n\n".join(filter(None, texts))}
 
 
 def _format_call(call: ToolCall) -> Json:
@@ -95,10 +99,12 @@ def _format_call(call: ToolCall) -> Json:
 
 
 class OllamaChunks(ChunkReader):
+    """Reads the events of a streamed answer."""
+
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__(spec)
-        self._count = 0
-        """Calls so far; one event may have several."""
+        self._call_count = 0
+        """The number of calls so far; one event may have several."""
 
     def read(self, event: Json) -> Iterator[Chunk]:
         message = dictionary(event.get("message"))
@@ -106,25 +112,24 @@ class OllamaChunks(ChunkReader):
         for call in dictionaries(message.get("tool_calls")):
             yield self._read_call(call)
         if event.get("done"):
-            yield UsageChunk(
-                make_usage(
-                    self._spec, event.get("prompt_eval_count"), 0, 0, event.get("eval_count")
-                )
-            )
+            read, answered = event.get("prompt_eval_count"), event.get("eval_count")
+            yield UsageChunk(make_usage(self._spec, read, 0, 0, answered))
             self.is_done = True
-            self.reason = "tools" if self._count else "stop"
+            self.reason = "tools" if self._call_count else "stop"
             if event.get("done_reason") == "length":
                 self.reason = "length"
 
     def _read_call(self, call: Json) -> CallChunk:
-        """A call, which comes whole in one event."""
+        """A call; it is whole in one event."""
         function = dictionary(call.get("function"))
         name, arguments = string(function.get("name")), text_or_json(function.get("arguments"))
-        self._count += 1
-        return CallChunk(self._count, text_or_json(call.get("id")), name, arguments)
+        self._call_count += 1
+        return CallChunk(self._call_count, text_or_json(call.get("id")), name, arguments)
 
 
 class OllamaWire(Wire):
+    """A model that is reached by Ollama's own API."""
+
     def __init__(
         self,
         spec: ModelSpec,
@@ -135,6 +140,7 @@ class OllamaWire(Wire):
     ) -> None:
         super().__init__(spec, endpoint, effort=effort, facts=facts)
         self._schema: Mapping[str, Any] | None = None
+        """What answers are constrained to; empty: free text at temperature 0. None: not constrained."""
         self._rebuild_format()
 
     def _rebuild_format(self) -> None:
@@ -143,9 +149,9 @@ class OllamaWire(Wire):
 
     def with_schema(self, schema: Mapping[str, Any]) -> OllamaWire:
         """The same model, on the same connection, at temperature 0, with `format`."""
-        made = copy.copy(self)
-        made._schema = schema
-        return made
+        constrained = copy.copy(self)
+        constrained._schema = schema
+        return constrained
 
     def _make_decoder(self) -> JsonLineDecoder:
         return JsonLineDecoder()
@@ -154,7 +160,7 @@ class OllamaWire(Wire):
         return OllamaChunks(self.spec)
 
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
-        """The request with the context that the model is to be loaded with."""
+        """The request. It names the context that the model is to be loaded with."""
         options: Json = {"num_ctx": self.spec.window, "num_predict": self.spec.max_output}
         if self._schema is not None:
             options["temperature"] = 0

@@ -40,20 +40,29 @@ from ouro.utils.lenient_json import count, dictionaries, dictionary, string, tex
 
 
 class OpenAIFormat:
+    """Messages in the format of chat completions."""
+
     def __init__(
         self, spec: ModelSpec, *, returns_thinking: str = "", longest_id: int = 40
     ) -> None:
-        """`returns_thinking`: `yes` with calls, `all` with each answer, otherwise not at all."""
+        """Format nothing yet.
+
+        Args:
+            returns_thinking: `yes`: thinking is sent back with calls; `all`: with each answer;
+                otherwise not at all.
+            longest_id: the maximum length of the id of a call; 0: ids are not changed.
+        """
         self._spec = spec
         self._returns_thinking = returns_thinking
         self._longest_id = longest_id
         self._formatted = PerMessage(lambda message: tuple(self._format_message(message)))
 
     def messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        """The messages in this format. Those that were formatted before are not formatted again."""
         return list(chain.from_iterable(self._formatted(messages)))
 
     def _format_message(self, message: Message) -> Iterator[dict[str, Any]]:
-        """A message, or a message for each tool result."""
+        """Yield a message, or a message for each tool result."""
         match message.role:
             case "system":
                 yield {"role": "system", "content": message.text}
@@ -65,59 +74,63 @@ class OpenAIFormat:
                 yield from self._format_results(message.parts_of(ToolReply))
 
     def _format_content(self, message: Message) -> str | list[dict[str, Any]]:
-        """The content of a user message: a text, or parts if it has pictures that the model sees."""
+        """The content of a user message: a text, or parts if it has images that the model sees."""
         images = message.parts_of(Image)
-        words = texts_of(message)
+        texts = texts_of(message)
         if not images or not self._spec.images:
-            return "\n\n".join([*words, *map(describe_hidden, images)])
-        return [{"type": "text", "text": text} for text in words] + [
+            return "\n\n".join([*texts, *map(describe_hidden, images)])
+        return [{"type": "text", "text": text} for text in texts] + [
             _image_part(image) for image in images
         ]
 
     def _format_answer(self, message: Message) -> Iterator[dict[str, Any]]:
-        """An answer with its calls; nothing if it has neither text nor calls."""
+        """Yield an answer with its calls; nothing if it has neither text nor calls."""
         calls = calls_of(message)
-        words = "\n\n".join(texts_of(message))
-        if not calls and not words:
+        text = "\n\n".join(texts_of(message))
+        if not calls and not text:
             return
-        sent: dict[str, Any] = {"role": "assistant", "content": words or None}
+        answer: dict[str, Any] = {"role": "assistant", "content": text or None}
         if self._returns_thinking == "all" or (self._returns_thinking == "yes" and calls):
             # Kimi refuses an empty text.
-            sent["reasoning_content"] = self._own_thinking(message) or " "
+            answer["reasoning_content"] = self._own_thinking(message) or " "
         if calls:
-            sent["tool_calls"] = [self._format_call(call) for call in calls]
-        yield sent
+            answer["tool_calls"] = [self._format_call(call) for call in calls]
+        yield answer
 
     def _own_thinking(self, message: Message) -> str:
-        """The thinking of this model; that of another one never goes to its server."""
+        """The thinking in a message of this model; empty for another model, whose thinking never
+        goes to this server.
+        """
         if message.model not in ("", self._spec.name):
             return ""
         return "".join(part.text for part in message.parts_of(Thinking))
 
     def _format_call(self, call: ToolCall) -> dict[str, Any]:
-        """A call with its arguments as JSON, and with the signature that Gemini wants back."""
+        """A call, with its arguments as JSON, and with the signature that Gemini wants back."""
         function = {
             "name": portable_name(call.name),
             "arguments": json.dumps(arguments_of(call), ensure_ascii=False),
         }
-        sent: dict[str, Any] = {
+        formatted: dict[str, Any] = {
             "id": self._portable_id(call.id),
             "type": "function",
             "function": function,
         }
         _, seal, signature = call.id.partition(SEAL)
         if seal and self._longest_id:
-            sent["extra_content"] = {"google": {"thought_signature": signature}}
-        return sent
+            formatted["extra_content"] = {"google": {"thought_signature": signature}}
+        return formatted
 
     def _portable_id(self, call_id: str) -> str:
-        """The id of a call in a form that the server accepts; litellm makes its own."""
+        """The id of a call in a form that the server accepts; unchanged for litellm, which makes
+        its own.
+        """
         if not self._longest_id:
             return call_id
         return portable_id(call_id.partition(SEAL)[0], self._longest_id)
 
     def _format_results(self, replies: Sequence[ToolReply]) -> Iterator[dict[str, Any]]:
-        """A message for each tool result, and a message of the user with all their pictures."""
+        """Yield a message for each tool result, then a message of the user with all their images."""
         for reply in replies:
             content = reply_text(reply, self._spec.images)
             yield {
@@ -125,19 +138,18 @@ class OpenAIFormat:
                 "tool_call_id": self._portable_id(reply.call_id),
                 "content": content,
             }
-        seen = (
-            [(reply, image) for reply in replies for image in reply.images]
-            if self._spec.images
-            else []
-        )
-        if seen:
+        if not self._spec.images:
+            return
+        names: list[str] = []
+        images: list[dict[str, Any]] = []
+        for reply in replies:
+            for image in reply.images:
+                names.append(f"{reply.name} ({image.name})" if image.name else reply.name)
+                images.append(_image_part(image))
+        if images:
             # Only a user message may hold images, and it may not come between tool results.
-            names = ", ".join(
-                f"{reply.name} ({image.name})" if image.name else reply.name
-                for reply, image in seen
-            )
-            text = {"type": "text", "text": f"Pictures from the tool results above: {names}"}
-            yield {"role": "user", "content": [text, *(_image_part(image) for _, image in seen)]}
+            text = f"Pictures from the tool results above: {', '.join(names)}"
+            yield {"role": "user", "content": [{"type": "text", "text": text}, *images]}
 
 
 def format_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
@@ -170,19 +182,25 @@ REASONS: dict[str, Reason] = {
     "max_tokens": "length",
     "max_output_tokens": "length",
 }
-_FAILED = late_pattern(
+"""Why an answer ended, in the words of servers -> of ouro; other words are searched."""
+_FAILURE_REASON = late_pattern(
     r"error|abort|insufficient|network|timeout|interrupt|cancel|fail|malformed|unavailable",
     re.IGNORECASE,
 )
-_FILTERED = late_pattern(
+"""Matches a reason which says that the server failed."""
+_FILTER_REASON = late_pattern(
     r"filter|safety|sensitive|refus|block|prohibit|recitation|policy", re.IGNORECASE
 )
+"""Matches a reason which says that a filter stopped the answer."""
 
 
 class OpenAIChunks(ChunkReader):
+    """Reads the events of a streamed answer."""
+
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__(spec)
         self._last_index = -1
+        """The index of the call to which the last piece belonged."""
         self._indexes: set[int] = set()
 
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
@@ -190,25 +208,25 @@ class OpenAIChunks(ChunkReader):
             yield from self._read_delta(
                 dictionary(choice.get("delta")) or dictionary(choice.get("message"))
             )
-            finish = choice.get("finish_reason")
-            if finish:
-                self._note_end(str(finish))
+            reason = choice.get("finish_reason")
+            if reason:
+                self._note_end(str(reason))
         if usage := event.get("usage"):
             # The usage alone comes last, also from servers that name no reason.
             self.is_done = not event.get("choices") and self._implied_reason() is not None
             yield UsageChunk(parse_usage(usage, self._spec) if isinstance(usage, dict) else None)
 
-    def _note_end(self, finish: str) -> None:
-        """Note why the answer ended; relays and providers have their own words for an early end."""
-        if _FAILED.search(finish):
+    def _note_end(self, reason: str) -> None:
+        """Record why the answer ended. Relays and providers have their own words for an early end."""
+        if _FAILURE_REASON.search(reason):
             self.has_failed = True
             return
-        check_window(finish)
-        filtered: Reason = "filtered" if _FILTERED.search(finish) else "stop"
-        self.reason = REASONS.get(finish.lower(), filtered)
+        check_window(reason)
+        other_reason: Reason = "filtered" if _FILTER_REASON.search(reason) else "stop"
+        self.reason = REASONS.get(reason.lower(), other_reason)
 
     def _read_delta(self, delta: dict[str, Any]) -> Iterator[Chunk]:
-        """The chunks of a piece of the answer."""
+        """Yield the chunks of a piece of the answer."""
         yield from self._text_chunks(
             thinking_in(delta), *_content_texts(delta.get("content")), delta.get("refusal")
         )
@@ -226,7 +244,9 @@ class OpenAIChunks(ChunkReader):
         return CallChunk(index, call_id, name, text_or_json(function.get("arguments")))
 
     def _find_index(self, call: dict[str, Any], *, begins: bool) -> int:
-        """The index of a piece; one without id and name continues a call, whatever its index is."""
+        """The index of the call to which a piece belongs. A piece without id and name continues a
+        call, whatever its index is.
+        """
         index = count(call.get("index"))
         if index is None:
             index = self._last_index + (begins or self._last_index < 0)
@@ -239,16 +259,14 @@ class OpenAIChunks(ChunkReader):
 
 def _content_texts(content: object) -> Sequence[object]:
     """The texts of a delta's content; some servers send a list of parts."""
-    return (
-        [part.get("text") for part in dictionaries(content)]
-        if isinstance(content, list)
-        else [content]
-    )
+    if isinstance(content, list):
+        return [part.get("text") for part in dictionaries(content)]
+    return [content]
 
 
 def parse_usage(usage: dict[str, Any], spec: ModelSpec) -> Usage | None:
-    """Tokens and cost; the server's own price counts if the table has none. None if a figure is
-    impossible.
+    """Tokens and cost; the server's own price counts if the table has none. The result is None if a
+    figure is impossible.
     """
     details = dictionary(usage.get("prompt_tokens_details"))
     return make_usage(
@@ -262,7 +280,10 @@ def parse_usage(usage: dict[str, Any], spec: ModelSpec) -> Usage | None:
 
 
 class OpenAIWire(Wire):
+    """A model that is reached by chat completions."""
+
     limit_names = ("max_tokens", "max_completion_tokens")
+    """The names of the field that limits an answer, the usual one first."""
 
     def __init__(
         self,
@@ -274,7 +295,9 @@ class OpenAIWire(Wire):
     ) -> None:
         super().__init__(spec, endpoint, effort=effort, facts=facts)
         self._schema: Mapping[str, Any] | None = None
+        """What answers are constrained to; empty or None: free text."""
         self._is_exact = False
+        """Whether the temperature is 0."""
         self._rebuild_format()
 
     def _rebuild_format(self) -> None:
@@ -286,9 +309,9 @@ class OpenAIWire(Wire):
         """The same model, on the same connection, at temperature 0, with `response_format`, unless
         the server refuses it.
         """
-        made = copy.copy(self)
-        made._schema, made._is_exact = schema, True
-        return made
+        constrained = copy.copy(self)
+        constrained._schema, constrained._is_exact = schema, True
+        return constrained
 
     def _make_reader(self) -> OpenAIChunks:
         return OpenAIChunks(self.spec)
@@ -304,8 +327,8 @@ class OpenAIWire(Wire):
         if self._is_exact:
             body["temperature"] = 0
         if self._schema:
-            named = {"name": "answer", "strict": True, "schema": dict(self._schema)}
-            body["response_format"] = {"type": "json_schema", "json_schema": named}
+            schema = {"name": "answer", "strict": True, "schema": dict(self._schema)}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
         body["stream"] = True
         body["stream_options"] = {"include_usage": True}
         key = self._endpoint.api_key

@@ -24,11 +24,16 @@ if TYPE_CHECKING:
 
 
 class _Vector(msgspec.Struct, frozen=True):
+    """One vector in an answer."""
+
     embedding: list[float]
     index: int = 0
+    """The number of its text in the request."""
 
 
 class _VectorList(msgspec.Struct, frozen=True):
+    """An answer in the format of OpenAI."""
+
     data: list[_Vector]
     usage: dict[str, Any] | None = None
 
@@ -41,38 +46,40 @@ def parse_vectors(answer: Any, count: int, spec: ModelSpec, server: str) -> Embe
         parsed = from_plain(answer, _VectorList)
     except msgspec.ValidationError as error:
         raise ModelError(f"{server} returned no vectors: {error}.") from error
-    found = sorted(parsed.data, key=lambda item: item.index)
-    sizes = {len(item.embedding) for item in found}
-    if len(found) != count or len(sizes) > 1 or 0 in sizes:
-        raise ModelError(f"{server} returned {len(found)} vectors for {count} texts.")
-    return Embedded(
-        [item.embedding for item in found], parse_usage(parsed.usage or {}, spec) or Usage()
-    )
+    vectors = sorted(parsed.data, key=lambda vector: vector.index)
+    sizes = {len(vector.embedding) for vector in vectors}
+    if len(vectors) != count or len(sizes) > 1 or 0 in sizes:
+        raise ModelError(f"{server} returned {len(vectors)} vectors for {count} texts.")
+    usage = parse_usage(parsed.usage or {}, spec) or Usage()
+    return Embedded([vector.embedding for vector in vectors], usage)
 
 
 class EmbeddingWire:
+    """An embedding model that is reached by OpenAI's protocol."""
+
     def __init__(self, spec: ModelSpec, endpoint: Endpoint) -> None:
         self._spec = spec
         self._endpoint = endpoint.for_vectors()
         self._client: httpx.Client | None = None
-        self._making = threading.Lock()
+        self._client_lock = threading.Lock()
 
     def embed(self, texts: Sequence[str]) -> Embedded:
+        """The vectors of the texts. Raises ModelError."""
         endpoint, body = self._endpoint, bytearray()
         key = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
         headers = {"Content-Type": "application/json", **key}
         url = endpoint.base_url.rstrip("/") + "/embeddings"
-        asked = {
+        request = {
             "model": self._spec.name.partition("/")[2],
             "input": list(texts),
             "encoding_format": "float",
         }
-        with self._making:
+        with self._client_lock:
             self._client = self._client or new_client("Client", endpoint)
         with (
             translate_http_errors(endpoint),
             self._client.stream(
-                "POST", url, content=msgspec.json.encode(asked), headers=headers
+                "POST", url, content=msgspec.json.encode(request), headers=headers
             ) as response,
         ):
             decoded = make_decoder(response, endpoint)
@@ -83,8 +90,8 @@ class EmbeddingWire:
                         f"The answer was stopped: it is longer than {MAX_ANSWER // 1_000_000} MB."
                     )
         if not response.is_success:
-            shown = body[:MAX_ERROR_BODY].decode("utf-8", "replace")
-            raise error_from_status(response.status_code, shown, response.headers, endpoint)
+            error_text = body[:MAX_ERROR_BODY].decode("utf-8", "replace")
+            raise error_from_status(response.status_code, error_text, response.headers, endpoint)
         try:
             answer = msgspec.json.decode(body)
         except msgspec.MsgspecError as error:
@@ -92,7 +99,8 @@ class EmbeddingWire:
         return parse_vectors(answer, len(texts), self._spec, endpoint.address)
 
     def close(self) -> None:
-        with self._making:
+        """Close the connections."""
+        with self._client_lock:
             client, self._client = self._client, None
         if client is not None:
             client.close()

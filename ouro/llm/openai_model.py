@@ -23,13 +23,14 @@ from ouro.messages import Message
 from ouro.utils.late_pattern import late_pattern
 
 WireChoice = Literal["responses", "chat"]
-_MISSING = late_pattern(r"answered (404|405|501)|instead of a stream")
-"""How a server answers that has no such address."""
+_ADDRESS_MISSING = late_pattern(r"answered (404|405|501)|instead of a stream")
+"""Matches the error of a server that does not have the address of a protocol."""
 
 
 class OpenAIModel:
-    """Begins with one wire; a refusal that names the other, or a missing address, changes to that
-    one in the same turn. The wire that answered is learned.
+    """A model on a server that may speak either of OpenAI's protocols. One wire is tried first; a
+    refusal that names the other one, or a missing address, changes to that one in the same turn.
+    The wire that answered is remembered.
 
     If a model needs Responses and its server has only chat completions, it works without thinking.
     """
@@ -45,8 +46,10 @@ class OpenAIModel:
         service_tier: str = "",
         facts: ServerFacts | None = None,
     ) -> None:
-        """`wires`: those that may be used, the likely one first; one: it is used whatever was
-        learned.
+        """Connect to nothing yet.
+
+        `wires`: those that may be used, the likely one first. If there is only one, it is used
+        whatever refusals have taught.
         """
         self._configured_spec = spec
         self._endpoint = endpoint
@@ -55,15 +58,18 @@ class OpenAIModel:
         self._service_tier = service_tier
         self._facts = facts or ServerFacts()
         is_fixed = len(wires) == 1
-        learned = "" if is_fixed else self._facts.get("wire")
-        # A server that has lost its address for Responses is asked by chat again.
-        self._is_settled = is_fixed or learned == "chat"
+        remembered = "" if is_fixed else self._facts.get("wire")
+        # Remembered Responses are not settled: a server that has lost their address is asked by
+        # chat again.
+        self._is_settled = is_fixed or remembered == "chat"
         """Whether both wires were tried, or one has answered."""
         self._has_left_chat = False
-        self.wire: Wire = self._make_wire(learned or wires[0])
+        """Whether chat completions were tried, and refused."""
+        self.wire: Wire = self._make_wire(remembered or wires[0])
 
     @property
     def spec(self) -> ModelSpec:
+        """The facts about the model, with what refusals have taught."""
         return self._facts.spec(self._configured_spec)
 
     async def warm(self) -> None:
@@ -78,6 +84,9 @@ class OpenAIModel:
     async def stream(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
     ) -> AsyncGenerator[Chunk, None]:
+        """Yield the chunks of an answer. A refused request is sent by the other wire once, if that
+        may help.
+        """
         while True:
             begun = False
             try:
@@ -93,23 +102,23 @@ class OpenAIModel:
 
     def _change_wire(self, refusal: RequestRefused) -> bool:
         """Change to the other wire; returns whether that may help."""
-        before = self.wire
-        if isinstance(before, OpenAIWire):
-            if not isinstance(refusal, WireRefused):
+        refused_wire = self.wire
+        if isinstance(refused_wire, OpenAIWire):
+            if not isinstance(refusal, WireRefused):  # it does not name the other wire
                 return False
             self._has_left_chat = True
             self.wire = self._make_wire("responses")
-        elif self._has_left_chat or _MISSING.search(str(refusal)):
+        elif self._has_left_chat or _ADDRESS_MISSING.search(str(refusal)):
             self._is_settled = True
             self._facts.try_changes({"wire": "chat"}, str(refusal))
             self.wire = self._make_wire("chat")
         else:
             return False
-        self.wire.share_connections(before)
+        self.wire.share_connections(refused_wire)
         return True
 
     def _make_wire(self, name: str) -> Wire:
-        """The wire of this name. It may not name the other one once both were tried."""
+        """The wire of this name. A refusal may name the other one only while that was not tried."""
         wire = self._make_responses() if name == "responses" else self._make_chat()
         wire.other_wire = "" if self._is_settled or name == "responses" else "responses"
         return wire

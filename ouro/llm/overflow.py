@@ -16,7 +16,7 @@ estimated.
 MIN_WINDOW = 512
 """No window is smaller: a refusal that names only smaller numbers is about something else."""
 
-_SURE = late_pattern(
+_KNOWN_WORDING = late_pattern(
     r"context[_ ]length|context[_ ]window|context[_ ]size|maximum context|context limit"
     r"|(?:prompt|input)(?: is)? too long|prompt_too_long|maximum prompt length|reduce the length"
     r"|too many (?:input )?tokens|token count .{0,80}exceeds"
@@ -24,9 +24,10 @@ _SURE = late_pattern(
     r"|max_(?:completion_|output_|new_)?tokens.{0,60}(?<![\w-])-\d",  # what is left of the window is less than nothing
     re.IGNORECASE,
 )
-# A word for what is measured, and one for too much of it. Languages of servers whose errors were
-# reported; for all others the size decides.
-_MEASURE = late_pattern(
+"""Matches what known providers say if a request is too long."""
+# The languages of the following two are those of servers whose errors were reported. For all other
+# languages the size decides.
+_MEASURE_WORDS = late_pattern(
     r"token|context|kontext|contexte|contexto|contesto|length|l[äa]nge|longueur|longitud|comprimento"
     r"|lunghezza|limit|l[íi]mite|sequence|payload|max_(?:model|seq)_len|n_ctx"
     r"|(?:input|prompt|request|messages?|conversation) (?:is |are )?(?:too|exceed)"
@@ -34,7 +35,8 @@ _MEASURE = late_pattern(
     r"|nachricht|mensaje|mensagem|сообщен|промпт|プロンプト|内容|消息|长度|上下文|字符|超长|長さ|コンテキスト|トークン|文字数|入力|길이|컨텍스트|토큰|입력|длин|контекст|токен|лимит|запрос",
     re.IGNORECASE,
 )
-_TOO_MUCH = late_pattern(
+"""Matches a word for what is measured: `token`, `Länge`, `上下文`."""
+_TOO_MUCH_WORDS = late_pattern(
     r"exceed|excess|too (?:long|large|big|many)|longer|larger|bigger|greater"
     r"|(?:more|less|fewer) than|at most|\bfull\b"
     r"|over(?:flow|run| the (?:limit|maximum))|beyond|maximum|out of range|<=|>|reduce|shorten|truncat"
@@ -44,55 +46,61 @@ _TOO_MUCH = late_pattern(
     r"|(?:token|токен|トークン|토큰)\w{0,20}\W{0,3}(?:\w{1,20}\W){0,3}\d[\d,._]{2}",
     re.IGNORECASE,
 )
-_RATE = late_pattern(
+"""Matches a word for too much of it: `exceeds`, `zu lang`, `超`."""
+_RATE_LIMIT = late_pattern(
     r"\brate.?limit|\bper.?(?:min|minute|day|hour|month|second)\b|\b[tr]p[md]\b|quota|(?:daily|weekly|monthly)"
     r"|usage limit|\bspen[dt]|credit|billing|concurren|requests? limit|too many requests|每分钟|速率|并发",
     re.IGNORECASE,
 )
+"""Matches a limit in a span of time, or of money."""
 _OTHER_LIMIT = late_pattern(
     r"unexpected token|(?:access|auth\w*|api|bearer|csrf|refresh) token"
     r"|token (?:is |has )?(?:invalid|expired)|timeout|timed out|deadline|cancel|retries"
     r"|connections?\b|call stack|recursion|tools?[.\[]|functions?[.\[]|\.(?:id|name|description)\b",
     re.IGNORECASE,
 )
-_OUTPUT = late_pattern(
+"""Matches other things that have a limit or a length: `access token`, `timeout`, `tools[0]`."""
+_ANSWER_LIMIT = late_pattern(
     r"(?<![\w.])[\w.]*(?:max_?(?:completion_?|output_?|new_?)?|budget_?)tokens|(?:completion|output)"
     r" (?:tokens?|length|limit)|最大输出\w{0,4}|输出(?:长度|令牌)|出力トークン\w*",
     re.IGNORECASE,
 )
-"""The limit of an answer: not the length of the request."""
-_PLACE = late_pattern(
+"""Matches the limit of an answer, which is not the length of the request: `max_tokens`."""
+_PATH_IN_REQUEST = late_pattern(
     r"(?<![\w.])\w+(?:\[\d+\]|\.\w+)*(?:\[\d+\]|\.(?!content|text)[A-Za-z]\w*|\.\d+)"
 )
-"""A value in the request, such as `tools[0].function.name`."""
-_NUMBER = late_pattern(r"(?<![\w.])\d[\d,_]*(?![\w.]*\d)")
+"""Matches the path of a value in the request, such as `tools[0].function.name`."""
+_WHOLE_NUMBER = late_pattern(r"(?<![\w.])\d[\d,_]*(?![\w.]*\d)")
+"""Matches a whole number, also with separators: `128,000`."""
 _SMALL_LIMIT = late_pattern(
     r"(?:maximum|max|most|limit)\b(?: \w+){0,2}\W{1,3}(\d{1,3})\b(?![.,]?\d)", re.IGNORECASE
 )
-_ONE_REQUEST = late_pattern(
+"""Matches a limit below 1,000: `maximum is 64`."""
+_LIMIT_AND_REQUESTED = late_pattern(
     r"limit\D{0,12}(\d[\d,]*).{0,60}?requested\D{0,12}(\d[\d,]*)", re.IGNORECASE | re.DOTALL
 )
+"""Matches a limit and the requested number: `Limit 30000, Requested 41234`."""
 
 
 def names_overflow(status: int, text: str) -> bool:
     """Whether a refusal says, by its status or in the words of a known provider, that the window is
     full.
     """
-    is_named = status == 413 or (status in STATUSES and _SURE.search(text))
+    is_named = status == 413 or (status in STATUSES and _KNOWN_WORDING.search(text))
     return bool(is_named) and not is_rate_limit(text)
 
 
 def is_rate_limit(text: str) -> bool:
     """Whether a refusal is about a limit in a span of time, or about money."""
-    return bool(_RATE.search(text))
+    return bool(_RATE_LIMIT.search(text))
 
 
 def exceeds_rate(text: str) -> bool:
     """Whether one request alone is more than a rate limit allows: no wait helps."""
-    found = _ONE_REQUEST.search(text) if is_rate_limit(text) else None
-    if not found:
+    match = _LIMIT_AND_REQUESTED.search(text) if is_rate_limit(text) else None
+    if not match:
         return False
-    limit, requested = (int(number.replace(",", "")) for number in found.groups())
+    limit, requested = (int(number.replace(",", "")) for number in match.groups())
     return requested > limit
 
 
@@ -112,11 +120,12 @@ def is_too_long(answer: ProviderAnswer, share: float) -> bool:
 
 def _speaks_of_length(text: str) -> bool:
     """Whether a refusal speaks of too much text, and of nothing else that has a limit."""
-    rest = _PLACE.sub(" ", _OUTPUT.sub(" ", text))
-    numbers = [int(re.sub(r"[,_]", "", found)) for found in _NUMBER.findall(rest)]
+    about_request = _PATH_IN_REQUEST.sub(" ", _ANSWER_LIMIT.sub(" ", text))
+    numbers = [int(re.sub(r"[,_]", "", digits)) for digits in _WHOLE_NUMBER.findall(about_request)]
     numbers = [number for number in numbers if number not in STATUSES]
-    limits = [int(found) for found in _SMALL_LIMIT.findall(rest)]
-    is_small = bool(numbers) and min(max(numbers), *limits, MIN_WINDOW) < MIN_WINDOW
-    if is_small or _OTHER_LIMIT.search(text):
+    small_limits = [int(digits) for digits in _SMALL_LIMIT.findall(about_request)]
+    # No window is so small, so the numbers are about something else.
+    has_small_limit = bool(numbers) and min(max(numbers), *small_limits, MIN_WINDOW) < MIN_WINDOW
+    if has_small_limit or _OTHER_LIMIT.search(text):
         return False
-    return all(words.search(rest) for words in (_MEASURE, _TOO_MUCH))
+    return all(words.search(about_request) for words in (_MEASURE_WORDS, _TOO_MUCH_WORDS))

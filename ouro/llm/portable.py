@@ -14,27 +14,30 @@ from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.lenient_json import arguments_object, dictionaries, string
 
-_UNUSUAL = late_pattern(r"[^A-Za-z0-9_-]")
+_REFUSED_CHARACTER = late_pattern(r"[^A-Za-z0-9_-]")
+"""Matches a character that some providers refuse in ids and names."""
 SEAL = "__thought__"
 """Separates a call's id from the signature that Gemini requires with the call; litellm uses the
 same.
 """
 SHOWN_MALFORMED = 4_000
+"""Maximum characters of invalid arguments that are sent back."""
 NO_OUTPUT = "(no output)"
 _SURROGATE = late_pattern("[\ud800-\udfff]")
 _HIGH_AT_END = late_pattern("[\ud800-\udbff]\\Z")
+"""Matches the first half of a surrogate pair at the end of a text."""
 
 
 def portable_id(call_id: str, longest: int = 40) -> str:
     """`call_id`, or an id made from it if it is too long or has characters that providers refuse."""
-    if len(call_id) <= longest and call_id and not _UNUSUAL.search(call_id):
+    if len(call_id) <= longest and call_id and not _REFUSED_CHARACTER.search(call_id):
         return call_id
     return "call_" + hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
 def portable_name(name: str) -> str:
     """A tool's name that providers accept: a model may have called a tool by an invalid name."""
-    return _UNUSUAL.sub("_", name)[:64] or "unnamed"
+    return _REFUSED_CHARACTER.sub("_", name)[:64] or "unnamed"
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any]:
@@ -54,11 +57,12 @@ def texts_of(message: Message) -> list[str]:
 
 
 def calls_of(message: Message) -> tuple[ToolCall, ...]:
-    """The tool calls to send; none for a message that was cut."""
+    """The tool calls to send; empty for a message that was cut."""
     return () if message.cut else message.tool_calls
 
 
 def base64_of(image: Image) -> str:
+    """The data of an image in base64."""
     return base64.b64encode(image.data).decode("ascii")
 
 
@@ -68,7 +72,7 @@ def describe_hidden(image: Image) -> str:
 
 
 def reply_text(reply: ToolReply, sees_images: bool) -> str:
-    """The text of a tool result, with descriptions of its pictures if the model cannot see them."""
+    """The text of a tool result, with descriptions of its images if the model cannot see them."""
     hidden = [] if sees_images else [describe_hidden(image) for image in reply.images]
     return "\n".join(text for text in (reply.text, *hidden) if text.strip()) or NO_OUTPUT
 
@@ -80,7 +84,7 @@ Ollama, and relays.
 
 
 def thinking_in(message: Mapping[str, Any]) -> str:
-    """The thinking in a streamed message, in whichever field; Mistral has it as parts of the
+    """The thinking in a streamed message, whichever field it is in. Mistral has it as parts of the
     content.
     """
     for name in THINKING_NAMES:
@@ -91,10 +95,10 @@ def thinking_in(message: Mapping[str, Any]) -> str:
 
 def _thinking_of_part(part: Mapping[str, Any]) -> str:
     """The thinking in one part of the content."""
-    inner = part.get("thinking")
-    if isinstance(inner, str):
-        return inner
-    return "".join(string(piece.get("text")) for piece in dictionaries(inner))
+    thinking = part.get("thinking")
+    if isinstance(thinking, str):
+        return thinking
+    return "".join(string(piece.get("text")) for piece in dictionaries(thinking))
 
 
 def join_surrogates(text: str) -> str:
@@ -113,8 +117,8 @@ def encode_json(value: Any) -> bytes:
 
 
 def parse_object(text: str) -> dict[str, Any] | None:
-    """The JSON object that a model wrote; newlines in strings are allowed. {} for empty text, else
-    None.
+    """The JSON object that a model wrote; newlines in strings are allowed. An empty text means an
+    empty object; the result is None if the text is no object.
     """
     if not text.strip():
         return {}
@@ -144,17 +148,18 @@ class SurrogateJoiner:
     """
 
     def __init__(self) -> None:
-        self._held = ""
+        self._half_pair = ""
+        """The first half of a pair, whose second half comes with the next piece."""
 
     def feed(self, piece: str) -> str:
         """The text that can be shown now."""
-        if not self._held and piece.isascii():
+        if not self._half_pair and piece.isascii():
             return piece
-        text = self._held + piece
-        self._held = text[-1] if _HIGH_AT_END.search(text) else ""
-        return join_surrogates(text.removesuffix(self._held))
+        text = self._half_pair + piece
+        self._half_pair = text[-1] if _HIGH_AT_END.search(text) else ""
+        return join_surrogates(text.removesuffix(self._half_pair))
 
     def end(self) -> str:
-        """What is left, with U+FFFD for half of a pair."""
-        rest, self._held = join_surrogates(self._held), ""
+        """The rest of the text: U+FFFD if it ended with half of a pair, else empty."""
+        rest, self._half_pair = join_surrogates(self._half_pair), ""
         return rest

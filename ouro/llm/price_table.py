@@ -21,29 +21,39 @@ from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir, get_price_table_path
 
 INSTALLED = "model_prices_and_context_window_backup.json"
+"""The name of the table in the package litellm."""
 DEFAULT_ADDRESS = (
     "https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json"
 )
 MAX_TABLE = 30_000_000
 """Maximum bytes of a fetched table; litellm's has 3 MB."""
 MIN_ROWS = 100
+"""A fetched table with prices for fewer models is refused."""
 FETCH_TIMEOUT = 30.0
 MILLION = 1_000_000
 CHAT_MODES = ("chat", "responses", "completion", "")
+"""The modes of models that a session can use; empty: the table does not say."""
 UNPREFIXED = ("openai", "anthropic", "bedrock", "bedrock_converse", "cohere_chat")
 """Providers whose models the table lists without the name of the provider."""
-_DEARER = late_pattern(r"input_cost_per_token_above_(\d+)k_tokens")
+_PRICE_ABOVE = late_pattern(r"input_cost_per_token_above_(\d+)k_tokens")
+"""Matches the key of a higher price for requests above a length:
+`input_cost_per_token_above_200k_tokens`.
+"""
 Rows = dict[str, msgspec.Raw]
+"""The rows of a table by the name of the model, in JSON that is not decoded yet."""
 
 
 def find_listed_spec(name: str) -> ModelSpec | None:
-    """The facts of the table about a model, by its litellm name; None if it has none."""
+    """The facts of the table about a model, by its litellm name; None if the table does not have
+    it.
+    """
     prefix, _, tail = name.partition("/")
     rows = _load_rows()
     row = _decode_row(rows, name.lower()) or _decode_row(rows, name)
     if not row:
         row = _decode_row(rows, tail)
-        if prefix not in UNPREFIXED or not string(row.get("litellm_provider")).startswith(prefix):
+        is_same_provider = string(row.get("litellm_provider")).startswith(prefix)
+        if prefix not in UNPREFIXED or not is_same_provider:
             return None
     return _row_as_spec(name, row) if string(row.get("mode")) in CHAT_MODES else None
 
@@ -79,7 +89,9 @@ def fetch_table(address: str = "") -> tuple[Path, int]:
 
 @lru_cache(1)
 def _load_rows() -> Rows:
-    """The rows, undecoded: reading the names of 4,000 models takes 5 ms."""
+    """The rows of the fetched table, else of the installed one; empty if there is neither. They are
+    not decoded: reading the names of 4,000 models takes 5 ms.
+    """
     for path in (get_price_table_path(), _find_installed_table()):
         try:
             if path and (rows := _decode_table(path.read_bytes())):
@@ -91,12 +103,12 @@ def _load_rows() -> Rows:
 
 def _find_installed_table() -> Path | None:
     """The table in the installed litellm; None if it is not installed."""
-    found = find_spec("litellm")  # not imported: that takes seconds
-    return Path(found.origin).parent / INSTALLED if found and found.origin else None
+    package = find_spec("litellm")  # not imported: that takes seconds
+    return Path(package.origin).parent / INSTALLED if package and package.origin else None
 
 
 def _decode_table(data: bytes) -> Rows:
-    """The rows of a table; none, and a line in the log, if it cannot be read."""
+    """The rows of a table. If it cannot be read, there are none, and a line in the log says so."""
     try:
         return decode_json(data, Rows)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -110,19 +122,20 @@ def _decode_row(rows: Rows, name: str) -> dict[str, Any]:
 
 
 def _row_as_spec(name: str, row: dict[str, Any]) -> ModelSpec:
-    """The facts about a model in its row of the table."""
+    """The facts in the row of a model."""
     from ouro.llm.providers import MAX_OUTPUT, OUTPUT_SHARE
 
     window = count(row.get("max_input_tokens")) or count(row.get("max_tokens")) or 128_000
-    # Beyond this length the provider charges more: no session costs more without a decision.
-    dearer = [int(found[1]) * 1000 for key in row if (found := _DEARER.fullmatch(key))]
-    window = min([window, *dearer])
-    longest = count(row.get("max_output_tokens")) or count(row.get("max_tokens")) or 8_192
+    # The window ends where the provider charges more: no session costs more without a decision.
+    matches = map(_PRICE_ABOVE.fullmatch, row)
+    price_steps = [int(match[1]) * 1000 for match in matches if match]
+    window = min([window, *price_steps])
+    max_output = count(row.get("max_output_tokens")) or count(row.get("max_tokens")) or 8_192
     return ModelSpec(
         name,
         window,
-        min(longest, window // OUTPUT_SHARE, MAX_OUTPUT),
-        _row_prices(row),
+        max_output=min(max_output, window // OUTPUT_SHARE, MAX_OUTPUT),
+        prices=_row_prices(row),
         images=row.get("supports_vision") is True,
         tools=row.get("supports_function_calling") is not False,
         thinking=row.get("supports_reasoning") is True,
@@ -130,23 +143,21 @@ def _row_as_spec(name: str, row: dict[str, Any]) -> ModelSpec:
 
 
 def _row_prices(row: dict[str, Any]) -> Prices | None:
-    """The prices of a row; None if it has none."""
-    read, written = (
-        _price_per_million(row, "input_cost_per_token"),
-        _price_per_million(row, "output_cost_per_token"),
-    )
-    if read is None or written is None:
+    """The prices of a row; None if it does not have both of them."""
+    input_price = _price_per_million(row, "input_cost_per_token")
+    output_price = _price_per_million(row, "output_cost_per_token")
+    if input_price is None or output_price is None:
         return None
     return Prices(
-        read,
-        written,
-        _price_per_million(row, "cache_read_input_token_cost"),
+        input=input_price,
+        output=output_price,
+        cached=_price_per_million(row, "cache_read_input_token_cost"),
         # A price of 0 means there that nothing is charged beside the input.
-        _price_per_million(row, "cache_creation_input_token_cost") or None,
+        cache_written=_price_per_million(row, "cache_creation_input_token_cost") or None,
     )
 
 
 def _price_per_million(row: dict[str, Any], key: str) -> float | None:
-    """US dollars for a million tokens."""
+    """A price in US dollars for a million tokens; None if the row does not have it."""
     price = amount(row.get(key))
     return None if price is None else round(price * MILLION, 6)

@@ -35,11 +35,13 @@ RATE_TOO_SMALL = (
     "No wait helps: this request alone is more than the account may send at once. `/compact` makes"
     " it smaller; `/model` chooses another model."
 )
+"""The hint for a request that a rate limit never lets through."""
 
 _NO_MONEY = late_pattern(
     r"insufficient_quota|exceeded your current quota|credit balance|billing", re.IGNORECASE
 )
-_FAULT = late_pattern(
+"""Matches an error about an account without credit."""
+_REQUEST_FAULT = late_pattern(
     r"invalid[_ ](?:json|schema|payload|argument|param|function|tool|value|type|message|image)"
     r"|schema|unsupported|not support|unknown (?:name|field|param\w*|variant|key|property)"
     r"|unrecogni[sz]ed|extra inputs|not permitted|cannot find field|deserializ|field required"
@@ -48,30 +50,33 @@ _FAULT = late_pattern(
     r"|不支持|参数(?:错误|无效|不合法)|无效的?参数|格式错误|パラメータ|no admite|nicht unterst",
     re.IGNORECASE,
 )
-"""A fault in a request, which a wait does not change."""
+"""Matches words about a fault in a request, which a wait does not change."""
 _INNER_STATUS = late_pattern(
     r"(?:error|status|http|code|upstream|错误码|状态码)\W{0,6}(?:code\W{0,3})?(?:400|413|422)\b"
     r"|\[(?:400|413|422)\]|<(?:400|413|422)>",
     re.IGNORECASE,
 )
-_BUSY = late_pattern(
+"""Matches the status of another server in a text: `upstream error 400`."""
+_BUSY_SERVER = late_pattern(
     r"overload|capacity|\bbusy|exhaust|again|later|\bwait\b|throttl|too many (?:requests|tokens)"
     r"|cool.?down|\brate|\bslow|temporar|\bplan\b|\btier\b|subscri|upgrade|available"
     r"|饱和|稍后|繁忙|频繁|混雑|サーバー|перегруж|позже|später|plus tard|más tarde",
     re.IGNORECASE,
 )
-_REFUSED = late_pattern(r"invalid_|.*image|.*_policy|data_residency")
-"""Codes of errors inside of a stream that come again for the same request."""
+"""Matches words about a server that may answer later."""
+_PERMANENT_CODE = late_pattern(r"invalid_|.*image|.*_policy|data_residency")
+"""Matches the code of an error inside of a stream that comes again for the same request."""
 _KEY_SHAPES = late_pattern(
     r"(?i:bearer\s+)[^\s\"',}]+"
     r"|\b(?:sk|pk|rk|gsk|xai|hf|r8|nvapi|AIza|AKIA|ghp|glpat|key|api|tok|csk|fw|tgp)[-_]?[A-Za-z0-9*_\-.]{12,}"
     # Each run of characters is read once: 50 KB of `a-` took 8 s.
     r"|(?<![A-Za-z0-9_\-])(?=[A-Za-z_\-]*[0-9])[A-Za-z0-9_\-]{32,}"
 )
+"""Matches what looks like a key: `sk-…`, `Bearer …`, or a long run of letters and digits."""
 
 
 def redact(text: str, *keys: str) -> str:
-    """`text` without these keys and without other text that looks like a key."""
+    """`text` without these keys, and without other text that looks like a key."""
     for key in keys:
         if len(key) >= 4:
             text = text.replace(key, "[key]")
@@ -81,13 +86,13 @@ def redact(text: str, *keys: str) -> str:
 def error_from_status(
     status: int, body: str, headers: Mapping[str, str], endpoint: Endpoint
 ) -> ModelError:
-    """The error for an HTTP answer that is not a success, with the answer; `headers` have names in
-    lower case.
+    """The error for an HTTP answer that is not a success; its `answer` is what the provider said.
+    The names of `headers` are in lower case.
     """
-    is_fault = status == TOO_MANY_REQUESTS and describes_fault(_body_as_text(body))
-    read_as = BAD_REQUEST if is_fault else status
-    error = _error_from_status(status, body, headers, endpoint, read_as)
-    error.answer = _provider_answer(read_as, body, endpoint)
+    is_request_fault = status == TOO_MANY_REQUESTS and describes_fault(_body_as_text(body))
+    meant_status = BAD_REQUEST if is_request_fault else status
+    error = _error_from_status(status, body, headers, endpoint, meant_status)
+    error.answer = _provider_answer(meant_status, body, endpoint)
     return error
 
 
@@ -98,21 +103,21 @@ def describes_fault(text: str) -> bool:
     same request was sent eleven times within minutes. Such a text often names the status of the
     last account.
     """
-    is_fault = bool(_FAULT.search(text)) or names_overflow(BAD_REQUEST, text)
-    is_about_rate = is_rate_limit(text) or bool(_BUSY.search(text))
+    is_fault = bool(_REQUEST_FAULT.search(text)) or names_overflow(BAD_REQUEST, text)
+    is_about_rate = is_rate_limit(text) or bool(_BUSY_SERVER.search(text))
     return is_fault and (not is_about_rate or bool(_INNER_STATUS.search(text)))
 
 
 def _provider_answer(status: int, body: str, endpoint: Endpoint) -> ProviderAnswer:
-    """What the provider answered, to look for the reason in; the key is removed."""
+    """What the provider answered, without the key, to search it for the reason."""
     data = _parse_json(body)
     param = dictionary(dictionary(data).get("error", data)).get("param")
-    shown = redact(_body_as_text(body), endpoint.api_key)
-    return ProviderAnswer(status, shown, str(param or ""))
+    text = redact(_body_as_text(body), endpoint.api_key)
+    return ProviderAnswer(status, text, str(param or ""))
 
 
 def _parse_json(body: str) -> Any:
-    """A body as JSON; None if it is none."""
+    """The value of a body in JSON; None if it is not JSON."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
@@ -120,14 +125,16 @@ def _parse_json(body: str) -> Any:
 
 
 def _body_as_text(body: str) -> str:
-    """A body as text, not as JSON: its quotes and letters of other languages are not escaped there."""
+    """The texts of a body. They are not escaped, as quotes and letters of other languages are in
+    JSON.
+    """
     data = _parse_json(body)
     text = body if data is None else " ".join(_list_texts(data))
     return text[:MAX_ANSWER_TEXT]
 
 
 def _list_texts(value: Any) -> Iterator[str]:
-    """The texts and numbers of JSON, with the keys; JSON inside of a text is read, too."""
+    """Yield the keys, texts and numbers of a JSON value."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield f"{key}:"
@@ -140,35 +147,35 @@ def _list_texts(value: Any) -> Iterator[str]:
 
 
 def _error_from_status(
-    status: int, body: str, headers: Mapping[str, str], endpoint: Endpoint, read_as: int
+    status: int, body: str, headers: Mapping[str, str], endpoint: Endpoint, meant_status: int
 ) -> ModelError:
-    """The error for a status; `read_as` is what it means by its text."""
-    words, code = _parse_error(body)
+    """The error for a status. `meant_status` is the one that the text of the answer means."""
+    text, code = _parse_error(body)
     server = endpoint.address or "The provider"
-    said = _clean_message(words, endpoint)
-    message = f"{server} answered {status}" + (f": {said}" if said else ".")
+    reason = _clean_message(text, endpoint)
+    message = f"{server} answered {status}" + (f": {reason}" if reason else ".")
     if status in (401, 403):
-        return _key_error(f"{server} does not accept the key ({status}). {said}", endpoint)
+        return _key_error(f"{server} does not accept the key ({status}). {reason}", endpoint)
     if 300 <= status < 400:
         where = redact(headers.get("location", "nowhere"), endpoint.api_key)
         return RequestRefused(
             f"{server} redirects to {where}; ouro does not follow redirects.",
             "Correct the address in models.yaml.",
         )
-    text = f"{code} {words}"
-    if exceeds_rate(text):
+    code_and_text = f"{code} {text}"
+    if exceeds_rate(code_and_text):
         return RequestRefused(message, RATE_TOO_SMALL)
-    if names_overflow(read_as, text):
+    if names_overflow(meant_status, code_and_text):
         return ContextTooLong(message)
-    if status == 402 or (status in (400, 429) and _NO_MONEY.search(text)):
+    if status == 402 or (status in (400, 429) and _NO_MONEY.search(code_and_text)):
         return RequestRefused(
             message, "The account has no credit left: see the provider's billing page."
         )
-    return _other_error(read_as, message, headers, endpoint)
+    return _other_error(meant_status, message, headers, endpoint)
 
 
 def _key_error(message: str, endpoint: Endpoint) -> AuthenticationFailed:
-    """The error about a key that is not accepted, with its source."""
+    """The error for a key that is not accepted; it names where the key is from."""
     hint = f"The key is from {endpoint.key_source or 'the settings'}. Correct it there."
     if not endpoint.api_key:
         hint = "No key was given. Set one in the environment or in models.yaml; see `ouro models`."
@@ -178,11 +185,11 @@ def _key_error(message: str, endpoint: Endpoint) -> AuthenticationFailed:
 def _other_error(
     status: int, message: str, headers: Mapping[str, str], endpoint: Endpoint
 ) -> ModelError:
-    """The error for a status that says everything by its number."""
+    """The error for a status whose number says everything."""
     if status == 429:
-        return RateLimited(message, retry_after=retry_after(headers))
+        return RateLimited(message, retry_after=wait_seconds(headers))
     if status in (408, 409, 425) or status >= 500:
-        return ModelUnavailable(message, retry_after=retry_after(headers))
+        return ModelUnavailable(message, retry_after=wait_seconds(headers))
     hint = ""
     if status == 404:
         hint = (
@@ -193,50 +200,51 @@ def _other_error(
 
 
 def error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
-    """The error inside of a stream that began with status 200, with the answer."""
-    made = _error_from_stream(error, endpoint)
+    """The error for one that came inside of a stream, which began with status 200. Its `answer` is
+    what the provider said.
+    """
+    model_error = _error_from_stream(error, endpoint)
     _, code = _parse_error(json.dumps({"error": error}))
     status = int(code) if code.isdecimal() and len(code) == 3 else BAD_REQUEST
-    if status == TOO_MANY_REQUESTS and isinstance(made, RequestRefused):
+    if status == TOO_MANY_REQUESTS and isinstance(model_error, RequestRefused):
         status = BAD_REQUEST
-    made.answer = _provider_answer(status, json.dumps(error), endpoint)
-    return made
+    model_error.answer = _provider_answer(status, json.dumps(error), endpoint)
+    return model_error
 
 
 def _error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
-    """The error by its code and words; one that nothing is known about may pass with another
-    attempt.
-    """
-    words, code = _parse_error(json.dumps({"error": error}))
-    reason = _clean_message(words, endpoint) or "it gives no reason."
+    """The error by its code and text. If nothing is known about it, another attempt may help."""
+    text, code = _parse_error(json.dumps({"error": error}))
+    reason = _clean_message(text, endpoint) or "it gives no reason."
     message = f"{endpoint.address or 'The provider'} ended the answer with an error: {reason}"
-    if exceeds_rate(words):
+    if exceeds_rate(text):
         return RequestRefused(message, RATE_TOO_SMALL)
-    if names_overflow(400, f"{code} {words}"):
+    if names_overflow(400, f"{code} {text}"):
         return ContextTooLong(message)
     if code in ("429", "rate_limit_error", "rate_limit_exceeded"):
-        is_fault = describes_fault(f"{code} {words}")
+        is_fault = describes_fault(f"{code} {text}")
         return RequestRefused(message) if is_fault else RateLimited(message)
-    if code in ("400", "422") or _REFUSED.match(code):
+    if code in ("400", "422") or _PERMANENT_CODE.match(code):
         return RequestRefused(message)
     return ModelUnavailable(message)
 
 
 def describe_connection_error(error: BaseException) -> str:
-    """Why a connection failed, for users: messages of libraries name their own functions."""
+    """Why a connection failed, for users. The messages of libraries are not used: they name their
+    own functions.
+    """
     causes = causes_of(error)
-    for kind, words in _REASONS.items():
-        if any(isinstance(cause, kind) for cause in causes):
-            return words
+    for problem, text in _CONNECTION_PROBLEMS.items():
+        if any(isinstance(cause, problem) for cause in causes):
+            return text
     numbers = [cause.errno for cause in causes if isinstance(cause, OSError) and cause.errno]
     if numbers:
         return os.strerror(numbers[-1]).lower()
-    return (
-        "the server closed it" if _CLOSED.search(" ".join(map(str, causes))) else "no answer came"
-    )
+    is_closed = _CLOSED_BY_SERVER.search(" ".join(map(str, causes)))
+    return "the server closed it" if is_closed else "no answer came"
 
 
-_REASONS: Mapping[type[BaseException], str] = {
+_CONNECTION_PROBLEMS: Mapping[type[BaseException], str] = {
     ssl.SSLCertVerificationError: "its certificate is not valid",
     ssl.SSLError: "TLS failed",
     socket.gaierror: "no such host",
@@ -244,30 +252,30 @@ _REASONS: Mapping[type[BaseException], str] = {
     ConnectionResetError: "the server reset it",
     BrokenPipeError: "the server closed it",
 }
-_CLOSED = late_pattern(r"disconnected|closed|incomplete", re.IGNORECASE)
+"""An exception -> what it means for users; the first one that fits counts."""
+_CLOSED_BY_SERVER = late_pattern(r"disconnected|closed|incomplete", re.IGNORECASE)
 
 
 def causes_of(error: BaseException) -> list[BaseException]:
     """The error and all its causes, including the `original_exception` of litellm."""
-    found = [error]
-    for cause in found:
-        inner = cause.exceptions if isinstance(cause, BaseExceptionGroup) else ()
-        more = (
+    errors = [error]
+    for cause in errors:  # grows while it is read
+        members = cause.exceptions if isinstance(cause, BaseExceptionGroup) else ()
+        deeper = (
             cause.__cause__,
             cause.__context__,
-            *inner,
+            *members,
             getattr(cause, "original_exception", None),
         )
-        found += [
-            one
-            for one in more
-            if isinstance(one, BaseException) and not any(one is other for other in found)
-        ]
-    return found
+        for candidate in deeper:
+            is_listed = any(candidate is other for other in errors)
+            if isinstance(candidate, BaseException) and not is_listed:
+                errors.append(candidate)
+    return errors
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds that a provider asks to wait; None if it does not say."""
+def wait_seconds(headers: Mapping[str, str]) -> float | None:
+    """The seconds that a provider asks to wait; None if its answer does not say."""
     milliseconds, seconds = headers.get("retry-after-ms"), headers.get("retry-after")
     try:
         if milliseconds is not None:
@@ -278,15 +286,15 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     from email.utils import parsedate_to_datetime  # imported late: 15 modules, for a rare date
 
     try:
-        moment = parsedate_to_datetime(seconds or "")
+        date = parsedate_to_datetime(seconds or "")
     except ValueError:
         return None
-    return max(0.0, (moment.astimezone(UTC) - datetime.now(UTC)).total_seconds())
+    return max(0.0, (date.astimezone(UTC) - datetime.now(UTC)).total_seconds())
 
 
 def _parse_error(body: str) -> tuple[str, str]:
-    """The message and the code of an error body, which may be JSON, text or a page; empty without
-    one.
+    """The message and the code in the body of an error, which may be JSON, text or a web page. Both
+    are empty if there are none.
     """
     try:
         data = json.loads(body)
@@ -297,14 +305,14 @@ def _parse_error(body: str) -> tuple[str, str]:
     error = dictionary(data).get("error", data)
     if not isinstance(error, dict):
         return str(error or ""), ""
-    words = _first_of(error, "message", "detail", "msg")
+    message = _first_of(error, "message", "detail", "msg")
     if raw := dictionary(error.get("metadata")).get("raw"):
-        words = f"{words} ({raw})"
-    return str(words or json.dumps(error)), str(_first_of(error, "code", "type", "status"))
+        message = f"{message} ({raw})"
+    return str(message or json.dumps(error)), str(_first_of(error, "code", "type", "status"))
 
 
 def _first_of(error: Mapping[str, Any], *keys: str) -> Any:
-    """The first of these values that is not empty."""
+    """The first of the values of these keys that is not empty; empty if all are."""
     return next(filter(None, map(error.get, keys)), "")
 
 
@@ -317,9 +325,9 @@ def _strip_tags(page: str) -> str:
     return title[1] if title else "a web page"
 
 
-def _clean_message(words: str, endpoint: Endpoint) -> str:
+def _clean_message(message: str, endpoint: Endpoint) -> str:
     """A provider's message as a sentence, without keys."""
-    words = " ".join(redact(words, endpoint.api_key).split())
-    if len(words) > MAX_MESSAGE:
-        return words[:MAX_MESSAGE] + "…"
-    return words + "." if words and words[-1] not in ".!?…" else words
+    message = " ".join(redact(message, endpoint.api_key).split())
+    if len(message) > MAX_MESSAGE:
+        return message[:MAX_MESSAGE] + "…"
+    return message + "." if message and message[-1] not in ".!?…" else message

@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 
 SearchKind = Literal["anthropic", "responses", "gemini"]
 _MAX_OUTPUT = 4_000
-_GEMINI = "/openai"
-"""The end of the address at which Gemini speaks OpenAI's protocol; its own one has the search."""
-_MAX_BEFORE = 400
+"""Maximum tokens of the answer."""
+_GEMINI_PATH = "/openai"
+"""The end of the address at which Gemini speaks OpenAI's protocol. The search is only in its own
+protocol.
+"""
+_MAX_CITED = 400
+"""Maximum characters before a citation that count as its text."""
 
 
 class ProviderPage(msgspec.Struct, frozen=True):
@@ -46,16 +50,18 @@ class ProviderSearch(msgspec.Struct, frozen=True):
 
     @property
     def url(self) -> str:
+        """The address of the request."""
         base = self.endpoint.base_url.rstrip("/")
         if self.kind == "gemini":
             name = quote(self._model, safe="")
-            return f"{base.removesuffix(_GEMINI)}/models/{name}:generateContent"
+            return f"{base.removesuffix(_GEMINI_PATH)}/models/{name}:generateContent"
         if self.kind == "responses":
             return f"{base}/responses"
         return f"{self.endpoint.root}/v1/messages"
 
     @property
     def headers(self) -> Mapping[str, str]:
+        """The headers of the request, with the key."""
         key = self.endpoint.api_key
         if self.kind == "anthropic":
             return {"anthropic-version": VERSION, "x-api-key": key}
@@ -93,11 +99,11 @@ class ProviderSearch(msgspec.Struct, frozen=True):
         Raises:
             ModelError: the provider says that its search failed.
         """
-        found: dict[str, ProviderPage] = {}
-        for page in _READERS[self.kind](answer):
+        by_address: dict[str, ProviderPage] = {}
+        for page in _PAGE_READERS[self.kind](answer):
             if page.url.startswith(("http://", "https://")):
-                found.setdefault(page.url, page)
-        return list(found.values())
+                by_address.setdefault(page.url, page)
+        return list(by_address.values())
 
     def usage(self, answer: JsonObject) -> Usage | None:
         """The tokens of the request, with their cost; None if the answer does not say."""
@@ -111,7 +117,7 @@ class ProviderSearch(msgspec.Struct, frozen=True):
         return make_usage(self.spec, tokens, cached, written, output)
 
     def _gemini_usage(self, usage: JsonObject) -> Usage | None:
-        """The usage in Gemini's own names of its figures."""
+        """The usage from the figures of Gemini, which have other names."""
 
         def total(*names: str) -> int:
             return sum(count(usage.get(name)) or 0 for name in names)
@@ -122,18 +128,26 @@ class ProviderSearch(msgspec.Struct, frozen=True):
 
     @property
     def _model(self) -> str:
+        """The name of the model at its provider."""
         return self.spec.name.partition("/")[2]
 
 
 def make_provider_search(model: Model, wire: str, endpoint: Endpoint) -> ProviderSearch:
     """The search of the provider of a model.
 
+    Args:
+        wire: the name of the wire that the model uses.
+
     Raises:
-        ModelError: its wire has none.
+        ModelError: the provider has no search.
     """
     if wire == "anthropic":
         return ProviderSearch("anthropic", model.spec, endpoint)
-    if wire == "openai" and endpoint.base_url.rstrip("/").endswith(_GEMINI) and _is_google(model):
+    if (
+        wire == "openai"
+        and endpoint.base_url.rstrip("/").endswith(_GEMINI_PATH)
+        and _is_google(model)
+    ):
         return ProviderSearch("gemini", model.spec, endpoint)
     if isinstance(getattr(model, "wire", model), ResponsesWire):
         return ProviderSearch("responses", model.spec, endpoint)
@@ -144,18 +158,19 @@ def make_provider_search(model: Model, wire: str, endpoint: Endpoint) -> Provide
 
 
 def _is_google(model: Model) -> bool:
+    """Whether a model is one of Google's."""
     return model.spec.name.startswith("gemini/")
 
 
 def _anthropic_pages(answer: JsonObject) -> Iterator[ProviderPage]:
-    """The pages in the results of the search, with what the answer cites of them. Raises
-    ModelError: the search failed.
+    """Yield the pages in the results of the search, with what the answer cites of them. Raises
+    ModelError if the search failed.
     """
     blocks = dictionaries(answer.get("content"))
-    cited: dict[str, str] = {}
+    cited_texts: dict[str, str] = {}
     for block in blocks:
         for citation in dictionaries(block.get("citations")):
-            cited.setdefault(string(citation.get("url")), string(citation.get("cited_text")))
+            cited_texts.setdefault(string(citation.get("url")), string(citation.get("cited_text")))
     for block in blocks:
         if block.get("type") != "web_search_tool_result":
             continue
@@ -163,20 +178,19 @@ def _anthropic_pages(answer: JsonObject) -> Iterator[ProviderPage]:
             raise ModelError(f"The search of the provider failed: {code[:100]}.")
         for item in dictionaries(block.get("content")):
             url, date = string(item.get("url")), string(item.get("page_age"))
-            yield ProviderPage(url, string(item.get("title")), date, cited.get(url, ""))
+            yield ProviderPage(url, string(item.get("title")), date, cited_texts.get(url, ""))
 
 
 def _responses_pages(answer: JsonObject) -> Iterator[ProviderPage]:
-    """The pages that the answer cites, then the other sources of the search."""
+    """Yield the pages that the answer cites, then the other sources of the search."""
     items = dictionaries(answer.get("output"))
     for item in items:
         for part in dictionaries(item.get("content")):
             text = string(part.get("text"))
-            for note in dictionaries(part.get("annotations")):
-                said = text[: count(note.get("start_index")) or 0]
-                yield ProviderPage(
-                    string(note.get("url")), string(note.get("title")), text=_last_words(said)
-                )
+            for citation in dictionaries(part.get("annotations")):
+                text_before = text[: count(citation.get("start_index")) or 0]
+                url, title = string(citation.get("url")), string(citation.get("title"))
+                yield ProviderPage(url, title, text=_last_words(text_before))
     for item in items:
         for source in dictionaries(dictionary(item.get("action")).get("sources")):
             url = string(source.get("url"))
@@ -184,29 +198,29 @@ def _responses_pages(answer: JsonObject) -> Iterator[ProviderPage]:
 
 
 def _last_words(text: str) -> str:
-    """The end of what stands before a citation: the lines that it supports."""
-    return text[-_MAX_BEFORE:].rstrip(" ([").rpartition("\n\n")[2].rpartition("\n- ")[2].strip()
+    """The lines before a citation that it supports."""
+    return text[-_MAX_CITED:].rstrip(" ([").rpartition("\n\n")[2].rpartition("\n- ")[2].strip()
 
 
 def _gemini_pages(answer: JsonObject) -> Iterator[ProviderPage]:
-    """The pages that the answer is grounded on, with the words that they support."""
+    """Yield the pages that the answer is grounded on, with the text that they support."""
     for candidate in dictionaries(answer.get("candidates")):
-        found = dictionary(candidate.get("groundingMetadata"))
-        said: dict[str, str] = {}
-        for support in dictionaries(found.get("groundingSupports")):
+        grounding = dictionary(candidate.get("groundingMetadata"))
+        supported_texts: dict[str, str] = {}
+        for support in dictionaries(grounding.get("groundingSupports")):
             text = string(dictionary(support.get("segment")).get("text"))
-            places = support.get("groundingChunkIndices")
-            for place in places if isinstance(places, list) else ():
-                said.setdefault(str(place), text)
-        for place, chunk in enumerate(dictionaries(found.get("groundingChunks"))):
+            indices = support.get("groundingChunkIndices")
+            for index in indices if isinstance(indices, list) else ():
+                supported_texts.setdefault(str(index), text)
+        for index, chunk in enumerate(dictionaries(grounding.get("groundingChunks"))):
             web = dictionary(chunk.get("web"))
-            yield ProviderPage(
-                string(web.get("uri")), string(web.get("title")), text=said.get(str(place), "")
-            )
+            url, title = string(web.get("uri")), string(web.get("title"))
+            yield ProviderPage(url, title, text=supported_texts.get(str(index), ""))
 
 
-_READERS: Mapping[SearchKind, Callable[[JsonObject], Iterator[ProviderPage]]] = {
+_PAGE_READERS: Mapping[SearchKind, Callable[[JsonObject], Iterator[ProviderPage]]] = {
     "anthropic": _anthropic_pages,
     "responses": _responses_pages,
     "gemini": _gemini_pages,
 }
+"""What finds the pages in an answer of each kind."""

@@ -28,7 +28,9 @@ TIMEOUT = 0.6
 REMOTE_TIMEOUT = 5.0
 """Seconds for a server that the user configured: it may be remote."""
 MAX_ANSWER = 1_000_000
+"""Maximum bytes of an answer that are read."""
 NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts", "bge-", "clip")
+"""Words in the names of models that are not for text."""
 
 WireName = Literal["openai", "anthropic", "litellm"]
 
@@ -38,6 +40,7 @@ class Provider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     title: str
+    """The name for users."""
     base_url: str
     key_variables: tuple[str, ...] = ()
     """The variables for the key; the first that is set counts. Empty: no key is needed."""
@@ -49,17 +52,23 @@ class Provider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     litellm_prefix: str = ""
     """Its name in litellm, if it differs."""
     local: bool = False
+    """Whether it is a server on this machine."""
     facts: tuple[tuple[str, str], ...] = ()
-    """What its own server is known to need, as `server_facts.py` names it: a refusal is saved."""
+    """What its own server is known to need, in the words of `server_facts.py`: this saves a
+    refusal.
+    """
 
     @property
     def first_model(self) -> str:
+        """The full name of the model to start with."""
         return f"{self.name}/{self.flagship}"
 
 
 _ALL = decode_json(Path(__file__).with_suffix(".json").read_bytes(), tuple[Provider, ...])
 HOSTED = tuple(provider for provider in _ALL if not provider.local)
+"""The providers on the internet."""
 LOCAL = tuple(provider for provider in _ALL if provider.local)
+"""The servers of models on this machine."""
 PROVIDERS = {provider.name: provider for provider in _ALL}
 
 
@@ -74,8 +83,8 @@ def provider_of(name: str) -> Provider | None:
 
 
 def speaks_responses(url: str) -> bool:
-    """Whether Responses is the first choice there: OpenAI itself, and Azure's newer addresses
-    (`https://NAME.openai.azure.com/openai/v1`).
+    """Whether Responses is the first choice at an address: at OpenAI itself, and at Azure's newer
+    addresses (`https://NAME.openai.azure.com/openai/v1`).
     """
     parts = urlsplit(url) if is_address(url) else urlsplit("")
     host = parts.hostname or ""
@@ -84,7 +93,9 @@ def speaks_responses(url: str) -> bool:
 
 
 def is_litellm_provider(name: str) -> bool:
-    """Whether the pinned litellm has a provider of this name; looked up without importing it."""
+    """Whether the pinned litellm has a provider of this name. It is looked up in a list, without
+    importing litellm.
+    """
     file = Path(__file__).with_name("litellm_providers.txt")
     return name in file.read_text(encoding="utf-8").splitlines()
 
@@ -117,10 +128,10 @@ def is_address(url: str) -> bool:
 def base_url(provider: Provider, environ: Mapping[str, str]) -> str:
     """The URL of a provider: its default, or the value of its environment variable."""
     values = (environ.get(name, "").strip() for name in provider.base_variables)
-    moved = next(filter(None, values), "")
-    if not moved:
+    own_url = next(filter(None, values), "")
+    if not own_url:
         return provider.base_url
-    return _local_url(moved, provider) if provider.local else moved.rstrip("/")
+    return _local_url(own_url, provider) if provider.local else own_url.rstrip("/")
 
 
 def find_local_servers(
@@ -130,16 +141,16 @@ def find_local_servers(
     seconds.
     """
     deadline = time.monotonic() + timeout
-    found: dict[Provider, ServerModels] = {}
+    answers: dict[Provider, ServerModels] = {}
 
     def ask(provider: Provider, url: str) -> None:
         models = _parse_models(_fetch_json(url + "/models", timeout)[0], provider.name)
-        if models is not None:
-            found[provider] = ServerModels(url, models)
-        if models and provider.name in _LOADED:
-            found[provider] = ServerModels(
-                url, _with_loaded_windows(models, provider, url, timeout)
-            )
+        if models is None:
+            return
+        answers[provider] = ServerModels(url, models)  # counts if the next answer is late
+        if models and provider.name in _LOADED_MODELS_API:
+            models = _with_loaded_windows(models, provider, url, timeout)
+            answers[provider] = ServerModels(url, models)
 
     # Daemon threads: a server that never ends its answer must not block the exit of the program.
     threads = [
@@ -150,8 +161,8 @@ def find_local_servers(
         thread.start()
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    answered = dict(found)
-    return {provider: answered[provider] for provider in LOCAL if provider in answered}
+    in_time = dict(answers)  # a late thread may still add one
+    return {provider: in_time[provider] for provider in LOCAL if provider in in_time}
 
 
 def list_models_at(address: str, key: str = "") -> ServerModels:
@@ -160,45 +171,47 @@ def list_models_at(address: str, key: str = "") -> ServerModels:
 
     A missing `http://` or `https://` and a missing `/v1` are added.
     """
-    given = _add_scheme(address.strip().rstrip("/"))
-    has_path = "/" in given.partition("://")[2]
-    answers = []
-    for url in (given, f"{given}/v1") if has_path else (f"{given}/v1", given):
-        answer, problem = _fetch_json(url + "/models", REMOTE_TIMEOUT, key)
+    url = _add_scheme(address.strip().rstrip("/"))
+    has_path = "/" in url.partition("://")[2]
+    failures = []
+    for candidate in (url, f"{url}/v1") if has_path else (f"{url}/v1", url):
+        answer, problem = _fetch_json(candidate + "/models", REMOTE_TIMEOUT, key)
         models = _parse_models(answer, "openai")
         if models is not None:
-            return ServerModels(url, models, "" if models else "it lists no models")
+            return ServerModels(candidate, models, "" if models else "it lists no models")
+        problem = problem or "the answer is not a list of models"
         needs_key = problem in ("HTTP 401", "HTTP 403")
-        answers.append(
-            ServerModels(url, {}, problem or "the answer is not a list of models", needs_key)
-        )
-        if needs_key or (problem and not problem.startswith("HTTP")):
+        failures.append(ServerModels(candidate, problem=problem, needs_key=needs_key))
+        is_unreachable = not problem.startswith(("HTTP", "the answer"))
+        if needs_key or is_unreachable:  # the other form would fail in the same way
             break
-    return next((answer for answer in answers if answer.needs_key), answers[0])
+    return next((failure for failure in failures if failure.needs_key), failures[0])
 
 
 def _add_scheme(address: str) -> str:
-    """`http://` for this machine and the local network, else `https://`."""
+    """The address with `http://` for this machine and the local network, else with `https://`, if
+    it has neither.
+    """
     if "://" in address or not address:
         return address
     host = address.partition("/")[0].rpartition(":")[0] or address.partition("/")[0]
     try:
-        is_near = ip_address(host.strip("[]")).is_private
+        is_local_network = ip_address(host.strip("[]")).is_private
     except ValueError:
-        is_near = "." not in host or host.endswith(".local")
-    return f"{'http' if is_near else 'https'}://{address}"
+        is_local_network = "." not in host or host.endswith(".local")
+    return f"{'http' if is_local_network else 'https'}://{address}"
 
 
-def _local_url(given: str, provider: Provider) -> str:
+def _local_url(value: str, provider: Provider) -> str:
     """A URL from the possible forms of OLLAMA_HOST: `0.0.0.0`, `:11500`, `gpu-box:11434`, a whole
     URL.
     """
     try:
-        parts = urlsplit(given if "://" in given else f"http://{given}")
+        parts = urlsplit(value if "://" in value else f"http://{value}")
         host, port = parts.hostname or "127.0.0.1", parts.port
     except ValueError:
-        return given  # it is not an address: no server answers, and its models are not usable
-    if host in {"0.0.0.0", "::"}:  # noqa: S104 - where it listens; it is asked on this machine
+        return value  # it is not an address: no server answers, and its models are not usable
+    if host in {"0.0.0.0", "::"}:  # noqa: S104 - it listens everywhere, also on this machine
         host = "127.0.0.1"
     port = port or (443 if parts.scheme == "https" else urlsplit(provider.base_url).port)
     path = parts.path.rstrip("/") or "/v1"
@@ -206,23 +219,27 @@ def _local_url(given: str, provider: Provider) -> str:
 
 
 def _fetch_json(url: str, timeout: float, key: str = "") -> tuple[Any, str]:
-    """The JSON at `url`, or None and why there is none. Proxies are not used."""
+    """The JSON value at `url` and an empty text; or None and why there is none, which is empty for
+    an answer that is not JSON. Proxies are not used.
+    """
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
-    headers = {"Accept": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
     if not is_address(url):
         return None, "this is not an address"
+    headers = {"Accept": "application/json"}
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
     parts = urlsplit(url)
+    connect = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     try:
-        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=timeout)
+        connection = connect(parts.hostname or "", parts.port, timeout=timeout)
         try:
             connection.request("GET", parts.path, headers=headers)
             answer = connection.getresponse()
             data = answer.read(MAX_ANSWER)
-            return (
-                (json.loads(data), "") if answer.status == 200 else (None, f"HTTP {answer.status}")
-            )
+            if answer.status != 200:
+                return None, f"HTTP {answer.status}"
+            return json.loads(data), ""
         finally:
             connection.close()
     except OSError as error:
@@ -232,21 +249,23 @@ def _fetch_json(url: str, timeout: float, key: str = "") -> tuple[Any, str]:
 
 
 def _parse_models(answer: Any, prefix: str) -> dict[str, int | None] | None:
-    """The models of a list in OpenAI's format with their windows; None if the answer is none."""
+    """The models of a list in OpenAI's format, with their windows; None if the answer is not such a
+    list.
+    """
     rows = dictionary(answer).get("data")
     if not isinstance(rows, list):
         return None
-    found: dict[str, int | None] = {}
+    windows: dict[str, int | None] = {}
     for row in dictionaries(rows):
         if (name := string(row.get("id"))) and name.isprintable() and is_for_chat(name):
             meta = dictionary(row.get("meta"))
-            size = row.get("max_model_len") or row.get("loaded_context_length")
-            size = size or meta.get("n_ctx") or meta.get("n_ctx_train")
-            found[f"{prefix}/{name}"] = size if isinstance(size, int) and size > 0 else None
-    return found
+            window = row.get("max_model_len") or row.get("loaded_context_length")
+            window = window or meta.get("n_ctx") or meta.get("n_ctx_train")
+            windows[f"{prefix}/{name}"] = window if isinstance(window, int) and window > 0 else None
+    return windows
 
 
-_LOADED = {
+_LOADED_MODELS_API = {
     "ollama_chat": ("/api/ps", "models", "model", "context_length"),
     "lm_studio": ("/api/v0/models", "data", "id", "loaded_context_length"),
 }
@@ -258,32 +277,36 @@ the list, of a model and of its context. Ollama silently cuts what is longer.
 def _with_loaded_windows(
     models: dict[str, int | None], provider: Provider, url: str, timeout: float
 ) -> dict[str, int | None]:
-    """The models with the windows of those that are loaded, where the server says them."""
-    path, rows, name, size = _LOADED[provider.name]
+    """The models; those that are loaded have the window with which they are loaded, if the server
+    says it.
+    """
+    path, list_key, name_key, window_key = _LOADED_MODELS_API[provider.name]
     answer = dictionary(_fetch_json(url.removesuffix("/v1") + path, timeout)[0])
-    for row in dictionaries(answer.get(rows)):
-        loaded = f"{provider.name}/{row.get(name)}"
+    for row in dictionaries(answer.get(list_key)):
+        loaded = f"{provider.name}/{row.get(name_key)}"
         if loaded in models:
-            models[loaded] = count(row.get(size)) or models[loaded]
+            models[loaded] = count(row.get(window_key)) or models[loaded]
     return models
 
 
 OUTPUT_SHARE = 6
 """An answer may take at most this share of the window, so that request and answer always fit."""
 MAX_OUTPUT = 64_000
-VERSION_TAIL = late_pattern(r"(-\d{4}-\d\d-\d\d|-20\d{6}|-\d{4}|-latest|:free|:beta)$")
+"""Maximum tokens of an answer, whatever the model allows."""
+VERSION_SUFFIX = late_pattern(r"(-\d{4}-\d\d-\d\d|-20\d{6}|-\d{4}|-latest|:free|:beta)$")
+"""Matches the version at the end of a name: `-2025-08-07`, `-latest`, `:free`."""
 
 
 def find_known_spec(name: str) -> ModelSpec | None:
-    """The entry of a model with exactly this name, ignoring dates and `openrouter/`."""
+    """The facts about a recommended model of this name, ignoring versions and `openrouter/`; None
+    if there is none.
+    """
     tail = name.removeprefix("openrouter/")
-    for candidate in (
-        tail,
-        VERSION_TAIL.sub("", tail),
-        VERSION_TAIL.sub("", tail).replace(".", "-"),
-    ):
-        if found := _BY_NAME.get(candidate.lower()):
-            return replace(found.make_spec(), name=name)
+    without_version = VERSION_SUFFIX.sub("", tail)
+    # OpenRouter writes `claude-sonnet-4.5` for `claude-sonnet-4-5`.
+    for candidate in (tail, without_version, without_version.replace(".", "-")):
+        if known := _KNOWN_BY_NAME.get(candidate.lower()):
+            return replace(known.make_spec(), name=name)
     return None
 
 
@@ -302,12 +325,12 @@ class KnownModel(NamedTuple):
 
             listed = find_listed_spec(self.name) or ModelSpec(self.name)
             return replace(listed, patches="patches" in self.abilities)
-        window, longest, prices = self.figures
+        window, max_output, prices = self.figures
         return ModelSpec(
             self.name,
-            int(window),
-            min(int(longest), int(window) // OUTPUT_SHARE, MAX_OUTPUT),
-            Prices(*map(float, prices.split("/"))),
+            window=int(window),
+            max_output=min(int(max_output), int(window) // OUTPUT_SHARE, MAX_OUTPUT),
+            prices=Prices(*map(float, prices.split("/"))),
             images="images" in self.abilities,
             thinking="thinking" in self.abilities,
             patches="patches" in self.abilities,
@@ -315,26 +338,27 @@ class KnownModel(NamedTuple):
 
 
 def _parse_known_model(row: str) -> KnownModel:
-    """A row of known_models.txt: name, up to three figures, abilities."""
+    """A row of known_models.txt: the name, three figures or none, then abilities."""
     name, *words = row.split()
     count_of_figures = 3 if words and words[0].isdecimal() else 0
     figures, abilities = words[:count_of_figures], words[count_of_figures:]
     return KnownModel(name, tuple(abilities), tuple(figures))
 
 
-_ROWS = Path(__file__).with_name("known_models.txt").read_text(encoding="utf-8").splitlines()
-KNOWN_MODELS = tuple(_parse_known_model(row) for row in _ROWS if not row.startswith("#"))
-"""Provider -> models: the recommended model first, then newest first.
+_KNOWN_ROWS = Path(__file__).with_name("known_models.txt").read_text(encoding="utf-8").splitlines()
+KNOWN_MODELS = tuple(_parse_known_model(row) for row in _KNOWN_ROWS if not row.startswith("#"))
+"""The recommended models. Of each provider the one to start with is first, then the newest one.
 
 If a provider charges more beyond a length, the window ends there, so that no session silently costs
 twice as much. `window:` in models.yaml overrides that.
 """
 KNOWN_NAMES = tuple(row.name for row in KNOWN_MODELS)
-_BY_NAME = {row.name.lower(): row for row in KNOWN_MODELS}
+_KNOWN_BY_NAME = {row.name.lower(): row for row in KNOWN_MODELS}
 
 
 def find_model(word: str, groups: Iterable[Sequence[str]]) -> str | None:
-    """The model that `word` means; earlier groups win, within a group the first is the newest.
+    """The full name that `word` means; None if no name matches. Earlier groups win; within a group
+    the first is the newest.
 
     A whole name wins, then the name without its provider, then a part of it.
 
@@ -353,9 +377,9 @@ def find_model(word: str, groups: Iterable[Sequence[str]]) -> str | None:
         for group in groups:
             matches = [name for name in group if fits(name.lower())]
             if len({name.partition("/")[0] for name in matches}) > 1:
-                shown = ", ".join(f"`{name}`" for name in matches[:4])
+                examples = ", ".join(f"`{name}`" for name in matches[:4])
                 raise NoModelError(
-                    f"`{word}` matches several models: {shown}.",
+                    f"`{word}` matches several models: {examples}.",
                     "Write the name with its provider.",
                 )
             if matches:
@@ -378,8 +402,8 @@ def find_nearest(word: str, names: Sequence[str]) -> list[str]:
         by_form.setdefault(_without_provider(name.lower()), name)
         for part in re.findall("[a-z]{4,}", _without_provider(name.lower())):
             by_form.setdefault(part, name)
-    near = difflib.get_close_matches(word.lower(), by_form, n=6, cutoff=0.6)
-    return list(dict.fromkeys(by_form[form] for form in near))[:3]
+    similar_forms = difflib.get_close_matches(word.lower(), by_form, n=6, cutoff=0.6)
+    return list(dict.fromkeys(by_form[form] for form in similar_forms))[:3]
 
 
 def _short_names(name: str) -> set[str]:
@@ -389,4 +413,5 @@ def _short_names(name: str) -> set[str]:
 
 
 def _without_provider(name: str) -> str:
+    """The name without its provider; a name without one is returned as it is."""
     return name.partition("/")[2] or name

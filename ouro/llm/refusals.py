@@ -1,4 +1,4 @@
-"""What a refusal says, and what changes in the request: the one table that all wires use."""
+"""The meaning of refusals: one table for all wires says what a refusal teaches about its server."""
 
 from __future__ import annotations
 
@@ -24,137 +24,159 @@ SCALE = ("off", "none", "minimal", "low", "medium", "high", "xhigh", "max")
 STATUSES = (400, 404, 405, 413, 415, 422, 500, 501)
 """The statuses with which servers refuse what they do not support."""
 
-_NUMBER = late_pattern(r"(?<![\w.])\d{1,3}(?:,\d{3})+(?![\w.]*\d)|(?<![\w.])\d+(?![.\d]*\d)")
-_QUOTED = late_pattern(r"""["'`‘’“”]([a-z]{3,8})["'`‘’“”]""")
-_EFFORT = late_pattern(r"effort|thinking[_ ]?level|reasoning[_ ]level")
+_WHOLE_NUMBER = late_pattern(r"(?<![\w.])\d{1,3}(?:,\d{3})+(?![\w.]*\d)|(?<![\w.])\d+(?![.\d]*\d)")
+"""Matches a whole number, also with separators: `8,192`."""
+_QUOTED_WORD = late_pattern(r"""["'`‘’“”]([a-z]{3,8})["'`‘’“”]""")
+"""Matches a word in quotation marks: `'low'`."""
+_ABOUT_EFFORT = late_pattern(r"effort|thinking[_ ]?level|reasoning[_ ]level")
 _LIST_OF_VALUES = late_pattern(
     r"(?:supported values|must be|should be|one of|allowed|available|expected|choose|use)(.*)",
     re.DOTALL,
 )
-_UNSUPPORTED = late_pattern(
+"""Matches what follows `must be one of` and the like."""
+_SAYS_UNSUPPORTED = late_pattern(
     r"unsupported|not supported|n't support|not support|unknown|unrecogni[sz]ed|unexpected|extra"
     r"|not permitted|not allowed|forbidden|invalid|deprecated|no such|instead|cannot|不支持|不能"
     r"|未知|無効|未対応|non support|nicht unterst|no compatible|no admit|no se admite|não suport"
     r"|не поддерж|неизвестн"
 )
-_SUPPORT = late_pattern(r"support|--jinja|mmproj|not allowed|not permitted|unknown (?:field|param)")
-_OUTPUT = late_pattern(
+_NAMES_MISSING_SUPPORT = late_pattern(
+    r"support|--jinja|mmproj|not allowed|not permitted|unknown (?:field|param)"
+)
+"""Matches what a server says that cannot do something, also with a status of 500."""
+_ABOUT_ANSWER_LIMIT = late_pattern(
     r"max_(?:completion_|output_|new_)?tokens|maxtokens|maxoutputtokens|(?:completion|output) tokens"
     r"|maximum tokens|最大输出|出力トークン"
 )
-_INPUT = late_pattern(
+_ABOUT_INPUT = late_pattern(
     r"input|prompt|messages?\b(?! *\[)|in the request|context|输入|上下文|入力|entrada|eingabe"
 )
-_PICTURE = late_pattern(
+_ABOUT_IMAGES = late_pattern(
     r"image|imagen|imagem|immagin|picture|photo|vision|visual|multi-?modal|mmproj|bild(?:er|ern)?\b"
     r"|图片|图像|圖|视觉|画像|이미지|изображен"
 )
-_TEXT_ONLY = late_pattern(
+_WANTS_TEXT = late_pattern(
     r"(?:must be|expected|should be|valid|not|only)\b.{0,30}\b(?:string|str|text)\b"
     r"|content[ _]?type|content part|invalid type: sequence"
 )
-_ONE_PICTURE = late_pattern(
+"""Matches a refusal of a content that is not a text."""
+_SAYS_BAD_IMAGE = late_pattern(
     r"too (?:large|big|small|many)|exceed|size|dimension|pixel|resolution|corrupt|decod|damaged"
     r"|could not process|cannot process|unable to process|failed to (?:load|process|read)"
     r"|media[_ ]type|mime|invalid (?:image|base64)|malformed|format|过大|大きすぎ"
 )
-_THINKING_BACK = late_pattern(
+"""Matches what is wrong with a single image: `too large`, `cannot decode`."""
+_ABOUT_SENT_THINKING = late_pattern(
     r"reasoning_content|reasoning_details|\breasoning\b field|both content and (?:thinking|reasoning)"
 )
-_NOT_TAKEN = late_pattern(
+"""Matches a refusal about thinking that was sent back, or was not."""
+_SAYS_NOT_ACCEPTED = late_pattern(
     r"unsupported|not supported|not support|unknown|unexpected|unrecogni[sz]ed|extra_forbidden"
     r"|not permitted|not allowed|cannot|不支持"
 )
-_SIGNATURE = late_pattern(
+_ABOUT_SIGNATURE = late_pattern(
     r"signature|invalid_encrypted_content|encrypted[ _]content\W.{0,80}(?:verif|issued|decrypt"
     r"|expired|not valid|match|belong|caller)|'reasoning' was provided without"
     r"|item with id 'rs_|(?:redacted_)?thinking[`'\"]? (?:or [`'\"]?redacted_thinking[`'\"]? )?blocks?"
 )
-_STYLE = late_pattern(r"thinking|adaptive|budget_tokens|output_config|effort|display")
-_ROLE = late_pattern(r"raise_exception|\brol(?:e|es|le|a)\b|角色|ロール|роль")
-_SYSTEM = late_pattern(r"\b(system|developer)\b")
-_ALTERNATE = late_pattern(r"\balternat|consecutive|两条连续|交替|交互")
-_TOOLS = late_pattern(
+"""Matches a refusal about the signature or the encrypted form of thinking."""
+_ABOUT_THINKING_STYLE = late_pattern(
+    r"thinking|adaptive|budget_tokens|output_config|effort|display"
+)
+_ABOUT_ROLES = late_pattern(r"raise_exception|\brol(?:e|es|le|a)\b|角色|ロール|роль")
+_SYSTEM_ROLE_NAME = late_pattern(r"\b(system|developer)\b")
+_MUST_ALTERNATE = late_pattern(r"\balternat|consecutive|两条连续|交替|交互")
+_ABOUT_TOOLS = late_pattern(
     r"\btools?\b|tool[_ -](?:use|calls?|calling|choice)|function[_ -]call|functions?\b|--jinja|工具"
     r"|jinja|chat[_ ]template|函数调用|ツール|herramienta|ferramenta|outils?\b|werkzeug|инструмент"
 )
-_SCHEMA = late_pattern(
+_ABOUT_SCHEMA = late_pattern(
     r"schema|parameters|anyof|oneof|\$ref|additionalproperties|exclusiveminimum|json_schema"
 )
-_CALL_ID = late_pattern(
+_ABOUT_CALL_ID = late_pattern(
     r"tool_?call_?id|tool_use_id|tool call id|tool_calls?\b.{0,20}\bid\b|call_id"
 )
-_LENGTH = late_pattern(r"(?:length|long|characters|chars|max\w*)\D{0,30}?(\d{1,3})\b")
-_CONTENT = late_pattern(r"content")
-_PART_OF_MESSAGE = late_pattern(r"messages?[.\[]|tool_?call_?id|tool_use_id|tool_result")
-_NO_TOOLS = late_pattern(
-    rf"{_UNSUPPORTED.pattern}|--enable-auto-tool-choice|--jinja|requires|no endpoints|jinja"
+_NAMED_LENGTH = late_pattern(r"(?:length|long|characters|chars|max\w*)\D{0,30}?(\d{1,3})\b")
+"""Matches a length in characters: `maximum length 40`."""
+_ABOUT_CONTENT = late_pattern(r"content")
+_ABOUT_MESSAGE_PART = late_pattern(r"messages?[.\[]|tool_?call_?id|tool_use_id|tool_result")
+_SAYS_NO_TOOLS = late_pattern(
+    rf"{_SAYS_UNSUPPORTED.pattern}|--enable-auto-tool-choice|--jinja|requires|no endpoints|jinja"
     r"|only [\w ]{0,20}supported"
 )
-_PART_OF_CALL = late_pattern(
+_ABOUT_CALL_OR_RESULT = late_pattern(
     r"tool_?(?:use|result|call)|tool[ -](?:use|call|result|response|output|message)"
     r"|function[_ -]?(?:call|response|result|output)|\btools? (?:ids?|messages?)\b"
     r"|role\W{0,3}(?:is |of )?\W?(?:tool|function)\b|工具(?:调用|消息|结果)|ツール(?:呼び出し|結果)"
 )
-_UNPAIRED = late_pattern(
+_SAYS_UNPAIRED = late_pattern(
     r"without|did not have|do(?:es)? not have|must have|must be (?:a response|followed|preceded)"
     r"|follow|correspond|preced|immediately (?:before|after)|number of|insufficient|unmatched|orphan"
     r"|match|missing|not (?:be )?found|no tool (?:call|output)|no function|unexpected|expected"
     r"|对应|匹配|缺少|之后|紧跟|找不到|未找到|対応|見つかり"
 )
-_RESULT = late_pattern(r"tool (?:message|result|response)|function[_ ]?response|role\W{0,3}tool\b")
-_NAME = late_pattern(
+"""Matches what is said of a call without a result, or of a result without a call."""
+_ABOUT_RESULT = late_pattern(
+    r"tool (?:message|result|response)|function[_ ]?response|role\W{0,3}tool\b"
+)
+_WANTS_NAME = late_pattern(
     r"\bname\b.{0,60}(?:empty|required|missing|must|field)|(?:have|missing|requires?) .{0,12}\bname\b"
 )
-_OTHER_THAN_CALLS = (_THINKING_BACK, _SIGNATURE, _SCHEMA, _NAME)
-_EMPTY_CONTENT = late_pattern(r"\bnull\b|none|nil\b|required|missing|string|empty|必填|不能为空")
-_RESPONSES = late_pattern(r"/?(?:v1)?/responses\b|responses api", re.IGNORECASE)
-_ENGLISH_FIELDS = frozenset(
+"""Matches a refusal of a message that has no name."""
+_OTHER_THAN_CALLS = (_ABOUT_SENT_THINKING, _ABOUT_SIGNATURE, _ABOUT_SCHEMA, _WANTS_NAME)
+"""Subjects with similar words as calls that do not belong together."""
+_SAYS_EMPTY = late_pattern(r"\bnull\b|none|nil\b|required|missing|string|empty|必填|不能为空")
+_NAMES_RESPONSES_API = late_pattern(r"/?(?:v1)?/responses\b|responses api", re.IGNORECASE)
+_AMBIGUOUS_FIELDS = frozenset(
     "store include stream system thinking reasoning user text stop metadata display strict n".split()
 )
 """Fields whose names are also words of a sentence: only a quoted or labelled one names the field."""
 
 
 class Refused(NamedTuple):
-    """A request that was refused, and what is known of its server."""
+    """A request that was refused, and the facts about its server."""
 
     answer: ProviderAnswer
     body: Mapping[str, Any]
     facts: ServerFacts
     has_images: bool = False
+    """Whether images were sent."""
     thinking_styles: tuple[str, ...] = ()
-    """The ways to ask for thinking that are left; the first one was used."""
+    """The styles of thinking that were not refused yet; the first one was used."""
     other_wire: str = ""
-    """The wire that can be used instead."""
+    """The wire that can be used instead; empty if there is none."""
     limit_names: tuple[str, ...] = ()
     """The names that the limit of an answer may have."""
 
     @property
     def words(self) -> str:
+        """The text of the refusal in lower case, with the name of the parameter."""
         return f"{self.answer.text} {self.answer.param}".lower()
 
     @property
     def numbers(self) -> list[int]:
+        """The whole numbers in the text."""
         return numbers_in(self.answer.text)
 
     @property
     def limit(self) -> int:
-        """The longest answer that the request allows."""
-        found = (self.body.get(name) for name in LIMIT_NAMES)
-        return next((value for value in found if isinstance(value, int)), 0)
+        """The limit of an answer in the request; 0 if it has none."""
+        values = (self.body.get(name) for name in LIMIT_NAMES)
+        return next((value for value in values if isinstance(value, int)), 0)
 
     def names(self, field: str) -> bool:
         """Whether the refusal names a field of the request."""
         param = self.answer.param.lower()
         if param and re.search(rf"(?<!\w){re.escape(field)}(?!\w)", param):
             return True
-        if field not in _ENGLISH_FIELDS:
+        if field not in _AMBIGUOUS_FIELDS:
             return re.search(rf"(?<!\w){re.escape(field)}(?!\w)", self.words) is not None
         label = rf"(?:param\w*|field|argument|property|key|input)s?[:\s]+{field}\b"
         return re.search(rf"[\"'`.]{field}[\"'`]|\b{field}:|{label}", self.words) is not None
 
 
 Changes = Mapping[str, str]
+"""Facts that a refusal teaches: their keys and values, as in `server_facts.py`."""
 
 
 class RefusalRule(NamedTuple):
@@ -162,14 +184,14 @@ class RefusalRule(NamedTuple):
 
     name: str
     speaks_of: tuple[re.Pattern[str], ...]
-    """What the refusal has to speak of, each of them."""
+    """The patterns that must all match the words of the refusal."""
     find: Callable[[Refused], Changes]
-    """The facts that the refusal teaches; none if it is about something else."""
+    """Returns the facts that the refusal teaches; empty if it is about something else."""
     example: str
     counterexample: str
 
     def apply(self, refused: Refused) -> Changes:
-        """The facts that are new; none if the refusal is about something else."""
+        """The facts that are new; empty if the refusal is about something else."""
         words = refused.words
         if not all(pattern.search(words) for pattern in self.speaks_of):
             return {}
@@ -181,16 +203,20 @@ class RefusalRule(NamedTuple):
 
 def numbers_in(text: str) -> list[int]:
     """The whole numbers in a refusal."""
-    return [int(found.replace(",", "")) for found in _NUMBER.findall(text) if len(found) < 12]
+    return [
+        int(digits.replace(",", "")) for digits in _WHOLE_NUMBER.findall(text) if len(digits) < 12
+    ]
 
 
 def find_changes(refused: Refused, rules: Iterable[RefusalRule] | None = None) -> Changes:
-    """What to change after a refusal, by the first rule that applies and was not tried yet."""
+    """The facts that a refusal teaches, by the first rule that applies and was not tried yet; empty
+    if none does.
+    """
     if refused.answer.status not in STATUSES:
         return {}
     rules = rules or RULES
-    if refused.answer.status >= 500 and not _SUPPORT.search(refused.words):
-        rules = RULES_OF_SIZE  # any other word may come from a fault that has nothing to do with it
+    if refused.answer.status >= 500 and not _NAMES_MISSING_SUPPORT.search(refused.words):
+        rules = RULES_OF_SIZE  # other words may come from a fault of the server itself
     for rule in rules:
         if changes := rule.apply(refused):
             return changes
@@ -199,12 +225,12 @@ def find_changes(refused: Refused, rules: Iterable[RefusalRule] | None = None) -
 
 def refuses_signature(refused: Refused) -> bool:
     """Whether a refusal is about thinking that was sent back with its signature."""
-    return bool(_SIGNATURE.search(refused.words))
+    return bool(_ABOUT_SIGNATURE.search(refused.words))
 
 
 def speaks_of_calls(refused: Refused) -> bool:
     """Whether a refusal speaks of calls or results in the messages, in whatever words."""
-    return refused.answer.status in (400, 422) and bool(_PART_OF_CALL.search(refused.words))
+    return refused.answer.status in (400, 422) and bool(_ABOUT_CALL_OR_RESULT.search(refused.words))
 
 
 def refuses_calls(refused: Refused) -> bool:
@@ -216,15 +242,15 @@ def refuses_calls(refused: Refused) -> bool:
     is_other = any(pattern.search(words) for pattern in _OTHER_THAN_CALLS)
     if refused.answer.status not in (400, 404, 422) or is_other or "support" in words:
         return False
-    return bool(_PART_OF_CALL.search(words) and _UNPAIRED.search(words))
+    return bool(_ABOUT_CALL_OR_RESULT.search(words) and _SAYS_UNPAIRED.search(words))
 
 
 def refuses_one_picture(refused: Refused) -> bool:
-    """Whether a refusal is about a picture, not about pictures."""
+    """Whether a refusal is about the data of an image, not about images as such."""
     return bool(
         refused.has_images
-        and _PICTURE.search(refused.words)
-        and _ONE_PICTURE.search(refused.words)
+        and _ABOUT_IMAGES.search(refused.words)
+        and _SAYS_BAD_IMAGE.search(refused.words)
         and not re.search(
             r"content[ _]?type|unknown variant|not support|n't support|token", refused.words
         )
@@ -232,7 +258,7 @@ def refuses_one_picture(refused: Refused) -> bool:
 
 
 def _find_wire(refused: Refused) -> Changes:
-    """Another protocol, for a model that does not work with this one.
+    """Use another protocol, for a model that does not work with this one.
 
     Without it each turn with tools fails for OpenAI's current models on chat completions.
     """
@@ -240,21 +266,24 @@ def _find_wire(refused: Refused) -> Changes:
 
 
 def _find_effort(refused: Refused) -> Changes:
-    """The nearest effort that the refusal names, or the field left out.
+    """Send the nearest effort that the refusal names, or leave the field out.
 
     Without it a model with other levels than ours does not answer at all.
     """
-    words, ((owner, field), sent) = refused.words, _find_sent_effort(refused.body)
+    words = refused.words
+    (owner, field), sent = _find_sent_effort(refused.body)
     is_value_named = f"'{sent}'" in re.sub(r"[\"`‘’“”]", "'", words)
-    if not is_value_named and not _EFFORT.search(words):
+    if not is_value_named and not _ABOUT_EFFORT.search(words):
         return {}
     tried = {sent, *refused.facts.keys("effort")}
-    named = [name for name in _list_efforts(words) if name not in tried]
+    efforts = [effort for effort in _list_efforts(words) if effort not in tried]
     if not sent:
-        return {"effort.unset": named[0]} if named == ["none"] else {}
-    if named:
-        return {f"effort.{sent}": min(named, key=lambda name: _effort_distance(name, sent))}
-    if owner == "output_config" or not _UNSUPPORTED.search(words):
+        return {"effort.unset": efforts[0]} if efforts == ["none"] else {}
+    if efforts:
+        nearest = min(efforts, key=lambda effort: _effort_distance(effort, sent))
+        return {f"effort.{sent}": nearest}
+    # Without `output_config` the style of thinking changes: another rule does that.
+    if owner == "output_config" or not _SAYS_UNSUPPORTED.search(words):
         return {}
     if is_value_named:
         return {f"effort.{sent}": _next_effort(sent)}
@@ -262,7 +291,7 @@ def _find_effort(refused: Refused) -> Changes:
 
 
 def _find_sent_effort(body: Mapping[str, Any]) -> tuple[tuple[str, str], str]:
-    """Where the effort is in the body, and the effort; empty if none was sent."""
+    """The path of the effort in the body, and the effort; the effort is empty if none was sent."""
     for path in EFFORT_FIELDS:
         owner = {"": body}.get(path[0], dictionary(body.get(path[0])))
         value = owner.get(path[1])
@@ -274,53 +303,60 @@ def _find_sent_effort(body: Mapping[str, Any]) -> tuple[tuple[str, str], str]:
 def _list_efforts(words: str) -> list[str]:
     """The efforts that a refusal names: quoted ones, or words after `must be` and the like."""
     known = {*SCALE, "default"}
-    quoted = [word for word in _QUOTED.findall(words) if word in known]
+    quoted = [word for word in _QUOTED_WORD.findall(words) if word in known]
     if len(quoted) > 1 or (quoted and "to" in words):
         return list(dict.fromkeys(quoted))
-    listed = _LIST_OF_VALUES.search(words)
-    bare = re.findall(r"[a-z]+", listed[1]) if listed else []
-    return list(dict.fromkeys([*quoted, *(word for word in bare if word in known)]))
+    values = _LIST_OF_VALUES.search(words)
+    unquoted = re.findall(r"[a-z]+", values[1]) if values else []
+    return list(dict.fromkeys([*quoted, *(word for word in unquoted if word in known)]))
 
 
-def _effort_distance(name: str, sent: str) -> tuple[int, int]:
-    """How far an effort is from the one that was sent; of two equal ones the lesser comes first."""
-    rank = SCALE.index("medium" if name == "default" else name)
-    wanted = SCALE.index(sent) if sent in SCALE else SCALE.index("medium")
-    return abs(rank - wanted), rank
+def _effort_distance(effort: str, sent: str) -> tuple[int, int]:
+    """A sort key: how far an effort is from the one that was sent. Of two with the same distance
+    the lesser comes first.
+    """
+    rank = SCALE.index("medium" if effort == "default" else effort)
+    sent_rank = SCALE.index(sent) if sent in SCALE else SCALE.index("medium")
+    return abs(rank - sent_rank), rank
 
 
 def _next_effort(sent: str) -> str:
-    """The next effort without a hint: more for the least ones, otherwise less; then the field is
-    left out.
+    """The effort to try if the refusal names none: a higher one after the lowest ones, else a lower
+    one. Empty if there is no other: then the field is left out.
     """
     ladder = ("none", "minimal", "low") if sent in ("none", "minimal") else SCALE[:2:-1]
-    rest = ladder[ladder.index(sent) + 1 :] if sent in ladder else ()
-    return next(iter(rest), "")
+    untried = ladder[ladder.index(sent) + 1 :] if sent in ladder else ()
+    return next(iter(untried), "")
 
 
 def _find_room(refused: Refused) -> Changes:
-    """A window that holds the messages, but not the whole answer that was asked for."""
+    """Use a window that holds the messages, and a shorter answer."""
     limit, numbers = refused.limit, {number for number in refused.numbers if number > 99}
     pairs = itertools.permutations(sorted(numbers, reverse=True), 2)
     for window, size in pairs:
-        room = window - size
+        rest = window - size
+        # The refusal names the answer that was asked for, or the sum of both.
         is_sum = not numbers.isdisjoint({limit, size + limit})
-        if is_sum and limit * MIN_ROOM <= room < limit:
-            return {"window": str(window), "max_output": str(room)}
+        if is_sum and limit * MIN_ROOM <= rest < limit:
+            return {"window": str(window), "max_output": str(rest)}
     return {}
 
 
 def _find_max_output(refused: Refused) -> Changes:
-    """A smaller limit of an answer: the largest number in the refusal below the one that was sent.
+    """Use a smaller limit of an answer: the largest number in the refusal below the one that was
+    sent.
 
-    The number that was sent has to stand there, or nothing about the input: the sum of both is a
+    The refusal must name the number that was sent, or not speak of the input: the sum of both is a
     question of the window.
     """
-    limit, words, numbers = refused.limit, refused.words, refused.numbers
+    limit, numbers = refused.limit, refused.numbers
     smaller = [number for number in numbers if MIN_LIMIT <= number < limit]
-    is_about_answer = limit in numbers or not _INPUT.search(_without_misleading_names(words))
-    is_sum = any(number > limit for number in numbers)
-    return {"max_output": str(max(smaller))} if smaller and is_about_answer and not is_sum else {}
+    words = _without_misleading_names(refused.words)
+    is_about_answer = limit in numbers or not _ABOUT_INPUT.search(words)
+    has_sum = any(number > limit for number in numbers)
+    if not smaller or not is_about_answer or has_sum:
+        return {}
+    return {"max_output": str(max(smaller))}
 
 
 def _without_misleading_names(words: str) -> str:
@@ -333,46 +369,46 @@ def _without_misleading_names(words: str) -> str:
 
 
 def _find_output_limit(refused: Refused) -> Changes:
-    """The other name of the limit; servers with one of the two names refuse the other one."""
-    sent = refused.body.keys() & set(refused.limit_names)
-    others = sorted(set(refused.limit_names) - sent)
-    if not sent or not others:
+    """Use the other name of the limit. Servers that know one of the two names refuse the other one."""
+    sent_names = refused.body.keys() & set(refused.limit_names)
+    other_names = sorted(set(refused.limit_names) - sent_names)
+    if not sent_names or not other_names:
         return {}
-    is_refused = any(map(refused.names, sent)) and _UNSUPPORTED.search(refused.words)
-    if is_refused or refused.names(others[0]):
-        return {"output_limit": others[0]}
+    is_refused = any(map(refused.names, sent_names)) and _SAYS_UNSUPPORTED.search(refused.words)
+    if is_refused or refused.names(other_names[0]):
+        return {"output_limit": other_names[0]}
     return {}
 
 
 def _find_images(refused: Refused) -> Changes:
-    """Descriptions instead of pictures.
+    """Send descriptions instead of images.
 
-    Without it each later message of the session is refused, too: the picture is in the history.
+    Without it each later message of the session is refused, too: the image is in the history.
     """
     if not refused.has_images or refuses_one_picture(refused):
         return {}
-    is_named = _PICTURE.search(refused.words) or _TEXT_ONLY.search(refused.words)
+    is_named = _ABOUT_IMAGES.search(refused.words) or _WANTS_TEXT.search(refused.words)
     return {"images": "no"} if is_named or refused.answer.status == 415 else {}
 
 
 def _find_thinking_back(refused: Refused) -> Changes:
-    """Thinking sent back with calls, then with each answer; or not any more.
+    """Send thinking back with calls, then with each answer; or not any more.
 
     Without it the first request after a call is refused by the thinking models of some vendors.
     """
-    now = refused.facts.get("thinking_back")
-    if now in ("yes", "all") and _NOT_TAKEN.search(refused.words):
+    current = refused.facts.get("thinking_back")
+    if current in ("yes", "all") and _SAYS_NOT_ACCEPTED.search(refused.words):
         return {"thinking_back": "no"}
     is_wanted = re.search(
         r"must|miss|require|back|need|缺|必须|传|回传|manqu|falta|fehlt", refused.words
     )
-    if not is_wanted or now == "all":
+    if not is_wanted or current == "all":
         return {}
-    return {"thinking_back": "all" if now == "yes" else "yes"}
+    return {"thinking_back": "all" if current == "yes" else "yes"}
 
 
 def _find_style(refused: Refused) -> Changes:
-    """The next way to ask for thinking."""
+    """Use the next way to ask for thinking."""
     is_asked = "thinking" in refused.body or "output_config" in refused.body
     if not is_asked or len(refused.thinking_styles) < 2:
         return {}
@@ -380,51 +416,53 @@ def _find_style(refused: Refused) -> Changes:
 
 
 def _find_system_role(refused: Refused) -> Changes:
-    """The system prompt as a message of the user, or messages joined.
+    """Send the system prompt as a message of the user, or join messages.
 
     Templates of local models know only two roles that alternate.
     """
-    now = refused.facts.get("system_role") or "system"
-    if _ALTERNATE.search(refused.words):
+    current = refused.facts.get("system_role") or "system"
+    if _MUST_ALTERNATE.search(refused.words):
         return {"roles": "joined"}
-    named = set(_SYSTEM.findall(refused.words))
-    if now not in named:
+    named_roles = set(_SYSTEM_ROLE_NAME.findall(refused.words))
+    if current not in named_roles:
         return {}
-    return {"system_role": "system" if now == "developer" else "user"}
+    return {"system_role": "system" if current == "developer" else "user"}
 
 
 def _find_tool_schema(refused: Refused) -> Changes:
-    """Schemas without what only some servers understand.
+    """Leave out of schemas what only some servers understand.
 
     Without it one schema, also of an MCP server, makes each request fail.
     """
-    about_format = "response_format" in refused.body and refused.names("response_format")
-    if about_format or not refused.body.get("tools"):
+    is_about_format = "response_format" in refused.body and refused.names("response_format")
+    if is_about_format or not refused.body.get("tools"):
         return {}
     return {"tool_schema": "simple"}
 
 
 def _find_tools(refused: Refused) -> Changes:
-    """Tools described in the prompt.
+    """Describe the tools in the prompt.
 
     Without it models of local servers that have no template for tools cannot be used.
     """
     if not refused.body.get("tools"):
         return {}
-    if _PART_OF_MESSAGE.search(refused.words) or refuses_calls(refused):
+    if _ABOUT_MESSAGE_PART.search(refused.words) or refuses_calls(refused):
         return {}
     return {"tools": "text"}
 
 
 def _find_call_ids(refused: Refused) -> Changes:
-    """Ids of calls with the length that the refusal names: another model has made the old ones."""
-    lengths = [int(found) for found in _LENGTH.findall(refused.words)]
+    """Use ids of calls with the length that the refusal names: another model has made the ids
+    before.
+    """
+    lengths = [int(digits) for digits in _NAMED_LENGTH.findall(refused.words)]
     fitting = [length for length in lengths if 6 <= length <= 64]
     return {"call_ids": str(min(fitting))} if fitting else {}
 
 
 def _find_result_names(refused: Refused) -> Changes:
-    """Results with the name of their tool: Gemini's format, and relays to it, need it."""
+    """Send results with the name of their tool: Gemini's format, and relays to it, need it."""
     messages = refused.body.get("messages") or ()
     is_unnamed = any(
         message.get("role") == "tool" and "name" not in message
@@ -434,22 +472,23 @@ def _find_result_names(refused: Refused) -> Changes:
 
 
 def _find_empty_content(refused: Refused) -> Changes:
-    """An empty text for a message that only has calls: some servers refuse null."""
+    """Send an empty text for a message that only has calls: some servers refuse null."""
     messages = refused.body.get("messages") or ()
     has_null = any(dictionary(message).get("content", "") is None for message in messages)
     return {"empty_content": "yes"} if has_null else {}
 
 
 def _find_field(refused: Refused) -> Changes:
-    """The optional field that is named first, or as the parameter; of whatever kind it is.
+    """Leave out the optional field that the refusal names first, or as its parameter; of whatever
+    kind it is.
 
-    It needs no list of fields: what a later version of ouro sends is left out in the same way.
+    It needs no list of fields: a field of a later version of ouro is left out in the same way.
     """
     optional = refused.body.keys() - ESSENTIAL
     owners = _find_containing_fields(refused)
-    named = [*filter(refused.names, optional)] or [*filter(refused.names, NESTED)]
-    dotted = [field for field in owners if "." in field]
-    fields = dotted or sorted(named or owners, key=refused.words.find)
+    fields_named = [*filter(refused.names, optional)] or [*filter(refused.names, NESTED)]
+    inner_fields = [field for field in owners if "." in field]
+    fields = inner_fields or sorted(fields_named or owners, key=refused.words.find)
     param = refused.answer.param.partition(".")[0]
     if param in fields:
         return {f"without.{param}": ""}
@@ -457,26 +496,27 @@ def _find_field(refused: Refused) -> Changes:
 
 
 def _find_containing_fields(refused: Refused) -> list[str]:
-    """The optional fields that contain what is named, such as `include_usage`; `reasoning.summary`
-    for a part of a field that is named with it.
+    """The optional fields that contain something the refusal names, such as `stream_options` for
+    `include_usage`. If it names the part together with its field, the path of the part:
+    `reasoning.summary`.
     """
-    found: list[str] = []
+    paths: list[str] = []
     for name in refused.body.keys() - ESSENTIAL:
         value = refused.body[name]
         inner = value if isinstance(value, dict | list) else ()
         for key in filter(lambda key: isinstance(key, str), inner):
             last = re.escape(key.rpartition(".")[2])
             if re.search(rf"{name}.{{0,3}}{last[:6]}", refused.words):
-                found.append(f"{name}.{key}")
+                paths.append(f"{name}.{key}")
             elif "_" in key and re.search(last.replace("_", "[_ ]"), refused.words):
-                found.append(name)
-    return sorted(found)
+                paths.append(name)
+    return sorted(paths)
 
 
 RULES_OF_SIZE = (
     RefusalRule(
         "room",
-        (_INPUT,),
+        (_ABOUT_INPUT,),
         _find_room,
         "This model's maximum context length is 16384 tokens. However, you requested 17783 tokens"
         " (9591 in the messages, 8192 in the completion).",
@@ -484,16 +524,17 @@ RULES_OF_SIZE = (
     ),
     RefusalRule(
         "max_output",
-        (_OUTPUT,),
+        (_ABOUT_ANSWER_LIMIT,),
         _find_max_output,
         "max_tokens is too large: 8192. This model supports at most 4096 completion tokens.",
         "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4000 and 200.",
     ),
 )
+"""The rules about sizes: they apply to faults of the server, too."""
 RULES = (
     RefusalRule(
         "wire",
-        (_RESPONSES,),
+        (_NAMES_RESPONSES_API,),
         _find_wire,
         "Function tools with reasoning_effort are not supported. To use function tools, use"
         " /v1/responses or set reasoning_effort to 'none'.",
@@ -518,7 +559,7 @@ RULES = (
     ),
     RefusalRule(
         "thinking_back",
-        (_THINKING_BACK,),
+        (_ABOUT_SENT_THINKING,),
         _find_thinking_back,
         "The `reasoning_content` in the thinking mode must be passed back to the API.",
         "Thinking is not available in your region.",
@@ -532,42 +573,42 @@ RULES = (
     ),
     RefusalRule(
         "thinking_style",
-        (_STYLE,),
+        (_ABOUT_THINKING_STYLE,),
         _find_style,
         "thinking.type: Input should be 'enabled' or 'disabled'",
         "max_tokens must be greater than 0",
     ),
     RefusalRule(
         "call_ids",
-        (_CALL_ID,),
+        (_ABOUT_CALL_ID,),
         _find_call_ids,
         "Tool call id was call_abc but must be a-z, A-Z, 0-9, with a length of 9.",
         "Tool call id was not found.",
     ),
     RefusalRule(
         "result_names",
-        (_RESULT, _NAME),
+        (_ABOUT_RESULT, _WANTS_NAME),
         _find_result_names,
         "Tool message must have a 'name' field.",
         "Tool message must have content.",
     ),
     RefusalRule(
         "empty_content",
-        (_CONTENT, _EMPTY_CONTENT),
+        (_ABOUT_CONTENT, _SAYS_EMPTY),
         _find_empty_content,
         "messages.2.content: Input should be a valid string, got null",
         "messages.2.role: Input should be a valid string",
     ),
     RefusalRule(
         "system_role",
-        (_ROLE,),
+        (_ABOUT_ROLES,),
         _find_system_role,
         "Conversation roles must alternate user/assistant/user/assistant/...",
         "You have no role in this organization.",
     ),
     RefusalRule(
         "tool_schema",
-        (_SCHEMA, _TOOLS),
+        (_ABOUT_SCHEMA, _ABOUT_TOOLS),
         _find_tool_schema,
         "Invalid schema for function 'edit': 'oneOf' is not permitted in tools.",
         "Invalid JSON in the request.",
@@ -581,10 +622,10 @@ RULES = (
     ),
     RefusalRule(
         "tools",
-        (_TOOLS, _NO_TOOLS),
+        (_ABOUT_TOOLS, _SAYS_NO_TOOLS),
         _find_tools,
         "registry.ollama.ai/library/codellama:latest does not support tools",
         "messages[4]: tool call id is not valid",
     ),
 )
-"""The table, in the order in which its rules are asked: the more exact ones come first."""
+"""All rules, in the order in which they are asked: the more exact ones come first."""

@@ -27,22 +27,29 @@ from ouro.messages import Incomplete, Message, Part, Text, Thinking, ToolCall, U
 from ouro.utils.late_pattern import late_pattern
 
 MAX_CALLS = 200
+"""Maximum tool calls of one answer."""
 _USABLE_ID = late_pattern(r"\S{1,4000}")
 _INCOMPLETE: Mapping[Reason | None, Incomplete] = {"length": "length", "filtered": "filtered"}
+"""Why an answer ended -> why it is incomplete; other answers are complete."""
 CUT_SHORT = "(no text: the answer reached max_output)"
+"""What is kept instead of the arguments of a call, if the answer ended before them."""
 
 
 class _Block(msgspec.Struct):
+    """A text, thinking or a call, of which pieces have come so far."""
+
     kind: Literal["text", "thinking", "call"]
     pieces: list[str] = msgspec.field(default_factory=list)
     signature: str = ""
     redacted: bool = False
     closed: bool = False
+    """Whether no further piece belongs to it."""
     id: str = ""
     name: str = ""
 
     @property
     def text(self) -> str:
+        """The pieces joined."""
         return join_surrogates("".join(self.pieces))
 
 
@@ -51,17 +58,21 @@ def _new_id() -> str:
 
 
 class ReplyBuilder:
+    """Builds one answer of a model from its chunks."""
+
     def __init__(
         self, model: str = "", taken: Iterable[str] = (), new_id: Callable[[], str] = _new_id
     ) -> None:
-        """`taken` are the ids of calls that are already in the transcript."""
+        """Begin an empty answer. `taken` are the ids of calls that are already in the transcript."""
         self._model = model
         self._taken = frozenset(taken)
         self._new_id = new_id
         self._blocks: list[_Block] = []
         self._calls: dict[int, _Block] = {}
+        """The index of a call -> its block."""
         self._call_count = 0
         self._size = 0
+        """The characters so far."""
         self._usage: Usage | None = None
         self.reason: Reason | None = None
         """Why the provider ended the answer; None until then."""
@@ -92,7 +103,7 @@ class ReplyBuilder:
                 self.reason = reason
 
     def message(self, cut: bool = False) -> Message:
-        """The message so far; with `cut`, without the tool calls."""
+        """The message so far. With `cut` it has no tool calls, and is marked as cut."""
         parts: list[Part] = []
         taken = set(self._taken)
         for block in self._blocks:
@@ -105,10 +116,10 @@ class ReplyBuilder:
         return Message(
             "assistant",
             tuple(parts),
-            self._usage,
-            self._model,
-            cut,
-            _INCOMPLETE.get(self.reason, ""),
+            usage=self._usage,
+            model=self._model,
+            cut=cut,
+            incomplete=_INCOMPLETE.get(self.reason, ""),
         )
 
     def finish(self) -> Message:
@@ -121,9 +132,8 @@ class ReplyBuilder:
         """
         if self.reason is None:
             raise AnswerUnfinished("The provider closed the stream before the answer was complete.")
-        if self._calls or any(
-            block.kind == "text" and block.text.strip() for block in self._blocks
-        ):
+        has_text = any(block.kind == "text" and block.text.strip() for block in self._blocks)
+        if self._calls or has_text:
             return self.message()
         if self.reason == "length":
             hint = (
@@ -137,7 +147,7 @@ class ReplyBuilder:
         raise EmptyAnswer("The model returned no text and no tool call.")
 
     def _open_block(self, kind: Literal["text", "thinking"]) -> _Block:
-        """The block that is being written, or a new one."""
+        """The block of this kind that is being written, or a new one."""
         if not self._blocks or self._blocks[-1].kind != kind or self._blocks[-1].closed:
             self._blocks.append(_Block(kind))
         return self._blocks[-1]
@@ -148,15 +158,15 @@ class ReplyBuilder:
             self._blocks.pop()
 
     def _append(self, block: _Block, text: str) -> None:
-        """Add text to a block. Raises ModelError: the answer is too large."""
+        """Add text to a block. Raises ModelError if the answer is too large."""
         block.pieces.append(text)
         self._size += len(text)
         if self._size > MAX_CHARACTERS:
             raise ModelError(TOO_LARGE)
 
     def _add_call(self, chunk: CallChunk) -> None:
-        """Add a piece of a call, to a new block if it begins one. Raises ModelError: too many
-        calls.
+        """Add a piece of a call, in a new block if it begins a call. Raises ModelError if there are
+        too many calls.
         """
         block = self._calls.get(chunk.index)
         if block is None or (chunk.id and chunk.name and block.id and chunk.id != block.id):
@@ -173,15 +183,16 @@ class ReplyBuilder:
         self._append(block, chunk.arguments)
 
     def _make_call(self, block: _Block, taken: set[str]) -> ToolCall:
-        """The tool call of a block, with an id that no other call has. Arguments that are no JSON
-        object are kept as `malformed`.
+        """The tool call of a block, with an id that no other call has. Arguments that are not a
+        JSON object are kept as `malformed`.
         """
         call_id = join_surrogates(block.id)
         while call_id in taken or not _USABLE_ID.fullmatch(call_id):
             call_id = self._new_id()
         taken.add(call_id)
         text = block.text
-        if not text.strip() and self.reason == "length" and block is self._blocks[-1]:
+        is_cut = self.reason == "length" and block is self._blocks[-1]
+        if is_cut and not text.strip():
             return ToolCall(call_id, join_surrogates(block.name), {}, CUT_SHORT)
         arguments = parse_object(text)
         malformed = text if arguments is None else ""

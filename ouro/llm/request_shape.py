@@ -14,18 +14,18 @@ from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCal
 from ouro.utils.lenient_json import dictionaries, dictionary
 
 MAX_STEPS = 8
-"""Efforts that are replaced one after another."""
+"""An effort is replaced at most this often."""
 PLAIN_KEYS = frozenset(("type", "properties", "required", "items", "enum", "description"))
-"""What every server understands of a JSON schema."""
+"""The keys of a JSON schema that every server understands."""
 
 EFFORT_FIELDS = (("", "reasoning_effort"), ("reasoning", "effort"), ("output_config", "effort"))
 """The object and the field that hold the effort; empty: the body itself."""
 NESTED = frozenset(("cache_control", "strict", "extra_content", "is_error"))
-"""Fields inside of messages and tools that a request can do without."""
+"""Optional fields inside of messages and tools."""
 
 
 def shape_request(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
-    """The body of a request with everything that the facts change."""
+    """The body of a request, changed as the facts say."""
     if facts.is_empty:
         return body
     body = _rename_limit(_replace_effort(dict(body), facts), facts)
@@ -39,31 +39,33 @@ def shape_request(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
 
 
 def _rename_limit(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
-    """The limit of an answer, under the name that the server wants; in its place."""
+    """The body with the limit of an answer under the name that the server wants, in its place."""
     name = facts.get("output_limit")
     if not name:
         return body
-    renamed = dict.fromkeys(LIMIT_NAMES[:2], name)
-    return {renamed.get(field, field): value for field, value in body.items()}
+    new_names = dict.fromkeys(LIMIT_NAMES[:2], name)
+    return {new_names.get(field, field): value for field, value in body.items()}
 
 
 def _replace_effort(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
     """The body with the effort that the server accepts, or without one."""
     for owner, field in EFFORT_FIELDS:
         values = dictionary(body.get(owner)) if owner else body
-        sent = values.get(field) or "unset"
-        wanted = _accepted_effort(sent, facts)
-        if wanted == sent or (sent == "unset" and owner):
+        effort = values.get(field) or "unset"
+        accepted = _accepted_effort(effort, facts)
+        if accepted == effort or (effort == "unset" and owner):
             continue
-        changed = {**values, field: wanted}
-        if not wanted:
+        changed = {**values, field: accepted}
+        if not accepted:
             del changed[field]
         body = {**body, owner: changed} if owner else changed
     return body
 
 
 def _accepted_effort(effort: str, facts: ServerFacts) -> str:
-    """The effort that is sent instead; each refusal adds one step, and none leads back."""
+    """The effort that is sent instead of this one. Each refusal has added one replacement, and none
+    leads back.
+    """
     for _ in range(MAX_STEPS):
         key = f"effort.{effort}"
         if not facts.has(key):
@@ -76,30 +78,30 @@ Json = dict[str, Any]
 
 
 def _change_messages(messages: Sequence[Json], facts: ServerFacts) -> list[Json]:
-    """The messages with all changes that concern them, one after another."""
-    sent = list(messages)
+    """The messages, changed as the facts say."""
+    changed = list(messages)
     if role := facts.get("system_role"):
-        sent = [_with_role(message, role) for message in sent]
+        changed = [_with_role(message, role) for message in changed]
     if facts.get("empty_content"):
-        sent = [_with_content(message) for message in sent]
+        changed = [_with_content(message) for message in changed]
     if facts.get("result_names"):
-        sent = _with_names(sent)
+        changed = _with_names(changed)
     if length := facts.get("call_ids"):
-        sent = [_with_short_ids(message, int(length)) for message in sent]
+        changed = [_with_short_ids(message, int(length)) for message in changed]
     if facts.get("roles") or facts.get("system_role") == "user":
-        sent = _join_roles(sent)
-    return sent
+        changed = _join_roles(changed)
+    return changed
 
 
 def _with_role(message: Json, role: str) -> Json:
-    """A system message in another role."""
+    """The message; a system message in another role."""
     if message["role"] != "system":
         return message
     return {**message, "role": role}
 
 
 def _with_content(message: Json) -> Json:
-    """A message with an empty text instead of null."""
+    """The message, with an empty text instead of null."""
     if message.get("content", "") is not None:
         return message
     return {**message, "content": ""}
@@ -108,32 +110,33 @@ def _with_content(message: Json) -> Json:
 def _with_names(messages: Sequence[Json]) -> list[Json]:
     """The messages with the name of its tool in each result."""
     names: dict[str, str] = {}
-    named: list[Json] = []
+    changed: list[Json] = []
     for message in messages:
         for call in dictionaries(message.get("tool_calls")):
             names[call["id"]] = dictionary(call.get("function")).get("name", "")
         is_result = message["role"] == "tool"
         name = {"name": names.get(message["tool_call_id"]) or "tool"} if is_result else {}
-        named.append({**message, **name})
-    return named
+        changed.append({**message, **name})
+    return changed
 
 
 def _with_short_ids(message: Json, length: int) -> Json:
-    """A message whose calls, or whose result, have an id of this length."""
+    """The message; the ids of its calls, or of its result, have this length."""
     if calls := dictionaries(message.get("tool_calls")):
-        shortened = [{**call, "id": _short_id(call.get("id"), length)} for call in calls]
-        return {**message, "tool_calls": shortened}
+        changed_calls = [{**call, "id": _short_id(call.get("id"), length)} for call in calls]
+        return {**message, "tool_calls": changed_calls}
     if "tool_call_id" in message:
         return {**message, "tool_call_id": _short_id(message["tool_call_id"], length)}
     return message
 
 
 def _short_id(call_id: Any, length: int) -> str:
+    """An id of this length that is always the same for a call."""
     return hashlib.sha256(str(call_id).encode("utf-8", "surrogatepass")).hexdigest()[:length]
 
 
 def _join_roles(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Messages of the user, and of the system as the user, joined: their roles must alternate."""
+    """The messages, with consecutive ones of the user as one: roles must alternate."""
     joined: list[dict[str, Any]] = []
     for message in messages:
         last = joined[-1] if joined else {}
@@ -152,6 +155,7 @@ def _join_contents(first: Any, second: Any) -> Any:
 
 
 def _as_parts(content: Any) -> list[Any]:
+    """A content as a list of parts."""
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
 
 
@@ -189,12 +193,12 @@ def _simplify_schema(schema: Any) -> Any:
 
 
 def _remove_field(body: dict[str, Any], field: str) -> dict[str, Any]:
-    """The body without a field; `reasoning.summary` is a field inside of another one."""
+    """The body without a field. `reasoning.summary` is a field inside of another one."""
     owner, _, inner = field.partition(".")
     if inner and isinstance(body.get(owner), dict):
         return {**body, owner: _remove_everywhere(body[owner], inner)}
-    left = {key: value for key, value in body.items() if key != field}
-    return _remove_everywhere(left, field) if field in NESTED else left
+    remaining = {key: value for key, value in body.items() if key != field}
+    return _remove_everywhere(remaining, field) if field in NESTED else remaining
 
 
 def _remove_everywhere(value: Any, field: str) -> Any:
@@ -204,26 +208,28 @@ def _remove_everywhere(value: Any, field: str) -> Any:
     return [_remove_everywhere(item, field) for item in value] if isinstance(value, list) else value
 
 
-TOKENS_OF_A_PICTURE = 1_500
-ASCII_A_TOKEN = 3.5
+TOKENS_PER_IMAGE = 1_500
+"""About how many tokens an image has."""
+ASCII_PER_TOKEN = 3.5
 """Characters; each other character counts as a token."""
-REFUSED_PICTURE = "[picture {}: the server refused it]"
+REFUSED_IMAGE = "[picture {}: the server refused it]"
+"""The text instead of an image that the server refused."""
 
 
 def request_size(messages: Sequence[Message], body: Mapping[str, Any]) -> int:
     """About how many tokens a request has."""
     tools = encode_json(body.get("tools") or []).decode()
-    size = len(tools) / ASCII_A_TOKEN
+    size = len(tools) / ASCII_PER_TOKEN
     for message in messages:
         text = "".join(map(_part_as_text, message.parts))
         narrow = len(text.encode("ascii", "ignore"))
-        size += narrow / ASCII_A_TOKEN + len(text) - narrow
-        size += len(_images_in(message)) * TOKENS_OF_A_PICTURE
+        size += narrow / ASCII_PER_TOKEN + len(text) - narrow
+        size += len(_images_in(message)) * TOKENS_PER_IMAGE
     return int(size)
 
 
 def _part_as_text(part: Part) -> str:
-    """What a part adds to the size of a request."""
+    """The text of a part that counts for the size of a request."""
     match part:
         case Text(text) | Context(text) | Thinking(text) | ToolReply(text=text):
             return text
@@ -233,16 +239,14 @@ def _part_as_text(part: Part) -> str:
             return ""
 
 
-def visible_pictures(messages: Sequence[Message], facts: ServerFacts) -> list[set[int]]:
-    """The hashes of the pictures that are sent, by message; messages without pictures are left
-    out.
-    """
-    shown: list[set[int]] = []
+def visible_images(messages: Sequence[Message], facts: ServerFacts) -> list[set[int]]:
+    """The hashes of the images that are sent: a set for each message that has any."""
+    visible: list[set[int]] = []
     for message in messages:
-        found = {hash(image.data) for image in _images_in(message)}
-        if found := found - facts.hidden:
-            shown.append(found)
-    return shown
+        hashes = {hash(image.data) for image in _images_in(message)} - facts.hidden
+        if hashes:
+            visible.append(hashes)
+    return visible
 
 
 def _images_in(message: Message) -> list[Image]:
@@ -253,34 +257,32 @@ def _images_in(message: Message) -> list[Image]:
     return images
 
 
-def hide_pictures(message: Message, hidden: set[int]) -> Message:
-    """The message with a description instead of each hidden picture; the same object if it has
-    none.
-    """
-    found = {hash(image.data) for image in _images_in(message)}
-    if found.isdisjoint(hidden):
+def hide_images(message: Message, hidden: set[int]) -> Message:
+    """The message with a description instead of each hidden image; the same object if it has none."""
+    hashes = {hash(image.data) for image in _images_in(message)}
+    if hashes.isdisjoint(hidden):
         return message
     return replace(message, parts=tuple(_hide_in(part, hidden) for part in message.parts))
 
 
 def _hide_in(part: Part, hidden: set[int]) -> Part:
-    """A part without its hidden pictures."""
+    """A part without its hidden images."""
     if isinstance(part, Image):
-        return _shown_or_note(part, hidden)
+        return _image_or_note(part, hidden)
     if not isinstance(part, ToolReply):
         return part
-    text, left = part.text, list[Image]()
+    text, images = part.text, list[Image]()
     for image in part.images:
-        shown = _shown_or_note(image, hidden)
-        if isinstance(shown, Text):
-            text += f"\n{shown.text}"
+        replacement = _image_or_note(image, hidden)
+        if isinstance(replacement, Text):
+            text += f"\n{replacement.text}"
         else:
-            left.append(image)
-    return replace(part, text=text, images=tuple(left))
+            images.append(image)
+    return replace(part, text=text, images=tuple(images))
 
 
-def _shown_or_note(image: Image, hidden: set[int]) -> Image | Text:
+def _image_or_note(image: Image, hidden: set[int]) -> Image | Text:
     """The image, or a note instead of a hidden one."""
     if hash(image.data) not in hidden:
         return image
-    return Text(REFUSED_PICTURE.format(image.name or image.media_type))
+    return Text(REFUSED_IMAGE.format(image.name or image.media_type))

@@ -51,16 +51,19 @@ from ouro.messages import (
 from ouro.utils.lenient_json import count, dictionaries, dictionary, string, text_or_json
 
 MAX_ID = 64
+"""Maximum characters of the id of a call."""
 Item = dict[str, Any]
 
 
 def seal_item(item: Item, address: str) -> str:
-    """An item of this server as the signature of a Thinking part: opaque, and only for this server."""
+    """An item of this server as the signature of a Thinking part. It is opaque, and only this
+    server gets it back.
+    """
     return json.dumps({"responses": address, "item": item})
 
 
 def open_item(signature: str, address: str) -> Item | None:
-    """The item in a signature; None if it is from another server, or not from this wire."""
+    """The item in a signature; None if it is of another server or another wire."""
     if not signature.startswith(SEALED_ITEM):
         return None
     try:
@@ -71,13 +74,14 @@ def open_item(signature: str, address: str) -> Item | None:
 
 
 class ResponsesFormat:
-    """Messages as input items."""
+    """Messages in the format of Responses: input items."""
 
     def __init__(self, spec: ModelSpec, address: str) -> None:
         self._spec = spec
         self._address = address
         self._formatted = PerMessage(lambda message: tuple(self._format_message(message)))
         self.returns_reasoning = True
+        """Whether reasoning is sent back."""
 
     def instructions(self, messages: Sequence[Message]) -> str:
         """The system prompt as one text."""
@@ -88,24 +92,24 @@ class ResponsesFormat:
         return "\n\n".join(texts)
 
     def items(self, messages: Sequence[Message]) -> list[Item]:
-        """The same messages give the same items. Reasoning from before an answer of another model
-        is left out: it is stale when the user switches back.
+        """The messages as items; the same messages give the same items. Reasoning from before an
+        answer of another model is left out: it is stale when the user switches back.
         """
-        said = [message for message in messages if message.role != "system"]
-        made = self._formatted(said)
-        foreign = [place for place, message in enumerate(said) if self._is_foreign(message)]
-        fresh = foreign[-1] if foreign else -1
+        dialog = [message for message in messages if message.role != "system"]
+        foreign = [index for index, message in enumerate(dialog) if self._is_foreign(message)]
+        last_foreign = foreign[-1] if foreign else -1
         sent: list[Item] = []
-        for place, items in enumerate(made):
-            keeps = self.returns_reasoning and place > fresh
-            sent += [item for item in items if keeps or item["type"] != "reasoning"]
+        for index, items in enumerate(self._formatted(dialog)):
+            keeps_reasoning = self.returns_reasoning and index > last_foreign
+            sent += [item for item in items if keeps_reasoning or item["type"] != "reasoning"]
         return sent
 
     def _is_foreign(self, message: Message) -> bool:
+        """Whether a message is an answer of another model."""
         return message.role == "assistant" and message.model != self._spec.name
 
     def _format_message(self, message: Message) -> Iterator[Item]:
-        """A message as items; the system prompt is none."""
+        """Yield the items of a message; none for the system prompt."""
         match message.role:
             case "user":
                 content = [_text_item(text) for text in texts_of(message)]
@@ -121,7 +125,7 @@ class ResponsesFormat:
         """An answer as items: texts, calls, and the reasoning that this model has sent."""
         calls = calls_of(message)
         items: list[Item] = []
-        phase: Item = {}
+        phase: Item = {}  # the field for the next text
         for part in message.parts:
             if isinstance(part, Text) and part.text.strip():
                 items.append(
@@ -139,15 +143,17 @@ class ResponsesFormat:
         return _without_open_reasoning(items)
 
     def _sealed_item(self, part: Thinking, message: Message) -> Item:
-        """The item that this model sent; empty for that of another model, or of a cut answer."""
+        """The item that this model sent with its thinking; empty if the message is of another
+        model, or was cut.
+        """
         is_own = message.model == self._spec.name and not message.cut
         return (open_item(part.signature, self._address) or {}) if is_own else {}
 
     def _result_item(self, reply: ToolReply) -> Item:
-        """The result of a call, with its pictures if the model sees them."""
+        """The result of a call, with its images if the model sees them."""
         text = reply_text(reply, self._spec.images)
-        shown = reply.images if self._spec.images else ()
-        output: Any = [_text_item(text), *map(self._image_item, shown)] if shown else text
+        images = reply.images if self._spec.images else ()
+        output: Any = [_text_item(text), *map(self._image_item, images)] if images else text
         return {
             "type": "function_call_output",
             "call_id": _call_id(reply.call_id),
@@ -163,7 +169,7 @@ class ResponsesFormat:
 
 
 def _without_open_reasoning(items: list[Item]) -> list[Item]:
-    """The items without reasoning at their end: without the item that follows it, it is refused."""
+    """The items without reasoning at their end: the server refuses it without an item that follows."""
     while items and items[-1]["type"] == "reasoning":
         items = items[:-1]
     return items
@@ -174,6 +180,7 @@ def _text_item(text: str) -> Item:
 
 
 def _call_id(call_id: str) -> str:
+    """The id of a call in a form that the server accepts."""
     return portable_id(call_id.partition(SEAL)[0], MAX_ID)
 
 
@@ -205,26 +212,32 @@ class _StreamedItem(msgspec.Struct):
     """One output item while it is streamed."""
 
     kind: str = ""
+    """The type of the item; empty until it is known."""
     begun: bool = False
     """Whether a piece of it was streamed; else the whole item counts."""
     done: bool = False
+    """Whether all of it has come."""
 
 
 ENDS = ("response.completed", "response.incomplete", "response.failed", "response.done")
+"""The events that end an answer."""
 
 
 class ResponsesChunks(ChunkReader):
-    """Only its last event ends an answer of this protocol."""
+    """Reads the events of a streamed answer. Only the last event of this protocol ends it."""
 
     def __init__(self, spec: ModelSpec, endpoint: Endpoint) -> None:
         super().__init__(spec)
         self._endpoint = endpoint
         self._items: dict[int, _StreamedItem] = {}
-        self._places: dict[str, int] = {}
-        """Id of an item -> its place in the output."""
-        self._last = 0
+        """The items so far, by their index in the output."""
+        self._index_of_id: dict[str, int] = {}
+        """The id of an item -> its index in the output."""
+        self._last_index = 0
+        """The index of the item of the last event."""
 
     def _implied_reason(self) -> Reason | None:
+        """The reason of an answer that names none; None as long as its last event has not come."""
         return super()._implied_reason() if self.is_done else None
 
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
@@ -232,13 +245,13 @@ class ResponsesChunks(ChunkReader):
         if kind in ENDS:
             yield from self._end_answer(dictionary(event.get("response")), kind)
             return
-        place = self._find_place(event)
-        item = self._items.setdefault(place, _StreamedItem())
+        index = self._find_index(event)
+        item = self._items.setdefault(index, _StreamedItem())
         match kind.removeprefix("response."):
             case "output_item.added":
-                yield from self._begin_item(place, dictionary(event.get("item")))
+                yield from self._begin_item(index, dictionary(event.get("item")))
             case "output_item.done":
-                yield from self._complete_item(place, dictionary(event.get("item")))
+                yield from self._complete_item(index, dictionary(event.get("item")))
             case "output_text.delta" | "refusal.delta":
                 item.begun = True
                 yield from self._text_chunks(None, event.get("delta"))
@@ -249,41 +262,41 @@ class ResponsesChunks(ChunkReader):
                 yield from self._text_chunks(event.get("delta"))
             case "function_call_arguments.delta":
                 item.begun = True
-                yield CallChunk(place, arguments=text_or_json(event.get("delta")))
+                yield CallChunk(index, arguments=text_or_json(event.get("delta")))
 
-    def _find_place(self, event: dict[str, Any]) -> int:
-        """The place of an event's item in the output. Some servers name only its id, or nothing."""
+    def _find_index(self, event: dict[str, Any]) -> int:
+        """The index of an event's item in the output. Some servers name only its id, or nothing."""
         item_id = string(dictionary(event.get("item")).get("id") or event.get("item_id"))
-        place = count(event.get("output_index"))
-        if place is None:
-            place = self._places.get(item_id, self._last)
+        index = count(event.get("output_index"))
+        if index is None:
+            index = self._index_of_id.get(item_id, self._last_index)
             if event.get("type") == "response.output_item.added":
-                place = len(self._items)
+                index = len(self._items)
         if item_id:
-            self._places[item_id] = place
-        self._last = place
-        return place
+            self._index_of_id[item_id] = index
+        self._last_index = index
+        return index
 
-    def _begin_item(self, place: int, item: Item) -> Iterator[Chunk]:
-        """The first chunks of an item."""
-        streamed = self._items.setdefault(place, _StreamedItem())
+    def _begin_item(self, index: int, item: Item) -> Iterator[Chunk]:
+        """Yield the first chunks of an item; nothing if it has begun."""
+        streamed = self._items.setdefault(index, _StreamedItem())
         if streamed.kind:
             return
         streamed.kind = string(item.get("type"))
         if streamed.kind == "function_call":
             call_id = text_or_json(item.get("call_id")) or text_or_json(item.get("id"))
-            yield CallChunk(place, call_id, string(item.get("name")))
+            yield CallChunk(index, call_id, string(item.get("name")))
         elif streamed.kind == "message":
             if phase := string(item.get("phase")):
                 sealed = seal_item({"type": "message", "phase": phase}, self._endpoint.address)
                 yield ThinkingChunk("", sealed)
-            elif self._items.get(place - 1, streamed).kind == "message" and place:
+            elif self._items.get(index - 1, streamed).kind == "message" and index:
                 yield from self._text_chunks(None, "\n\n")
 
-    def _complete_item(self, place: int, item: Item) -> Iterator[Chunk]:
-        """The rest of an item: all of it if no piece was streamed."""
-        yield from self._begin_item(place, item)
-        streamed = self._items[place]
+    def _complete_item(self, index: int, item: Item) -> Iterator[Chunk]:
+        """Yield the rest of an item: all of it if no piece was streamed."""
+        yield from self._begin_item(index, item)
+        streamed = self._items[index]
         if streamed.done:
             return
         streamed.done = True
@@ -299,18 +312,18 @@ class ResponsesChunks(ChunkReader):
                     None, *(part.get("text") or part.get("refusal") for part in parts)
                 )
             case "function_call" if not streamed.begun:
-                yield CallChunk(place, arguments=text_or_json(item.get("arguments")))
+                yield CallChunk(index, arguments=text_or_json(item.get("arguments")))
 
     def _end_answer(self, response: Item, kind: str) -> Iterator[Chunk]:
-        """The rest of the items, the usage, and why the answer ended. Raises ModelError: the
-        provider says that it failed.
+        """Yield the rest of the items and the usage, and record why the answer ended. Raises
+        ModelError if the provider says that it failed.
         """
         status = string(response.get("status")) or kind.removeprefix("response.")
         if status == "failed" or response.get("error"):
             raise error_from_stream(response.get("error") or {}, self._endpoint)
-        for place, item in enumerate(dictionaries(response.get("output"))):
-            if not self._items.get(place, _StreamedItem()).done:
-                yield from self._complete_item(place, item)
+        for index, item in enumerate(dictionaries(response.get("output"))):
+            if not self._items.get(index, _StreamedItem()).done:
+                yield from self._complete_item(index, item)
         if usage := dictionary(response.get("usage")):
             yield UsageChunk(parse_usage(usage, self._spec))
         self.reason = self._find_reason(status, response)
@@ -344,7 +357,12 @@ def parse_usage(usage: Item, spec: ModelSpec) -> Usage | None:
 
 
 class ResponsesWire(Wire):
-    """Args: `cache_key` is the same for all requests of a project, so that they reach one cache."""
+    """A model that is reached by OpenAI's Responses API.
+
+    Args:
+        cache_key: the same for all requests of a project, so that they reach one cache.
+        service_tier: how fast and at which price OpenAI answers; empty: the usual one.
+    """
 
     def __init__(
         self,
@@ -358,7 +376,8 @@ class ResponsesWire(Wire):
     ) -> None:
         super().__init__(spec, endpoint, effort=effort, facts=facts)
         self._schema: Mapping[str, Any] | None = None
-        self._fixed = {"prompt_cache_key": cache_key, "service_tier": service_tier}
+        """What answers are constrained to; empty: free text at temperature 0. None: not constrained."""
+        self._fixed_fields = {"prompt_cache_key": cache_key, "service_tier": service_tier}
         self._rebuild_format()
 
     def _rebuild_format(self) -> None:
@@ -370,15 +389,15 @@ class ResponsesWire(Wire):
         """The same model, on the same connection, at temperature 0, with `text.format`, unless the
         server refuses it.
         """
-        made = copy.copy(self)
-        made._schema = schema
-        return made
+        constrained = copy.copy(self)
+        constrained._schema = schema
+        return constrained
 
     def _make_reader(self) -> ResponsesChunks:
         return ResponsesChunks(self.spec, self._endpoint)
 
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
-        """The request: the whole input, of which the server stores nothing."""
+        """The request: the whole input each time, because the server stores nothing."""
         body: dict[str, Any] = {
             "model": self._model,
             "instructions": self._format.instructions(messages),
@@ -387,13 +406,13 @@ class ResponsesWire(Wire):
             "max_output_tokens": self.spec.max_output,
             **self._reasoning_fields(),
             **self._constraint_fields(),
-            **self._fixed,
+            **self._fixed_fields,
         }
-        sent = {name: value for name, value in body.items() if value not in ("", [])}
-        sent |= {"store": False, "stream": True}
+        non_empty = {name: value for name, value in body.items() if value not in ("", [])}
+        non_empty |= {"store": False, "stream": True}
         key = self._endpoint.api_key
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        return ModelRequest("/responses", headers, sent)
+        return ModelRequest("/responses", headers, non_empty)
 
     def _constraint_fields(self) -> dict[str, Any]:
         """The fields for a constrained answer."""
@@ -408,8 +427,7 @@ class ResponsesWire(Wire):
         """The fields that ask for reasoning; none if the model does not think."""
         if not self.spec.thinking:
             return {}
-        effort = "none" if self._effort == "off" else self._effort
-        reasoning = (
-            {"effort": effort} if effort == "none" else {"effort": effort, "summary": "auto"}
-        )
+        reasoning: dict[str, str] = {"effort": "none"}
+        if self._effort != "off":
+            reasoning = {"effort": self._effort, "summary": "auto"}
         return {"reasoning": reasoning, "include": ["reasoning.encrypted_content"]}

@@ -25,6 +25,7 @@ from ouro.llm.model import (
 from ouro.messages import Message, ToolCall, Usage
 
 PIECE = re.compile(r"\S+\s*|\s+")
+"""Matches a word with the space after it."""
 MAX_PIECES = 500
 """The maximum pieces of a text; a longer text has several words in a piece."""
 ARGUMENT_PIECE = 24
@@ -32,6 +33,7 @@ ARGUMENT_PIECE = 24
 provider.
 """
 SCRIPTED = ModelSpec("scripted")
+"""The facts about a scripted model."""
 SMALL_USAGE = Usage(input=100, output=10)
 
 
@@ -65,6 +67,8 @@ Step = (
 
 
 class ScriptedRequest(msgspec.Struct, frozen=True):
+    """A request that a scripted model got."""
+
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...]
 
@@ -92,11 +96,12 @@ class ScriptedModel:
     async def stream(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
     ) -> AsyncGenerator[Chunk, None]:
+        """Yield the chunks of the next reply of the script."""
         self.requests.append(ScriptedRequest(tuple(messages), tuple(tools)))
         reply = self._next_reply(messages)
-        for word in _words_of(reply):
+        for chunk in _text_chunks(reply):
             await asyncio.sleep(self._pace)
-            yield word
+            yield chunk
         if reply.hold:
             await reply.hold()
         for index, call in enumerate(reply.calls):
@@ -115,8 +120,8 @@ class ScriptedModel:
         self.closed = True
 
     def _next_reply(self, messages: Sequence[Message]) -> ScriptedReply:
-        """The next reply of the script. Raises the error that stands there, or RequestRefused at
-        its end.
+        """The next reply of the script. Raises the error that the script has there, or
+        RequestRefused at its end.
         """
         step = next(self._steps, None)
         if step is None:
@@ -132,20 +137,23 @@ class ScriptedModel:
         return step
 
 
-def _words_of(reply: ScriptedReply) -> list[Chunk]:
-    """The thinking and the text of a reply, a few words each."""
-    words: list[Chunk] = [ThinkingChunk(piece) for piece in _split_text(reply.thinking)]
+def _text_chunks(reply: ScriptedReply) -> list[Chunk]:
+    """The thinking and the text of a reply as chunks of a few words."""
+    chunks: list[Chunk] = [ThinkingChunk(piece) for piece in _split_text(reply.thinking)]
     if reply.signature:
-        words.append(ThinkingChunk("", reply.signature))
-    words += [TextChunk(piece) for piece in _split_text(reply.text)]
-    return words
+        chunks.append(ThinkingChunk("", reply.signature))
+    chunks += [TextChunk(piece) for piece in _split_text(reply.text)]
+    return chunks
 
 
 def _split_text(text: str) -> list[str]:
     """A text as words, several together if it is long."""
     words = PIECE.findall(text)
-    step = len(words) // MAX_PIECES + 1
-    return ["".join(words[start : start + step]) for start in range(0, len(words), step)]
+    words_per_piece = len(words) // MAX_PIECES + 1
+    return [
+        "".join(words[start : start + words_per_piece])
+        for start in range(0, len(words), words_per_piece)
+    ]
 
 
 def call(name: str, /, **arguments: Any) -> ToolCall:
@@ -153,6 +161,6 @@ def call(name: str, /, **arguments: Any) -> ToolCall:
     return ToolCall("", name, arguments)
 
 
-def calls(*several: ToolCall, text: str = "") -> ScriptedReply:
+def calls(*tool_calls: ToolCall, text: str = "") -> ScriptedReply:
     """A reply with several calls."""
-    return ScriptedReply(text, several)
+    return ScriptedReply(text, tool_calls)

@@ -1,4 +1,6 @@
-"""ServerFacts: what is known about one model at one endpoint. FactStore: what was learned, on disk."""
+"""ServerFacts: the facts about one model at one endpoint. FactStore: facts that refusals taught, on
+disk.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,13 @@ from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir
 
 MAX_AGE = timedelta(days=30)
-"""A server may accept tomorrow what it refuses today."""
+"""How long a learned fact holds: a server may accept tomorrow what it refuses today."""
 LOCK_TIMEOUT = 0.5
+"""Seconds to wait for another ouro that writes the file."""
 MAX_QUOTE = 300
 """Characters of a refusal that are kept with what it taught."""
 LIMIT_NAMES = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+"""The names of the field that limits an answer."""
 ESSENTIAL = frozenset(
     ("model", "messages", "input", "system", "instructions", "stream", "tools", *LIMIT_NAMES)
 )
@@ -50,7 +54,7 @@ MEANINGS: Mapping[str, str] = {
 """Every kind of fact, and what it means. A fact can only make a request smaller or name a field
 differently: no kind permits anything, names a host, or changes TLS.
 """
-_VALUES: Mapping[str, str] = {
+_VALUE_FORMS: Mapping[str, str] = {
     "without": "",
     "effort": r"[a-z]{0,12}",
     "output_limit": "|".join(LIMIT_NAMES),
@@ -68,10 +72,14 @@ _VALUES: Mapping[str, str] = {
     "empty_content": "yes",
     "wire": "chat|responses",
 }
-_KEY = late_pattern(r"[a-z_]+(?:\.[A-Za-z0-9_.-]{1,60})?")
+"""Every kind of fact -> a regular expression for its value."""
+_FACT_KEY = late_pattern(r"[a-z_]+(?:\.[A-Za-z0-9_.-]{1,60})?")
+"""Matches a key: the kind, and for some kinds a name: `without.stream_options`."""
 
 
 class Fact(msgspec.Struct, frozen=True):
+    """A fact that a refusal taught."""
+
     value: str
     date: str
     """The day on which it was learned, as `2026-11-28`."""
@@ -80,7 +88,7 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 class ServerFacts:
-    """What is known about a model at an endpoint; copies of a model share it.
+    """The facts about a model at an endpoint; copies of a model share it.
 
     A change after a refusal is on trial until a request with it succeeds: `keep` saves it, `drop`
     undoes it.
@@ -92,7 +100,13 @@ class ServerFacts:
         store: FactStore | None = None,
         server: str = "",
     ) -> None:
-        """`given` are facts of providers.json; `server` is the key in the store."""
+        """Read the facts that were learned before.
+
+        Args:
+            given: the facts of providers.json.
+            store: where facts are saved; None: nowhere.
+            server: the key of the server in the store.
+        """
         self._given = dict(given or {})
         self._store = store
         self._server = server
@@ -100,10 +114,11 @@ class ServerFacts:
         self._reported: Mapping[str, Any] = {}
         """What the server says about the model in its own API, as fields of the spec."""
         self._trial: dict[str, Fact] = {}
+        """The facts on trial."""
         self.version = 0
-        """Grows with each change."""
+        """A number that grows with each change."""
         self.hidden: set[int] = set()
-        """Hashes of the pictures that the server refused, in this session."""
+        """Hashes of the images that the server refused, in this session."""
         self._hidden_on_trial: set[int] = set()
         self.described_calls: set[str] = set()
         """Ids of the calls that it refused, in this session: they are sent as text."""
@@ -121,20 +136,22 @@ class ServerFacts:
         return self._given.get(key, "")
 
     def has(self, key: str) -> bool:
+        """Whether a fact is known."""
         return key in self._trial or key in self._learned or key in self._given
 
     def is_known(self, key: str, value: str) -> bool:
-        """Whether this is known already, so that a refusal cannot teach it."""
+        """Whether a fact with this value is known, so that a refusal cannot teach it."""
         return self.has(key) and self.get(key) == value
 
     @property
     def is_empty(self) -> bool:
+        """Whether there are no facts."""
         return not (self._given or self._learned or self._trial)
 
     def keys(self, kind: str) -> Iterator[str]:
-        """The second half of each key of a kind: the fields of `without`."""
-        known = {**self._given, **self._learned, **self._trial}
-        return (key.partition(".")[2] for key in known if key.partition(".")[0] == kind)
+        """The names of all facts of a kind: the fields of `without`."""
+        facts = {**self._given, **self._learned, **self._trial}
+        return (key.partition(".")[2] for key in facts if key.partition(".")[0] == kind)
 
     def try_changes(self, changes: Mapping[str, str], refusal: str) -> None:
         """Change the request from now on; the facts are on trial."""
@@ -148,9 +165,9 @@ class ServerFacts:
         self._reported = fields
         self.version += 1
 
-    def try_hiding(self, pictures: Iterable[int]) -> None:
-        """Describe these pictures instead of sending them, in this session."""
-        self._hidden_on_trial |= set(pictures) - self.hidden
+    def try_hiding(self, images: Iterable[int]) -> None:
+        """Describe these images instead of sending them, in this session."""
+        self._hidden_on_trial |= set(images) - self.hidden
         self.hidden |= self._hidden_on_trial
         self.version += 1
 
@@ -162,7 +179,7 @@ class ServerFacts:
 
     @property
     def withholds(self) -> bool:
-        """Whether a picture or a call is sent in another form than it has in the session."""
+        """Whether an image or a call is sent in another form than it has in the session."""
         return bool(self.hidden or self.described_calls)
 
     def refuse_signatures(self) -> None:
@@ -171,15 +188,15 @@ class ServerFacts:
         self.version += 1
 
     def keep(self) -> None:
-        """Keep the changes on trial: a request with them has succeeded."""
+        """Keep and save the changes on trial: a request with them has succeeded."""
         self._hidden_on_trial.clear()
         self._described_on_trial.clear()
         if not self._trial:
             return
-        kept, self._trial = self._trial, {}
-        self._learned |= kept
+        proven, self._trial = self._trial, {}
+        self._learned |= proven
         if self._store:
-            self._store.save(self._server, kept)
+            self._store.save(self._server, proven)
 
     def drop(self) -> None:
         """Undo the changes on trial: they did not help."""
@@ -225,39 +242,42 @@ class FactStore:
         return {server: facts for server in servers if (facts := self.read(server))}
 
     def save(self, server: str, facts: Mapping[str, Fact]) -> None:
+        """Add facts about a server."""
         self._update_file(server, facts)
 
     def forget(self, server: str) -> None:
+        """Remove all facts about a server."""
         self._update_file(server, None)
 
     def _update_file(self, server: str, facts: Mapping[str, Fact] | None) -> None:
-        """Add facts, or remove those of a server. A failure is only logged: they can be learned
-        again.
+        """Add facts, or remove those of a server if `facts` is None. A failure is only logged:
+        facts can be learned again.
         """
         try:
             ensure_private_dir(self._path.parent)
             with lock_file(self._path.with_suffix(".lock"), LOCK_TIMEOUT):
-                everything = {key: dict(value) for key, value in self._read_all().items()}
+                all_facts = {key: dict(value) for key, value in self._read_all().items()}
                 if facts is None:
-                    everything.pop(server, None)
+                    all_facts.pop(server, None)
                 else:
-                    everything.setdefault(server, {}).update(facts)
-                write_private(self._path, msgspec.json.format(msgspec.json.encode(everything)))
+                    all_facts.setdefault(server, {}).update(facts)
+                write_private(self._path, msgspec.json.format(msgspec.json.encode(all_facts)))
         except OSError as error:
             log.warning("%s cannot be written: %s", self._path, error)
 
     def _read_all(self) -> dict[str, dict[str, Fact]]:
+        """The saved facts of each server, also invalid and old ones."""
         return read_state(self._path, dict[str, dict[str, Fact]])
 
 
 def notice_about(changes: Mapping[str, str]) -> str:
-    """What the user should know about changes; empty if they make no difference to the user."""
+    """What the user should know about changes; empty if they make no difference for the user."""
     for key, value in changes.items():
         kind, _, name = key.partition(".")
         if kind in ("images", "tools"):
             return MEANINGS[kind]
-        is_less = value in ("", "none") and name not in ("none", "minimal")
-        if kind == "effort" and is_less:
+        is_thinking_off = value in ("", "none") and name not in ("none", "minimal")
+        if kind == "effort" and is_thinking_off:
             return "the model works without thinking"
     return ""
 
@@ -280,12 +300,13 @@ def describe_fact(key: str, fact: Fact) -> str:
 def _is_valid(key: str, fact: Fact) -> bool:
     """Whether a saved fact is one that ouro itself could have learned, and not too old."""
     kind, _, name = key.partition(".")
-    if kind not in MEANINGS or not _KEY.fullmatch(key) or name in ESSENTIAL:
+    if kind not in MEANINGS or not _FACT_KEY.fullmatch(key) or name in ESSENTIAL:
         return False
-    if (kind in ("without", "effort")) != bool(name) or not re.fullmatch(_VALUES[kind], fact.value):
+    needs_name = kind in ("without", "effort")
+    if needs_name != bool(name) or not re.fullmatch(_VALUE_FORMS[kind], fact.value):
         return False
     try:
-        learned = date.fromisoformat(fact.date)
+        day = date.fromisoformat(fact.date)
     except ValueError:
         return False
-    return datetime.now(UTC).date() - learned <= MAX_AGE
+    return datetime.now(UTC).date() - day <= MAX_AGE

@@ -262,10 +262,10 @@ def _find_broken_rule(
     calls: Sequence[ToolCall], messages: Sequence[Message]
 ) -> tuple[str, ToolCall] | None:
     """The first call that a remembered line forbids, with that line."""
-    from ouro.llm.remembered_lines import broken_rule  # imported late: few answers need it
+    from ouro.llm.remembered_lines import find_forbidding_line  # imported late: few answers need it
 
     for call in calls:
-        if rule := broken_rule(call, messages):
+        if rule := find_forbidding_line(call, messages):
             return rule, call
     return None
 

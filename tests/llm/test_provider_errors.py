@@ -14,7 +14,7 @@ from ouro.errors import (
     RequestRefused,
 )
 from ouro.llm import Endpoint
-from ouro.llm.provider_errors import error_from_status, error_from_stream, redact, retry_after
+from ouro.llm.provider_errors import error_from_status, error_from_stream, redact, wait_seconds
 
 HERE = Endpoint("https://api.example.invalid/v1", "my-own-key", key_source="MY_KEY")
 
@@ -104,11 +104,11 @@ def test_missing_key_is_reported():
 
 def test_retry_after_is_parsed_in_every_form():
     later = format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True)
-    assert retry_after({"retry-after": "2.5"}) == 2.5
-    assert retry_after({"retry-after-ms": "1500", "retry-after": "2"}) == 1.5
-    assert 90 < retry_after({"retry-after": later}) <= 100
+    assert wait_seconds({"retry-after": "2.5"}) == 2.5
+    assert wait_seconds({"retry-after-ms": "1500", "retry-after": "2"}) == 1.5
+    assert 90 < wait_seconds({"retry-after": later}) <= 100
     assert [
-        retry_after(headers) for headers in ({}, {"retry-after": "soon"}, {"retry-after": "-1"})
+        wait_seconds(headers) for headers in ({}, {"retry-after": "soon"}, {"retry-after": "-1"})
     ] == [None, None, 0]
 
 
