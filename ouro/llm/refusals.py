@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ouro.errors import ProviderAnswer
+from ouro.llm import refusal_words
 from ouro.llm.request_shape import EFFORT_FIELDS, NESTED
 from ouro.llm.server_facts import ESSENTIAL, LIMIT_NAMES, ServerFacts
-from ouro.utils.late_pattern import late_pattern
 from ouro.utils.lenient_json import dictionary
 
 MIN_ROOM = 0.25
@@ -24,109 +24,13 @@ SCALE = ("off", "none", "minimal", "low", "medium", "high", "xhigh", "max")
 STATUSES = (400, 404, 405, 413, 415, 422, 500, 501)
 """The statuses with which servers refuse what they do not support."""
 
-_WHOLE_NUMBER = late_pattern(r"(?<![\w.])\d{1,3}(?:,\d{3})+(?![\w.]*\d)|(?<![\w.])\d+(?![.\d]*\d)")
-"""Matches a whole number, also with separators: `8,192`."""
-_QUOTED_WORD = late_pattern(r"""["'`‘’“”]([a-z]{3,8})["'`‘’“”]""")
-"""Matches a word in quotation marks: `'low'`."""
-_ABOUT_EFFORT = late_pattern(r"effort|thinking[_ ]?level|reasoning[_ ]level")
-_LIST_OF_VALUES = late_pattern(
-    r"(?:supported values|must be|should be|one of|allowed|available|expected|choose|use)(.*)",
-    re.DOTALL,
+_OTHER_THAN_CALLS = (
+    refusal_words.ABOUT_SENT_THINKING,
+    refusal_words.ABOUT_SIGNATURE,
+    refusal_words.ABOUT_SCHEMA,
+    refusal_words.WANTS_NAME,
 )
-"""Matches what follows `must be one of` and the like."""
-_SAYS_UNSUPPORTED = late_pattern(
-    r"unsupported|not supported|n't support|not support|unknown|unrecogni[sz]ed|unexpected|extra"
-    r"|not permitted|not allowed|forbidden|invalid|deprecated|no such|instead|cannot|不支持|不能"
-    r"|未知|無効|未対応|non support|nicht unterst|no compatible|no admit|no se admite|não suport"
-    r"|не поддерж|неизвестн"
-)
-_NAMES_MISSING_SUPPORT = late_pattern(
-    r"support|--jinja|mmproj|not allowed|not permitted|unknown (?:field|param)"
-)
-"""Matches what a server says that cannot do something, also with a status of 500."""
-_ABOUT_ANSWER_LIMIT = late_pattern(
-    r"max_(?:completion_|output_|new_)?tokens|maxtokens|maxoutputtokens|(?:completion|output) tokens"
-    r"|maximum tokens|最大输出|出力トークン"
-)
-_ABOUT_INPUT = late_pattern(
-    r"input|prompt|messages?\b(?! *\[)|in the request|context|输入|上下文|入力|entrada|eingabe"
-)
-_ABOUT_IMAGES = late_pattern(
-    r"image|imagen|imagem|immagin|picture|photo|vision|visual|multi-?modal|mmproj|bild(?:er|ern)?\b"
-    r"|图片|图像|圖|视觉|画像|이미지|изображен"
-)
-_WANTS_TEXT = late_pattern(
-    r"(?:must be|expected|should be|valid|not|only)\b.{0,30}\b(?:string|str|text)\b"
-    r"|content[ _]?type|content part|invalid type: sequence"
-)
-"""Matches a refusal of a content that is not a text."""
-_SAYS_BAD_IMAGE = late_pattern(
-    r"too (?:large|big|small|many)|exceed|size|dimension|pixel|resolution|corrupt|decod|damaged"
-    r"|could not process|cannot process|unable to process|failed to (?:load|process|read)"
-    r"|media[_ ]type|mime|invalid (?:image|base64)|malformed|format|过大|大きすぎ"
-)
-"""Matches what is wrong with a single image: `too large`, `cannot decode`."""
-_ABOUT_SENT_THINKING = late_pattern(
-    r"reasoning_content|reasoning_details|\breasoning\b field|both content and (?:thinking|reasoning)"
-)
-"""Matches a refusal about thinking that was sent back, or was not."""
-_SAYS_NOT_ACCEPTED = late_pattern(
-    r"unsupported|not supported|not support|unknown|unexpected|unrecogni[sz]ed|extra_forbidden"
-    r"|not permitted|not allowed|cannot|不支持"
-)
-_ABOUT_SIGNATURE = late_pattern(
-    r"signature|invalid_encrypted_content|encrypted[ _]content\W.{0,80}(?:verif|issued|decrypt"
-    r"|expired|not valid|match|belong|caller)|'reasoning' was provided without"
-    r"|item with id 'rs_|(?:redacted_)?thinking[`'\"]? (?:or [`'\"]?redacted_thinking[`'\"]? )?blocks?"
-)
-"""Matches a refusal about the signature or the encrypted form of thinking."""
-_ABOUT_THINKING_STYLE = late_pattern(
-    r"thinking|adaptive|budget_tokens|output_config|effort|display"
-)
-_ABOUT_ROLES = late_pattern(r"raise_exception|\brol(?:e|es|le|a)\b|角色|ロール|роль")
-_SYSTEM_ROLE_NAME = late_pattern(r"\b(system|developer)\b")
-_MUST_ALTERNATE = late_pattern(r"\balternat|consecutive|两条连续|交替|交互")
-_ABOUT_TOOLS = late_pattern(
-    r"\btools?\b|tool[_ -](?:use|calls?|calling|choice)|function[_ -]call|functions?\b|--jinja|工具"
-    r"|jinja|chat[_ ]template|函数调用|ツール|herramienta|ferramenta|outils?\b|werkzeug|инструмент"
-)
-_ABOUT_SCHEMA = late_pattern(
-    r"schema|parameters|anyof|oneof|\$ref|additionalproperties|exclusiveminimum|json_schema"
-)
-_ABOUT_CALL_ID = late_pattern(
-    r"tool_?call_?id|tool_use_id|tool call id|tool_calls?\b.{0,20}\bid\b|call_id"
-)
-_NAMED_LENGTH = late_pattern(r"(?:length|long|characters|chars|max\w*)\D{0,30}?(\d{1,3})\b")
-"""Matches a length in characters: `maximum length 40`."""
-_ABOUT_CONTENT = late_pattern(r"content")
-_ABOUT_MESSAGE_PART = late_pattern(r"messages?[.\[]|tool_?call_?id|tool_use_id|tool_result")
-_SAYS_NO_TOOLS = late_pattern(
-    rf"{_SAYS_UNSUPPORTED.pattern}|--enable-auto-tool-choice|--jinja|requires|no endpoints|jinja"
-    r"|only [\w ]{0,20}supported"
-)
-_ABOUT_CALL_OR_RESULT = late_pattern(
-    r"tool_?(?:use|result|call)|tool[ -](?:use|call|result|response|output|message)"
-    r"|function[_ -]?(?:call|response|result|output)|\btools? (?:ids?|messages?)\b"
-    r"|role\W{0,3}(?:is |of )?\W?(?:tool|function)\b|工具(?:调用|消息|结果)|ツール(?:呼び出し|結果)"
-)
-_SAYS_UNPAIRED = late_pattern(
-    r"without|did not have|do(?:es)? not have|must have|must be (?:a response|followed|preceded)"
-    r"|follow|correspond|preced|immediately (?:before|after)|number of|insufficient|unmatched|orphan"
-    r"|match|missing|not (?:be )?found|no tool (?:call|output)|no function|unexpected|expected"
-    r"|对应|匹配|缺少|之后|紧跟|找不到|未找到|対応|見つかり"
-)
-"""Matches what is said of a call without a result, or of a result without a call."""
-_ABOUT_RESULT = late_pattern(
-    r"tool (?:message|result|response)|function[_ ]?response|role\W{0,3}tool\b"
-)
-_WANTS_NAME = late_pattern(
-    r"\bname\b.{0,60}(?:empty|required|missing|must|field)|(?:have|missing|requires?) .{0,12}\bname\b"
-)
-"""Matches a refusal of a message that has no name."""
-_OTHER_THAN_CALLS = (_ABOUT_SENT_THINKING, _ABOUT_SIGNATURE, _ABOUT_SCHEMA, _WANTS_NAME)
 """Subjects with similar words as calls that do not belong together."""
-_SAYS_EMPTY = late_pattern(r"\bnull\b|none|nil\b|required|missing|string|empty|必填|不能为空")
-_NAMES_RESPONSES_API = late_pattern(r"/?(?:v1)?/responses\b|responses api", re.IGNORECASE)
 _AMBIGUOUS_FIELDS = frozenset(
     "store include stream system thinking reasoning user text stop metadata display strict n".split()
 )
@@ -204,7 +108,9 @@ class RefusalRule(NamedTuple):
 def numbers_in(text: str) -> list[int]:
     """The whole numbers in a refusal."""
     return [
-        int(digits.replace(",", "")) for digits in _WHOLE_NUMBER.findall(text) if len(digits) < 12
+        int(digits.replace(",", ""))
+        for digits in refusal_words.WHOLE_NUMBER.findall(text)
+        if len(digits) < 12
     ]
 
 
@@ -215,7 +121,9 @@ def find_changes(refused: Refused, rules: Iterable[RefusalRule] | None = None) -
     if refused.answer.status not in STATUSES:
         return {}
     rules = rules or RULES
-    if refused.answer.status >= 500 and not _NAMES_MISSING_SUPPORT.search(refused.words):
+    if refused.answer.status >= 500 and not refusal_words.NAMES_MISSING_SUPPORT.search(
+        refused.words
+    ):
         rules = RULES_OF_SIZE  # other words may come from a fault of the server itself
     for rule in rules:
         if changes := rule.apply(refused):
@@ -225,12 +133,14 @@ def find_changes(refused: Refused, rules: Iterable[RefusalRule] | None = None) -
 
 def refuses_signature(refused: Refused) -> bool:
     """Whether a refusal is about thinking that was sent back with its signature."""
-    return bool(_ABOUT_SIGNATURE.search(refused.words))
+    return bool(refusal_words.ABOUT_SIGNATURE.search(refused.words))
 
 
 def speaks_of_calls(refused: Refused) -> bool:
     """Whether a refusal speaks of calls or results in the messages, in whatever words."""
-    return refused.answer.status in (400, 422) and bool(_ABOUT_CALL_OR_RESULT.search(refused.words))
+    return refused.answer.status in (400, 422) and bool(
+        refusal_words.ABOUT_CALL_OR_RESULT.search(refused.words)
+    )
 
 
 def refuses_calls(refused: Refused) -> bool:
@@ -242,15 +152,18 @@ def refuses_calls(refused: Refused) -> bool:
     is_other = any(pattern.search(words) for pattern in _OTHER_THAN_CALLS)
     if refused.answer.status not in (400, 404, 422) or is_other or "support" in words:
         return False
-    return bool(_ABOUT_CALL_OR_RESULT.search(words) and _SAYS_UNPAIRED.search(words))
+    return bool(
+        refusal_words.ABOUT_CALL_OR_RESULT.search(words)
+        and refusal_words.SAYS_UNPAIRED.search(words)
+    )
 
 
 def refuses_one_picture(refused: Refused) -> bool:
     """Whether a refusal is about the data of an image, not about images as such."""
     return bool(
         refused.has_images
-        and _ABOUT_IMAGES.search(refused.words)
-        and _SAYS_BAD_IMAGE.search(refused.words)
+        and refusal_words.ABOUT_IMAGES.search(refused.words)
+        and refusal_words.SAYS_BAD_IMAGE.search(refused.words)
         and not re.search(
             r"content[ _]?type|unknown variant|not support|n't support|token", refused.words
         )
@@ -273,7 +186,7 @@ def _find_effort(refused: Refused) -> Changes:
     words = refused.words
     (owner, field), sent = _find_sent_effort(refused.body)
     is_value_named = f"'{sent}'" in re.sub(r"[\"`‘’“”]", "'", words)
-    if not is_value_named and not _ABOUT_EFFORT.search(words):
+    if not is_value_named and not refusal_words.ABOUT_EFFORT.search(words):
         return {}
     tried = {sent, *refused.facts.keys("effort")}
     efforts = [effort for effort in _list_efforts(words) if effort not in tried]
@@ -283,7 +196,7 @@ def _find_effort(refused: Refused) -> Changes:
         nearest = min(efforts, key=lambda effort: _effort_distance(effort, sent))
         return {f"effort.{sent}": nearest}
     # Without `output_config` the style of thinking changes: another rule does that.
-    if owner == "output_config" or not _SAYS_UNSUPPORTED.search(words):
+    if owner == "output_config" or not refusal_words.SAYS_UNSUPPORTED.search(words):
         return {}
     if is_value_named:
         return {f"effort.{sent}": _next_effort(sent)}
@@ -303,10 +216,10 @@ def _find_sent_effort(body: Mapping[str, Any]) -> tuple[tuple[str, str], str]:
 def _list_efforts(words: str) -> list[str]:
     """The efforts that a refusal names: quoted ones, or words after `must be` and the like."""
     known = {*SCALE, "default"}
-    quoted = [word for word in _QUOTED_WORD.findall(words) if word in known]
+    quoted = [word for word in refusal_words.QUOTED_WORD.findall(words) if word in known]
     if len(quoted) > 1 or (quoted and "to" in words):
         return list(dict.fromkeys(quoted))
-    values = _LIST_OF_VALUES.search(words)
+    values = refusal_words.LIST_OF_VALUES.search(words)
     unquoted = re.findall(r"[a-z]+", values[1]) if values else []
     return list(dict.fromkeys([*quoted, *(word for word in unquoted if word in known)]))
 
@@ -352,7 +265,7 @@ def _find_max_output(refused: Refused) -> Changes:
     limit, numbers = refused.limit, refused.numbers
     smaller = [number for number in numbers if MIN_LIMIT <= number < limit]
     words = _without_misleading_names(refused.words)
-    is_about_answer = limit in numbers or not _ABOUT_INPUT.search(words)
+    is_about_answer = limit in numbers or not refusal_words.ABOUT_INPUT.search(words)
     has_sum = any(number > limit for number in numbers)
     if not smaller or not is_about_answer or has_sum:
         return {}
@@ -374,7 +287,9 @@ def _find_output_limit(refused: Refused) -> Changes:
     other_names = sorted(set(refused.limit_names) - sent_names)
     if not sent_names or not other_names:
         return {}
-    is_refused = any(map(refused.names, sent_names)) and _SAYS_UNSUPPORTED.search(refused.words)
+    is_refused = any(map(refused.names, sent_names)) and refusal_words.SAYS_UNSUPPORTED.search(
+        refused.words
+    )
     if is_refused or refused.names(other_names[0]):
         return {"output_limit": other_names[0]}
     return {}
@@ -387,7 +302,9 @@ def _find_images(refused: Refused) -> Changes:
     """
     if not refused.has_images or refuses_one_picture(refused):
         return {}
-    is_named = _ABOUT_IMAGES.search(refused.words) or _WANTS_TEXT.search(refused.words)
+    is_named = refusal_words.ABOUT_IMAGES.search(refused.words) or refusal_words.WANTS_TEXT.search(
+        refused.words
+    )
     return {"images": "no"} if is_named or refused.answer.status == 415 else {}
 
 
@@ -397,7 +314,7 @@ def _find_thinking_back(refused: Refused) -> Changes:
     Without it the first request after a call is refused by the thinking models of some vendors.
     """
     current = refused.facts.get("thinking_back")
-    if current in ("yes", "all") and _SAYS_NOT_ACCEPTED.search(refused.words):
+    if current in ("yes", "all") and refusal_words.SAYS_NOT_ACCEPTED.search(refused.words):
         return {"thinking_back": "no"}
     is_wanted = re.search(
         r"must|miss|require|back|need|缺|必须|传|回传|manqu|falta|fehlt", refused.words
@@ -421,9 +338,9 @@ def _find_system_role(refused: Refused) -> Changes:
     Templates of local models know only two roles that alternate.
     """
     current = refused.facts.get("system_role") or "system"
-    if _MUST_ALTERNATE.search(refused.words):
+    if refusal_words.MUST_ALTERNATE.search(refused.words):
         return {"roles": "joined"}
-    named_roles = set(_SYSTEM_ROLE_NAME.findall(refused.words))
+    named_roles = set(refusal_words.SYSTEM_ROLE_NAME.findall(refused.words))
     if current not in named_roles:
         return {}
     return {"system_role": "system" if current == "developer" else "user"}
@@ -447,7 +364,7 @@ def _find_tools(refused: Refused) -> Changes:
     """
     if not refused.body.get("tools"):
         return {}
-    if _ABOUT_MESSAGE_PART.search(refused.words) or refuses_calls(refused):
+    if refusal_words.ABOUT_MESSAGE_PART.search(refused.words) or refuses_calls(refused):
         return {}
     return {"tools": "text"}
 
@@ -456,7 +373,7 @@ def _find_call_ids(refused: Refused) -> Changes:
     """Use ids of calls with the length that the refusal names: another model has made the ids
     before.
     """
-    lengths = [int(digits) for digits in _NAMED_LENGTH.findall(refused.words)]
+    lengths = [int(digits) for digits in refusal_words.NAMED_LENGTH.findall(refused.words)]
     fitting = [length for length in lengths if 6 <= length <= 64]
     return {"call_ids": str(min(fitting))} if fitting else {}
 
@@ -516,7 +433,7 @@ def _find_containing_fields(refused: Refused) -> list[str]:
 RULES_OF_SIZE = (
     RefusalRule(
         "room",
-        (_ABOUT_INPUT,),
+        (refusal_words.ABOUT_INPUT,),
         _find_room,
         "This model's maximum context length is 16384 tokens. However, you requested 17783 tokens"
         " (9591 in the messages, 8192 in the completion).",
@@ -524,7 +441,7 @@ RULES_OF_SIZE = (
     ),
     RefusalRule(
         "max_output",
-        (_ABOUT_ANSWER_LIMIT,),
+        (refusal_words.ABOUT_ANSWER_LIMIT,),
         _find_max_output,
         "max_tokens is too large: 8192. This model supports at most 4096 completion tokens.",
         "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4000 and 200.",
@@ -534,7 +451,7 @@ RULES_OF_SIZE = (
 RULES = (
     RefusalRule(
         "wire",
-        (_NAMES_RESPONSES_API,),
+        (refusal_words.NAMES_RESPONSES_API,),
         _find_wire,
         "Function tools with reasoning_effort are not supported. To use function tools, use"
         " /v1/responses or set reasoning_effort to 'none'.",
@@ -559,7 +476,7 @@ RULES = (
     ),
     RefusalRule(
         "thinking_back",
-        (_ABOUT_SENT_THINKING,),
+        (refusal_words.ABOUT_SENT_THINKING,),
         _find_thinking_back,
         "The `reasoning_content` in the thinking mode must be passed back to the API.",
         "Thinking is not available in your region.",
@@ -573,42 +490,42 @@ RULES = (
     ),
     RefusalRule(
         "thinking_style",
-        (_ABOUT_THINKING_STYLE,),
+        (refusal_words.ABOUT_THINKING_STYLE,),
         _find_style,
         "thinking.type: Input should be 'enabled' or 'disabled'",
         "max_tokens must be greater than 0",
     ),
     RefusalRule(
         "call_ids",
-        (_ABOUT_CALL_ID,),
+        (refusal_words.ABOUT_CALL_ID,),
         _find_call_ids,
         "Tool call id was call_abc but must be a-z, A-Z, 0-9, with a length of 9.",
         "Tool call id was not found.",
     ),
     RefusalRule(
         "result_names",
-        (_ABOUT_RESULT, _WANTS_NAME),
+        (refusal_words.ABOUT_RESULT, refusal_words.WANTS_NAME),
         _find_result_names,
         "Tool message must have a 'name' field.",
         "Tool message must have content.",
     ),
     RefusalRule(
         "empty_content",
-        (_ABOUT_CONTENT, _SAYS_EMPTY),
+        (refusal_words.ABOUT_CONTENT, refusal_words.SAYS_EMPTY),
         _find_empty_content,
         "messages.2.content: Input should be a valid string, got null",
         "messages.2.role: Input should be a valid string",
     ),
     RefusalRule(
         "system_role",
-        (_ABOUT_ROLES,),
+        (refusal_words.ABOUT_ROLES,),
         _find_system_role,
         "Conversation roles must alternate user/assistant/user/assistant/...",
         "You have no role in this organization.",
     ),
     RefusalRule(
         "tool_schema",
-        (_ABOUT_SCHEMA, _ABOUT_TOOLS),
+        (refusal_words.ABOUT_SCHEMA, refusal_words.ABOUT_TOOLS),
         _find_tool_schema,
         "Invalid schema for function 'edit': 'oneOf' is not permitted in tools.",
         "Invalid JSON in the request.",
@@ -622,7 +539,7 @@ RULES = (
     ),
     RefusalRule(
         "tools",
-        (_ABOUT_TOOLS, _SAYS_NO_TOOLS),
+        (refusal_words.ABOUT_TOOLS, refusal_words.SAYS_NO_TOOLS),
         _find_tools,
         "registry.ollama.ai/library/codellama:latest does not support tools",
         "messages[4]: tool call id is not valid",
