@@ -14,6 +14,7 @@ from ouro.assemble import Options, open_session
 from ouro.frontends.tui.blocks.diff import PAGE_ROWS, _Hunk
 from ouro.frontends.tui.blocks.file_diff import LineRun
 from ouro.frontends.tui.blocks.lines import count_fold_lines
+from ouro.frontends.tui.screens import diff_viewer
 from ouro.frontends.tui.screens.diff_viewer import DiffViewer
 from ouro.frontends.tui.screens.picker import Picker
 from ouro.llm import ScriptedModel, call
@@ -345,7 +346,10 @@ async def test_a_resize_while_other_changes_are_read_does_not_lose_them(reposito
 
 
 @pytest.mark.parametrize("count", [500, 5_000])
-async def test_the_viewer_opens_with_one_paint_and_the_lines_of_its_first_pages(repository, count):
+async def test_the_viewer_opens_with_one_paint_and_the_lines_of_its_first_pages(
+    repository, count, monkeypatch
+):
+    monkeypatch.setattr(diff_viewer, "MAX_HELD", 600)  # a busy machine needs longer
     before = "".join(f"line {number}\n" for number in range(count))
     (repository / "long.txt").write_text(before)
     async with viewing(repository, writes=False) as (_, pilot, open_it):
