@@ -244,7 +244,9 @@ def _equal_lines(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int,
     if pairs > _MAX_PAIRS_OF_BITS:
         return []
     new_counts = Counter(new)
-    equal_pairs = sum(count * new_counts[line] for line, count in Counter(old).items())
+    if new_counts.keys().isdisjoint(old):
+        return []  # all lines are new: nothing to compare
+    equal_pairs = sum(new_counts.get(line, 0) for line in old)
     # difflib finds the changes that read best, but its time grows with these pairs.
     if pairs <= _MAX_PAIRS and equal_pairs <= _MAX_EQUAL_PAIRS:
         from difflib import SequenceMatcher  # not imported at start-up

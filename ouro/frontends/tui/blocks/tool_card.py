@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 from itertools import islice
 from time import monotonic
 from typing import Literal
@@ -368,11 +369,20 @@ class DisplayBlock(TranscriptBlock):
         self._display = display
         self._show = show
 
+    @cached_property
+    def _files(self) -> list[FileDiff] | None:
+        """The files of a diff, which are the same in each width."""
+        return _files_of(self._display.body, self._show)
+
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         body = self._display.body
         if body is None:
             return []
-        lines = body_lines(body, width - len(MARGIN) - 1, palette, self._show)
+        room = width - len(MARGIN) - 1
+        if self._files is None:
+            lines = body_lines(body, room, palette, self._show)
+        else:
+            lines = draw_diff(self._files, room, palette)
         return put_right_of((MARGIN, palette.text), lines)
 
     def as_markdown(self) -> str:

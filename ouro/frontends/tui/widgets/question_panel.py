@@ -113,6 +113,7 @@ class QuestionPanel(Vertical, can_focus=True):
         self._page_down = keymap.key_text("page_down")
         self._page_keys = f"{keymap.key_text('page_up')} {self._page_down}"
         self._amount = ""
+        self._was_drawn = False
         self._listens_from = float("inf")
         self._is_writing = False
         self._typed_at = float("-inf")
@@ -122,6 +123,18 @@ class QuestionPanel(Vertical, can_focus=True):
 
     def on_mount(self) -> None:
         self.call_after_refresh(self._start_listening)
+
+    def on_focus(self) -> None:
+        if not self._was_drawn:
+            self._was_drawn = True
+            self.call_next(self._draw_at_once)
+
+    def _draw_at_once(self) -> None:
+        """Place and draw the new question now: Textual's next frame comes up to 17 ms later."""
+        screen = self.screen
+        if screen.is_current and not self.app._batch_count:
+            screen._layout_required = True
+            screen._on_timer_update()
 
     def _start_listening(self) -> None:
         self._listens_from = time.monotonic() + self.GRACE

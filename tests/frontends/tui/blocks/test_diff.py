@@ -9,7 +9,7 @@ from ouro.display import Diff, Display, FileChange, Plain
 from ouro.frontends.tui.blocks.code import highlight
 from ouro.frontends.tui.blocks.diff import PAGE_ROWS, _Hunk
 from ouro.frontends.tui.blocks.file_diff import LineRun, file_diffs, find_changed_words
-from ouro.frontends.tui.blocks.lines import count_fold_lines, fold, text_to_copy
+from ouro.frontends.tui.blocks.lines import count_fold_lines, fold, show_lines, text_to_copy
 from ouro.frontends.tui.blocks.markdown import markdown_lines
 from ouro.frontends.tui.blocks.paged_lines import MAX_PAGES, PagedLines
 from ouro.frontends.tui.blocks.palette import Palette
@@ -232,6 +232,15 @@ def test_lines_that_need_more_than_one_row_are_counted_wherever_they_are():
         lines = body_lines(Diff((change,)), width, PALETTE)
         assert len(lines) == sum(1 for _ in lines)
         assert text_to_copy(lines[1:]).split("\n")[-2:] == ["x", "    y"]
+
+
+def test_the_files_of_a_question_are_read_once_for_all_widths():
+    change = file_change("a.py", None, CODE[:20_000])
+    block = DisplayBlock(display_of([change]))
+    with counted_calls(show_lines) as counts:
+        for width in (120, 116):
+            assert block.lines(width, PALETTE)[:24]
+    assert counts["show_lines"] == 2  # before and after
 
 
 def _finished_card(display):

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from fakes.entered_functions import counted_calls
 from fakes.fake_session import PUSH, FakeSession, Wait, asks_to_push
 from fakes.screens import asked, opened, screen_of, screen_text, until
 
@@ -387,3 +388,15 @@ async def test_digit_chooses_from_a_short_list_and_typed_text_does_not():
         pilot.app.screen._accepts_from = 0.0
         await pilot.press("2")
         await until(pilot, lambda: answers == ["unknown", "no"])
+
+
+async def test_a_new_question_is_drawn_once_by_itself():
+    """It does not wait for the next frame of Textual."""
+    session = FakeSession([[ToolStarted(PUSH, "git push"), asks_to_push()]])
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        with counted_calls(QuestionPanel._draw_at_once) as counts:
+            await pilot.press("g", "enter")
+            await asked(pilot)
+            await pilot.press("tab", "escape")
+        assert counts["QuestionPanel._draw_at_once"] == 1
