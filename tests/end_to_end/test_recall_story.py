@@ -87,7 +87,7 @@ def test_notes_of_the_last_message_are_shown_also_after_a_resume(ouro, user_fold
     again = ouro.screen("--resume", "latest")
     again.until_shows("1 memory · Ctrl+Y")
     again.say("say: sourdough loaves of rye, how long do they rise?")
-    again.until_shows("of rye, how long do they rise?", "ask")
+    again.until_shows("  sourdough loaves of rye, how long do they rise?", "ask")
     again.leave()
 
 

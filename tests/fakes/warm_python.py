@@ -4,7 +4,8 @@ of it imports.
 Tests use `subprocess` and `pexpect` as usual. The started process is a child of the test with its
 own session, folder, environment and terminal. A start that a fork cannot imitate is cold: other
 options of Python, variables that Python reads at its start, a file in the folder named like an
-imported module, and TEST_COLD_STARTS in the environment.
+imported module, and TEST_COLD_STARTS in the environment. Only after a cold start a process makes
+missing vectors.
 """
 
 from __future__ import annotations
@@ -220,6 +221,7 @@ def _serve(connection: socket.socket, imported: str) -> NoReturn:
     else:
         _import_all()
         _load_rules()
+        _make_no_vectors()
     assert len(list(Path("/proc/self/task").iterdir())) == 1, (
         "the threads of a process are not forked with it"
     )
@@ -272,6 +274,15 @@ def _load_rules() -> None:
         return loaded if is_compiled else real(cache_dir=cache_dir)
 
     kingfisher_sdk.Rules = rules
+
+
+def _make_no_vectors() -> None:
+    """Leave out the process that makes missing vectors after a turn, as in the process of the
+    tests: it takes up to 1.5 s of CPU. The tests of vectors start it.
+    """
+    from ouro.memory.index.background_index import Lookup
+
+    Lookup._start_process = lambda _lookup: None
 
 
 def _clone() -> int:
