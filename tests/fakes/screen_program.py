@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import termios
@@ -151,10 +152,37 @@ def resize_while_the_size_is_read():
     LinuxDriver._get_terminal_size = read_and_resize
 
 
+def continue_while_it_continues():
+    """Send the signal a second time while the first one is handled. A thread receives it: the main
+    thread may have blocked it.
+    """
+    from textual.drivers.linux_driver import LinuxDriver
+
+    wanted, waiting = threading.Event(), threading.Event()
+
+    def send():
+        wanted.wait()
+        signal.pthread_kill(threading.get_ident(), signal.SIGCONT)
+        waiting.set()
+
+    start = LinuxDriver.start_application_mode
+
+    def start_and_continue(self):
+        if self._must_signal_resume:
+            wanted.set()
+            waiting.wait()
+        start(self)
+
+    threading.Thread(target=send, daemon=True).start()
+    LinuxDriver.start_application_mode = start_and_continue
+
+
 if __name__ == "__main__":
     from ouro.utils.log import start_log
 
     start_log()
     if SCENARIO == "resized":
         resize_while_the_size_is_read()
+    if SCENARIO == "continued twice":
+        continue_while_it_continues()
     raise SystemExit(run_tui(open_session, OpenRequest(), "", FRAME))

@@ -141,6 +141,19 @@ def test_u7_a_second_continue_leaves_one_reader_of_the_terminal(start):
     assert terminal.raw.count(b"\x1b[?1049h") == 2
 
 
+def test_u7_a_second_continue_in_the_midst_of_the_first_leaves_one_reader(start):
+    terminal = start("continued twice")
+    terminal.send(b"\x1a")
+    terminal.until(lambda: state_of(terminal.child.pid) == "T")
+    os.kill(terminal.child.pid, signal.SIGCONT)
+    terminal.until(lambda: not terminal.modes()[0] & termios.ICRNL)
+    terminal.send("one\r")
+    terminal.until(lambda: terminal.calls("sent") == ["one"])
+    terminal.send(b"\x04")
+    assert terminal.end() == 0
+    assert terminal.raw.count(b"\x1b[?1049h") == 2
+
+
 def state_of(pid):
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 

@@ -61,6 +61,7 @@ class TerminalDriver(LinuxDriver):
         self._held: list[str] | None = []
         self.is_lent = False
         """Whether another program has the terminal."""
+        self._is_resuming = self._is_continued = False
         self.listens = Event()
         """Set when a widget can receive keys."""
         self.exit_event = self._exit = ExitEvent(self.listens)
@@ -84,13 +85,17 @@ class TerminalDriver(LinuxDriver):
             super().write(data)
 
     def resume_application_mode(self) -> None:
-        # The shell continues all processes of the job, and the launcher continues this one.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})
-        try:
-            if self._writer_thread is None:
-                super().resume_application_mode()
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCONT})
+        """Use the terminal again, once. The shell continues all processes of the job, and the
+        launcher continues this one: Python handles the second signal in the midst of the first.
+        """
+        self._is_continued = True
+        while self._is_continued and not self._is_resuming:
+            self._is_continued, self._is_resuming = False, True
+            try:
+                if self._writer_thread is None:
+                    super().resume_application_mode()
+            finally:
+                self._is_resuming = False
 
     def start_application_mode(self) -> None:
         super().start_application_mode()  # type: ignore[no-untyped-call]
