@@ -1,5 +1,5 @@
-"""The clipboard: copy text to it, and read the image on it. An image whose path is pasted, as when
-it is dropped.
+"""The clipboard: text is copied to it, and an image on it is read. Also reads an image whose path
+was pasted.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from ouro.messages import Image
 
 CLIPBOARD_TIMEOUT = 3.0
 _IMAGE_PATH = re.compile(r"""['"]?[/~][^\n]*\.(png|jpe?g|gif|webp)['"]?""", re.IGNORECASE)
+"""The path of an image, maybe in quotes, such as `'/tmp/a b.png'`."""
 SENT_TO_TERMINAL = "sent to the terminal (OSC 52), which may refuse it"
-"""Reported if no program took the text: terminals do not say whether they copied it."""
-_TIMEOUT = 1.0
+"""The report if no program took the text: terminals do not tell whether they copied it."""
+_COPY_TIMEOUT = 1.0
 
 
 def copy_with_program(text: str) -> str:
@@ -38,7 +39,7 @@ def copy_with_program(text: str) -> str:
                 subprocess.run(
                     [program, *arguments],
                     input=text.encode(),
-                    timeout=_TIMEOUT,
+                    timeout=_COPY_TIMEOUT,
                     check=True,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
@@ -88,8 +89,8 @@ async def clipboard_image() -> Image | None:
 
 
 def dropped_image(pasted: str) -> Image | None:
-    """The image whose path is pasted (terminals do this when a file is dropped); None for any other
-    text.
+    """The image whose path was pasted; None for any other text. Terminals paste a path when a file
+    is dropped on them.
     """
     from ouro.images import read_image
 
@@ -119,13 +120,13 @@ def _grab_png() -> Image | None:
     from ouro.images import make_image
 
     try:
-        grabbed = ImageGrab.grabclipboard()
-        if isinstance(grabbed, list):
-            grabbed = Pillow.open(grabbed[0]) if grabbed else None
-        if grabbed is None:
+        image = ImageGrab.grabclipboard()
+        if isinstance(image, list):
+            image = Pillow.open(image[0]) if image else None
+        if image is None:
             return None
         data = io.BytesIO()
-        grabbed.save(data, "PNG")
+        image.save(data, "PNG")
     except NotImplementedError as error:
         raise UsageError(
             "Ctrl+V needs wl-clipboard or xclip here. Or paste the path of an image."

@@ -19,8 +19,8 @@ PERMIT_LABELS: Mapping[PermitChoice, str] = {
     "no": "no, continue without it",
 }
 """The answers to a permission question."""
-_MAX_SHOWN = 100
-_KEPT = {
+_MAX_NOTE_TEXT = 100
+_NOTE_VERBS = {
     "add": "Remembered",
     "supersede": "Remembered, replaced",
     "refine": "Remembered in more detail",
@@ -31,13 +31,13 @@ _KEPT = {
     "share": "Shared with all branches",
     "propose": "Waiting for approval",
 }
-_ORIGINS = {
+_ORIGIN_NOTES = {
     "outside": " outside of ouro",
     "consolidation": ", merged by a model",
     "sync": " by a sync",
 }
 
-_ENDINGS: Mapping[str, tuple[str, Level]] = {
+_TURN_ENDINGS: Mapping[str, tuple[str, Level]] = {
     "cut": ("The answer is incomplete", "warning"),
     "interrupted": ("Interrupted", "info"),
     "failed": ("The turn failed", "error"),
@@ -48,7 +48,7 @@ _ENDINGS: Mapping[str, tuple[str, Level]] = {
 
 
 def notice_of(event: Event) -> tuple[str, Level] | None:
-    """The notice for an event and its level; None if the event is shown in another form, or not at
+    """The notice for an event, and its level. None: the event is shown in another form, or not at
     all.
     """
     match event:
@@ -57,7 +57,7 @@ def notice_of(event: Event) -> tuple[str, Level] | None:
         case events.Retrying():
             return retry_line(event, event.wait), "warning"
         case events.TurnFinished() if event.outcome != "answered":
-            return _ending_line(event), _ENDINGS[event.outcome][1]
+            return _ending_line(event), _TURN_ENDINGS[event.outcome][1]
         case events.Compacted():
             return (
                 f"Compacted: {describe_compaction(event)}. The session file keeps everything.",
@@ -74,30 +74,32 @@ def notice_of(event: Event) -> tuple[str, Level] | None:
 
 
 def _recalled_line(event: events.NotesRecalled) -> tuple[str, Level] | None:
-    """The note of another project, or how many notes were found; None if there is nothing to show."""
+    """The notice of recalled notes: the text of a note from another project, else their number.
+    None if there is nothing to show.
+    """
     if is_of_other_project(event):
         [*_, item] = event.items
         origin = f"{item.scope[:1].upper()}{clean(item.scope[1:])}"
         # A stored receipt has no texts: nothing of it can be sent any more.
-        shown = f"{origin}: “{one_line(clean(item.text), _MAX_SHOWN)}”"
-        return (shown, "info") if item.text else None
+        notice = f"{origin}: “{one_line(clean(item.text), _MAX_NOTE_TEXT)}”"
+        return (notice, "info") if item.text else None
     loaded = sum(item.state == "loaded" for item in event.items)
     return (plural(loaded, "memory", "memories"), "info") if loaded else None
 
 
 def is_of_other_project(event: events.NotesRecalled) -> bool:
-    """Whether it is what another project knows: the user may send it."""
+    """Whether the event is about a note of another project, which the user may send to the model."""
     return event.way == "other project"
 
 
 def receipt_command(event: events.NotesRecalled) -> str:
-    """The command that belongs to the line of a receipt."""
+    """The command that shows or sends the notes of this event."""
     return "/memory send" if is_of_other_project(event) else "/memory receipt"
 
 
 def _ending_line(event: events.TurnFinished) -> str:
     """How a turn ended, and why."""
-    ending = _ENDINGS[event.outcome][0]
+    ending = _TURN_ENDINGS[event.outcome][0]
     if not event.detail:
         return f"{ending}."
     # The detail already begins with `Stopped: …`, `The answer was cut: …`, `Refused. …`
@@ -107,21 +109,22 @@ def _ending_line(event: events.TurnFinished) -> str:
 
 
 def _note_line(event: events.NoteKept) -> str:
-    waits = " · /memory list" if event.operation == "propose" else ""
-    undo = f" · /memory undo {event.undo[:7]}" if event.undo else ""
-    return f"{_KEPT[event.operation]} ({event.scope}): {event.text}{waits}{undo}"
+    """What was done to a note of memory, with the command that undoes it."""
+    list_hint = " · /memory list" if event.operation == "propose" else ""
+    undo_hint = f" · /memory undo {event.undo[:7]}" if event.undo else ""
+    return f"{_NOTE_VERBS[event.operation]} ({event.scope}): {event.text}{list_hint}{undo_hint}"
 
 
-def retry_line(event: events.Retrying, left: float) -> str:
+def retry_line(event: events.Retrying, seconds: float) -> str:
     """Why a model call failed, which model is asked next, and when."""
     if event.attempt == 1:
         return f"{event.reason} Asking {event.model} instead."
-    when = f"in {left:.0f} s" if left else "now"
+    when = f"in {seconds:.0f} s" if seconds else "now"
     return f"{event.reason} Asking {event.model} again {when} (attempt {event.attempt})."
 
 
 class NoticePrinter(ABC):
-    """Prints notices and the activity of subagents; keeps the titles of running tools."""
+    """Prints notices and the activity of subagents. It knows the titles of running tool calls."""
 
     def __init__(self) -> None:
         self._titles: dict[str, str] = {}
@@ -133,6 +136,7 @@ class NoticePrinter(ABC):
         """Print one line."""
 
     def event(self, event: Event) -> None:
+        """Print the notice of an event, if it has one."""
         match event:
             case events.ToolStarted():
                 self._titles[event.call.id] = event.title
@@ -158,13 +162,17 @@ class NoticePrinter(ABC):
 
 
 def describe_compaction(event: events.Compacted) -> str:
-    way = f"{event.covered} messages summarized, {event.kept} kept word for word"
-    left = way if event.summary else f"{plural(event.dropped, 'old tool output')} dropped"
-    return f"{event.before:,} → {event.after:,} tokens; {left}"
+    """What a compaction did, in one line: the tokens before and after it, and what was left out."""
+    summary_text = f"{event.covered} messages summarized, {event.kept} kept word for word"
+    effect = (
+        summary_text if event.summary else f"{plural(event.dropped, 'old tool output')} dropped"
+    )
+    return f"{event.before:,} → {event.after:,} tokens; {effect}"
 
 
 def compaction_receipt(event: events.Compacted) -> str:
-    used, saved = event.usage, event.before - event.after
+    """What a compaction did, as a Markdown list, followed by its summary."""
+    usage, saved = event.usage, event.before - event.after
     lines = [
         (
             f"- {event.before:,} tokens before, {event.after:,} after:"
@@ -174,31 +182,31 @@ def compaction_receipt(event: events.Compacted) -> str:
     ]
     if event.dropped:
         lines.append(f"- {event.dropped} old tool outputs are no longer sent")
-    if used is not None:
-        cost = f", {dollars(used.cost)}" if used.cost is not None else ""
-        read = f"{used.input:,} tokens read ({used.cached:,} cached)"
-        lines.append(f"- the summary took {read}, {used.output:,} written{cost}")
+    if usage is not None:
+        cost = f", {dollars(usage.cost)}" if usage.cost is not None else ""
+        read = f"{usage.input:,} tokens read ({usage.cached:,} cached)"
+        lines.append(f"- the summary took {read}, {usage.output:,} written{cost}")
     lines.append("- the session file keeps every message")
     return "\n".join([*lines, "", event.summary] if event.summary else lines)
 
 
 def _core_line(event: events.CoreChanged, subject: str = "") -> str:
-    """How the core has changed or shall change, and the commands to decide or undo.
+    """How the core memory has changed, or would change, with the commands to undo or decide it.
 
     Args:
-        subject: what has changed; default: the event's summary.
+        subject: the text of what has changed; empty: the event's summary.
     """
     subject = subject or event.summary
     if event.proposal:
-        answer = f"Use /memory accept {event.proposal} or /memory reject {event.proposal}."
+        commands = f"Use /memory accept {event.proposal} or /memory reject {event.proposal}."
         end = "" if subject.endswith((".", "…", "!", "?")) else "."
-        used = " Until then the accepted text is used." if event.origin == "outside" else ""
-        return f"Memory ({event.scope}) waiting for approval: {subject}{end} {answer}{used}"
-    undo = f" · /memory undo {event.undo[:7]}" if event.undo else ""
+        until_then = " Until then the accepted text is used." if event.origin == "outside" else ""
+        return f"Memory ({event.scope}) waiting for approval: {subject}{end} {commands}{until_then}"
+    undo_hint = f" · /memory undo {event.undo[:7]}" if event.undo else ""
     if event.origin == "undo":
-        return f"Undone in memory ({event.scope}): {subject}{undo}"
-    origin = _ORIGINS.get(event.origin, "")
-    return f"Memory ({event.scope}) changed{origin}: {subject}{undo}"
+        return f"Undone in memory ({event.scope}): {subject}{undo_hint}"
+    origin = _ORIGIN_NOTES.get(event.origin, "")
+    return f"Memory ({event.scope}) changed{origin}: {subject}{undo_hint}"
 
 
 class MemoryChanges:
@@ -211,7 +219,7 @@ class MemoryChanges:
         """The changed lines of memory files in the diffs of tool calls."""
 
     def add_call(self, event: events.ToolFinished) -> None:
-        """Note the diff of a tool call, which was shown."""
+        """Remember the diff of a tool call, because it was shown."""
         if isinstance(event.display.body, Diff) and not event.failed:
             changes = event.display.body.changes
             in_memory = [change for change in changes if "memory/" in change.path]

@@ -8,28 +8,28 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-from ouro.frontends.kept_files import KeptFiles
+from ouro.frontends.saved_file_list import SavedFileList
 from ouro.utils.log import log
 
 MAX_CANDIDATES = 400
-MAX_LOOKED_AT = 5_000
-"""Matches in names of folders that are passed over to find one in the name of a file."""
+MAX_TRIED_MATCHES = 5_000
+"""So many matches are tried: a match in the name of a folder does not count for a file."""
 MAX_AGE = 20.0
 """Seconds after which the list of files is read again."""
 SEGMENT = 1 << 17
 """Characters that are searched at once: Python runs nothing else meanwhile, not even a key."""
-SEARCHED_AT_ONCE = 1 << 20
+MAX_FOREGROUND_SIZE = 1 << 20
 """Up to so many characters are searched while a key is handled, in a few milliseconds."""
-FIRST_SHOWN_AFTER = 0.02
-SHOWN_EVERY = 0.25
+FIRST_SHOW_DELAY = 0.02
+SHOW_INTERVAL = 0.25
 """Seconds until the first and until each later look at a list that is still being read."""
 
 
 class FileIndex:
-    """File names in a few long strings, so that each typed key is searched by the C string search,
-    not by a Python loop; and 500,000 names take little memory.
+    """Names of files in a few long strings, for a search at each typed key.
 
-    rapidfuzz scores every name, which takes too long for a typed key. Names with a line end are
+    Each key is searched by the string search of C, not by a Python loop, and 500,000 names take
+    little memory. rapidfuzz would score every name, which takes too long. Names with a line end are
     left out: a message cannot mention them.
     """
 
@@ -45,8 +45,8 @@ class FileIndex:
         for name in names:
             if "\n" not in name:
                 by_depth.setdefault(name.rstrip("/").count("/"), []).append(name)
-        for depth, found in by_depth.items():
-            joined = "\n".join(found)
+        for depth, names_of_depth in by_depth.items():
+            joined = "\n".join(names_of_depth)
             self.size += len(joined)
             segments = self._by_depth.setdefault(depth, [])
             if segments and len(segments[-1].text) + len(joined) < SEGMENT:
@@ -67,7 +67,7 @@ class FileIndex:
         letters = text.lower().replace("\n", "")
         if not letters:
             return list(islice(self.names(), limit))
-        found: dict[str, None] = {}
+        candidates: dict[str, None] = {}
         for matches in (
             chain(
                 self._find(f"/{letters}", in_file=True), self._find(f"\n{letters}", in_file=True)
@@ -76,10 +76,10 @@ class FileIndex:
             self._find(letters),
             self._find_scattered(letters),
         ):
-            found |= dict.fromkeys(islice(matches, MAX_CANDIDATES))
-            if len(found) >= limit * 4:
+            candidates |= dict.fromkeys(islice(matches, MAX_CANDIDATES))
+            if len(candidates) >= limit * 4:
                 break
-        return sorted(found, key=lambda name: _rank(name, letters))[:limit]
+        return sorted(candidates, key=lambda name: _rank(name, letters))[:limit]
 
     def _segments(self) -> Iterator[_Segment]:
         # A copy: another thread may add names meanwhile.
@@ -87,19 +87,21 @@ class FileIndex:
             yield from self._by_depth[depth].copy()
 
     def _find(self, text: str, *, in_file: bool = False) -> Iterator[str]:
-        """The names with this text; with `in_file`, in their last part."""
-        looked_at = 0
+        """Yield the names that contain a text; with `in_file`, the names whose last part contains
+        it.
+        """
+        tried = 0
         for segment in self._segments():
             at = segment.lowered.find(text)
-            while at >= 0 and looked_at < MAX_LOOKED_AT:
-                looked_at += 1
+            while at >= 0 and tried < MAX_TRIED_MATCHES:
+                tried += 1
                 end = segment.lowered.index("\n", at + len(text))
                 if not in_file or segment.lowered.find("/", at + len(text), end) < 0:
                     yield segment.name(at + 1, end)
                 at = segment.lowered.find(text, end)
 
     def _find_scattered(self, letters: str) -> Iterator[str]:
-        """The names with these letters, with others in between."""
+        """Yield the names that contain these letters in their order, with others in between."""
         pattern = re.compile(
             re.escape(letters[0])
             + "".join(f"[^{re.escape(letter)}\n]*{re.escape(letter)}" for letter in letters[1:])
@@ -111,7 +113,11 @@ class FileIndex:
 
 
 class _Segment:
-    """Some names, each between two line ends."""
+    """A text of some names, each between two line ends.
+
+    `lowered` is the text in lower case. If lower case would change its length, it is the text
+    itself, because offsets must be the same in both.
+    """
 
     __slots__ = ("lowered", "text")
 
@@ -121,13 +127,13 @@ class _Segment:
         is_same = lowered == self.text or len(lowered) != len(self.text)
         self.lowered = self.text if is_same else lowered
 
-    def name(self, place: int, end: int) -> str:
-        """The name that ends before `end` and has the character before `place`."""
-        return self.text[self.text.rfind("\n", 0, place) + 1 : end]
+    def name(self, start: int, end: int) -> str:
+        """The name that has the character before `start`, and ends before `end`."""
+        return self.text[self.text.rfind("\n", 0, start) + 1 : end]
 
 
 def _split_into_segments(joined: str) -> Iterator[str]:
-    """Names between line ends, in pieces of about the size of a segment."""
+    """Split names between line ends into texts of about the size of a segment."""
     start = 0
     while len(joined) - start > SEGMENT:
         end = joined.find("\n", start + SEGMENT)
@@ -139,81 +145,84 @@ def _split_into_segments(joined: str) -> Iterator[str]:
 
 
 def _rank(name: str, letters: str) -> tuple[bool, bool, bool, int, str]:
-    """The sort key of a name: first the letters begin the last part, then are in it, then in the
-    name.
+    """The sort key of a name. Best are names whose last part begins with the letters, then those
+    that have them in the last part, then elsewhere, each the shortest first.
     """
-    lowered = name.lower()
-    last = lowered.rstrip("/").rpartition("/")[2]
+    lower_name = name.lower()
+    last_part = lower_name.rstrip("/").rpartition("/")[2]
     return (
-        not last.startswith(letters),
-        letters not in last,
-        letters not in lowered,
+        not last_part.startswith(letters),
+        letters not in last_part,
+        letters not in lower_name,
         len(name),
         name,
     )
 
 
 def mention(name: str) -> str:
-    """How a message names a file: `@api.py`, `@"a b.py"`."""
+    """The text with which a message mentions a file: `@api.py`, `@"a b.py"`."""
     return f'@"{name}"' if re.search(r"\s", name) else f"@{name}"
 
 
-def _read_into(index: FileIndex, found: Iterable[Sequence[str]]) -> None:
-    for names in found:
+def _add_all(index: FileIndex, name_lists: Iterable[Sequence[str]]) -> None:
+    """Add the names to an index, as they are read."""
+    for names in name_lists:
         index.add(names)
 
 
 class ProjectFiles:
-    """The list of files, read in the background, and again when it is old; and searches of it.
+    """The searchable list of the project's files. It is read in the background, and again when it
+    is old.
 
     Args:
         read: returns the names as they are found, some at a time.
         changed: called when another search may find more.
-        kept: the lists of earlier sessions; the one of this folder is used until a new one is read.
+        get_saved_list: returns the list of an earlier session, which is used until the new
+            one is read.
     """
 
     def __init__(
         self,
         read: Callable[[], Iterable[Sequence[str]]],
         changed: Callable[[], None],
-        kept: Callable[[], KeptFiles | None] = lambda: None,
+        get_saved_list: Callable[[], SavedFileList | None] = lambda: None,
     ) -> None:
         self._read = read
         self._changed = changed
-        self._kept = kept
+        self._get_saved_list = get_saved_list
         self._index: FileIndex | None = None
         self._read_at = float("-inf")
         self._reading: asyncio.Task[None] | None = None
         self._searching: asyncio.Task[None] | None = None
-        self._wanted = ""
-        self._found: tuple[str, FileIndex | None, list[str]] = ("", None, [])
-        """The last search in the background: its text, where it searched, and what it found."""
+        self._next_text = ""
+        self._last_search: tuple[str, FileIndex | None, list[str]] = ("", None, [])
+        """The last search in the background: its text, its index, and the names that it found."""
 
     def search(self, text: str, limit: int) -> list[str] | None:
         """The best names for a text; None until there is a list.
 
-        A long list is searched in the background: until then, this is what is left of the last
-        search, and `changed` is called when there is more.
+        A long list is searched in the background. Until that has ended, the names of the last
+        search that still match are returned, and then `changed` is called.
         """
         self._refresh_if_old()
         index = self._index
         if index is None:
             return None
-        if index.size <= SEARCHED_AT_ONCE:
+        if index.size <= MAX_FOREGROUND_SIZE:
             return index.search(text, limit)
-        last, searched, found = self._found
-        if (last, searched) == (text, index):
-            return found
-        self._wanted = text
+        last_text, searched, names = self._last_search
+        if (last_text, searched) == (text, index):
+            return names
+        self._next_text = text
         if self._searching is None or self._searching.done():
             self._searching = asyncio.create_task(self._search(limit))
-        return [name for name in found if text.lower() in name.lower()]
+        return [name for name in names if text.lower() in name.lower()]
 
     async def _search(self, limit: int) -> None:
-        """Search for what was typed last, until that is found."""
-        while (self._wanted, self._index) != self._found[:2] and self._index is not None:
-            text, index = self._wanted, self._index
-            self._found = (text, index, await asyncio.to_thread(index.search, text, limit))
+        """Search for the text that was asked for last, until its names are found."""
+        while (self._next_text, self._index) != self._last_search[:2] and self._index is not None:
+            text, index = self._next_text, self._index
+            self._last_search = (text, index, await asyncio.to_thread(index.search, text, limit))
         self._changed()
 
     def _refresh_if_old(self) -> None:
@@ -225,31 +234,33 @@ class ProjectFiles:
         """Read the list of files, and save it for the next session. Without a list, the saved one
         is used meanwhile.
         """
-        kept = self._kept()
-        if self._index is None and kept is not None:
-            await self._fill(FileIndex(), kept.load(), shows=True)
+        saved_list = self._get_saved_list()
+        if self._index is None and saved_list is not None:
+            await self._fill(FileIndex(), saved_list.load(), can_search=True)
         index = FileIndex()
         try:
-            await self._fill(index, self._read(), shows=self._index is None)
+            await self._fill(index, self._read(), can_search=self._index is None)
         except OSError as error:
             log.warning("the project's files could not be listed: %s", error)
         self._show(index)
         self._read_at = time.monotonic()
-        if kept is not None:
-            await asyncio.to_thread(kept.save, index.texts(), index.size)
+        if saved_list is not None:
+            await asyncio.to_thread(saved_list.save, index.texts(), index.size)
 
-    async def _fill(self, index: FileIndex, found: Iterable[Sequence[str]], *, shows: bool) -> None:
-        """Read names into an index; with `shows` it can be searched before the end."""
-        reading = asyncio.create_task(asyncio.to_thread(_read_into, index, found))
-        wait = FIRST_SHOWN_AFTER
-        while not reading.done():
-            await asyncio.wait([reading], timeout=wait)
-            wait = min(2 * wait, SHOWN_EVERY)
-            if shows and index.size:
+    async def _fill(
+        self, index: FileIndex, name_lists: Iterable[Sequence[str]], *, can_search: bool
+    ) -> None:
+        """Read names into an index. With `can_search` it is searched before all names are read."""
+        reader = asyncio.create_task(asyncio.to_thread(_add_all, index, name_lists))
+        wait = FIRST_SHOW_DELAY
+        while not reader.done():
+            await asyncio.wait([reader], timeout=wait)
+            wait = min(2 * wait, SHOW_INTERVAL)
+            if can_search and index.size:
                 self._show(index)
-        await reading
+        await reader
 
     def _show(self, index: FileIndex) -> None:
         self._index = index
-        self._found = (self._found[0], None, self._found[2])
+        self._last_search = (self._last_search[0], None, self._last_search[2])
         self._changed()

@@ -12,7 +12,7 @@ from ouro.utils.log import log
 from ouro.utils.masked_writes import write_masked
 from ouro.utils.runtime import ensure_private_dir
 
-_KEPT_BYTES = 2_000_000
+_MAX_READ_BYTES = 2_000_000
 
 
 class PromptHistory:
@@ -26,28 +26,32 @@ class PromptHistory:
         self._path = path
         self._project: Path | None = None
         """The file with the entries of the project, which are in the common file, too."""
-        self._own: list[str] = []
+        self._session_entries: list[str] = []
 
-    def use(self, project: Path, said: Sequence[str] = ()) -> None:
-        """From now on the entries of this project come last, and after them those of the session:
-        what was `said` in it before, and what is added.
+    def use(self, project: Path, prompts: Sequence[str] = ()) -> None:
+        """Put the entries of this project last, and after them those of the session: its earlier
+        `prompts` and what is added.
         """
         name = hashlib.sha256(os.fsencode(project)).hexdigest()[:16]
-        typed_before = self._own if self._project is None else []
+        typed_before = self._session_entries if self._project is None else []
         self._project = self._path.with_name(f"{self._path.name}.d") / name
-        self._own = [*(text for text in said if text.strip()), *typed_before]
+        self._session_entries = [*(text for text in prompts if text.strip()), *typed_before]
 
     def entries(self) -> list[str]:
-        """All entries without duplicates, oldest first: those of other projects, of this one, of
-        this session. An unreadable file counts as empty.
+        """All entries without duplicates, the oldest first: those of other projects, of this one,
+        of this session. An unreadable file counts as empty.
         """
-        found = [*_read(self._path), *(_read(self._project) if self._project else ()), *self._own]
-        return list(dict.fromkeys(reversed(found)))[::-1]
+        entries = [
+            *_read(self._path),
+            *(_read(self._project) if self._project else ()),
+            *self._session_entries,
+        ]
+        return list(dict.fromkeys(reversed(entries)))[::-1]
 
     def add(self, text: str) -> None:
-        """Save an entry: unchanged in memory, without secrets in the file."""
+        """Add an entry. In this session it stays as it is; in the file its secrets are masked."""
         if text.strip() and not text.startswith(" "):
-            self._own.append(text)
+            self._session_entries.append(text)
             write_masked(text, self._write)
 
     def _write(self, text: str) -> None:
@@ -73,7 +77,7 @@ def _read(path: Path) -> list[str]:
     """The last entries of a file; none if it cannot be read."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _KEPT_BYTES))
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _MAX_READ_BYTES))
             text = file.read().decode(errors="replace")
     except OSError:
         return []
@@ -81,22 +85,22 @@ def _read(path: Path) -> list[str]:
 
 
 class HistoryWalk:
-    """A walk through the entries with Up and Down. The draft is the newest entry."""
+    """Walks through the entries with Up and Down. The draft is the newest entry."""
 
     def __init__(self, entries: Sequence[str], draft: str) -> None:
-        self._lines = [*entries, draft]
-        self._at = len(self._lines) - 1
+        self._texts = [*entries, draft]
+        self._index = len(self._texts) - 1
 
     def move(self, by: int) -> str | None:
         """Move by that many entries and return the entry; None beyond the ends."""
-        if not 0 <= self._at + by < len(self._lines):
+        if not 0 <= self._index + by < len(self._texts):
             return None
-        self._at += by
-        return self._lines[self._at]
+        self._index += by
+        return self._texts[self._index]
 
     def shows(self, text: str) -> bool:
         """Whether `text` is the entry that this walk showed last."""
-        return self._lines[self._at] == text
+        return self._texts[self._index] == text
 
 
 def _escape(text: str) -> str:

@@ -22,25 +22,23 @@ if TYPE_CHECKING:
         Status,
     )
 
-_UNITS = ((60, 60, "min"), (3600, 24, "h"), (86400, 14, "d"))
-"""For each unit: its seconds, the number of units from which on the next unit is used, and its
-name.
-"""
+_AGE_UNITS = ((60, 60, "min"), (3600, 24, "h"), (86400, 14, "d"))
+"""For each unit of an age: its seconds, the number at which the next unit begins, and its name."""
 LEFT_BRANCH = "This message is on a branch that was left by a rewind."
-_WHO = {"user": "you", "assistant": "ouro"}
+_SPEAKERS = {"user": "you", "assistant": "ouro"}
 
 
 def format_age(at: str, now: datetime) -> str:
-    """The age: `now`, `5 min`, `3 h`, `2 d`, then the date."""
+    """The time since `at`: `now`, `5 min`, `3 h`, `2 d`. For a longer time the date is returned."""
     try:
         seconds = (now - datetime.fromisoformat(at)).total_seconds()
     except (ValueError, TypeError):  # the file was edited by hand
         return clean(at)[:10]
     if seconds < 60:
         return "now"
-    for unit, most, sign in _UNITS:
-        if seconds < unit * most:
-            return f"{int(seconds // unit)} {sign}"
+    for unit, next_unit_at, name in _AGE_UNITS:
+        if seconds < unit * next_unit_at:
+            return f"{int(seconds // unit)} {name}"
     return at[:10]
 
 
@@ -48,13 +46,13 @@ def format_tokens(number: int) -> str:
     """Tokens in a few letters: `840`, `1.2k`, `84k`, `1.2M`."""
     if number < 1000:
         return str(number)
-    many, sign = (number / 1000, "k") if number < 999_500 else (number / 1e6, "M")
-    return (f"{many:.1f}".removesuffix(".0") if many < 9.95 else f"{many:.0f}") + sign
+    amount, unit = (number / 1000, "k") if number < 999_500 else (number / 1e6, "M")
+    return (f"{amount:.1f}".removesuffix(".0") if amount < 9.95 else f"{amount:.0f}") + unit
 
 
 def status_items(status: Status) -> dict[str, str]:
-    """The texts of the status line by their names in `tui.status`; empty if there is nothing to
-    show.
+    """The texts of the status line by their names in `tui.status`. A text is empty if there is
+    nothing to show.
     """
     usage, share = status.usage, status.context / status.window if status.window else 0.0
     cached = f" ({format_tokens(usage.cached)} cached)" if usage.cached else ""
@@ -80,12 +78,12 @@ def status_items(status: Status) -> dict[str, str]:
         "jobs": plural(status.jobs, "job") if status.jobs else "",
         "goal": status.standing.goal,
         "loops": plural(status.standing.loops, "loop") if status.standing.loops else "",
-        "sandbox": _sandbox(status.sandbox),
+        "sandbox": _sandbox_text(status.sandbox),
     }
 
 
-def _sandbox(name: str) -> str:
-    """Whether commands run in a sandbox; `/status` names the program."""
+def _sandbox_text(name: str) -> str:
+    """How commands are confined, for the status line; `/status` names the program."""
     if name in ("none", "off"):
         return "no sandbox"
     if name in ("podman", "docker"):
@@ -94,7 +92,9 @@ def _sandbox(name: str) -> str:
 
 
 def script_state(session: Session) -> dict[str, Any]:
-    """The state of a session for `tui.status_command`; the fields are those of Claude Code."""
+    """The state of a session as JSON for the user's status command. The fields are those of Claude
+    Code.
+    """
     status, usage = session.status(), session.status().usage
     used = round(100 * status.context / status.window, 1) if status.window else None
     name = status.model.rpartition("/")[2]
@@ -123,39 +123,43 @@ def script_state(session: Session) -> dict[str, Any]:
     }
 
 
-BESIDE_SCRIPT = ("mode", "goal", "loops", "saved", "jobs", "queued")
-"""What the status line shows beside the line of the user's command."""
+ITEMS_WITH_SCRIPT = ("mode", "goal", "loops", "saved", "jobs", "queued")
+"""The items that the status line still shows if the user's status command prints a line."""
 
 
-def title_of(info: SessionInfo) -> str:
+def session_title(info: SessionInfo) -> str:
+    """The title of a session in one line."""
     return " ".join(clean(info.title).split()) or "(no title)"
 
 
-def labels_of(info: SessionInfo) -> str:
-    """Branch, number of changed files and tags: `main · 3 files · #parser`."""
+def session_labels(info: SessionInfo) -> str:
+    """The branch, the number of changed files and the tags of a session: `main · 3 files ·
+    #parser`.
+    """
     files = plural(info.files, "file") if info.files else ""
     tags = " ".join(f"#{tag}" for tag in info.tags)
     return " · ".join(filter(None, [one_line(info.branch, 30), files, clean(tags)]))
 
 
 def format_figures(info: SessionInfo, now: datetime) -> str:
+    """The age, the number of messages, the size, the cost and the labels of a session."""
     parts = [
         format_age(info.updated_at, now),
         plural(info.messages, "message"),
         byte_size(info.size),
     ]
-    parts += [dollars(info.cost), labels_of(info), "copy" if info.fork_of else ""]
+    parts += [dollars(info.cost), session_labels(info), "copy" if info.fork_of else ""]
     return " · ".join(filter(None, [*parts, "pinned" if info.pinned else ""]))
 
 
 def preview_lines(preview: SessionExcerpt, width: int) -> list[tuple[str, str]]:
-    """Speaker and text of the summary and of the first and last messages, cut to about four lines
-    of `width`.
+    """The summary and the first and last messages of a session, each with its speaker, cut to about
+    four lines of `width`.
     """
     lines = [("", " ".join(clean(preview.summary).split()))] if preview.summary else []
     if preview.first:
         lines.append(("you", one_line(preview.first, 4 * width)))
-    lines += [(_WHO.get(role, role), one_line(text, 4 * width)) for role, text in preview.last]
+    lines += [(_SPEAKERS.get(role, role), one_line(text, 4 * width)) for role, text in preview.last]
     return lines or [("", "The session is empty.")]
 
 
@@ -164,13 +168,20 @@ def now() -> datetime:
 
 
 def card_lines(card: ResumeCard, now: datetime) -> list[tuple[str, str]]:
-    last_used = [_ago(card, now), plural(card.info.messages, "message"), byte_size(card.info.size)]
+    """The resume card of a session as pairs of a name and a text. Facts without a text are left
+    out.
+    """
+    last_used = [
+        _age_text(card, now),
+        plural(card.info.messages, "message"),
+        byte_size(card.info.size),
+    ]
     rows = [
         ("last used", " · ".join(last_used)),
         ("about", " ".join(clean(card.info.summary).split())),
         ("first call", _first_call(card)),
-        ("repository", _repository(card.repository)),
-        ("memory", _memory(card)),
+        ("repository", _repository_changes(card.repository)),
+        ("memory", _memory_changes(card)),
         (
             "folder",
             (
@@ -179,17 +190,23 @@ def card_lines(card: ResumeCard, now: datetime) -> list[tuple[str, str]]:
                 else ""
             ),
         ),
-        ("mode", _mode(card)),
+        ("mode", _unusual_mode(card)),
         ("open", _unfinished(card)),
     ]
     return [(name, words) for name, words in rows if words]
 
 
 def card_line(card: ResumeCard, now: datetime) -> str:
-    parts = [_ago(card, now), _first_call(card), _repository(card.repository), _memory(card)]
+    """The resume card in one line."""
+    parts = [
+        _age_text(card, now),
+        _first_call(card),
+        _repository_changes(card.repository),
+        _memory_changes(card),
+    ]
     if card.folder:
         parts.append(f"in {clean(card.folder)} now")
-    if mode := _mode(card):
+    if mode := _unusual_mode(card):
         parts.append(f"mode {mode}")
     parts.append(_unfinished(card))
     return f"Resumed: {' · '.join(filter(None, parts))}"
@@ -208,16 +225,18 @@ def card_choices(card: ResumeCard) -> list[tuple[Part, str]]:
     return choices
 
 
-def _ago(card: ResumeCard, now: datetime) -> str:
+def _age_text(card: ResumeCard, now: datetime) -> str:
     ago = format_age(card.info.updated_at, now)
     return ago if "-" in ago or ago == "now" else f"{ago} ago"
 
 
-def _mode(card: ResumeCard) -> str:
+def _unusual_mode(card: ResumeCard) -> str:
+    """The mode of the session; empty for the usual one."""
     return "" if card.info.mode in ("", "ask") else card.info.mode
 
 
 def _first_call(card: ResumeCard) -> str:
+    """The tokens of the first call after a resume, and its price if it is known."""
     size = f"{format_tokens(card.tokens)} tokens"
     if card.price is None or card.price_cold is None:
         return f"{size}, the provider's cache is {card.cache}"
@@ -225,36 +244,37 @@ def _first_call(card: ResumeCard) -> str:
     return f"{size}, {dollars(card.price)} (cache {card.cache}{cold})"
 
 
-def _repository(news: RepositoryChanges | None) -> str:
+def _repository_changes(changes: RepositoryChanges | None) -> str:
     """What has changed in the repository since the session; empty if nothing has."""
-    if news is None:
+    if changes is None:
         return ""
     parts = []
-    if news.branch_then and news.branch_then != news.branch:
-        parts.append(f"on {clean(news.branch)} now, on {clean(news.branch_then)} then")
-    if news.changed:
-        parts.append(f"{plural(news.changed, 'file')} not committed")
-    if news.commits:
-        subjects = "; ".join(clean(subject) for subject in news.subjects)
-        parts.append(f"{plural(news.commits, 'commit')} since: {subjects}")
+    if changes.branch_then and changes.branch_then != changes.branch:
+        parts.append(f"on {clean(changes.branch)} now, on {clean(changes.branch_then)} then")
+    if changes.changed:
+        parts.append(f"{plural(changes.changed, 'file')} not committed")
+    if changes.commits:
+        subjects = "; ".join(clean(subject) for subject in changes.subjects)
+        parts.append(f"{plural(changes.commits, 'commit')} since: {subjects}")
     return ", ".join(parts)
 
 
-def _memory(card: ResumeCard) -> str:
+def _memory_changes(card: ResumeCard) -> str:
     """What has changed in memory since the session, and whether it is held as it was."""
     changes = card.memory.changes
     if not changes:
         return "as it was" if card.memory.is_held else ""
-    of = ", ".join(f"{scope} {count}" for scope, count in changes.items())
+    scopes = ", ".join(f"{scope} {count}" for scope, count in changes.items())
     count = plural(sum(changes.values()), "change")
     return (
-        f"as it was, without {count} since ({of})"
+        f"as it was, without {count} since ({scopes})"
         if card.memory.is_held
-        else f"{count} of memory since ({of})"
+        else f"{count} of memory since ({scopes})"
     )
 
 
 def _unfinished(card: ResumeCard) -> str:
+    """What the session has left open: a turn without an answer, and todos."""
     parts = ["the last turn has no answer"] if card.in_the_middle else []
     if card.todos:
         parts.append(
@@ -274,14 +294,17 @@ THESE, PROJECT, ALL = "these", "this project", "all projects"
 
 
 class SessionMatch(NamedTuple):
-    """A session in the list, with the found words of its messages."""
+    """A session in the list. `snippet` has the words that were found in its messages."""
 
     info: SessionInfo
     snippet: str = ""
 
 
 class SessionMatches:
-    """Narrows a list of sessions down, in its order. Holds no widget and reads no disk."""
+    """Narrows a list of sessions down to those that match a search. Their order stays.
+
+    It has no widget and reads no disk.
+    """
 
     def __init__(
         self,
@@ -298,9 +321,9 @@ class SessionMatches:
         self.is_fuzzy = False
         """Whether similar titles match, too; see `find_similar`."""
         self.scope: Scope = THESE if only else PROJECT
-        self.change(sessions)
+        self.set_sessions(sessions)
         if self.scope == PROJECT and not self.in_scope:
-            self._enter(ALL)
+            self._set_scope(ALL)
 
     @property
     def query(self) -> str:
@@ -311,22 +334,23 @@ class SessionMatches:
     def is_narrowed(self) -> bool:
         return bool(self._words or self._tags)
 
-    def change(self, sessions: Sequence[SessionInfo]) -> None:
+    def set_sessions(self, sessions: Sequence[SessionInfo]) -> None:
+        """Replace the sessions of the list."""
         self.sessions = list(sessions)
-        self._enter(self.scope)
+        self._set_scope(self.scope)
 
     def next_scope(self) -> None:
         """Switch the scope: the given sessions, this project, all projects, and again from the
         first.
         """
         scopes = [THESE, PROJECT, ALL] if self._only else [PROJECT, ALL]
-        self._enter(scopes[(scopes.index(self.scope) + 1) % len(scopes)])
+        self._set_scope(scopes[(scopes.index(self.scope) + 1) % len(scopes)])
 
-    def look_for(self, text: str) -> bool:
-        """Search other words; returns False if they are the same."""
-        typed = text.lower().split()
-        tags = tuple(word for word in typed if word.startswith("#"))
-        words = tuple(word for word in typed if not word.startswith("#"))
+    def set_search(self, text: str) -> bool:
+        """Search for other words from now on; returns False if they are the same as before."""
+        typed_words = text.lower().split()
+        tags = tuple(word for word in typed_words if word.startswith("#"))
+        words = tuple(word for word in typed_words if not word.startswith("#"))
         if (words, tags) == (self._words, self._tags):
             return False
         if words != self._words:
@@ -334,58 +358,62 @@ class SessionMatches:
         self._words, self._tags = words, tags
         return True
 
-    def add(self, hit: SessionHit) -> None:
+    def add_hit(self, hit: SessionHit) -> None:
+        """Add a session whose messages contain the words."""
         self._hits.setdefault(hit.session_id, hit.snippet)
 
     def matches(self) -> list[SessionMatch]:
-        """The matching sessions: by title or id, then by messages, each pinned and last used first;
-        then by similarity. `#x`: only those with that tag.
+        """The matching sessions. First those that match by title or id, then by their messages,
+        each with pinned and last used ones first, then those with a similar title. A search for
+        `#x` keeps only sessions with that tag.
         """
-        found = self._by_words()
+        matches = self._by_words()
         if not self._tags:
-            return found
+            return matches
         # Imported late: the screen appears before the modules of a session are loaded.
         from ouro.session import has_tags
 
-        return [match for match in found if has_tags(match.info, self._tags)]
+        return [match for match in matches if has_tags(match.info, self._tags)]
 
     def _by_words(self) -> list[SessionMatch]:
-        """The sessions of the scope with the words in title, id or messages; then similar titles."""
+        """The sessions of the scope that have the words in title, id or messages; then those with
+        similar titles.
+        """
         if not self._words:
             return [SessionMatch(info) for info in self.in_scope]
-        found = self._named()
+        places = self._named()
         if self._hits:
-            found += [place for place, info in enumerate(self.in_scope) if info.id in self._hits]
+            places += [index for index, info in enumerate(self.in_scope) if info.id in self._hits]
         if self.is_fuzzy and len(self.query) >= MIN_FUZZY_LETTERS:
-            found += find_similar(self.query, self._titles)
-        infos = [self.in_scope[place] for place in dict.fromkeys(found)]
+            places += find_similar(self.query, self._titles)
+        infos = [self.in_scope[index] for index in dict.fromkeys(places)]
         return [SessionMatch(info, self._hits.get(info.id, "")) for info in infos]
 
     def _named(self) -> list[int]:
-        """The places of the sessions whose id starts with the only word, else of those with all
-        words in the title.
+        """The places of sessions whose id begins with the only word. If there is none, those with
+        all words in the title.
         """
-        named = [
+        places = [
             place
             for place, title in enumerate(self._titles)
             if all(word in title for word in self._words)
         ]
         if len(self._words) > 1:
-            return named
+            return places
         start = self._words[0]
         return [
             place for place, info in enumerate(self.in_scope) if info.id.startswith(start)
-        ] or named
+        ] or places
 
-    def _enter(self, scope: Scope) -> None:
-        """Use a scope: keep its sessions, the pinned ones first."""
+    def _set_scope(self, scope: Scope) -> None:
+        """Show the sessions of this scope, the pinned ones first."""
         self.scope = scope
-        belongs: dict[Scope, Callable[[SessionInfo], bool]] = {
+        is_in_scope: dict[Scope, Callable[[SessionInfo], bool]] = {
             THESE: lambda info: info.id in self._only,
             PROJECT: lambda info: self._is_here(info.project),
             ALL: lambda _info: True,
         }
-        in_scope = filter(belongs[scope], self.sessions)
+        in_scope = filter(is_in_scope[scope], self.sessions)
         self.in_scope = sorted(in_scope, key=lambda info: not info.pinned)
         self._titles = [info.title.lower() for info in self.in_scope]
 

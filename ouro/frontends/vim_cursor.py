@@ -9,8 +9,8 @@ from ouro.frontends import vim_motions as motions
 from ouro.frontends.vim_edits import CommandKeys, InvalidCommand
 from ouro.frontends.vim_motions import Target
 
-_FINDS = frozenset("fFtT")
-_SAME_MOTIONS = {
+_FIND_KEYS = frozenset("fFtT")
+_EQUAL_KEYS = {
     "<Left>": "h",
     "<BS>": "h",
     "<Right>": "l",
@@ -33,7 +33,7 @@ TO_LINE_END = 1_000_000
 
 
 class CharacterFind(NamedTuple):
-    """What `;` and `,` repeat."""
+    """A search for a character in the line, which `;` and `,` repeat."""
 
     key: str
     """`f`, `F`, `t` or `T`."""
@@ -41,7 +41,7 @@ class CharacterFind(NamedTuple):
 
 
 class VimCursor:
-    """The text, the cursor, and what the next motion depends on."""
+    """The text and the cursor of an editor, and the places to which motions lead."""
 
     def __init__(self, text: str, cursor: int) -> None:
         self.text, self.cursor = text, cursor
@@ -54,7 +54,7 @@ class VimCursor:
     ) -> Target:
         """Where a motion leads. Raises InvalidCommand if it leads nowhere, or is no motion."""
         times = count or 1
-        if key in _FINDS:
+        if key in _FIND_KEYS:
             return self._new_find(key, keys.next(), times)
         if key in (";", ","):
             return self._repeat_find(times, reverse=key == ",")
@@ -88,8 +88,8 @@ class VimCursor:
         return Target(offset, "inclusive" if find.key in "ft" else "exclusive")
 
     def _start_of_repeat(self, find: CharacterFind) -> int:
-        """Where `;` starts to search. After `t` this is behind the character, else the cursor would
-        stay before it.
+        """Where `;` starts to search. After `t` the cursor is before the character, so the search
+        must begin behind it to move on.
         """
         step = {"t": 1, "T": -1}.get(find.key, 0)
         at = self.cursor + step
@@ -97,8 +97,8 @@ class VimCursor:
         return at if is_beside else self.cursor
 
     def _vertical(self, key: str, times: int) -> Target:
-        """The line `times` lines away, at the column that `j` and `k` aim at. Raises InvalidCommand
-        beyond the text.
+        """Where a motion to the line `times` lines away leads, at the column that `j` and `k` aim
+        at. Raises InvalidCommand beyond the text.
         """
         start = motions.line_start(self.text, self.cursor)
         if self._column < 0:
@@ -157,7 +157,7 @@ class VimCursor:
             "^": lambda: motions.first_word(text, at),
             "|": lambda: min(start + times - 1, motions.last_in_line(text, at)),
         }
-        key = _SAME_MOTIONS.get(key, key)
+        key = _EQUAL_KEYS.get(key, key)
         if key == "h" and at == start:
             raise InvalidCommand
         if (offset := offsets.get(key)) is not None:
@@ -176,6 +176,7 @@ class VimCursor:
         raise InvalidCommand
 
     def _paragraphs(self, times: int, forward: bool) -> Target:
+        """Where `{` or `}` leads, `times` times."""
         at = self.cursor
         for _ in range(times):
             at = motions.paragraph(self.text, at, forward)

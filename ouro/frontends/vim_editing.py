@@ -20,11 +20,11 @@ from ouro.frontends.vim_motions import Target, TextSpan
 
 VimMode = Literal["insert", "normal", "visual", "visual line"]
 _OPERATORS = ("d", "c", "y", "<", ">", "g~", "gu", "gU")
-_SHORT = {"D": "d$", "C": "c$", "Y": "yy", "x": "dl", "X": "dh", "s": "cl", "S": "cc"}
+_SHORT_COMMANDS = {"D": "d$", "C": "c$", "Y": "yy", "x": "dl", "X": "dh", "s": "cl", "S": "cc"}
 _INSERT_KEYS = frozenset("iaIAoO")
 _LINEWISE_VISUAL_KEYS = frozenset("DXYSCR")
 """Keys that extend the selection of a visual mode to whole lines."""
-_CLIPBOARD = "+*"
+_CLIPBOARD_REGISTERS = "+*"
 
 
 class VimEditor(VimCursor):
@@ -143,7 +143,7 @@ class VimEditor(VimCursor):
             key = keys.next()
         if self.mode in ("visual", "visual line"):
             self._run_visual(key, count, keys)
-        elif (short := _SHORT.get(key)) is not None:
+        elif (short := _SHORT_COMMANDS.get(key)) is not None:
             self._run_operator(short[0], count, CommandKeys([*short[1:]]), list(keys.keys))
         elif key == "g" or key in _OPERATORS:
             name = key + keys.next() if key == "g" else key
@@ -297,7 +297,7 @@ class VimEditor(VimCursor):
             before = self.registers[name.lower()]
             register = Register(before.text + part, before.linewise or span.linewise)
         self.registers[name.lower()] = self.registers[""] = register
-        if name and name in _CLIPBOARD:
+        if name and name in _CLIPBOARD_REGISTERS:
             self._copy(part)
 
     # Other commands
@@ -455,7 +455,7 @@ class VimEditor(VimCursor):
         if operator == "p":
             self._put_over(span, keys)
         elif operator == "r":
-            if keys.at == len(keys.keys):
+            if keys.position == len(keys.keys):
                 self.mode = was_mode
                 raise IncompleteCommand
             character = keys.next()

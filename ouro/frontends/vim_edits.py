@@ -12,35 +12,41 @@ _CASES = {"g~": str.swapcase, "gu": str.lower, "gU": str.upper}
 
 
 class Edited(NamedTuple):
+    """The text and the cursor after a change."""
+
     text: str
     cursor: int
 
 
 class Register(NamedTuple):
+    """A text that was deleted or copied. `linewise` means that it consists of whole lines."""
+
     text: str = ""
     linewise: bool = False
 
 
 @dataclass
 class CommandKeys:
-    """The keys of one command, read one by one; raises `IncompleteCommand` if there are too few."""
+    """The keys of one command, which are read one by one."""
 
     keys: list[str]
-    at: int = 0
+    position: int = 0
+    """The index of the next key."""
 
     def next(self) -> str:
-        if self.at == len(self.keys):
+        """Read the next key. Raises IncompleteCommand if there is none."""
+        if self.position == len(self.keys):
             raise IncompleteCommand
-        self.at += 1
-        return self.keys[self.at - 1]
+        self.position += 1
+        return self.keys[self.position - 1]
 
     def count(self) -> int:
-        """A count; 0 if there is none."""
+        """Read a count, such as `12` in `12dw`; returns 0 if there is none."""
         number = ""
         while True:
             key = self.next()
             if not (key.isdecimal() and len(key) == 1 and (number or key != "0")):
-                self.at -= 1
+                self.position -= 1
                 return min(int(number or 0), 99_999)
             number += key
 
@@ -62,8 +68,8 @@ class RepeatedCommand:
 
 
 def delete(text: str, span: TextSpan) -> Edited:
-    """Remove a span. The cursor goes to its start; after whole lines, to the first word of the
-    next.
+    """Remove a span. The cursor goes to its start. If the span was whole lines, it goes to the
+    first word of the line after them.
     """
     start, end = span.start, span.end
     if span.linewise and end == len(text) and not text[start:end].endswith("\n"):
@@ -76,7 +82,7 @@ def delete(text: str, span: TextSpan) -> Edited:
 
 
 def transform(text: str, span: TextSpan, name: str) -> Edited:
-    """`g~`, `gu`, `gU`, `<` or `>`."""
+    """Change a span by the operator `g~`, `gu` or `gU` (case), or by `<` or `>` (indentation)."""
     part = text[span.start : span.end]
     if name in _CASES:
         part = _CASES[name](part)
@@ -101,8 +107,8 @@ def join_next(text: str, cursor: int) -> Edited:
 
 
 def put(text: str, cursor: int, register: Register, count: int, *, after: bool) -> Edited:
-    """Insert a register `count` times at the cursor. The new cursor is on its last character, or at
-    its first of several lines.
+    """Insert a register `count` times at the cursor, or after it. The new cursor is on the last
+    inserted character; if there are several lines, on the first one.
     """
     part = register.text * count
     if register.linewise:
@@ -127,7 +133,7 @@ def _put_lines(text: str, cursor: int, part: str, *, after: bool) -> Edited:
 
 
 def put_over(text: str, span: TextSpan, register: Register) -> Edited:
-    """Replace a selection by a register."""
+    """Replace a selection by the text of a register."""
     part = register.text
     if span.linewise and not part.endswith("\n"):
         part += "\n"
@@ -142,7 +148,7 @@ def put_over(text: str, span: TextSpan, register: Register) -> Edited:
 
 
 def fill(text: str, span: TextSpan, character: str) -> Edited:
-    """Replace each character of a selection, but no line break."""
+    """Replace each character of a selection by `character`. Line breaks stay."""
     part = "".join("\n" if sign == "\n" else character for sign in text[span.start : span.end])
     return Edited(text[: span.start] + part + text[span.end :], span.start)
 

@@ -13,6 +13,8 @@ _SCRIPTS = ((0x3040, 0x309F), (0x30A0, 0x30FF), (0x4E00, 0x9FFF), (0xAC00, 0xD7A
 
 
 class Target(NamedTuple):
+    """Where a motion leads, and how an operator includes that place."""
+
     offset: int
     kind: Kind
 
@@ -68,7 +70,7 @@ def is_empty_line(text: str, at: int) -> bool:
 
 
 def run_end(text: str, offset: int, big: bool, end: int) -> int:
-    """The end of the characters of one class that begin at `offset`, at most `end`."""
+    """The end of the run of characters of one class that begins at `offset`, but at most `end`."""
     at, start_class = offset, word_class(text, offset, big)
     while at < end and word_class(text, at, big) == start_class:
         at += 1
@@ -103,8 +105,8 @@ def previous_word(text: str, offset: int, big: bool) -> int:
         at -= 1
     if at <= 0 or is_empty_line(text, at):
         return max(0, at)
-    found_class = word_class(text, at, big)
-    while at > 0 and word_class(text, at - 1, big) == found_class:
+    class_of_word = word_class(text, at, big)
+    while at > 0 and word_class(text, at - 1, big) == class_of_word:
         at -= 1
     return at
 
@@ -118,8 +120,8 @@ def word_end(text: str, offset: int, big: bool) -> int:
         at += 1
     if at >= size:
         return max(0, size - 1)
-    found_class = word_class(text, at, big)
-    while at + 1 < size and word_class(text, at + 1, big) == found_class:
+    class_of_word = word_class(text, at, big)
+    while at + 1 < size and word_class(text, at + 1, big) == class_of_word:
         at += 1
     return at
 
@@ -136,17 +138,17 @@ def previous_end(text: str, offset: int, big: bool) -> int:
     return max(0, at)
 
 
-def find_character(text: str, offset: int, how: str, character: str, count: int) -> int | None:
-    """The offset that `f`, `F`, `t` or `T` (`how`) reaches; None if the line has too few of the
-    character.
+def find_character(text: str, offset: int, key: str, character: str, count: int) -> int | None:
+    """The offset to which the key `f`, `F`, `t` or `T` leads; None if the line has the character
+    less than `count` times.
     """
     start, end = line_start(text, offset), line_end(text, offset)
-    at, forward = offset, how in "ft"
+    at, forward = offset, key in "ft"
     for _ in range(count):
         at = text.find(character, at + 1, end) if forward else text.rfind(character, start, at)
         if at < 0:
             return None
-    return at + {"f": 0, "F": 0, "t": -1, "T": 1}[how]
+    return at + {"f": 0, "F": 0, "t": -1, "T": 1}[key]
 
 
 def vertical(text: str, offset: int, by: int, column: int) -> int | None:

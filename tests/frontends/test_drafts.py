@@ -11,7 +11,7 @@ import pytest
 from fakes.fake_session import FakeSession
 from fakes.screens import opened, screen_of, until
 
-from ouro.frontends.drafts import KEPT_SECONDS, DraftFile, take_draft
+from ouro.frontends.drafts import MAX_DRAFT_AGE, DraftFile, take_draft
 from ouro.utils import masked_writes
 from ouro.utils.masked_writes import mask_writes, writer
 from ouro.utils.runtime import get_drafts_dir
@@ -75,7 +75,7 @@ def test_sent_text_leaves_no_file_and_very_old_drafts_go(tmp_path):
     assert not list(tmp_path.glob("*/*"))
     saved(tmp_path, "old")
     [place] = tmp_path.glob("*/*")
-    os.utime(place, (0, time.time() - KEPT_SECONDS - 60))
+    os.utime(place, (0, time.time() - MAX_DRAFT_AGE - 60))
     assert take_draft(tmp_path, FOLDER) == ""
     assert not place.exists()
 

@@ -8,8 +8,8 @@ import pytest
 from fakes.waiting import until
 
 from ouro.frontends import file_index
-from ouro.frontends.file_index import SEARCHED_AT_ONCE, SEGMENT, FileIndex, ProjectFiles
-from ouro.frontends.kept_files import MAX_KEPT, KeptFiles
+from ouro.frontends.file_index import MAX_FOREGROUND_SIZE, SEGMENT, FileIndex, ProjectFiles
+from ouro.frontends.saved_file_list import MAX_LISTS, SavedFileList
 
 NAMES = [
     "README.md",
@@ -89,7 +89,7 @@ async def test_a_long_list_is_searched_in_the_background():
     files = ProjectFiles(lambda: [MANY], lambda: changes.append(1))
     files.search("", 8)
     await until(lambda: files._read_at > 0)
-    assert files._index.size > SEARCHED_AT_ONCE
+    assert files._index.size > MAX_FOREGROUND_SIZE
     changes.clear()
     assert files.search("file59999", 8) == []
     await until(lambda: changes)
@@ -111,7 +111,7 @@ async def test_of_many_keys_the_last_is_searched(monkeypatch):
     await until(lambda: files._read_at > 0)
     for end in range(1, 10):
         files.search("file59999"[:end], 8)
-    await until(lambda: files._found[0] == "file59999")
+    await until(lambda: files._last_search[0] == "file59999")
     assert len(searched) <= 2
 
 
@@ -122,7 +122,7 @@ async def test_the_list_of_an_earlier_session_is_used_until_the_new_one_is_read(
         goes_on.wait(60)
         yield ["new.py"]
 
-    kept = KeptFiles(tmp_path / "lists", tmp_path)
+    kept = SavedFileList(tmp_path / "lists", tmp_path)
     before = FileIndex(MANY)
     kept.save(before.texts(), before.size)
     files = ProjectFiles(read, lambda: None, lambda: kept)
@@ -139,7 +139,7 @@ def test_a_kept_list_is_private_and_complete(tmp_path):
     folder = tmp_path / "lists"
     names = [*MANY, "ü/b\udcff.py"]
     index = FileIndex(names)
-    kept = KeptFiles(folder, tmp_path)
+    kept = SavedFileList(folder, tmp_path)
     kept.save(index.texts(), index.size)
     assert sorted(name for found in kept.load() for name in found) == sorted(names)
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -147,17 +147,17 @@ def test_a_kept_list_is_private_and_complete(tmp_path):
 
 
 def test_only_the_newest_lists_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr("ouro.frontends.kept_files.MIN_KEPT", 1)
-    for number in range(MAX_KEPT + 3):
-        KeptFiles(tmp_path / "lists", tmp_path / str(number)).save(["a.py"], 4)
-    assert len(list((tmp_path / "lists").iterdir())) == MAX_KEPT
+    monkeypatch.setattr("ouro.frontends.saved_file_list.MIN_SAVED_SIZE", 1)
+    for number in range(MAX_LISTS + 3):
+        SavedFileList(tmp_path / "lists", tmp_path / str(number)).save(["a.py"], 4)
+    assert len(list((tmp_path / "lists").iterdir())) == MAX_LISTS
 
 
 @pytest.mark.parametrize("damage", ["missing", "folder"])
 def test_a_list_that_cannot_be_read_or_written_is_not_used(tmp_path, damage):
-    kept = KeptFiles(tmp_path / "lists", tmp_path)
+    kept = SavedFileList(tmp_path / "lists", tmp_path)
     if damage == "folder":
         (tmp_path / "lists").mkdir()
         kept._path.mkdir()
     assert list(kept.load()) == []
-    kept.save(["a.py"], file_index.SEARCHED_AT_ONCE)
+    kept.save(["a.py"], file_index.MAX_FOREGROUND_SIZE)

@@ -5,7 +5,7 @@ import pytest
 from ouro.assemble import Options, opener
 from ouro.errors import SessionNotFound, UsageError
 from ouro.events import PermissionAsked, Permit
-from ouro.frontends.session_format import SessionMatches, labels_of
+from ouro.frontends.session_format import SessionMatches, session_labels
 from ouro.llm import ScriptedModel, call
 from ouro.session import OpenRequest
 from ouro.session.session_labels import read_tags
@@ -44,7 +44,7 @@ async def test_a_list_knows_branch_changed_files_tags_and_pin_of_a_session(repos
     info = await listed(session)
     assert (info.branch, info.files) == (git_branch(repository), 2)
     assert (info.tags, info.pinned) == (("später", "speed"), True)
-    assert labels_of(info) == f"{info.branch} · 2 files · #später #speed"
+    assert session_labels(info) == f"{info.branch} · 2 files · #später #speed"
 
 
 async def test_labels_set_before_the_first_message_are_kept_with_it(repository):
@@ -100,7 +100,7 @@ async def test_a_tag_in_a_search_narrows_the_list_and_pinned_sessions_are_first(
     matches = SessionMatches(await catalog.sessions(), catalog.is_here)
 
     def titles(text):
-        matches.look_for(text)
+        matches.set_search(text)
         return [match.info.title for match in matches.matches()]
 
     assert titles("") == ["first message", "third message", "second message"]

@@ -25,9 +25,9 @@ from ouro.session.opening import OpenCatalog, OpenRequest, OpenSession, open_int
 if TYPE_CHECKING:
     from ouro.frontends.plain.repl import Repl
 
-SHOWN_AGAIN = 3
-"""User messages, with their turns, that are printed on resume."""
-_KEYS = (
+REPLAYED_TURNS = 3
+"""How many of the last turns are printed when a session is opened."""
+_KEY_HELP = (
     ("Enter", "send; while a turn runs: steer it"),
     ("Alt+Enter, Ctrl+J, \\ Enter", "a new line"),
     ("Tab", "complete; while a turn runs: queue for the next turn"),
@@ -51,7 +51,7 @@ class ReplFrontEnd(FrontEnd):
     _turns: TurnQueue
     _repl: Repl
 
-    keys = (("Keys", _KEYS),)
+    keys = (("Keys", _KEY_HELP),)
 
     @property
     def session(self) -> Session:
@@ -106,22 +106,23 @@ class ReplFrontEnd(FrontEnd):
         return session is not None
 
     async def open(self, request: OpenRequest) -> None:
-        before = self.session
+        previous = self.session
         if await self._open(request) is not None:
-            await before.close()
+            await previous.close()
 
     async def go_to(self, message: int) -> None:
+        """Print the transcript from this message on; it is read from the disk if it must be."""
         try:
-            reached = await self.session.scrollback.reach(message)
+            position = await self.session.scrollback.reach(message)
         except OuroError as error:
             self.say(str(error), "error")
             self._replay(list(self.session.scrollback.shown_events()))
             return
         events = list(self.session.scrollback.shown_events())
-        if reached.is_left:
+        if position.is_left:
             self.say(LEFT_BRANCH, "warning")
-        first = _prompt_indexes(events)[-reached.prompts]
-        self._printer.replay(events[first:])
+        first_event = _prompt_indexes(events)[-position.prompts]
+        self._printer.replay(events[first_event:])
 
     async def send(self, text: str) -> None:
         self._turns.say(Draft(text))
@@ -147,8 +148,8 @@ class ReplFrontEnd(FrontEnd):
         return self._repl.toggle_vim()
 
     def copy(self, text: str) -> str:
-        if how := copy_with_program(text):
-            return how
+        if program_note := copy_with_program(text):
+            return program_note
         if self._printer.plain:
             raise UsageError("This terminal has no clipboard access. Use /export to write a file.")
         self._printer.write(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\a")
@@ -183,7 +184,7 @@ class ReplFrontEnd(FrontEnd):
         return await set_up_and_test(self)
 
     async def _open(self, request: OpenRequest) -> Session | None:
-        """Open a session and print its end; None if the user cancels."""
+        """Open a session and print the end of its transcript; None if the user cancels."""
         # With piped input no user can answer: the error is raised.
         session = await open_interactively(
             self._open_session,
@@ -205,15 +206,15 @@ class ReplFrontEnd(FrontEnd):
     def _replay(self, events: Sequence[Event]) -> None:
         """Print the last turns of a transcript, and how many messages are before them."""
         starts = _prompt_indexes(events)
-        if len(starts) > SHOWN_AGAIN:
+        if len(starts) > REPLAYED_TURNS:
             self.say(
-                f"{len(starts) - SHOWN_AGAIN} earlier messages are not shown. Use /export to write"
+                f"{len(starts) - REPLAYED_TURNS} earlier messages are not shown. Use /export to write"
                 " all."
             )
-            events = events[starts[-SHOWN_AGAIN] :]
+            events = events[starts[-REPLAYED_TURNS] :]
         self._printer.replay(events)
 
 
 def _prompt_indexes(events: Sequence[Event]) -> list[int]:
-    """Where in `events` the messages of the user are."""
+    """The indexes of the user's messages in `events`."""
     return [index for index, event in enumerate(events) if isinstance(event, Prompted)]

@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from ouro.session.plan_approval import PlanApproval
 
 T = TypeVar("T")
-_PERMIT = re.compile(
+_PERMIT_ANSWER = re.compile(
     r"(y|yes|s|session|a|always|n|no|d|deny)(?:[\s,:;.]+(.*))?\Z", re.IGNORECASE | re.DOTALL
 )
+"""A choice and a text for the model, such as `n, use the other file`."""
 _CHOICE_LABELS: Mapping[PermitChoice, str] = {
     "yes": "y yes",
     "session": "s yes, for this session",
@@ -41,15 +42,15 @@ _CHOICE_LABELS: Mapping[PermitChoice, str] = {
     "stop": "n no, stop",
     "no": "d no, continue",
 }
-"""How each choice is printed, with its letter in front."""
-_CHOICES_OF_LETTER: Mapping[str, tuple[PermitChoice, ...]] = {
+"""The printed label of each choice, which begins with its letter."""
+_CHOICES_BY_LETTER: Mapping[str, tuple[PermitChoice, ...]] = {
     "y": ("yes",),
     "s": ("edits", "session"),
     "a": ("always",),
     "n": ("stop", "no"),
     "d": ("no",),
 }
-"""What each typed letter means: the first of these that the question offers."""
+"""The choices that a typed letter may mean. The first one that the question offers counts."""
 _PLAN_HINT = (
     "a number, or what to change; e: your editor; l: line numbers, then `3: text` comments on line"
     " 3; empty line: stay in plan mode"
@@ -62,6 +63,8 @@ class NotUnderstood(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class OpenQuestion(Generic[T]):
+    """A question that waits for a typed line."""
+
     label: str
     """The text before the cursor."""
     parse: Callable[[str], T]
@@ -74,10 +77,10 @@ class LineQuestions:
     """Open questions in their order; only the first is asked."""
 
     def __init__(self, on_change: Callable[[], None]) -> None:
-        """`on_change` is called when another question is asked, or none."""
+        """`on_change` is called when the question that is asked now changes."""
         self._unanswered: list[OpenQuestion[Any]] = []
         self._on_change = on_change
-        self._asked = asyncio.Event()
+        self._question_added = asyncio.Event()
 
     @property
     def open(self) -> OpenQuestion[Any] | None:
@@ -86,12 +89,13 @@ class LineQuestions:
         return next(unanswered, None)
 
     async def ask(self, label: str, parse: Callable[[str], T], *, secret: bool = False) -> T:
-        """Ask after the questions before it, and return what `parse` makes of the line. `parse`
-        raises NotUnderstood to ask again.
+        """Ask after the questions before it; returns what `parse` makes of the typed line.
+
+        `parse` raises NotUnderstood if the line is no answer. The question then stays open.
         """
         question = OpenQuestion(label, parse, asyncio.get_running_loop().create_future(), secret)
         self._unanswered.append(question)
-        self._asked.set()
+        self._question_added.set()
         self._on_change()
         try:
             answer: T = await question.answer
@@ -102,15 +106,15 @@ class LineQuestions:
 
     async def wait_for_question(self, *work: Awaitable[Any]) -> None:
         """Wait until all the work is done, or a question is asked."""
-        self._asked.clear()
-        asked = asyncio.ensure_future(self._asked.wait())
+        self._question_added.clear()
+        question_added = asyncio.ensure_future(self._question_added.wait())
         done = asyncio.gather(*(asyncio.shield(item) for item in work), return_exceptions=True)
         try:
-            await asyncio.wait((asked, done), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((question_added, done), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            asked.cancel()
+            question_added.cancel()
             done.cancel()
-            await asyncio.gather(asked, done, return_exceptions=True)
+            await asyncio.gather(question_added, done, return_exceptions=True)
 
     def take(self, line: str) -> str:
         """Answer the open question; returns a hint if the line does not answer it."""
@@ -125,8 +129,10 @@ class LineQuestions:
 
 
 def parse_permit(line: str, choices: Sequence[PermitChoice]) -> Permit:
-    """A letter or word of a choice, and text for the model after it."""
-    match = _PERMIT.match(line.strip())
+    """The permit that a line means: a letter or word of a choice, and a text for the model after
+    it. Raises NotUnderstood if the line means none.
+    """
+    match = _PERMIT_ANSWER.match(line.strip())
     if match is None:
         raise NotUnderstood(
             "Type y (yes), s (for this session), a (always), n (no) or d (no, continue); text"
@@ -135,14 +141,16 @@ def parse_permit(line: str, choices: Sequence[PermitChoice]) -> Permit:
     letter, comment = match[1][0].lower(), (match[2] or "").strip()
     if letter == "n" and comment:  # the agent continues with what the user says
         return Permit("no", comment)
-    choice = next((choice for choice in _CHOICES_OF_LETTER[letter] if choice in choices), None)
+    choice = next((choice for choice in _CHOICES_BY_LETTER[letter] if choice in choices), None)
     if choice is None:
         raise NotUnderstood("There is no rule for this call. Type y (yes) or n (no).")
     return Permit(choice, comment)
 
 
 def parse_reply(line: str, question: Question) -> Reply:
-    """Numbers of choices, or an answer in words; an empty line is no answer."""
+    """The reply that a line means: numbers of choices, or words. An empty line means no answer.
+    Raises NotUnderstood for a number that is no choice.
+    """
     words = line.split("," if "," in line else None)
     is_words = not words or not all(word.strip().isdigit() for word in words)
     if is_words:
@@ -159,7 +167,9 @@ def parse_reply(line: str, question: Question) -> Reply:
 
 
 def parse_choice(line: str, values: Sequence[str]) -> str | None:
-    """A number or the start of a value; None for an empty line."""
+    """The value that a line names by its number or its beginning; None for an empty line. Raises
+    NotUnderstood if it names none or several.
+    """
     text = line.strip()
     if not text:
         return None
@@ -180,12 +190,12 @@ class TurnQuestions:
         self._questions = questions
         self._edit = edit
         self._printer = printer
-        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._question_tasks: dict[str, asyncio.Task[None]] = {}
 
     def take(self, event: Event, session: Session) -> bool:
         """Start or end a question, if the event is one; returns True when one starts."""
         if isinstance(event, QuestionClosed):
-            if task := self._asking.pop(event.question_id, None):
+            if task := self._question_tasks.pop(event.question_id, None):
                 task.cancel()
             return False
         if isinstance(event, PermissionAsked):
@@ -194,17 +204,17 @@ class TurnQuestions:
             self._print_question(event)
         else:
             return False
-        self._asking[event.question_id] = asyncio.create_task(self._ask(event, session))
+        self._question_tasks[event.question_id] = asyncio.create_task(self._ask(event, session))
         return True
 
     def close(self) -> None:
         """Cancel the open questions, without answers."""
-        for task in self._asking.values():
+        for task in self._question_tasks.values():
             task.cancel()
-        self._asking.clear()
+        self._question_tasks.clear()
 
     def _print_permission(self, event: PermissionAsked) -> None:
-        self._printer.seen.add(event.call.id)
+        self._printer.calls_with_shown_diff.add(event.call.id)
         self._printer.line(f"? {escape_invisible(one_line(event.title))}", "bold yellow")
         self._printer.question_body(event.display)
         self._printer.line(f"  {escape_invisible(event.reason)}", "dim")
@@ -244,15 +254,15 @@ class TurnQuestions:
         session.answer(event.question_id, answer)
 
     async def _ask_about_plan(self, question: Question, plan: PlanApproval) -> Reply:
-        """Ask until the user decides; `e` edits the plan, `l` shows it with the numbers of its
-        lines.
+        """Ask until the user decides about a plan. Before that, `e` edits the plan, and `l` shows
+        it with line numbers.
         """
         while True:
             reply = await self._questions.ask("answer: ", lambda line: parse_reply(line, question))
-            act = reply.answers[0].lower() if reply.answers else ""
-            if act not in ("e", "l"):
+            word = reply.answers[0].lower() if reply.answers else ""
+            if word not in ("e", "l"):
                 return reply
-            if act == "l":
+            if word == "l":
                 self._printer.line(clean(number_lines(plan.text)), "dim")
                 continue
             try:
@@ -262,8 +272,11 @@ class TurnQuestions:
 
 
 def parse_part(line: str, parts: list[Part]) -> tuple[Part, str]:
-    """A number is a choice; any other text is a message, sent with the full session."""
+    """The part with which to resume, and a message. A number is a choice of the part. Any other
+    text is a message, for which the full session is resumed.
+    """
     text = line.strip()
     if text.isdigit() and 1 <= int(text) <= len(parts):
         return parts[int(text) - 1], ""
-    return "full", text and line
+    message = line if text else ""
+    return "full", message

@@ -20,7 +20,8 @@ from ouro.frontends.event_lines import (
 )
 from ouro.utils.text import clean, escape_invisible, one_line, plural
 
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_CODE_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+"""The first or last line of a code block, such as three backquotes and `python`."""
 
 
 class MarkdownBlocks:
@@ -30,30 +31,30 @@ class MarkdownBlocks:
     """
 
     def __init__(self) -> None:
-        self._lines: list[str] = []
-        self._rest = ""
+        self._block_lines: list[str] = []
+        self._incomplete_line = ""
         self._fence = ""
 
     def add(self, piece: str) -> list[str]:
         """Add a piece; returns the blocks that are complete now."""
-        *lines, self._rest = (self._rest + piece).split("\n")
-        done: list[str] = []
+        *lines, self._incomplete_line = (self._incomplete_line + piece).split("\n")
+        complete_blocks: list[str] = []
         for line in lines:
             if self._begins_block(line):
-                done += self._take_block()
-            self._lines.append(line)
+                complete_blocks += self._take_block()
+            self._block_lines.append(line)
             self._note_fence(line)
-        return done
+        return complete_blocks
 
     def _begins_block(self, line: str) -> bool:
         is_outside = not self._fence
-        is_after_blank = bool(self._lines) and not self._lines[-1].strip()
+        is_after_blank = bool(self._block_lines) and not self._block_lines[-1].strip()
         is_text = bool(line.strip()) and not line[0].isspace()
         return is_outside and is_after_blank and is_text
 
     def _note_fence(self, line: str) -> None:
         """Note whether the lines after this one are inside of a code fence."""
-        match = _FENCE.match(line)
+        match = _CODE_FENCE.match(line)
         if match is None:
             return
         if not self._fence:
@@ -63,20 +64,21 @@ class MarkdownBlocks:
 
     def finish(self) -> list[str]:
         """End the text; returns the blocks that were not complete."""
-        last = [*self.add("\n"), *self._take_block()]
+        last_blocks = [*self.add("\n"), *self._take_block()]
         self._fence = ""
-        return last
+        return last_blocks
 
     def discard(self) -> None:
         """Drop the incomplete block: a retry repeats it."""
-        self._lines, self._rest, self._fence = [], "", ""
+        self._block_lines, self._incomplete_line, self._fence = [], "", ""
 
     def _take_block(self) -> list[str]:
         """Remove the collected lines and return them as a block; empty if they are blank."""
-        block, self._lines = "\n".join(self._lines).strip("\n"), []
+        block, self._block_lines = "\n".join(self._block_lines).strip("\n"), []
         return [block] if block.strip() else []
 
 
+# So many lines of a body are printed: of a result, of a failed call, of a diff, for a question.
 OUTPUT_LINES = 8
 FAILED_LINES = 16
 DIFF_LINES = 60
@@ -85,15 +87,15 @@ MIN_TITLE = 20
 MIN_THINKING_SECONDS = 1.0
 _COMPACTION = "compaction"
 """The key of a running compaction among the titles of tool calls."""
-_STYLES = {
+_MARKDOWN_STYLES = {
     "markdown.code": "cyan",
     "markdown.code_block": "none",
     "markdown.h1": "bold",
     "markdown.h2": "bold",
 }
-_CONTROL = re.compile(r"\x1b\[[0-9;]*m")
+_COLOUR_CODE = re.compile(r"\x1b\[[0-9;]*m")
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
-_MARKS = {"info": ("·", "dim"), "warning": ("!", "yellow"), "error": ("✗", "red")}
+_LEVEL_MARKS = {"info": ("·", "dim"), "warning": ("!", "yellow"), "error": ("✗", "red")}
 
 
 class Printer(NoticePrinter):
@@ -107,7 +109,7 @@ class Printer(NoticePrinter):
         self._ends_with_gap = True
         """Whether the last line is blank, so that Markdown needs none before it."""
         self._blocks = MarkdownBlocks()
-        self.seen: set[str] = set()
+        self.calls_with_shown_diff: set[str] = set()
         """The ids of calls whose diff was shown with the permission question."""
         self.echoed: list[str] = []
         """Texts that the user has just typed, so that their `Prompted` events are not printed."""
@@ -154,7 +156,7 @@ class Printer(NoticePrinter):
                 self.say(text, level)
                 self._print_body(body, OUTPUT_LINES, DIFF_LINES)
             case _:
-                self._finish_what_ends(event)
+                self._finish_parts_of(event)
                 super().event(event)
 
     def _print_prompt(self, text: str) -> None:
@@ -162,9 +164,9 @@ class Printer(NoticePrinter):
         if text in self.echoed:
             self.echoed.remove(text)
             return
-        first, *more = clean(text).splitlines() or [""]
-        rest = f" … and {plural(len(more), 'more line')}" if more else ""
-        self.line(f"› {first}{rest}", "bold")
+        first, *further_lines = clean(text).splitlines() or [""]
+        note = f" … and {plural(len(further_lines), 'more line')}" if further_lines else ""
+        self.line(f"› {first}{note}", "bold")
 
     def _print_result(self, event: events.ToolFinished) -> None:
         """Print how a tool call ended. A diff that its permission question showed is left out."""
@@ -172,7 +174,7 @@ class Printer(NoticePrinter):
         title, result = self._finish_call(event)
         self.line_with_mark(mark, style, title, result)
         body = event.display.body
-        if event.call_id not in self.seen or not isinstance(body, Diff):
+        if event.call_id not in self.calls_with_shown_diff or not isinstance(body, Diff):
             self._print_body(body, FAILED_LINES if event.failed else OUTPUT_LINES, DIFF_LINES)
 
     def _note_compaction(self, event: events.Compacting) -> None:
@@ -182,8 +184,10 @@ class Printer(NoticePrinter):
         part = f"part {event.part} of {event.parts}, " if event.parts > 1 else ""
         self._titles[_COMPACTION] = f"compacting: {part}{event.written:,} characters"
 
-    def _finish_what_ends(self, event: Event) -> None:
-        """Finish or discard what an event ends: a compaction, an answer that is retried, the turn."""
+    def _finish_parts_of(self, event: Event) -> None:
+        """Finish or discard what this event ends: a compaction, an answer that is retried, or the
+        turn.
+        """
         match event:
             case events.Notice() | events.Compacted():
                 self._titles.pop(_COMPACTION, None)
@@ -195,7 +199,9 @@ class Printer(NoticePrinter):
                 self._titles.clear()
 
     def replay(self, earlier: Iterable[Event]) -> None:
-        """Print earlier events. Streamed deltas are left out."""
+        """Print events of a saved session. Deltas of an answer are left out, because its `Replied`
+        event has the whole text.
+        """
         for event in earlier:
             if isinstance(event, events.Replied) and event.message.text:
                 self._print_blocks(self._blocks.add(event.message.text))
@@ -203,6 +209,7 @@ class Printer(NoticePrinter):
                 self.event(event)
 
     def markdown(self, text: str) -> None:
+        """Print a Markdown text, with a blank line before and after it."""
         text = clean(text)
         self.write("" if self._ends_with_gap else "\n")
         self._ends_with_gap = True
@@ -224,12 +231,13 @@ class Printer(NoticePrinter):
             MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).parse(text)
         )
         lines = [line.rstrip(" ") for line in self._as_ansi(document).split("\n")]
-        filled = [row for row, line in enumerate(lines) if _CONTROL.sub("", line).strip()]
-        shown = lines[filled[0] : filled[-1] + 1] if filled else []
-        self.write("\n".join([*shown, "", ""]))
+        text_rows = [row for row, line in enumerate(lines) if _COLOUR_CODE.sub("", line).strip()]
+        printed_lines = lines[text_rows[0] : text_rows[-1] + 1] if text_rows else []
+        self.write("\n".join([*printed_lines, "", ""]))
 
     def say(self, text: str, level: events.Level = "info") -> None:
-        mark, style = _MARKS[level]
+        """Print a notice with the mark of its level."""
+        mark, style = _LEVEL_MARKS[level]
         self.line(f"{mark} {clean(text)}", style)
 
     def choices(self, title: str, labels: Sequence[str]) -> None:
@@ -253,15 +261,15 @@ class Printer(NoticePrinter):
 
     def line_with_mark(self, mark: str, style: str, title: str, detail: str) -> None:
         """Print a mark, a title and a detail; the title is cut so that they fit one line."""
-        after = f"  {detail}" if detail else ""
+        detail_text = f"  {detail}" if detail else ""
         if not self.plain:
             from rich.text import Text
 
-            fitted = Text(title)
-            beside = Text(f"{mark} {after}").cell_len
-            fitted.truncate(max(MIN_TITLE, _width() - beside), overflow="ellipsis")
-            title = fitted.plain
-        self._print_runs((f"{mark} ", style), (title, ""), (after, "dim"))
+            cut_title = Text(title)
+            other_width = Text(f"{mark} {detail_text}").cell_len
+            cut_title.truncate(max(MIN_TITLE, _width() - other_width), overflow="ellipsis")
+            title = cut_title.plain
+        self._print_runs((f"{mark} ", style), (title, ""), (detail_text, "dim"))
 
     def _print_diff(self, rows: Sequence[str], max_rows: int) -> None:
         for row in rows[:max_rows]:
@@ -302,7 +310,7 @@ class Printer(NoticePrinter):
             self.line(f"  {line}", "dim")
 
     def _print_runs(self, *runs: tuple[str, str]) -> None:
-        """Print one line of texts with their styles."""
+        """Print one line that consists of texts, each with its style."""
         self._ends_with_gap = False
         if self.plain:
             self.write("".join(text for text, _ in runs).rstrip() + "\n")
@@ -312,7 +320,7 @@ class Printer(NoticePrinter):
         self.write(self._as_ansi(Text.assemble(*runs, overflow="fold")))
 
     def _as_ansi(self, renderable: Any) -> str:
-        """A text or document of Rich as the codes of the terminal, in its width."""
+        """The codes with which a terminal of this width shows a text or a document of Rich."""
         from rich.console import Console
         from rich.theme import Theme
 
@@ -324,7 +332,7 @@ class Printer(NoticePrinter):
             highlight=False,
             emoji=False,
             markup=False,
-            theme=Theme(_STYLES),
+            theme=Theme(_MARKDOWN_STYLES),
             soft_wrap=False,
         )
         console.print(renderable)
@@ -335,7 +343,7 @@ class Printer(NoticePrinter):
             self.markdown(block)
 
     def _end_thought(self) -> None:
-        """Print how long the model thought, if it did for a moment."""
+        """End the model's thinking, and print how long it took unless it was short."""
         if self._thinking_since is not None:
             seconds = time.monotonic() - self._thinking_since
             self._thinking_since = None

@@ -1,4 +1,4 @@
-"""PromptReader: the prompt line, by prompt_toolkit; output is printed above it."""
+"""PromptReader: the prompt of prompt_toolkit, with the output printed above it."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ class PromptReader:
         self._running: asyncio.Task[str] | None = None
         self._draft: Document | None = None
         """The unsent message, while a question is asked."""
-        self._asking = False
-        """Whether a question was asked when the prompt was drawn last."""
+        self._was_asking = False
+        """Whether a question was open when the prompt was drawn last."""
         self._pipe = Pipe(sys.stdout)
         self._pending: list[str] = []
         """Output that is not printed yet."""
@@ -108,17 +108,17 @@ class PromptReader:
         """Let Esc act at once where it interrupts or is a key of Vim; else it may begin a key that
         is typed as Esc and a letter.
         """
-        acts = self._repl.turns.busy or self._prompt.editing_mode is EditingMode.VI
-        app.timeoutlen = ESCAPE_SECONDS if acts else TYPED_ALT_SECONDS
+        acts_at_once = self._repl.turns.busy or self._prompt.editing_mode is EditingMode.VI
+        app.timeoutlen = ESCAPE_SECONDS if acts_at_once else TYPED_ALT_SECONDS
 
     @property
     def unsent(self) -> str:
-        """The text that is not sent yet; what is typed at a question is no message."""
+        """The text that is not sent yet. What is typed as an answer to a question does not count."""
         hidden = self._draft.text if self._draft is not None else ""
         return hidden if self._repl.is_asking() else self._prompt.default_buffer.text or hidden
 
     def in_use(self) -> AbstractContextManager[None]:
-        """Also show above the prompt what other code prints."""
+        """Print above the prompt also what other code prints, as long as the block runs."""
         return patch_stdout(raw=True)
 
     async def read(self) -> str | None:
@@ -129,19 +129,19 @@ class PromptReader:
         return await self._lines.get()
 
     async def close(self) -> None:
-        """Remove the prompt, and print what is left of the output."""
+        """Remove the prompt, and print the output that still waits."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(
                 self._running, *filter(None, (self._flushing,)), return_exceptions=True
             )
-        self._print()
+        self._print_pending()
 
     def write(self, text: str) -> None:
-        """Print above the prompt, together with what follows soon."""
+        """Print a text above the prompt, soon and together with later texts."""
         self._pending.append(text)
         if not self._prompt.app.is_running:
-            self._print()
+            self._print_pending()
         elif self._flushing is None or self._flushing.done():
             self._flushing = asyncio.create_task(self._flush())
 
@@ -151,11 +151,11 @@ class PromptReader:
             await asyncio.sleep(FLUSH_SECONDS)
             self._input.stays_raw = True
             try:
-                await run_in_terminal(self._print)
+                await run_in_terminal(self._print_pending)
             finally:
                 self._input.stays_raw = False
 
-    def _print(self) -> None:
+    def _print_pending(self) -> None:
         text, self._pending = "".join(self._pending), []
         self._pipe.write(text)
 
@@ -163,10 +163,10 @@ class PromptReader:
         """Pass the typed text to `read`, print it above the prompt, and empty the prompt. Answers
         are not added to the history.
         """
-        text, asking = buffer.text, self._repl.is_asking()
+        text, is_answer = buffer.text, self._repl.is_asking()
         visible = "•" * len(text) if self._repl.is_secret() else text
         self._echo(self._repl.label() + visible.replace("\n", f"\n{CONTINUATION}"))
-        buffer.reset(append_to_history=not asking)
+        buffer.reset(append_to_history=not is_answer)
         self._lines.put_nowait(text)
 
     def toggle_vim(self) -> str:
@@ -183,27 +183,27 @@ class PromptReader:
     def fill(self, text: str) -> bool:
         """Put a draft into the prompt, at once or after the open question. Always returns True."""
         document = Document(text)
-        if self._asking:
+        if self._was_asking:
             self._draft = document  # shown when the question is answered
         else:
             self._prompt.default_buffer.document = document
         return True
 
     def redraw(self) -> None:
-        """Draw the prompt again. During a question the draft is removed, so that none of its keys
-        answers.
+        """Draw the prompt again. While a question is open the draft is hidden, so that none of its
+        keys answers the question.
         """
         if not self._prompt.app.is_running:
             return
-        buffer, asking = self._prompt.default_buffer, self._repl.is_asking()
-        if asking and not self._asking:
+        buffer, is_asking = self._prompt.default_buffer, self._repl.is_asking()
+        if is_asking and not self._was_asking:
             self._draft = buffer.document
             buffer.reset()
-        elif self._asking and not asking and self._draft is not None:
+        elif self._was_asking and not is_asking and self._draft is not None:
             if not buffer.text:
                 buffer.document = self._draft
             self._draft = None
-        self._asking = asking
+        self._was_asking = is_asking
         self._prompt.app.invalidate()
 
 
@@ -218,6 +218,8 @@ class _Input(Vt100Input):
 
 
 class _FileHistory(History):
+    """The prompt history of ouro, for prompt_toolkit."""
+
     def __init__(self, entries: PromptHistory) -> None:
         super().__init__()
         entries.use(Path.cwd())
@@ -231,7 +233,7 @@ class _FileHistory(History):
 
 
 class _Completer(Completer):
-    """`/` commands at the start, `@` files anywhere."""
+    """Completes `/` commands at the start of the text, and `@` files anywhere."""
 
     def __init__(self, repl: Repl) -> None:
         self._repl = repl
@@ -259,8 +261,8 @@ class _Completer(Completer):
         """The files that an `@word` may mean. A new `@` reads the list of files again."""
         if word == "@" or not self._files.size:
             session = self._repl.turns.session
-            lists = session.find_files() if session else ()
-            self._files = FileIndex(chain.from_iterable(lists))
+            name_lists = session.find_files() if session else ()
+            self._files = FileIndex(chain.from_iterable(name_lists))
         for name in self._files.search(word[1:]):
             yield Completion(mention(name), -len(word), display=name)
 

@@ -24,7 +24,7 @@ from ouro.frontends.plain.front_end import ReplFrontEnd
 from ouro.frontends.plain.line_questions import LineQuestions, TurnQuestions, parse_part
 from ouro.frontends.plain.printer import Printer
 from ouro.frontends.session_format import (
-    BESIDE_SCRIPT,
+    ITEMS_WITH_SCRIPT,
     card_choices,
     card_line,
     card_lines,
@@ -82,11 +82,12 @@ async def run_repl(
             subprocess.call, [sys.executable, "-P", "-m", "ouro", "demo"]
         )
     except AttachRequested as request_:
-        words = ["-P", "-m", "ouro", "attach", request_.session_id, "--plain"]
-        return await asyncio.to_thread(subprocess.call, [sys.executable, *words])
+        arguments = ["-P", "-m", "ouro", "attach", request_.session_id, "--plain"]
+        return await asyncio.to_thread(subprocess.call, [sys.executable, *arguments])
 
 
 def is_plain() -> bool:
+    """Whether nothing can be drawn: the terminal is dumb, or input or output is not a terminal."""
     return os.environ.get("TERM", "dumb") in ("dumb", "") or not (
         sys.stdin.isatty() and sys.stdout.isatty()
     )
@@ -126,14 +127,14 @@ class Repl(TurnObserver):
             self.reader = PromptReader(self, lambda text: self._printer.line(clean(text), "bold"))
         self._work: set[asyncio.Task[None]] = set()
         """Lines that are carried out, and the opening of the session."""
-        self._in_order = asyncio.Lock()
+        self._order_lock = asyncio.Lock()
         self._reading: asyncio.Task[str | None] | None = None
         self._exit_code: int | None = None
         """Set when the user leaves."""
         self._failure: Exception | None = None
         """Why no session could be opened."""
         self._ctrl_c_at = -SECOND_CTRL_C
-        self._hosting: DetachedHost | None = None
+        self._detached_host: DetachedHost | None = None
 
     def _make_turns(self) -> TurnQueue:
         return TurnQueue(self, holds_after_interrupt=True)
@@ -147,10 +148,10 @@ class Repl(TurnObserver):
         """
         with handle_signals(lambda number: self.leave(128 + number), *EXIT_SIGNALS):
             try:
-                self._in_background(self._begin(request, first_message))
+                self._run_in_order(self._open_first_session(request, first_message))
                 await self._read_lines()
             finally:
-                await self._end()
+                await self._finish()
         if self._failure is not None:
             raise self._failure
         return self._exit_code or 0
@@ -192,7 +193,7 @@ class Repl(TurnObserver):
         self.redraw()
 
     def _unsent(self) -> str:
-        """What a killed ouro would lose: the queued messages and the text in the prompt."""
+        """The queued messages and the text in the prompt: what would be lost if ouro were killed."""
         return "\n".join(filter(None, [*self.turns.waiting, self.reader.unsent]))
 
     async def run_command(self, text: str) -> bool:
@@ -217,8 +218,13 @@ class Repl(TurnObserver):
             self._resume_offer = asyncio.create_task(self._offer_resume(session, session.resumed))
 
     def _restore_draft(self, session: Session) -> None:
-        left = self.draft.begin(session)
-        if left and self.reader.fill("\n".join(filter(None, [left, self.reader.unsent]))):
+        """Put the text that was left unsent into the prompt. Where that cannot be done, it is
+        dropped.
+        """
+        saved_draft = self.draft.begin(session)
+        if saved_draft and self.reader.fill(
+            "\n".join(filter(None, [saved_draft, self.reader.unsent]))
+        ):
             self._printer.say("Your unsent text of last time is back.")
 
     @property
@@ -245,8 +251,8 @@ class Repl(TurnObserver):
         """
         from ouro.frontends.background.detach import begin_hosting  # rarely used
 
-        if self._hosting is None:
-            self._hosting = await begin_hosting(self._front_end.session, self.turns, self)
+        if self._detached_host is None:
+            self._detached_host = await begin_hosting(self._front_end.session, self.turns, self)
             self.leave()
 
     # What the readers need
@@ -270,15 +276,15 @@ class Repl(TurnObserver):
         return f" {busy}{waiting}{self._status(self._front_end.session)}"
 
     def _status(self, session: Session) -> str:
-        """The items of the status line, and the line of the user's command, which is started
-        again.
+        """The items of the status line, then the last output of the user's status command. The
+        command is started again.
         """
         names, script_line = self._settings.status, ""
         if (script := session.extensions.status_script) is not None:
             script.update(script_state(session), on_end=self._warn)
             script_line = script.line
         if script_line:
-            names = tuple(name for name in names if name in BESIDE_SCRIPT)
+            names = tuple(name for name in names if name in ITEMS_WITH_SCRIPT)
         items = status_items(session.status())
         texts = [items.get(name, "") for name in names]
         return " · ".join(filter(None, [*texts, script_line]))
@@ -295,8 +301,8 @@ class Repl(TurnObserver):
         return question is not None and question.secret
 
     def interrupt(self) -> bool:
-        """Ctrl+C: end the turn, else a question or command. Returns True to end ouro: the second
-        time at rest.
+        """Handle Ctrl+C: end the turn, else a question or command. Returns True if ouro shall end:
+        at the second time at rest.
         """
         is_open = self.turns.session is not None  # else ouro cannot continue without this work
         if self.turns.interrupt() or (is_open and self._cancel_work()):
@@ -325,15 +331,15 @@ class Repl(TurnObserver):
 
     # Lines
 
-    async def _begin(self, request: OpenRequest, first_message: str) -> None:
-        """Open the first session and send the first message. Leaves if none is open; an error is
-        stored for `run`.
+    async def _open_first_session(self, request: OpenRequest, first_message: str) -> None:
+        """Open the first session and send the first message. If no session is open then, ouro
+        leaves; `run` raises the error.
         """
         try:
-            opened = await self._front_end.begin(request)
+            is_open = await self._front_end.begin(request)
         except Exception as error:  # noqa: BLE001  # `run` raises it: without a session ouro cannot continue
-            self._failure, opened = error, False
-        if not opened:
+            self._failure, is_open = error, False
+        if not is_open:
             self.leave()
             return
         if not first_message:
@@ -342,7 +348,9 @@ class Repl(TurnObserver):
             await self._front_end.send(first_message)
 
     async def _offer_import(self) -> None:
-        """Name what imports the knowledge of other agents here, once a folder, to a user."""
+        """Name the commands that import the memory of other agents in this folder. It is done once
+        for a folder, and only if a user can read it.
+        """
         from ouro.commands.memory_offer import find_offer, import_lines, note_offer
 
         session = self._front_end.session
@@ -351,10 +359,10 @@ class Repl(TurnObserver):
         offer = await find_offer(session)
         if offer is None:
             return
-        known = f"{plural(offer.entries, 'entry', 'entries')} of {join_names(offer.agents)}"
+        description = f"{plural(offer.entries, 'entry', 'entries')} of {join_names(offer.agents)}"
         lines = "\n".join(import_lines(session, offer.paths))
         self._front_end.say(
-            f"Not in memory yet: {known}. To read them, once and with undo:\n{lines}"
+            f"Not in memory yet: {description}. To read them, once and with undo:\n{lines}"
         )
         await note_offer(session)
 
@@ -370,11 +378,12 @@ class Repl(TurnObserver):
                 return
             if line is None:
                 return
-            self._take(line)
+            self._take_line(line)
 
     async def _next_line(self) -> str | None:
-        """The next line. A line of piped input is read only after the line before is done or asks a
-        question.
+        """The next typed line; None at the end of the input.
+
+        A line of piped input is read only when the line before it is done, or asks a question.
         """
         while (
             not sys.stdin.isatty()
@@ -384,14 +393,14 @@ class Repl(TurnObserver):
             await self._questions.wait_for_question(self.turns.idle(), *self._work)
         return await self.reader.read()
 
-    def _take(self, line: str) -> None:
+    def _take_line(self, line: str) -> None:
         """Answer the open question with a line, or carry it out in the background."""
         if self._questions.open is not None:
             if hint := self._questions.take(line):
                 self._printer.say(hint, "warning")
             self.redraw()
         elif line.strip():
-            self._in_background(self._carry_out(line))
+            self._run_in_order(self._carry_out(line))
         else:
             self.redraw()
 
@@ -403,14 +412,14 @@ class Repl(TurnObserver):
             self._printer.echoed.append(line)
             await self._front_end.send(line)
 
-    def _in_background(self, work: Awaitable[None]) -> None:
+    def _run_in_order(self, work: Awaitable[None]) -> None:
         """Run lines one after another, without blocking the reader: a command may ask a question."""
 
-        async def in_order() -> None:
-            async with self._in_order:
+        async def run_after_others() -> None:
+            async with self._order_lock:
                 await work
 
-        task = asyncio.create_task(in_order())
+        task = asyncio.create_task(run_after_others())
         self._work.add(task)
         task.add_done_callback(self._finish_work)
 
@@ -450,7 +459,7 @@ class Repl(TurnObserver):
         if part != "full":
             self.turns.start(resumed.take(part))
         elif message:
-            self._take(message)
+            self._take_line(message)
 
     def _cancel_offer(self) -> bool:
         """Stop the resume card; returns whether it or its question was open."""
@@ -468,10 +477,12 @@ class Repl(TurnObserver):
     def _is_leaving(self) -> bool:
         return self._exit_code is not None
 
-    async def _end(self) -> None:
-        """Close the session and the prompt, or leave the session to this process in the background."""
-        if self._hosting is not None:
-            await self._leave_to_background(self._hosting)
+    async def _finish(self) -> None:
+        """Close the session and the prompt. A session that continues in the background is left to
+        this process instead.
+        """
+        if self._detached_host is not None:
+            await self._leave_to_background(self._detached_host)
             return
         self.turns.stop()
         self._cancel_work()
@@ -482,13 +493,14 @@ class Repl(TurnObserver):
             await self.turns.close()
             self._say_end(self.turns.session)
 
-    async def _leave_to_background(self, hosting: DetachedHost) -> None:
+    async def _leave_to_background(self, host: DetachedHost) -> None:
+        """Close the prompt, then host the session in this process until it ends."""
         session = self._front_end.session
         self._cancel_offer()
         self.draft.close()
         await self.reader.close()
         self._printer.say(f"It continues in the background: ouro attach {session.id[:8]}")
-        await hosting.run()
+        await host.run()
 
     def _say_end(self, session: Session) -> None:
         if session.status().is_saved:
@@ -496,8 +508,8 @@ class Repl(TurnObserver):
 
 
 class LineReader:
-    """Reads lines where nothing can be drawn (TERM=dumb, pipes, screen readers); the terminal
-    echoes the keys.
+    """Reads lines where nothing can be drawn: TERM=dumb, pipes, screen readers. The terminal echoes
+    the keys.
     """
 
     def __init__(self, repl: Repl) -> None:
@@ -507,11 +519,12 @@ class LineReader:
         self._has_ended = False
         """Whether the input is at its end, or Ctrl+C has ended ouro."""
         self._shown_prompt = ""
-        """The label that was printed since the last line; empty: none."""
+        """The label that was printed after the last line; empty if none was."""
         self._pending_read: asyncio.Future[bytes | None] | None = None
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
+        """Handle Ctrl+C as long as the block runs; then the terminal echoes keys again."""
         with handle_signals(lambda _number: self._interrupt(), signal.SIGINT):
             try:
                 yield
@@ -581,14 +594,14 @@ class LineReader:
                 self._pending_read.cancel()
 
 
-def _set_echo(on: bool) -> None:
+def _set_echo(is_on: bool) -> None:
     """Let the terminal print typed keys, or not, for a secret."""
     if not sys.stdin.isatty():
         return
     import termios
 
     attributes = termios.tcgetattr(sys.stdin)
-    if on:
+    if is_on:
         attributes[3] |= termios.ECHO
     else:
         attributes[3] &= ~termios.ECHO

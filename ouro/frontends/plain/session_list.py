@@ -1,4 +1,4 @@
-"""The list of sessions at the plain prompt, of which the user opens one."""
+"""The list of sessions at the plain prompt, from which the user opens one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ouro.frontends.session_format import (
     format_figures,
     now,
     preview_lines,
-    title_of,
+    session_title,
 )
 from ouro.session import SessionCatalog, SessionInfo
 from ouro.session.opening import OpenRequest
@@ -25,27 +25,28 @@ _HELP = (
     "Type a number to open a session, `copy N` for a copy, `look N` to preview it, words to search,"
     " `all` for {}."
 )
-_NUMBERED = re.compile(r"(?:(copy|look)\s+)?(\d{1,3})")
+_CHOICE_BY_NUMBER = re.compile(r"(?:(copy|look)\s+)?(\d{1,3})")
+"""Such as `3`, `copy 3` and `look 3`."""
 
 
 async def ask_session(
     printer: Printer, questions: LineQuestions, catalog: SessionCatalog, only: Collection[str] = ()
 ) -> OpenRequest | None:
-    """Ask for a session until one is picked; None if the line is empty."""
+    """Print the list, and ask until the user opens a session; None if they enter an empty line."""
     matches = SessionMatches(await catalog.sessions(), catalog.is_here, only)
-    await _find(catalog, matches, "")
-    listed = _print_matches(printer, matches)
+    await _search(catalog, matches, "")
+    printed_matches = _print_matches(printer, matches)
     while line := await questions.ask("session: ", str.strip):
-        chosen = _NUMBERED.fullmatch(line)
-        if chosen is None:
+        choice = _CHOICE_BY_NUMBER.fullmatch(line)
+        if choice is None:
             await _change_search(catalog, matches, line)
-            listed = _print_matches(printer, matches)
+            printed_matches = _print_matches(printer, matches)
             continue
-        verb, number = chosen[1], int(chosen[2])
-        if not 1 <= number <= len(listed):
-            printer.say(f"Type a number from 1 to {len(listed)}.", "warning")
+        verb, number = choice[1], int(choice[2])
+        if not 1 <= number <= len(printed_matches):
+            printer.say(f"Type a number from 1 to {len(printed_matches)}.", "warning")
             continue
-        info = listed[number - 1].info
+        info = printed_matches[number - 1].info
         if verb != "look":
             return OpenRequest(info.id, fork=verb == "copy")
         await _print_preview(printer, catalog, info)
@@ -56,34 +57,38 @@ async def _change_search(catalog: SessionCatalog, matches: SessionMatches, line:
     """Search for the typed words; for `all`, search for the same words in the next scope."""
     if line == "all":
         matches.next_scope()
-        await _find(catalog, matches, matches.query)
+        await _search(catalog, matches, matches.query)
         return
-    await _find(catalog, matches, line)
+    await _search(catalog, matches, line)
 
 
-async def _find(catalog: SessionCatalog, matches: SessionMatches, words: str) -> None:
+async def _search(catalog: SessionCatalog, matches: SessionMatches, words: str) -> None:
     """Limit `matches` to sessions with these words in the title, the id or a message."""
-    matches.look_for(words)
+    matches.set_search(words)
     if not matches.query:
         return
     async for hit in catalog.search(matches.in_scope, matches.query):
-        matches.add(hit)
+        matches.add_hit(hit)
 
 
 def _print_matches(printer: Printer, matches: SessionMatches) -> Sequence[SessionMatch]:
-    """Print the first matches with their numbers, and what can be typed. Returns those printed."""
+    """Print the first matches with their numbers, and what the user can type. Returns the printed
+    matches.
+    """
     all_matches = matches.matches()
-    listed = all_matches[:MAX_LISTED]
+    printed_matches = all_matches[:MAX_LISTED]
     heading = f"Sessions, {matches.scope}"
     if matches.query:
         heading += f", with “{matches.query}”"
-    printer.choices(f"{heading}: {len(all_matches):,}", [_line(match) for match in listed])
-    left_out = len(all_matches) - len(listed)
+    printer.choices(
+        f"{heading}: {len(all_matches):,}", [_match_line(match) for match in printed_matches]
+    )
+    left_out = len(all_matches) - len(printed_matches)
     if left_out:
         printer.say(f"… and {left_out:,} more. Type words of a title or message.")
     other_scope = "the sessions of this project" if matches.scope == ALL else "all projects"
     printer.say(_HELP.format(other_scope))
-    return listed
+    return printed_matches
 
 
 async def _print_preview(printer: Printer, catalog: SessionCatalog, info: SessionInfo) -> None:
@@ -97,6 +102,6 @@ async def _print_preview(printer: Printer, catalog: SessionCatalog, info: Sessio
         printer.say(f"{who}: {words}" if who else words)
 
 
-def _line(match: SessionMatch) -> str:
+def _match_line(match: SessionMatch) -> str:
     snippet = f" — … {match.snippet} …" if match.snippet else ""
-    return f"{title_of(match.info)} ({format_figures(match.info, now())}){snippet}"
+    return f"{session_title(match.info)} ({format_figures(match.info, now())}){snippet}"

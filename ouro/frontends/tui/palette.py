@@ -12,7 +12,7 @@ from ouro.commands.pages import page_files, page_text, setting_helps
 from ouro.display import Choice
 from ouro.errors import OuroError
 from ouro.frontends.file_index import FileIndex, mention
-from ouro.frontends.session_format import format_age, labels_of, now, title_of
+from ouro.frontends.session_format import format_age, now, session_labels, session_title
 from ouro.frontends.tui.keymap import ACTIONS, Keymap
 from ouro.session import OpenRequest
 from ouro.session.turn_queue import Draft
@@ -77,8 +77,8 @@ async def _sessions(session: Session) -> list[Choice]:
 
 
 def _session_choice(info: SessionInfo) -> Choice:
-    about = (f"session · {format_age(info.updated_at, now())}", labels_of(info))
-    return Choice(f"session:{info.id}", title_of(info), " · ".join(filter(None, about)))
+    about = (f"session · {format_age(info.updated_at, now())}", session_labels(info))
+    return Choice(f"session:{info.id}", session_title(info), " · ".join(filter(None, about)))
 
 
 async def _models(session: Session) -> list[Choice]:

@@ -21,7 +21,7 @@ from ouro.events import Event
 from ouro.frontends.drafts import DRAFT_DELAY, DraftFile, take_draft
 from ouro.frontends.file_index import ProjectFiles
 from ouro.frontends.history import PromptHistory
-from ouro.frontends.kept_files import KeptFiles
+from ouro.frontends.saved_file_list import SavedFileList
 from ouro.frontends.session_format import LEFT_BRANCH, script_state
 from ouro.frontends.tui.blocks.lines import tidy
 from ouro.frontends.tui.blocks.messages import AnswerBlock, UserMessage
@@ -142,7 +142,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self._files = ProjectFiles(
             lambda: self.session.find_files() if self.session else [],
             self._suggest,
-            lambda: KeptFiles(get_file_lists_dir(), self.session.cwd) if self.session else None,
+            lambda: SavedFileList(get_file_lists_dir(), self.session.cwd) if self.session else None,
         )
         self.completion = Completion(lambda: self.session, self._find_files)
         self.prompt = PromptArea(

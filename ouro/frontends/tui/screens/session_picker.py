@@ -17,10 +17,10 @@ from ouro.frontends.session_format import (
     SessionMatches,
     find_similar,
     format_age,
-    labels_of,
     now,
     preview_lines,
-    title_of,
+    session_labels,
+    session_title,
 )
 from ouro.frontends.tui.blocks.lines import crop
 from ouro.frontends.tui.keymap import Keymap
@@ -95,9 +95,9 @@ class SessionList(RowList[SessionMatch]):
             dollars(info.cost),
         )
         columns, room, has_project = self._layout()
-        name = title_of(info) + (" (copy)" if info.fork_of else "")
+        name = session_title(info) + (" (copy)" if info.fork_of else "")
         name = f"{_PINNED if info.pinned else ''}{name}"
-        yield from self._name_cells(name, labels_of(info), room, is_marked)
+        yield from self._name_cells(name, session_labels(info), room, is_marked)
         for (_name, column), text in zip(
             columns[: 1 if row.snippet else None], figures, strict=False
         ):
@@ -204,7 +204,7 @@ class SessionPicker(Browser):
         """Search titles at once, and messages a moment later. Does nothing until the list is read."""
         if not self._is_loaded:
             return
-        changed = self._matches.look_for(text)
+        changed = self._matches.set_search(text)
         self._show(keep=not changed)
         if changed and self._matches.query:
             self._search_messages(SEARCH_MESSAGES_AFTER)
@@ -223,7 +223,7 @@ class SessionPicker(Browser):
             async for hit in found:
                 if matches.query != query:
                     return
-                matches.add(hit)
+                matches.add_hit(hit)
                 if loop.time() - shown_at > SHOW_HITS_EVERY:
                     shown_at = loop.time()
                     self._show(" · searching …")
@@ -265,9 +265,9 @@ class SessionPicker(Browser):
             dollars(info.cost),
             info.short_id,
         ]
-        facts += [labels_of(info), "pinned" if info.pinned else ""]
+        facts += [session_labels(info), "pinned" if info.pinned else ""]
         facts += [f"a copy of {info.fork_of[:8]}"] if info.fork_of else []
-        page = Page(title_of(info), " · ".join(filter(None, facts)))
+        page = Page(session_title(info), " · ".join(filter(None, facts)))
         page.add("")
         try:
             preview = await self._session_catalog.preview(info)
@@ -293,7 +293,7 @@ class SessionPicker(Browser):
             self._deleted.append(info)
             await self._reload()
             key = self._keymap.key_text("restore_session")
-            self._show_message(f"In the trash. {key} restores it. “{title_of(info)}”")
+            self._show_message(f"In the trash. {key} restores it. “{session_title(info)}”")
         return True
 
     def action_close(self) -> None:
@@ -339,7 +339,7 @@ class SessionPicker(Browser):
                 await self._attempt(self._session_catalog.rename(info.id, name))
             await self._reload()
 
-        self.app.push_screen(LineSheet("New title", secret=False, text=title_of(info)), rename)
+        self.app.push_screen(LineSheet("New title", secret=False, text=session_title(info)), rename)
 
     async def _pin_session(self) -> None:
         if self._list.marked is not None:
@@ -381,7 +381,7 @@ class SessionPicker(Browser):
             self._list.focus()  # in the search field the key of the answer would be text
             self._to_delete = self._list.marked.info
             self._show_message(
-                f"Move to trash? y yes · other keys no · “{title_of(self._to_delete)}”"
+                f"Move to trash? y yes · other keys no · “{session_title(self._to_delete)}”"
             )
 
     def _end_question(self) -> SessionInfo:
@@ -400,14 +400,14 @@ class SessionPicker(Browser):
             info = self._deleted.pop()
             if await self._attempt(self._session_catalog.store.restore_session(info.id)):
                 await self._reload()
-                self._show_message(f"Restored “{title_of(info)}”.")
+                self._show_message(f"Restored “{session_title(info)}”.")
         elif self._search.has_focus:
             self._search.value = ""
 
     async def _reload(self) -> None:
         sessions = await self._session_catalog.sessions()
         self._list.with_cost = _has_cost(sessions)
-        self._matches.change(sessions)
+        self._matches.set_sessions(sessions)
         self._show()
 
     def _keys(self) -> Keys:

@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.style import Style
 from textual.widget import Widget
 
-from ouro.frontends.session_format import format_age, now, title_of
+from ouro.frontends.session_format import format_age, now, session_title
 from ouro.utils.runtime import tilde
 from ouro.utils.text import clean, join_names, one_line, plural
 
@@ -170,7 +170,7 @@ class StartPanel(Widget):
         row = Content.assemble(
             "❯ " if is_marked else "  ",
             (f"{age:<{_AGE_WIDTH}}", "" if is_marked else "$muted"),
-            title_of(info),
+            session_title(info),
         )
         row = row.stylize("$mark bold") if is_marked else row
         return row.stylize(Style.from_meta({"place": place}))

@@ -18,12 +18,12 @@ from textual.widgets import Static
 
 from ouro.display import Todo
 from ouro.frontends.session_format import (
-    BESIDE_SCRIPT,
+    ITEMS_WITH_SCRIPT,
     card_choices,
     card_lines,
     now,
+    session_title,
     status_items,
-    title_of,
 )
 from ouro.frontends.tui.blocks.lines import code_content
 from ouro.frontends.tui.screen_layout import HEADER_FROM_HEIGHT, OPENING
@@ -140,7 +140,7 @@ class StatusLine(Widget):
 
     def _with_script(self, texts: dict[str, str]) -> Content:
         """The line of the user's command, and what it cannot know or must not hide."""
-        items = [item for item in self._items if item in BESIDE_SCRIPT and texts[item]]
+        items = [item for item in self._items if item in ITEMS_WITH_SCRIPT and texts[item]]
         beside = [Content.styled(texts[item], _style(item, texts[item])) for item in items]
         return Content(_BETWEEN).join([*beside, _ansi_content(self.script)])
 
@@ -196,7 +196,7 @@ class ResumePanel(Widget):
 
     def show(self, card: ResumeCard) -> None:
         self._card, self._choices, self._place = card, card_choices(card), 0
-        self.border_title = f"resumed: {title_of(card.info)}"
+        self.border_title = f"resumed: {session_title(card.info)}"
         keys = (
             "Tab next · Enter takes it · Esc closes"
             if len(self._choices) > 1
