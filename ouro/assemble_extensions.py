@@ -387,8 +387,8 @@ def _system_prompt(
     basis: SessionBasis, instructions: ProjectInstructions, skills: extensions.Skills
 ) -> str:
     """The system prompt: instructions, skills, and what the options add."""
-    users = () if basis.options.safe else instructions.of_user()
-    prompt = system_prompt(instructions.of_project(), users)
+    users = () if basis.options.safe else instructions.user_texts()
+    prompt = system_prompt(instructions.project_texts(), users)
     more = basis.options.more_instructions
     added = f"{MORE_INSTRUCTIONS}\n\n{more}" if more else ""
     return "\n\n".join(filter(None, (prompt, skills.prompt(), added)))

@@ -226,7 +226,7 @@ def _make_prompt(
     """Raises ToolError: there is no skill that the kind names."""
     skills = shared.extensions.of_session.skills
     prompt = system_prompt(
-        instructions.of_project(), instructions.of_user(), f"{spec.prompt}\n\n{_ALONE}"
+        instructions.project_texts(), instructions.user_texts(), f"{spec.prompt}\n\n{_ALONE}"
     )
     core = manager.prompt.core() if (manager := shared.memory.manager) else ""
     named = [skills.read(name) for name in spec.skills]

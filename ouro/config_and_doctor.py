@@ -485,7 +485,7 @@ def _extensions(folder: Path) -> Iterator[Finding]:
     if checks := len(Checks(root).here()):
         counts["check"] = checks
     counts["MCP server"] = len(servers.servers)
-    files = len([*instructions.of_user(), *instructions.of_project()])
+    files = len([*instructions.user_texts(), *instructions.project_texts()])
     found = [plural(count, noun) for noun, count in counts.items()]
     yield "good", ", ".join([*found, f"{plural(files, 'file')} of instructions"])
     for problem in dict.fromkeys([*instructions.problems, *problems, *wrong, *servers.notices]):

@@ -16,15 +16,15 @@ from ouro.messages import Part, Text, ToolCall, ToolReply
 from ouro.utils.decoding import decode_json
 from ouro.utils.text import one_line
 
-QUESTIONS = 5
-_ASK = """\
+MAX_QUESTIONS = 5
+_ASK_FOR_QUESTIONS = """\
 [This message is from ouro, the program that you run in, not from the user.]
 
 The oldest part of this session is about to be replaced by a summary. Write {count} questions about facts in it that the
 work ahead may need: names, numbers, decisions, error texts. Each has one short answer that stands word for word in the
 messages above. Answer with {count} lines of JSON and nothing else. Do not call a tool.
 {{"question": "...", "answer": "..."}}"""
-_ANSWER = """\
+_ASK_FOR_ANSWERS = """\
 [This message is from ouro, the program that you run in, not from the user.]
 
 Answer these questions from what you know of this session, one line each, with the number in front. Write `unknown`
@@ -34,6 +34,8 @@ where you do not know. Do not call a tool.
 
 
 class ProbeQuestion(msgspec.Struct, frozen=True):
+    """A question about what is cut, with the answer that the messages have."""
+
     question: str
     answer: str
 
@@ -44,17 +46,17 @@ async def write_questions(
     """Let the model write questions about what is cut, while the messages are still sent. Raises
     ModelError.
     """
-    covered = chain.from_iterable(entry.message.parts for entry in plan.covered)
-    cut = _letters_and_digits(" ".join(map(_part_as_text, covered)))
+    covered_parts = chain.from_iterable(entry.message.parts for entry in plan.covered)
+    cut_text = _letters_and_digits(" ".join(map(_part_as_text, covered_parts)))
     questions: list[ProbeQuestion] = []
-    for line in (await ask(_ASK.format(count=QUESTIONS))).splitlines():
+    for line in (await ask(_ASK_FOR_QUESTIONS.format(count=MAX_QUESTIONS))).splitlines():
         with suppress(msgspec.DecodeError):
-            asked = decode_json(line.strip().strip("`,"), ProbeQuestion)
-            expected = _letters_and_digits(asked.answer)
+            probe = decode_json(line.strip().strip("`,"), ProbeQuestion)
+            expected = _letters_and_digits(probe.answer)
             # An answer that is not in the messages was invented: it would be reported as lost.
-            if asked.question.strip() and expected and expected in cut:
-                questions.append(asked)
-    return questions[:QUESTIONS]
+            if probe.question.strip() and expected and expected in cut_text:
+                questions.append(probe)
+    return questions[:MAX_QUESTIONS]
 
 
 async def report_lost(
@@ -65,25 +67,27 @@ async def report_lost(
     """
     if not questions:
         return "Probe: the model wrote no question whose answer is in the messages."
-    listed = "\n".join(f"{number}. {asked.question}" for number, asked in enumerate(questions, 1))
+    question_list = "\n".join(
+        f"{number}. {probe.question}" for number, probe in enumerate(questions, 1)
+    )
     try:
-        answer = await ask(_ANSWER.format(questions=listed))
+        answer = await ask(_ASK_FOR_ANSWERS.format(questions=question_list))
     except ModelError as error:
         return f"Probe: the questions were not answered: {error.message}"
-    found = re.findall(r"^[^\w\n]*(\d+)[.:)]?\W(.*)$", answer, re.MULTILINE)
-    said = {int(number): _letters_and_digits(text) for number, text in found}
+    numbered_answers = re.findall(r"^[^\w\n]*(\d+)[.:)]?\W(.*)$", answer, re.MULTILINE)
+    answer_of = {int(number): _letters_and_digits(text) for number, text in numbered_answers}
     lost = [
-        asked
-        for at, asked in enumerate(questions, 1)
-        if _letters_and_digits(asked.answer) not in said.get(at, "")
+        probe
+        for position, probe in enumerate(questions, 1)
+        if _letters_and_digits(probe.answer) not in answer_of.get(position, "")
     ]
     lines = [f"Probe: {len(questions) - len(lost)} of {len(questions)} questions answered."]
-    lines += [f"Lost: {one_line(asked.question)} — {one_line(asked.answer)}" for asked in lost]
+    lines += [f"Lost: {one_line(probe.question)} — {one_line(probe.answer)}" for probe in lost]
     return "\n".join(lines)
 
 
 def _part_as_text(part: Part) -> str:
-    """The text that a question about a part can have its answer in; empty for images and thinking."""
+    """The text of a part in which an answer can be; empty for images and thinking."""
     match part:
         case Text(text) | ToolReply(text=text):
             return text
@@ -94,5 +98,5 @@ def _part_as_text(part: Part) -> str:
 
 
 def _letters_and_digits(text: str) -> str:
-    """Only letters and digits, in lower case, for comparison."""
+    """The words of a text in lower case, without other signs, for comparison."""
     return " ".join(re.findall(r"\w+", text.lower()))

@@ -48,7 +48,7 @@ LONG_MESSAGE = 0.25
 DROP_TARGET = 0.8
 """Outputs are dropped until the request has this share of the limit."""
 Review = Callable[[str], Awaitable[str]]
-"""Called with a summary, returns the summary to use; empty: nothing is compacted."""
+"""Takes a summary, and returns the summary to use; if it is empty, nothing is compacted."""
 
 
 async def _accept_summary(summary: str) -> str:
@@ -87,7 +87,7 @@ class Compactor(msgspec.Struct, eq=False):
         self.measure()
 
     def measure(self) -> None:
-        """Measure system prompt and tools again: another model answers now."""
+        """Measure system prompt and tools again, after a change of the model."""
         self.memory.constant = estimate(self.system_prompt.text) + self.tool_tokens
         self.not_before = 0
 
@@ -111,10 +111,13 @@ class Compactor(msgspec.Struct, eq=False):
         """About how many tokens the request would have, with a summary of medium length."""
         from ouro.agent.summariser import longest_summary
 
-        sent = self.memory.context()
+        messages = self.memory.context()
         summary = "x" * int(longest_summary(self.window) * CHARACTERS_A_TOKEN / 2)
         return scale_tokens(
-            self.memory.tokens, sent, plan.will_be_sent(summary, frozenset()), self.memory.constant
+            self.memory.tokens,
+            messages,
+            plan.will_be_sent(summary, frozenset()),
+            self.memory.constant,
         )
 
     def plan(self, trigger: CompactionTrigger = "manual") -> CompactionPlan | None:
@@ -130,18 +133,23 @@ class Compactor(msgspec.Struct, eq=False):
         )
 
     def size_with(self, message: Message) -> int:
-        """Tokens of the request with a long message that alone would cause a compaction; 0 if it
-        causes none.
+        """The tokens of the request with a message, if the message is long and would cause a
+        compaction; otherwise 0.
         """
-        size, now = estimate_messages([message]), self.memory.tokens
-        is_cause = size > self.limit * LONG_MESSAGE and now <= self.limit < now + size
+        size, present_tokens = estimate_messages([message]), self.memory.tokens
+        is_cause = (
+            size > self.limit * LONG_MESSAGE
+            and present_tokens <= self.limit < present_tokens + size
+        )
         return (
-            now + size if self.settings.auto and is_cause and self.plan("auto") is not None else 0
+            present_tokens + size
+            if self.settings.auto and is_cause and self.plan("auto") is not None
+            else 0
         )
 
     async def make_room(self, emit: Emit, coming: int = 0) -> None:
-        """Before a model call: compact if the request, with `coming` tokens, reaches the share of
-        the window.
+        """Compact before a model call, if the request, with `coming` further tokens, is larger than the
+        limit.
         """
         tokens = self.memory.tokens + coming
         if self.settings.auto and tokens > self.limit and tokens >= self.not_before:
@@ -149,27 +157,27 @@ class Compactor(msgspec.Struct, eq=False):
             self.postpone(coming)
 
     def postpone(self, coming: int) -> None:
-        """Compact again only after the request, with `coming` tokens, has grown."""
+        """Make no automatic attempt until the request, with `coming` further tokens, has grown."""
         self.not_before = int((self.memory.tokens + coming) * GROWTH_BEFORE_RETRY)
 
     async def recover(self, refusal: ContextTooLong, emit: Emit) -> None:
-        """After the provider refused a request as too long: compact, or drop outputs if automatic
-        compaction is off.
+        """Make the request smaller after the provider refused it as too long: compact, or drop outputs
+        if automatic compaction is off.
 
         Raises ContextTooLong if nothing could be made smaller.
         """
-        before = self.memory.context()
+        old_messages = self.memory.context()
         if self.settings.auto:
             await self._compact_or_drop("window", emit)
         else:
             await self._drop_outputs("window", emit)
-        if self.memory.context() == before:
+        if self.memory.context() == old_messages:
             raise ContextTooLong(refusal.message, refusal.hint or TOO_LONG) from refusal
 
     async def compact(
         self, focus: str, emit: Emit, review: Review = _accept_summary, *, probe: bool = False
     ) -> None:
-        """Compact because the user asked.
+        """Compact, because the user asked for it.
 
         Args:
             focus: what the user wants to keep.
@@ -192,25 +200,23 @@ class Compactor(msgspec.Struct, eq=False):
             emit(Notice(f"Nothing was compacted. {error}", "error"))
 
     async def _ask_probe(self, models: Sequence[Model], text: str) -> str:
-        """The answer of the model to a text about the present request; the call is recorded, the
-        messages are not.
+        """Ask the model something about the present request; returns its answer. The cost is recorded,
+        but not the messages.
         """
         messages = [self.system_prompt, *self.memory.context(), Message("user", (Context(text),))]
         tools = self.tools.specs(models[0].spec)
         return await ask_and_record(models, self.memory, "probe", messages, tools=tools)
 
     async def _compact_or_drop(self, trigger: CompactionTrigger, emit: Emit) -> None:
-        """Compact with a summary; leave tool outputs out of the request if that did not make it
-        smaller.
-        """
-        before = self.memory.context()
+        """Compact with a summary. If that did not make the request smaller, drop tool outputs from it."""
+        old_messages = self.memory.context()
         plan = self.plan(trigger)
         try:
             if plan is not None:
                 await self._summarise(plan, trigger, "", emit)
         except ModelError as error:
             emit(Notice(f"No summary could be written: {error.message}", "warning"))
-        if self.memory.context() == before:
+        if self.memory.context() == old_messages:
             await self._drop_outputs(trigger, emit)
 
     async def _summarise(
@@ -236,20 +242,22 @@ class Compactor(msgspec.Struct, eq=False):
         record = None
         try:
             model = models[0].spec
-            is_same = model.name == self.models()[0].spec.name
-            room = self._usable_window(model.window, trigger) if is_same else model.window
-            await summariser.run(self.memory.context(), self._request_size(trigger), room)
-            fitting = await self._summary_record(plan, trigger, focus, summariser)
-            written = summariser.text
-            summariser.text = await review(written) if fitting else written
+            is_answering_model = model.name == self.models()[0].spec.name
+            window = (
+                self._usable_window(model.window, trigger) if is_answering_model else model.window
+            )
+            await summariser.run(self.memory.context(), self._request_size(trigger), window)
+            fitting_record = await self._summary_record(plan, trigger, focus, summariser)
+            written_summary = summariser.text
+            summariser.text = await review(written_summary) if fitting_record else written_summary
             if not summariser.text.strip():
                 emit(Notice("Nothing was compacted: the summary was discarded."))
                 return False
-            is_edited = summariser.text != written
+            is_edited = summariser.text != written_summary
             record = (
                 await self._summary_record(plan, trigger, focus, summariser)
                 if is_edited
-                else fitting
+                else fitting_record
             )
         finally:
             if record is None:
@@ -262,30 +270,30 @@ class Compactor(msgspec.Struct, eq=False):
             )
             return False
         await self.save(record, emit)
-        if lost := plan.lost(self.memory.context()):
-            numbers = ", ".join(map(str, lost))
+        if lost_numbers := plan.lost(self.memory.context()):
+            numbers = ", ".join(map(str, lost_numbers))
             emit(Notice(f"Message {numbers} should still be sent verbatim, but is not.", "error"))
         return True
 
     async def _summary_record(
         self, plan: CompactionPlan, trigger: CompactionTrigger, focus: str, summary: Summariser
     ) -> CompactionRecord | None:
-        """The record with this summary; None if the request would not become smaller."""
+        """The record of a compaction with this summary; None if the request would not get smaller."""
         body = await self._summary_with_sections(plan, summary.text)
-        sent, tokens = self.memory.context(), self.memory.tokens
+        messages, tokens = self.memory.context(), self.memory.tokens
         tail = make_sendable([entry.message for entry in plan.tail])
         results = chain.from_iterable(message.parts_of(ToolReply) for message in tail)
         ids = [result.call_id for result in results]
         dropped = tuple(call_id for call_id in ids if call_id in self.memory.transcript.dropped)
-        after = scale_tokens(
-            tokens, sent, plan.will_be_sent(body, frozenset(dropped)), self.memory.constant
+        tokens_after = scale_tokens(
+            tokens, messages, plan.will_be_sent(body, frozenset(dropped)), self.memory.constant
         )
-        if after >= tokens * (1 if trigger == "manual" else MIN_GAIN):
+        if tokens_after >= tokens * (1 if trigger == "manual" else MIN_GAIN):
             return None
         return replace(
             compaction_record(self.memory, trigger),
             dropped=dropped,
-            tokens=(tokens, after),
+            tokens=(tokens, tokens_after),
             covers=plan.covers,
             kept=plan.kept,
             messages=len(plan.covered),
@@ -297,18 +305,22 @@ class Compactor(msgspec.Struct, eq=False):
         )
 
     async def _drop_outputs(self, trigger: CompactionTrigger, emit: Emit) -> None:
-        """Compact without a model: leave the oldest tool outputs out of the request."""
+        """Compact without a model: drop the oldest tool outputs from the request."""
         sent, tokens = self.memory.context(), self.memory.tokens
-        constant, whole = self.memory.constant, estimate_messages(sent)
-        goal = int(
+        constant, message_tokens = self.memory.constant, estimate_messages(sent)
+        goal_tokens = int(
             compaction_limit(self.settings, self._usable_window(self.window, trigger)) * DROP_TARGET
         )
-        target = int((constant + whole) * goal / max(1, tokens)) - constant
-        dropped = outputs_to_drop(sent, min(max(0, target), whole - 1))
+        target_tokens = int((constant + message_tokens) * goal_tokens / max(1, tokens)) - constant
+        dropped = outputs_to_drop(sent, min(max(0, target_tokens), message_tokens - 1))
         if dropped:
-            after = scale_tokens(tokens, sent, remove_outputs(sent, frozenset(dropped)), constant)
+            tokens_after = scale_tokens(
+                tokens, sent, remove_outputs(sent, frozenset(dropped)), constant
+            )
             record = compaction_record(self.memory, trigger)
-            await self.save(replace(record, dropped=tuple(dropped), tokens=(tokens, after)), emit)
+            await self.save(
+                replace(record, dropped=tuple(dropped), tokens=(tokens, tokens_after)), emit
+            )
 
     async def save(self, record: CompactionRecord, emit: Emit) -> None:
         """Use a compaction from now on; if it cannot be saved, this is reported."""
@@ -323,25 +335,27 @@ class Compactor(msgspec.Struct, eq=False):
 
     async def _summary_with_sections(self, plan: CompactionPlan, summary: str) -> str:
         """The summary of the model, with quotes, files, pictures and the environment."""
-        before = self.memory.transcript.compaction
-        listed = parse_files(before.summary) if before else []
+        last_compaction = self.memory.transcript.compaction
+        listed_files = parse_files(last_compaction.summary) if last_compaction else []
         files = self.tools.files_in([entry.message for entry in plan.covered])
-        quoted = quote_messages(plan.quoted)
+        quotes = quote_messages(plan.quoted)
         sections = [
             summary,
-            f"## Said by the user, too long to be kept whole\n{quoted}" if quoted else "",
-            format_files([*listed, *files]),
+            f"## Said by the user, too long to be kept whole\n{quotes}" if quotes else "",
+            format_files([*listed_files, *files]),
             format_pictures(plan),
             await self.environment(),
         ]
         return "\n\n".join(section.strip() for section in sections if section.strip())
 
     def _usable_window(self, window: int, trigger: CompactionTrigger) -> int:
-        """The size of the window; at most the size of a request that the provider has just refused."""
+        """The size of the window; if the provider has just refused a request, at most its size."""
         return min(window, self._request_size(trigger)) if trigger == "window" else window
 
     def _request_size(self, trigger: CompactionTrigger) -> int:
-        """Tokens of the request; the larger of two figures if the provider has just refused it."""
+        """The tokens of the request. If the provider has just refused it, the larger of the counted and
+        the estimated number.
+        """
         if trigger != "window":
             return self.memory.tokens
         return max(
@@ -367,7 +381,7 @@ def compaction_record(memory: MemoryManager, trigger: CompactionTrigger) -> Comp
 
 
 def compaction_event(record: CompactionRecord) -> Event:
-    """The event that shows a compaction: when it is made, and when the session is shown again."""
+    """The event that shows a compaction, when it is made and when the session is shown again."""
     (before, after), kept = record.tokens, len(record.kept)
     covered = record.messages or (record.covers[1] - record.covers[0] + 1 if record.summary else 0)
     if record.summary and not record.model:

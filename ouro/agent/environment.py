@@ -22,8 +22,8 @@ from ouro.utils.text import clean, plural
 GIT_TIMEOUT = 1.0
 """Seconds for git; if it needs longer, the repository is described without its state."""
 
-_IMAGE = late_pattern(r"(?i:\.(?:gif|jpe?g|png|webp))")
-_ENDING = late_pattern(
+_IMAGE_SUFFIX = late_pattern(r"(?i:\.(?:gif|jpe?g|png|webp))")
+_FILE_SUFFIX = late_pattern(
     r"\.(?:c|cfg|cpp|css|csv|go|h|hpp|html|ini|ipynb|java|jpg|jsx?|json|lock|log|md|pdf|php|png|py|rb|rs|sh|sql|svg"
     r"|toml|tsx?|txt|xml|ya?ml)"
 )
@@ -43,7 +43,8 @@ class Environment:
     """Where, when and in which permission mode the agent works; changes are sent to the model.
 
     Args:
-        more: returns further entries by name; one that was sent and is empty now is sent as `none`.
+        more: returns further entries by name. An entry that was sent and is empty now is sent as
+            `none`.
     """
 
     def __init__(
@@ -58,22 +59,22 @@ class Environment:
         self._sent: Mapping[str, str] = {}
 
     async def changes(self) -> str:
-        """What has changed since the last call, for the model; empty if nothing has."""
+        """A text for the model about what has changed since the last call; empty if nothing has."""
         text, self._sent = await self._describe_state(self._sent)
         return text
 
     async def whole(self) -> str:
-        """The complete present state, for the model; `changes` is not affected."""
+        """A text for the model about the whole present state. The next `changes` is not affected."""
         return (await self._describe_state({}))[0]
 
     def missing_files(self, text: str) -> list[str]:
-        """The files that a message names with `@` and that do not exist. `@app.get` and
-        `@types/node` are none.
+        """The files that a message names with `@` and that do not exist. `@app.get` and `@types/node`
+        are not files.
         """
         return [
             name
             for name, path in self._find_paths(text).items()
-            if (_ENDING.fullmatch(path.suffix) or ("/" in name and path.parent.is_dir()))
+            if (_FILE_SUFFIX.fullmatch(path.suffix) or ("/" in name and path.parent.is_dir()))
             and not os.path.lexists(path)
         ]
 
@@ -87,19 +88,19 @@ class Environment:
         """The images that a message names with `@`, and why others of them cannot be sent."""
         images, problems = list[Image](), list[str]()
         for name, path in self._find_paths(text).items():
-            if not _IMAGE.fullmatch(path.suffix) or not path.is_file():
+            if not _IMAGE_SUFFIX.fullmatch(path.suffix) or not path.is_file():
                 continue
             from ouro.images import read_image
 
             try:
                 images.append(read_image(path, name))
             except (OSError, ToolError) as error:
-                why = (
+                problem = (
                     f"{name} cannot be read: {error.strerror}."
                     if isinstance(error, OSError)
                     else str(error)
                 )
-                problems.append(f"{why} The message was sent without it.")
+                problems.append(f"{problem} The message was sent without it.")
         return tuple(images), tuple(problems)
 
     def _find_paths(self, text: str) -> dict[str, Path]:
@@ -112,14 +113,12 @@ class Environment:
         return self.cwd / os.path.expanduser(name)  # noqa: PTH111 - Path's raises for ~nobody
 
     def clear(self) -> None:
-        """Let `changes` return everything again: the model's context no longer holds it."""
+        """Let `changes` return everything again, because the request no longer contains it."""
         self._sent = {}
 
     async def _describe_state(self, sent: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
-        """The text for the model about what differs from what was sent, and the complete present
-        state.
-        """
-        now = {
+        """A text for the model about what differs from `sent`, and the whole present state."""
+        state = {
             "Working folder": _folder_text(self.cwd),
             "Platform": f"{platform.system()} {platform.release()}, {platform.machine()}",
             "Date": f"{date.today():%Y-%m-%d}",  # noqa: DTZ011
@@ -128,7 +127,7 @@ class Environment:
             **{name: value for name, value in self._more().items() if value or name in sent},
         }
         lines = []
-        for name, value in now.items():
+        for name, value in state.items():
             if sent.get(name) != value:  # git runs only if its state is sent
                 lines.append(
                     await _git_state(self.cwd, value)
@@ -137,11 +136,13 @@ class Environment:
                 )
         # A branch name is untrusted text.
         text = clean("\n".join(lines)).replace("</environment", "< /environment")
-        return f"<environment>\n{text}\n</environment>" if lines else "", now
+        return f"<environment>\n{text}\n</environment>" if lines else "", state
 
 
 def _folder_text(folder: Path) -> str:
-    """The working folder for the model, with a warning if it is gone or its name is not UTF-8."""
+    """The working folder as a text for the model, with a warning if it is gone or its name is not
+    UTF-8.
+    """
     text = path_text(folder)
     if not folder.is_dir():
         return f"{text} (it does not exist any more: it was deleted or moved)"
@@ -151,7 +152,7 @@ def _folder_text(folder: Path) -> str:
 
 
 def _refusal_reason(reason: str) -> str:
-    """Why git refuses a repository, for the model; empty if it only took too long."""
+    """A text for the model about why git refuses a repository; empty if git only took too long."""
     if "dubious ownership" in reason:
         return (
             "\ngit refuses: dubious ownership (the folder belongs to another user). Only the user"
@@ -162,16 +163,16 @@ def _refusal_reason(reason: str) -> str:
 
 
 async def _git_state(cwd: Path, branch: str) -> str:
-    """The branch and the number of changed files.
+    """A text for the model with the branch and the number of changed files.
 
-    File names and commit subjects are text from outside, which the model could take for the user's.
-    If the model needs them, it runs git, and the output counts as data.
+    It has no file names and commit subjects: these are texts from outside, which the model could take
+    for the user's. If the model needs them, it runs git, and the output counts as data.
     """
     if not branch:
         return "Not a git repository."
-    named = f"Git branch: {branch}"
+    branch_line = f"Git branch: {branch}"
     try:
         status = await asyncio.to_thread(Git(cwd, GIT_TIMEOUT).read, "status", "--short")
     except GitError as error:
-        return f"{named}{_refusal_reason(str(error))}"
-    return f"{named}\nGit status: {plural(status.count(chr(10)), 'changed file')}"
+        return f"{branch_line}{_refusal_reason(str(error))}"
+    return f"{branch_line}\nGit status: {plural(status.count(chr(10)), 'changed file')}"

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ouro.agent.compactor import TOO_LONG, Compactor, no_text
-from ouro.agent.progress import Progress
+from ouro.agent.stuck_turn import ProgressWatch
 from ouro.agent.tool_runner import ToolBatch, ToolRunner
 from ouro.display import Question
 from ouro.errors import (
@@ -55,21 +55,23 @@ from ouro.utils.text import plural
 
 WARN_AFTER = 3
 STOP_AFTER = 6
+"""Repetitions of a round of calls after which the model is warned, and the turn is stopped."""
 _MAX_ROUND = 4
+"""The maximum number of calls in a round that is recognized when it is repeated."""
 CONTINUE, AGAIN, STOP = "Continue", "Try again", "Stop here"
 SUMMARIZE, SEND_ALL, KEEP_BACK = (
     "Summarize the earlier messages first",
     "Send everything",
     "Do not send it",
 )
-GO_ON = "Continue exactly where your answer was cut off. Do not repeat any of it."
+CONTINUE_PROMPT = "Continue exactly where your answer was cut off. Do not repeat any of it."
 MAX_RECOVERIES = 2
 """How often a request that is too long is made smaller and sent again."""
-MAX_CONTINUED = 5
+MAX_CONTINUATIONS = 5
 """How often hooks can make the agent continue in one turn."""
 LAST_CHECK_SECONDS = 3.0
 """How long the end of a turn waits for checks of changed code that still run."""
-CONTINUED = "A hook of the user has checked your work, and says that it is not done:"
+NOT_DONE = "A hook of the user has checked your work, and says that it is not done:"
 _DURATION = late_pattern(r", [0-9.]+ s\]")
 """The duration in the last line of a command's output, which differs each time."""
 
@@ -103,39 +105,41 @@ class Repetition:
         self._batches: deque[str] = deque(maxlen=_MAX_ROUND)
         """The last batches, newest first."""
         self._repeated = [0] * _MAX_ROUND
-        """By length of the round: the number of consecutive batches that equal the batch one round
-        before.
-        """
+        """For each length of a round, the number of batches in a row that equal the one a round before."""
 
     def observe(self, calls: Sequence[ToolCall], results: Sequence[ToolReply]) -> str:
-        """Count one batch of calls; return a warning for the model if it repeats itself, else an
+        """Count a batch of calls. Returns a warning for the model if it repeats itself, otherwise an
         empty text.
 
         Raises LimitReached after STOP_AFTER repetitions of a round.
         """
-        answers = (_DURATION.sub("", result.text) for result in results)
-        pairs = zip(calls, answers, strict=True)
-        batch = json.dumps([[call.name, dict(call.arguments), answer] for call, answer in pairs])
+        outputs = (_DURATION.sub("", result.text) for result in results)
+        pairs = zip(calls, outputs, strict=True)
+        batch = json.dumps([[call.name, dict(call.arguments), output] for call, output in pairs])
         for index, earlier in enumerate(self._batches):
             self._repeated[index] = self._repeated[index] + 1 if batch == earlier else 0
         self._batches.appendleft(batch)
-        times, length = max(
+        # The most repetitions; among rounds with the same number of them the shortest.
+        times, negative_length = max(
             (1 + count // size, -size) for size, count in enumerate(self._repeated, 1)
         )
-        what, got = ("call", "result") if length == -1 else (f"{-length} calls in turn", "results")
+        length = -negative_length
+        call_text, result_text = ("call", "result")
+        if length > 1:
+            call_text, result_text = (f"{length} calls in turn", "results")
         if times >= STOP_AFTER:
             raise LimitReached(
-                f"Stopped: the model made the same {what} {times} times and got the same {got}.",
+                f"Stopped: the model made the same {call_text} {times} times and got the same {result_text}.",
                 "Tell it what to do differently.",
             )
         if times >= WARN_AFTER:
-            return (
-                f"You made this same {what} {times} times with the same {got}. Do something else."
-            )
+            return f"You made this same {call_text} {times} times with the same {result_text}. Do something else."
         return ""
 
 
 class LoopAgent(msgspec.Struct, frozen=True, eq=False):
+    """Runs turns: asks the model, runs the tools that it calls, and repeats until it answers."""
+
     memory: MemoryManager
     models: Callable[[], Sequence[Model]]
     """Returns the model to ask now, then its fallbacks."""
@@ -148,16 +152,16 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     loses none.
     """
     about_paths: Callable[[Sequence[str]], Awaitable[Sequence[str]]]
-    """Returns what there is about paths that tools have used, each text once: the project
-    instructions of their folders, and notes.
+    """Returns texts about paths that tools have used, each once: the project instructions of their
+    folders, and notes.
     """
     before_call: BeforeCall
     late_errors: Callable[[float], Awaitable[str]] = no_text
-    """Returns the errors in code that came after the result of their change; the argument says for
+    """Returns the errors in code that were found after the result of a change was sent. The argument is
     how many seconds it may wait for them.
     """
     complete: Callable[[Prompt, Emit], Awaitable[Prompt]] = keep_prompt
-    """Adds what a message names to one that arrived during the turn."""
+    """Adds to a message that arrived during the turn what it names."""
 
     retry_seconds: float = 0
     """How long to wait for a server that cannot be reached."""
@@ -165,7 +169,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     """The limits of a turn, and the folder whose changed files are progress."""
 
     async def run(self, prompt: Prompt, emit: Emit) -> TurnFinished:
-        """Run one turn; emit what happens, return how it ended.
+        """Run one turn. Emits what happens, and returns how the turn ended.
 
         If it is cancelled, it saves what was streamed, and adds a result to every tool call, so
         that the transcript is valid for providers.
@@ -189,20 +193,20 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     async def run_with_checks(
         self, prompt: Prompt, emit: Emit, why_not_done: Callable[[bool], Awaitable[str]]
     ) -> TurnFinished:
-        """Run a turn, and continue up to MAX_CONTINUED times while hooks say that the work is not
+        """Run a turn, and continue up to MAX_CONTINUATIONS times while hooks say that the work is not
         done.
 
         Args:
-            why_not_done: returns the reason of a hook, empty if the work is done. Its argument:
-                whether the agent was made to continue before.
+            why_not_done: returns why a hook says that the work is not done, empty if it is done. Its
+                argument is whether the agent was made to continue before.
         """
         finished = await self.run(prompt, emit)
-        for number in range(MAX_CONTINUED):
+        for number in range(MAX_CONTINUATIONS):
             reason = await why_not_done(number > 0) if finished.outcome == "answered" else ""
             if not reason:
                 break
             emit(Notice(f"A hook says that it is not done: {reason}"))
-            finished = await self.run(Prompt("", context=f"{CONTINUED}\n{reason}"), emit)
+            finished = await self.run(Prompt("", context=f"{NOT_DONE}\n{reason}"), emit)
         return finished
 
     async def admit(self, prompt: Prompt, emit: Emit) -> None:
@@ -230,12 +234,12 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             await self.compactor.make_room(emit, coming)
 
     async def _run_turn(self, prompt: Prompt, emit: Emit) -> str:
-        """Run the turn to its last answer; returns why that answer is incomplete, empty if it is
+        """Run the turn to its last answer. Returns why this answer is incomplete, empty if it is
         complete.
         """
         await self._add_prompt(prompt, emit)
         await self._add_late_errors(emit, 0)
-        calls_made, repetition, progress = 0, Repetition(), Progress(self.bounds[1])
+        calls_made, repetition, progress = 0, Repetition(), ProgressWatch(self.bounds[1])
         while True:
             if warning := await self.before_call(calls_made):
                 emit(Notice(warning, "warning"))
@@ -253,7 +257,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
                 for steered in prompts:
                     completed = await self.complete(steered, emit)
                     await self._add_prompt(completed, emit, steered=True)
-            if not is_done or await self._asks_to_continue(answer, calls_made, emit):
+            if not is_done or await self._offer_to_continue(answer, calls_made, emit):
                 continue
             if await self._add_late_errors(emit, LAST_CHECK_SECONDS):
                 emit(
@@ -269,21 +273,24 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             await self._save_message(Message("user", (Context(errors),)), emit)
         return bool(errors)
 
-    async def _asks_to_continue(self, answer: Message, calls_made: int, emit: Emit) -> bool:
-        """Ask whether to continue an incomplete answer; if so, the next model call does.
+    async def _offer_to_continue(self, answer: Message, calls_made: int, emit: Emit) -> bool:
+        """Ask whether to continue an incomplete answer, and prepare the next model call for that.
+        Returns whether the turn continues.
 
         An answer that a filter stopped is discarded and requested again, because the filter would
         also stop the rest.
         """
         if not answer.incomplete:
             return False
-        offer = CONTINUE if answer.incomplete == "length" else AGAIN
-        question = Question(f"{self._incomplete_reason(answer)} {offer}?", (offer, STOP))
+        offered_answer = CONTINUE if answer.incomplete == "length" else AGAIN
+        question = Question(
+            f"{self._incomplete_reason(answer)} {offered_answer}?", (offered_answer, STOP)
+        )
         reply = await self.tools.ask_user(QuestionAsked(f"continue:{calls_made}", question), emit)
-        if not (isinstance(reply, Reply) and offer in reply.answers):
+        if not (isinstance(reply, Reply) and offered_answer in reply.answers):
             return False
-        if offer == CONTINUE:
-            await self._add_prompt(Prompt(GO_ON), emit)
+        if offered_answer == CONTINUE:
+            await self._add_prompt(Prompt(CONTINUE_PROMPT), emit)
         else:
             transcript = self.memory.transcript
             await self.memory.record(
@@ -292,7 +299,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         return True
 
     def _incomplete_reason(self, answer: Message) -> str:
-        """What cut the answer, for the user; empty if it is complete."""
+        """A text for the user about what cut the answer; empty if it is complete."""
         match answer.incomplete:
             case "length":
                 spec = next(
@@ -306,7 +313,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
                 return ""
 
     async def _add_prompt(self, prompt: Prompt, emit: Emit, *, steered: bool = False) -> None:
-        """Save a user message and show it; a prompt of context alone is saved and not shown."""
+        """Save a user message and show it. A prompt of only context is saved, but not shown."""
         if not prompt.text and not prompt.images:  # this is context from ouro, not a message
             await self._save_message(Message("user", (Context(prompt.context),)), emit)
             return
@@ -315,21 +322,21 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         emit(Prompted(prompt.text, prompt.images))
 
     async def _ask_model(self, emit: Emit) -> None:
-        """Call the model; again with a smaller request if the provider says that the window is
-        full.
+        """Call the model. If the provider says that the window is full, make the request smaller and
+        call again, up to MAX_RECOVERIES times.
         """
         for _ in range(MAX_RECOVERIES):
             try:
-                return await self._ask_once(emit)
+                return await self._call_model(emit)
             except ContextTooLong as refusal:
                 await self.compactor.recover(refusal, emit)
         try:
-            return await self._ask_once(emit)
+            return await self._call_model(emit)
         except ContextTooLong as last:
             raise ContextTooLong(last.message, last.hint or TOO_LONG) from last
 
-    async def _ask_once(self, emit: Emit) -> None:
-        """Call the model, and save its answer or what of it was streamed before the call failed."""
+    async def _call_model(self, emit: Emit) -> None:
+        """Call the model once, and save its answer; after a failure, what was streamed of it."""
         models = self.models()
         call = ModelCall(
             models,
@@ -366,7 +373,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         self,
         calls: Sequence[ToolCall],
         repetition: Repetition,
-        progress: Progress,
+        progress: ProgressWatch,
         emit: Emit,
     ) -> None:
         """Run the calls of an answer, save the results, and add what the model must know about
@@ -384,8 +391,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         if context := tuple(Context(text) for text in texts if text):
             await self._save_message(Message("user", context), emit)
 
-    async def _check_progress(self, progress: Progress, calls_made: int, emit: Emit) -> None:
-        """Ask the user about a turn that fails again and again or brings nothing new.
+    async def _check_progress(self, progress: ProgressWatch, calls_made: int, emit: Emit) -> None:
+        """Ask the user whether a turn continues that fails again and again, or brings nothing new.
 
         Raises:
             LimitReached: there is no user to ask.
@@ -402,8 +409,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             raise LimitReached(f"Stopped: {reason}", "Tell it what to do differently.")
         progress.restart()
 
-    async def _find_runaway(self, progress: Progress) -> str:
-        """Why the turn should not go on by itself; empty if it may."""
+    async def _find_runaway(self, progress: ProgressWatch) -> str:
+        """Why the turn must not continue without a question; empty if it may."""
         limits = self.bounds[0]
         if progress.failures >= limits.max_failures:
             return (
@@ -411,9 +418,9 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             )
         if progress.idle < limits.max_idle_calls // 2:
             return ""
-        looks = not progress.was_checked or progress.idle >= limits.max_idle_calls
+        needs_look = not progress.was_checked or progress.idle >= limits.max_idle_calls
         # Commands that print nothing may have changed files.
-        if looks and await asyncio.to_thread(progress.has_changed_files):
+        if needs_look and await asyncio.to_thread(progress.has_changed_files):
             progress.restart_idle()
         if progress.idle < limits.max_idle_calls:
             return ""
@@ -426,7 +433,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         )
 
     async def _answer_open_calls(self, emit: Emit) -> None:
-        """Save a result for each call that has none: the turn may have ended before its tools ran."""
+        """Save a result for each call that has none, because the turn ended before its tool ran."""
         if calls := self.memory.transcript.entries[-1].message.tool_calls:
             await self._save_results(self._make_batch(calls, emit), emit)
 
@@ -454,10 +461,11 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             emit(Notice(str(error), "error"))
 
 
-_POSITION = late_pattern(r"\b(?:messages|input|contents)\W{0,2}(\d+)", re.IGNORECASE)
-"""How providers name a place in the request: `messages[3]`, `messages.3.content`, `input.3`."""
+_POSITION_IN_REQUEST = late_pattern(r"\b(?:messages|input|contents)\W{0,2}(\d+)", re.IGNORECASE)
+"""How providers name a position in the request: `messages[3]`, `messages.3.content`, `input.3`."""
 _MIN_ID = 6
-_REFUSALS = (400, 422)
+"""A shorter id of a call may be in the text by chance."""
+_REFUSAL_STATUSES = (400, 422)
 
 
 def _explain_refusal(error: ModelError, entries: Sequence[MessageRecord]) -> str:
@@ -467,25 +475,25 @@ def _explain_refusal(error: ModelError, entries: Sequence[MessageRecord]) -> str
         entries: the messages that were sent.
     """
     answer = error.answer
-    if answer is None or answer.status not in _REFUSALS:
+    if answer is None or answer.status not in _REFUSAL_STATUSES:
         return str(error)
-    named = f"{answer.param} {answer.text}"
-    found = _find_call(named, entries)
-    if found is None and not _POSITION.search(named):
+    refusal = f"{answer.param} {answer.text}"
+    entry = _find_refused_message(refusal, entries)
+    if entry is None and not _POSITION_IN_REQUEST.search(refusal):
         return str(error)
-    which = f"message {found.number}" if found else "a message"
+    message_text = f"message {entry.number}" if entry else "a message"
     return (
-        f"{error} It refuses {which} of this session. `/rewind` goes back before it; `/context`"
+        f"{error} It refuses {message_text} of this session. `/rewind` goes back before it; `/context`"
         " lists what is sent, and `/context drop N` leaves out row N of that list."
     )
 
 
-def _find_call(named: str, entries: Sequence[MessageRecord]) -> MessageRecord | None:
-    """The newest message with a call, or a result of one, whose id the refusal names."""
+def _find_refused_message(refusal: str, entries: Sequence[MessageRecord]) -> MessageRecord | None:
+    """The newest message with a call or a result whose id is in the text of the refusal."""
     for entry in reversed(entries):
         for part in entry.message.parts:
-            id_of_call = part.id if isinstance(part, ToolCall) else ""
-            id_of_call = part.call_id if isinstance(part, ToolReply) else id_of_call
-            if len(id_of_call) >= _MIN_ID and id_of_call in named:
+            call_id = part.id if isinstance(part, ToolCall) else ""
+            call_id = part.call_id if isinstance(part, ToolReply) else call_id
+            if len(call_id) >= _MIN_ID and call_id in refusal:
                 return entry
     return None

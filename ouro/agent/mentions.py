@@ -8,27 +8,29 @@ import msgspec
 
 from ouro.utils.late_pattern import late_pattern
 
-_MENTION = late_pattern(r'(?<![\w@/.])@("[^"\n\0]+"[^\s\0]*|[^\s\0"]+)')
-_RANGE = late_pattern(r"(?::(\d+)(?:-(\d+))?|#L(\d+)(?:-L?(\d+))?)$")
-_QUOTED = late_pattern(r'"([^"]+)"(.*)')
+_AT_WORD = late_pattern(r'(?<![\w@/.])@("[^"\n\0]+"[^\s\0]*|[^\s\0"]+)')
+_LINE_RANGE = late_pattern(r"(?::(\d+)(?:-(\d+))?|#L(\d+)(?:-L?(\d+))?)$")
+_QUOTED_NAME = late_pattern(r'"([^"]+)"(.*)')
 _SENTENCE_ENDS = ".,;:!?)]}>'`"
-_KINDS = ("note", "session")
+_PREFIXES = ("note", "session")
 
 
 class Mention(msgspec.Struct, frozen=True):
+    """What a message names with `@`."""
+
     name: str
     """A path, or `note:…` and `session:…`."""
     first: int = 0
-    """The first line, counted from 1; 0: the whole file."""
+    """The first line, counted from 1; 0 for the whole file."""
     last: int = 0
 
     @property
     def kind(self) -> str:
-        """`note`, `session`, `file`; `resource` for what an MCP server has."""
+        """`note`, `session` or `file`; `resource` for a resource of an MCP server."""
         start, colon, rest = self.name.partition(":")
         if not colon:
             return "file"
-        return start if start in _KINDS and rest else "resource"
+        return start if start in _PREFIXES and rest else "resource"
 
     @property
     def shown(self) -> str:
@@ -41,38 +43,43 @@ class Mention(msgspec.Struct, frozen=True):
 def find_mentions(text: str, exists: Callable[[str], bool]) -> list[Mention]:
     """The mentions of a text, each once, in order.
 
-    A sentence may end after a name: `exists` tells whether its last signs belong to it.
+    A sentence may end after a name, so the last signs of a word may not belong to the name: the first
+    reading for which `exists` is true is taken.
     """
-    found: dict[Mention, None] = {}
-    for written in _MENTION.findall(text):
-        readings = list(_meanings(written))
-        mention = next((item for item in readings if exists(item.name)), readings[-1])
+    mentions: dict[Mention, None] = {}
+    for word in _AT_WORD.findall(text):
+        readings = list(_meanings(word))
+        mention = next((reading for reading in readings if exists(reading.name)), readings[-1])
         if mention.name:
-            found[mention] = None
-    return list(found)
+            mentions[mention] = None
+    return list(mentions)
 
 
-def _meanings(written: str) -> Iterator[Mention]:
-    """What a word can mean: all of it a name, a name with lines, without the end of a sentence."""
-    quoted = _QUOTED.fullmatch(written)
-    if quoted:
-        yield _split_line_range(quoted[1], quoted[2].rstrip(_SENTENCE_ENDS))
-        return
-    yield Mention(written)
-    yield _split_line_range(written, "")
-    yield _split_line_range(written.rstrip(_SENTENCE_ENDS), "")
-
-
-def _split_line_range(name: str, after: str) -> Mention:
-    """The mention with the lines that its end names (`:10-40`, `#L10`); without them, the whole
-    name.
+def _meanings(word: str) -> Iterator[Mention]:
+    """Yields the readings of a word, the best first: all of it is the name; a name with lines; the same
+    without the end of a sentence. A name in quotes has one reading.
     """
-    found = _RANGE.search(name + after)
-    if found is None:
+    match = _QUOTED_NAME.fullmatch(word)
+    if match:
+        yield _split_line_range(match[1], match[2].rstrip(_SENTENCE_ENDS))
+        return
+    yield Mention(word)
+    yield _split_line_range(word, "")
+    yield _split_line_range(word.rstrip(_SENTENCE_ENDS), "")
+
+
+def _split_line_range(name: str, rest: str) -> Mention:
+    """The mention of a name, with the lines that its end names: `:10-40`, `#L10`.
+
+    Args:
+        rest: what follows a name in quotes.
+    """
+    match = _LINE_RANGE.search(name + rest)
+    if match is None:
         return Mention(name)
-    path = (name + after)[: found.start()]
-    if path in _KINDS:  # an id of digits only
+    path = (name + rest)[: match.start()]
+    if path in _PREFIXES:  # an id of digits only
         return Mention(name)
-    first = int(found[1] or found[3])
-    last = int(found[2] or found[4] or first)
+    first = int(match[1] or match[3])
+    last = int(match[2] or match[4] or first)
     return Mention(path, first, max(first, last))

@@ -46,23 +46,25 @@ LoadState = Literal["sent", "later", "not trusted", "not used"]
 
 
 class LoadedFile(msgspec.Struct, frozen=True):
-    """A file of instructions, for the user."""
+    """A file of instructions, as the user sees it in a list."""
 
     path: Path
     reason: str
     """`yours`, `project`, `imported by …`, `for *.py`."""
     state: LoadState
-    """`later`: it is sent when a tool uses a file that it is about."""
+    """`later` means that it is sent when a tool uses a file that it is for."""
     tokens: int
 
 
 class _Rule(msgspec.Struct, frozen=True, eq=False):
+    """A file of instructions for some files, or for every file."""
+
     path: Path
     text: str
     patterns: tuple[str, ...]
-    """The patterns of files; empty: for every file."""
+    """The patterns of files; empty if it is for every file."""
     is_off: bool
-    """Whether it has no patterns and is not for every file either."""
+    """Whether it is never sent: it has no patterns, and is not for every file either."""
     is_users: bool
 
     @property
@@ -94,40 +96,40 @@ class ProjectInstructions:
         for rule in self._rules:
             self._report_long_file(rule.path)
 
-    def of_user(self) -> tuple[str, ...]:
-        """The user's own instructions, for all projects: for the system prompt. Blocks."""
+    def user_texts(self) -> tuple[str, ...]:
+        """The user's own instructions for all projects, as texts of the system prompt. Blocks."""
         candidates = (
             get_home() / "AGENTS.md",
             Path.home() / ".claude" / "CLAUDE.md",
             Path.home() / ".codex" / "AGENTS.md",
         )
-        first = [path for path in candidates if _read_text(path)][:1]
-        found = self._with_imports(first, Path.home(), is_users=True)
+        first_file = [path for path in candidates if _read_text(path)][:1]
+        files = self._with_imports(first_file, Path.home(), is_users=True)
         return tuple(
             self._within_limit(
-                [*self._send_files(found, "yours"), *self._general_rules(is_users=True)]
+                [*self._send_files(files, "yours"), *self._general_rules(is_users=True)]
             )
         )
 
-    def of_project(self) -> tuple[str, ...]:
-        """The instructions from the repository's root down to `cwd`, nearest last, for the system
+    def project_texts(self) -> tuple[str, ...]:
+        """The instructions from the repository's root down to `cwd`, nearest last, as texts of the system
         prompt. Blocks.
         """
-        found = self._trusted_files(_first_of_each_folder(instruction_files(self._root, self._cwd)))
+        files = self._trusted_files(_first_of_each_folder(instruction_files(self._root, self._cwd)))
         return tuple(
             self._within_limit(
-                [*self._send_files(found, "project"), *self._general_rules(is_users=False)]
+                [*self._send_files(files, "project"), *self._general_rules(is_users=False)]
             )
         )
 
     def clear(self) -> None:
-        """Let `for_paths` return everything again: the model's context no longer holds it."""
+        """Let `for_paths` return everything again, because the request no longer contains it."""
         self._seen = {self._cwd}
         self._sent_rules.clear()
 
     def for_paths(self, paths: Sequence[str]) -> str:
-        """New instructions for these files: those of their folders, and rules. Empty if there are
-        none.
+        """The instructions for these files that were not sent yet: those of their folders, and rules.
+        They are recorded as sent. Empty if there are none.
         """
         texts: list[str] = []
         for path in dict.fromkeys((self._cwd / text).resolve() for text in paths):
@@ -146,14 +148,14 @@ class ProjectInstructions:
         return "\n\n".join(texts)
 
     def report(self) -> list[LoadedFile]:
-        """The files so far, with those that are sent later."""
-        found = dict(self._loaded)
+        """The files that were sent, and the rules that were not sent yet."""
+        file_of_path = dict(self._loaded)
         for rule in self._rules:
-            loaded = LoadedFile(
+            rule_file = LoadedFile(
                 rule.path, rule.reason, self._state_before_use(rule), estimate(rule.text)
             )
-            found.setdefault(rule.path, loaded)
-        return list(found.values())
+            file_of_path.setdefault(rule.path, rule_file)
+        return list(file_of_path.values())
 
     def _state_before_use(self, rule: _Rule) -> LoadState:
         """The state of a rule that was not sent yet."""
@@ -162,16 +164,16 @@ class ProjectInstructions:
         return "later" if self._may_send(rule) else "not trusted"
 
     def _folder_texts(self, path: Path) -> Iterator[str]:
-        """Send the instructions of the folders of `path` that were not visited before, nearest
-        last.
+        """Yields the instructions of the folders of `path` that were not visited before, nearest last.
+        They are recorded as sent.
         """
-        new: list[Path] = []
+        new_folders: list[Path] = []
         for folder in path.parents:  # the parents of a visited folder were visited too
             if folder in self._seen:
                 break
-            new.append(folder)
-        self._seen.update(new)
-        for folder in reversed(new):
+            new_folders.append(folder)
+        self._seen.update(new_folders)
+        for folder in reversed(new_folders):
             files = instructions_in(folder, self._root)
             if files:
                 yield from self._send_files(
@@ -180,7 +182,7 @@ class ProjectInstructions:
             yield from (NOT_TRUSTED.format(item) for item in files if not self._trusts(item))
 
     def _general_rules(self, *, is_users: bool) -> Iterator[str]:
-        """The rules without patterns, which are for every file."""
+        """Yields the texts of the rules for every file: those without patterns."""
         for rule in self._rules:
             if (
                 rule.is_users == is_users
@@ -204,32 +206,35 @@ class ProjectInstructions:
         return clean(f'<instructions file="{path}"{attributes}>\n{text}\n</instructions>')
 
     def _trusted_files(self, files: Iterable[Path]) -> list[FoundInstructions]:
-        """The files that the user trusts, with what they import; an import must be trusted itself."""
-        found = self._with_imports(list(filter(self._trusts, files)), self._root)
-        return [item for item in found if self._trusts(item.path)]
+        """The files that the user trusts, with what they import. An import must be trusted, too."""
+        files_and_imports = self._with_imports(list(filter(self._trusts, files)), self._root)
+        return [item for item in files_and_imports if self._trusts(item.path)]
 
     def _with_imports(
         self, files: Sequence[Path], inside: Path, *, is_users: bool = False
     ) -> list[FoundInstructions]:
-        """The files with what they import; imports that are not read become `problems`."""
-        found, refused = with_imports(files, inside, is_users=is_users)
-        self.problems += [line for line in refused if line not in self.problems]
-        return found
+        """The files with what they import. An import that is refused is added to `problems`."""
+        all_files, refused_imports = with_imports(files, inside, is_users=is_users)
+        self.problems += [line for line in refused_imports if line not in self.problems]
+        return all_files
 
     def _send_files(self, files: Iterable[FoundInstructions], reason: str) -> Iterator[str]:
-        """Yield each file as text for the model, and record it as sent; an empty file is skipped."""
+        """Yields each file as a text for the model, and records it as sent. Empty files are skipped."""
         for item in files:
             self._report_long_file(item.path)
             if text := _read_text(item.path):
-                if by := item.imported_by:
+                if importer := item.imported_by:
                     yield self._send(
-                        item.path, text, f"imported by {tilde(by)}", f' imported-by="{by}"'
+                        item.path,
+                        text,
+                        f"imported by {tilde(importer)}",
+                        f' imported-by="{importer}"',
                     )
                 else:
                     yield self._send(item.path, text, reason, "")
 
     def _report_long_file(self, path: Path) -> None:
-        """Report a file that is too long, with its size."""
+        """If a file is too long, add that with its size to `problems`."""
         size = len(read_start(path, _MAX_SIZE).replace("\r\n", "\n").strip())
         if size > MAX_INSTRUCTIONS:
             line = (
@@ -239,7 +244,9 @@ class ProjectInstructions:
             self.problems = list(dict.fromkeys((*self.problems, line)))
 
     def _within_limit(self, texts: Iterable[str]) -> Iterator[str]:
-        """The texts until MAX_ALL is reached; those after it are left out and become `problems`."""
+        """Yields the texts until MAX_ALL is reached. Those after it are left out, and added to
+        `problems`.
+        """
         size = 0
         for text in texts:
             size += len(text)
@@ -252,7 +259,7 @@ class ProjectInstructions:
                 )
 
     def _find_rules(self) -> Iterator[_Rule]:
-        """The rules of the user, then those of the project. Blocks."""
+        """Yields the rules of the user, then those of the project. Blocks."""
         for folder in (get_home() / "rules", Path.home() / ".claude" / "rules"):
             yield from (_read_rule(path, is_users=True) for path in files_below(folder, "rules"))
         yield from (
@@ -261,7 +268,7 @@ class ProjectInstructions:
 
 
 def _read_rule(path: Path, *, is_users: bool) -> _Rule:
-    """A rule file: its front matter says for which files it is."""
+    """Read a rule from its file, whose front matter names the files that it is for."""
     meta, text = split_front_matter(clean(_read_text(path)))
     patterns = tuple(words_in(meta.get("globs") or meta.get("paths") or ""))
     # Cursor sends such a rule only if the user names it.
@@ -287,16 +294,18 @@ def _compile_patterns(patterns: tuple[str, ...]) -> GitIgnoreSpec:
 
 
 def _first_of_each_folder(files: Iterable[Path]) -> Iterator[Path]:
-    """The first file of each folder: AGENTS.md comes before other names for the same instructions."""
-    taken: set[Path] = set()
+    """Yields the first file of each folder that is not empty: AGENTS.md comes before other names for
+    the same instructions.
+    """
+    folders_done: set[Path] = set()
     for path in files:
-        if path.parent not in taken and _read_text(path):
-            taken.add(path.parent)
+        if path.parent not in folders_done and _read_text(path):
+            folders_done.add(path.parent)
             yield path
 
 
 def _read_text(path: Path) -> str:
-    """A small text file; empty if it cannot be read."""
+    """The text of a file, cut with a mark if it is long; empty if it cannot be read."""
     text = read_start(path, 4 * MAX_INSTRUCTIONS + 4).replace("\r\n", "\n")
     if len(text) > MAX_INSTRUCTIONS:
         return (

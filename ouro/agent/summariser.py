@@ -28,7 +28,7 @@ MAX_SUMMARY = 8_000
 """Maximum tokens of a summary; never more than an eighth of the window."""
 REQUEST_TOKENS = 600
 """Tokens that are reserved for the request for a summary, and for the error of the estimate."""
-PROGRESS = 400
+PROGRESS_STEP = 400
 """Characters between two progress events."""
 
 
@@ -38,8 +38,8 @@ def longest_summary(window: int) -> int:
 
 
 class Summariser:
-    """Asks `models`, the fallbacks after the first, for one summary of a conversation, and shows
-    the progress.
+    """Asks models for one summary of a transcript, and shows the progress. The models after the first
+    are fallbacks.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Summariser:
     ) -> None:
         self.text, self.model = "", ""
         self.usage: Usage | None = None
-        """The usage, which counts also if there is no summary."""
+        """The usage of all requests, also if there is no summary."""
         self._models = models
         self._system_prompt = system_prompt
         self._tools = tools
@@ -61,9 +61,12 @@ class Summariser:
         self._longest = longest_summary(models[0].spec.window)
 
     async def run(self, sent: Sequence[Message], tokens: int, window: int) -> None:
-        """Summarise what is `sent`, about `tokens`, with a model that holds `window`, into `text`.
+        """Write a summary of the messages `sent` into `text`: in one request if they fit, otherwise part
+        by part, each with the summary of those before. Raises ModelError if there is no summary.
 
-        Raises ModelError if there is no summary; the message says why.
+        Args:
+            tokens: about how many tokens the messages have.
+            window: the tokens that the model can read.
         """
         if tokens + REQUEST_TOKENS + self._longest <= window:
             # The request for a summary begins with the same bytes that the provider has in its
@@ -95,21 +98,21 @@ class Summariser:
     async def _request_summary(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], progress: Compacting
     ) -> None:
-        """Ask for one summary, store it in `text` and add to `usage`; raises ModelError if the
-        answer is no summary.
+        """Ask for one summary, store it in `text`, and add to `usage`. Raises ModelError if the answer is
+        not a summary.
         """
-        written = 0
+        character_count = 0
 
         def on_chunk(chunk: Chunk) -> None:
-            nonlocal written
+            nonlocal character_count
             if isinstance(chunk, TextChunk):
-                before, written = written, written + len(chunk.text)
-                if written // PROGRESS > before // PROGRESS:
-                    self._emit(replace(progress, written=written))
+                earlier, character_count = character_count, character_count + len(chunk.text)
+                if character_count // PROGRESS_STEP > earlier // PROGRESS_STEP:
+                    self._emit(replace(progress, written=character_count))
 
         async def on_retry(retry: Retrying) -> None:
-            nonlocal written
-            written = 0
+            nonlocal character_count
+            character_count = 0
             self._emit(retry)
 
         self._emit(progress)
@@ -120,8 +123,8 @@ class Summariser:
         self.usage = (self.usage or Usage()) + usage
         self.model = reply.model
         if not is_summary(reply.text):
-            answer = (
+            answer_note = (
                 f": it answered “{' '.join(reply.text.split())[:80]}”" if reply.text.strip() else ""
             )
-            raise ModelError(f"{reply.model} wrote no summary{answer}.")
+            raise ModelError(f"{reply.model} wrote no summary{answer_note}.")
         self.text = cut_summary(reply.text, int(self._longest * CHARACTERS_A_TOKEN))

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from ouro.messages import Message, Text
 
-PROJECT = """\
+PROJECT_TITLE = """\
 # The project's instructions
 
 The owners of this repository wrote these instructions. They apply to all your work in it. Where they differ, the later
 (nearer) one wins. What the user says in this session wins over all of them."""
 
-USER = """\
+USER_TITLE = """\
 # The user's instructions
 
 The user wrote these for all projects. Where the project's instructions differ, those win."""
@@ -29,21 +29,23 @@ MEMORY = "<long_term_memory_management>"
 """The beginning of long-term memory in the system prompt."""
 
 
-def system_prompt(project: Sequence[str], user: Sequence[str] = (), of_subagent: str = "") -> str:
+def system_prompt(
+    project: Sequence[str], user: Sequence[str] = (), subagent_prompt: str = ""
+) -> str:
     """The system prompt: the same bytes for the same project, so that providers can cache it.
 
     What changes daily or with each turn (date, branch, mode) is sent with the user's messages
     instead.
 
     Args:
-        of_subagent: the beginning for a subagent, instead of ouro's own text.
+        subagent_prompt: the beginning for a subagent; empty for ouro's own text.
     """
-    beginning = of_subagent or Path(__file__).with_suffix(".md").read_text("utf-8").strip()
-    pieces = [beginning]
-    for title, texts in ((USER, user), (PROJECT, project)):
+    beginning = subagent_prompt or Path(__file__).with_suffix(".md").read_text("utf-8").strip()
+    sections = [beginning]
+    for title, texts in ((USER_TITLE, user), (PROJECT_TITLE, project)):
         if texts:
-            pieces += (title, *texts)
-    return "\n\n".join(pieces)
+            sections += (title, *texts)
+    return "\n\n".join(sections)
 
 
 def prompt_message(prompt: str, memory: str = "") -> Message:
@@ -52,10 +54,10 @@ def prompt_message(prompt: str, memory: str = "") -> Message:
 
 
 def prompt_parts(prompt: str) -> list[tuple[str, str]]:
-    """The sections of a system prompt: name and text."""
+    """The names and texts of the sections of a system prompt, in their order."""
     marks = (
-        (USER, "your instructions"),
-        (PROJECT, "project instructions"),
+        (USER_TITLE, "your instructions"),
+        (PROJECT_TITLE, "project instructions"),
         (MORE_INSTRUCTIONS, "further instructions"),
         (MEMORY, "memory"),
     )

@@ -36,7 +36,7 @@ from ouro.utils.log import log
 from ouro.utils.text import readable_bytes
 
 MAX_SIDE_BY_SIDE = 8
-_CHANGING = (Effect.WRITE, Effect.RUN, Effect.MCP, Effect.TOOL)
+_CHANGING_EFFECTS = (Effect.WRITE, Effect.RUN, Effect.MCP, Effect.TOOL)
 INTERRUPTED = "Interrupted by the user before it finished."
 _MAX_INTERRUPTED = 8_000
 """The number of characters that are kept from the end of an interrupted call's output."""
@@ -45,7 +45,7 @@ STOPPED = "The user refused, and stopped the turn. Wait for what they say."
 SAY_INSTEAD = "Refused. Say what to do instead."
 
 AskUser = Callable[[PermissionAsked | QuestionAsked, Emit], Awaitable[UserAnswer]]
-"""Emits a question, waits for the user's answer, emits that the question is closed."""
+"""Emits a question, and returns the user's answer; emits then that the question is closed."""
 
 
 class RefusedError(ToolError):
@@ -57,6 +57,8 @@ class StopError(RefusedError):
 
 
 class ToolHooks(Protocol):
+    """Runs the hooks of users before and after a tool call."""
+
     async def before(
         self, call: ToolCall, effect: Effect, targets: Sequence[str]
     ) -> HookOutcome: ...
@@ -79,38 +81,40 @@ class JudgedCall(msgspec.Struct, frozen=True):
 
 
 class JudgeVerdict(msgspec.Struct, frozen=True):
-    """What a model says to a call: it runs, or the user is asked."""
+    """The verdict of a model about a call: it runs, or the user is asked."""
 
     allows: bool
     reason: str
 
 
 class PermissionJudge(Protocol):
+    """Lets a model decide about calls that the user would be asked about."""
+
     async def judge(self, call: JudgedCall) -> JudgeVerdict | None:
-        """The verdict of a model; None: it is not asked any more. Whatever fails is no
-        permission.
+        """The verdict of a model, or None if it is not asked any more. After a failure the verdict is
+        that the user is asked.
         """
         ...
 
 
 class Permitted(msgspec.Struct, frozen=True):
-    """A call may run: what a command may change, and who has added what."""
+    """A call may run: what a command may change, and what the user or the judge has added."""
 
     limits: Limits
     comment: str = ""
-    """Of the user."""
+    """The comment of the user."""
     judged: str = ""
     """The reason of the judge, if it has allowed the call."""
 
 
 class HookedCall(NamedTuple):
-    """A call as hooks leave it."""
+    """A call after its hooks, which may have changed it."""
 
     call: ToolCall
     args: Any
     outcome: HookOutcome
     notes: tuple[str, ...] = ()
-    """What the model must know of it."""
+    """What the model must know about the change."""
 
 
 class ToolRunner(msgspec.Struct, frozen=True):
@@ -120,10 +124,10 @@ class ToolRunner(msgspec.Struct, frozen=True):
     permissions: Permissions
     ask_user: AskUser
     changing: Callable[[Effect, Sequence[str]], AbstractAsyncContextManager[None]]
-    """A tool that may change files runs inside of it; the arguments are its effect and targets."""
+    """Returns a context in which a tool that may change files runs; takes its effect and targets."""
     after_tool: Callable[[str], Awaitable[None]] | None
-    """Awaited with the name of a tool that has run, before its result is shown; for one tool at a
-    time.
+    """Awaited with the name of a tool that has run, before its result is shown. It is called for one
+    tool at a time.
     """
     hooks: ToolHooks | None = None
     judge: PermissionJudge | None = None
@@ -136,7 +140,7 @@ class ToolRunner(msgspec.Struct, frozen=True):
         return tuple(tool.spec() for name, tool in self.tools.items() if name != other)
 
     def title(self, call: ToolCall) -> str:
-        """A call as the user sees it; the tool's name if its arguments are wrong."""
+        """The title of a call for the user; the name of the tool if the arguments are wrong."""
         try:
             tool, args = self.parse(call)
         except ToolError:
@@ -144,7 +148,7 @@ class ToolRunner(msgspec.Struct, frozen=True):
         return tool.title(args)
 
     def read(self, answer: Message) -> Message:
-        """The answer with its calls as the tools ask for them."""
+        """The answer of a model, with its calls corrected to the form that the tools require."""
         if not answer.tool_calls:
             return answer
         from ouro.tools.odd_calls import read_calls  # imported late: few answers need it
@@ -170,7 +174,7 @@ class ToolRunner(msgspec.Struct, frozen=True):
         return tool.resolve(args)
 
     def files_in(self, messages: Sequence[Message]) -> Iterator[str]:
-        """The files that the calls in `messages` changed or read, in order, as list items."""
+        """Yields the files that the calls in `messages` changed or read, in order, as list items."""
         calls: list[ToolCall] = []
         results: dict[str, ToolReply] = {}
         for message in messages:
@@ -182,25 +186,25 @@ class ToolRunner(msgspec.Struct, frozen=True):
                 yield from self._list_files(call)
 
     def _list_files(self, call: ToolCall) -> Iterator[str]:
-        """What a call did to its files, as list items; none for calls that neither read nor change
-        files.
+        """Yields what a call did to its files, as list items; nothing for calls that neither read nor
+        change files.
         """
         try:
             tool, args = self.parse(call)
         except ToolError:
             return  # a tool that no longer exists
         if tool.effect is Effect.WRITE:
-            did = "changed"
+            verb = "changed"
         elif tool.name == "read":
-            did = "read"
+            verb = "read"
         else:
             return
         for path in tool.targets(args):
-            yield f"- {did} `{path}`"
+            yield f"- {verb} `{path}`"
 
 
 class ToolBatch:
-    """The tool calls of one answer: run side by side, with results in the order of the calls."""
+    """Runs the tool calls of one answer side by side, with results in the order of the calls."""
 
     def __init__(
         self,
@@ -209,8 +213,8 @@ class ToolBatch:
         emit: Emit,
         save: Callable[[ToolReply], Awaitable[None]] | None = None,
     ) -> None:
-        """`save` stores each result when its call ends, before it is shown: a kill loses no result
-        of another call.
+        """`save` stores each result when its call ends, before it is shown, so that a kill while other
+        calls run does not lose it.
         """
         self._runner = runner
         self._calls = calls
@@ -253,7 +257,7 @@ class ToolBatch:
     async def run(self) -> None:
         """Run all calls. When cancelled, end the running calls first.
 
-        Raises StoppedByUser: the user stopped the turn at a question; the other calls were ended.
+        Raises StoppedByUser if the user stopped the turn at a question; the other calls were ended.
         """
         try:
             async with asyncio.TaskGroup() as group:
@@ -264,7 +268,7 @@ class ToolBatch:
 
     async def _run_one(self, call: ToolCall) -> None:
         """Run one call from its start event to its end event, and store its result. Raises
-        StoppedByUser: the user stopped the turn at its question.
+        StoppedByUser if the user stopped the turn at its question.
         """
         self._began[call.id] = time.monotonic()
         self._emit(ToolStarted(call, self._runner.title(call)))
@@ -292,7 +296,7 @@ class ToolBatch:
                 call = replace(call, name=tool.name, arguments=tool.plain_arguments(args))
             call, args, hooked, hook_notes = await self._ask_hooks(call, tool, args)
             permitted = await self._permit(call, tool, args, hooked)
-            may_change = tool.effect in _CHANGING and permitted.limits != "read"
+            may_change = tool.effect in _CHANGING_EFFECTS and permitted.limits != "read"
             changing = self._runner.changing if may_change else without_checkpoint
             async with changing(tool.effect, tool.targets(args)):
                 self._emit(ToolRunning(call.id))
@@ -332,16 +336,16 @@ class ToolBatch:
             raise RefusedError(f"A hook refused this: {hooked.reason}")
         if hooked.input in (None, call.arguments):
             return HookedCall(call, args, hooked)
-        changed = replace(call, arguments=hooked.input)
-        args = await tool.prepare(parse_arguments(tool, changed.arguments))
+        changed_call = replace(call, arguments=hooked.input)
+        args = await tool.prepare(parse_arguments(tool, changed_call.arguments))
         title = tool.title(args)
-        self._emit(ToolStarted(changed, title))
-        return HookedCall(changed, args, hooked, (f"A hook changed this call to: {title}",))
+        self._emit(ToolStarted(changed_call, title))
+        return HookedCall(changed_call, args, hooked, (f"A hook changed this call to: {title}",))
 
     async def _permit(
         self, call: ToolCall, tool: AnyTool, args: Any, hooked: HookOutcome
     ) -> Permitted:
-        """Return once the call may run.
+        """Find out whether a call may run, by rules, the judge or the user; returns when it may.
 
         Raises:
             RefusedError: it may not run.
@@ -367,8 +371,8 @@ class ToolBatch:
         hooked: HookOutcome,
         verdict: JudgeVerdict | None,
     ) -> Permitted:
-        """Ask the user. Ask again if the question changed while it was open: a path may lead to
-        another place now.
+        """Ask the user whether a call may run. Ask again if the question changed while it was open: a
+        path may lead to another place now. Raises RefusedError.
         """
         decision, comment = self._decide(tool, args, hooked), ""
         answered: Decision | None = None
@@ -380,47 +384,50 @@ class ToolBatch:
     def _admit(
         self, tool: AnyTool, args: Any, hooked: HookOutcome, decision: Decision, comment: str = ""
     ) -> Permitted:
-        """The permission for a call that rules, mode or user allowed; the sandbox learns of its
-        targets. Raises RefusedError: they did not allow it.
+        """The permission for a call, by the decision about it; its targets are admitted to the sandbox.
+        Raises RefusedError if it is denied.
         """
         if isinstance(decision, Deny):
             raise RefusedError(decision.reason)
         self._runner.permissions.admit(tool.effect, tool.targets(args))
         # An approved question of a hook does not remove the limits of the sandbox.
-        without_hook = self._decide(tool, args, HookOutcome()) if hooked.verdict else decision
-        limits = without_hook.limits if isinstance(without_hook, Allow) else "off"
+        decision_without_hook = (
+            self._decide(tool, args, HookOutcome()) if hooked.verdict else decision
+        )
+        limits = decision_without_hook.limits if isinstance(decision_without_hook, Allow) else "off"
         return Permitted(limits, comment)
 
     async def _judge(
         self, call: ToolCall, tool: AnyTool, args: Any, hooked: HookOutcome, ask: Ask
     ) -> tuple[JudgeVerdict | None, Allow | None]:
-        """Let the judge answer a question that is for it.
+        """Let the judge answer the question about a call, if that is for the judge.
 
-        Returns its verdict, None if it was not asked or the call has changed since; and how the
-        call runs, None if the user is asked.
+        Returns:
+            Its verdict, or None if it was not asked or the call has changed meanwhile; and how the
+            call runs, or None if the user is asked.
         """
         judge = self._runner.judge
         is_of_hook = self._decide(tool, args, HookOutcome()) != ask
         if judge is None or is_of_hook or self._allowance_by_judge(tool, args) is None:
             return None, None
-        judged = JudgedCall(tool.name, call.arguments, tool.title(args), ask.reason)
-        verdict = await judge.judge(judged)
+        judged_call = JudgedCall(tool.name, call.arguments, tool.title(args), ask.reason)
+        verdict = await judge.judge(judged_call)
         if verdict is None or not verdict.allows:
             return verdict, None
         # What the call names may be something else by now: then the user decides.
         allowed = self._allowance_by_judge(tool, args)
-        is_same = self._decide(tool, args, hooked) == ask
-        return (verdict, allowed) if is_same and allowed is not None else (None, None)
+        is_unchanged = self._decide(tool, args, hooked) == ask
+        return (verdict, allowed) if is_unchanged and allowed is not None else (None, None)
 
     def _allowance_by_judge(self, tool: AnyTool, args: Any) -> Allow | None:
-        """How the call runs if the judge allows it; None: it is not for the judge."""
+        """How the call runs if the judge allows it; None if the judge may not decide about it."""
         return self._runner.permissions.can_be_judged(
             tool.name, tool.effect, tool.targets(args), outside=tool.runs_outside(args)
         )
 
     def _decide(self, tool: AnyTool, args: Any, hooked: HookOutcome) -> Decision:
-        """Decide by rules and mode. A hook can add a question, or answer one that `always` could
-        answer.
+        """Decide by rules and mode. A hook can add a question, or answer one that the user could answer
+        with `always`.
         """
         decision = self._runner.permissions.decide(
             tool.name, tool.effect, tool.targets(args), outside=tool.runs_outside(args)
@@ -434,8 +441,8 @@ class ToolBatch:
     async def _ask_permission(
         self, call: ToolCall, tool: AnyTool, args: Any, ask: Ask, verdict: JudgeVerdict | None
     ) -> str:
-        """Ask the user whether the call may run; save the rule if the answer says so. Returns the
-        user's comment, which may be empty; raises RefusedError.
+        """Ask the user whether the call may run, and save the rule if they answer so. Returns their
+        comment, which may be empty. Raises RefusedError.
         """
         display = await tool.preview(args)
         edits = tool.effect is Effect.WRITE and self._runner.permissions.edits_by_mode(
@@ -481,12 +488,12 @@ class ToolBatch:
         return ToolContext(report, ask, limits, call.id, self._emit)
 
     def _question_id(self, call: ToolCall) -> str:
-        """A new id: one call can ask several questions."""
+        """A new id for a question: one call can ask several."""
         return f"{call.id}:{next(self._numbers)}"
 
 
 def _with_verdict(display: Display, judged: str) -> Display:
-    """The display of a result, with what the judge has said; it stays in the session."""
+    """The display of a result with the reason of the judge, so that the session file has it."""
     if not judged:
         return display
     return replace(display, summary=f"{display.summary} · judge: {judged}".removeprefix(" · "))
@@ -508,5 +515,5 @@ def _failed_result(text: str, refused: bool = False) -> ToolResult:
 def without_checkpoint(
     _effect: Effect, _targets: Sequence[str]
 ) -> AbstractAsyncContextManager[None]:
-    """The `changing` of a runner without checkpoints of files, and of calls that change nothing."""
+    """A context that takes no checkpoint: for calls that change nothing, or without checkpoints."""
     return nullcontext()

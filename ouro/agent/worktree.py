@@ -25,7 +25,7 @@ class WorktreeChanges(msgspec.Struct, frozen=True):
 
 
 class Worktree(msgspec.Struct, frozen=True):
-    """Everything blocks: use from a thread."""
+    """A folder in which a branch is checked out. Its methods block: use it from a thread."""
 
     folder: Path
     branch: str
@@ -53,19 +53,19 @@ class Worktree(msgspec.Struct, frozen=True):
             if not (has_branch and _has_checked_out(folder, branch)):
                 folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 git.change("worktree", "prune")
-                what = (str(folder), branch) if has_branch else ("-b", branch, str(folder), head)
+                target = (str(folder), branch) if has_branch else ("-b", branch, str(folder), head)
                 force = ("--force",) if has_branch else ()
-                git.change("worktree", "add", "--quiet", *force, *what)
+                git.change("worktree", "add", "--quiet", *force, *target)
         except GitError as error:
             raise ToolError(f"git cannot create a worktree: {error}") from error
         return cls(folder, branch, base or head, repository)
 
     def changes(self) -> WorktreeChanges:
-        """Raises GitError: git fails."""
-        inside = Git(self.folder, GIT_TIMEOUT)
-        status = [line[3:] for line in inside.read("status", "--porcelain").splitlines()]
-        committed = inside.read("diff", "--name-only", self.base, "HEAD").splitlines()
-        count = inside.read("rev-list", "--count", f"{self.base}..HEAD").strip()
+        """How the worktree differs from its base. Raises GitError."""
+        git = Git(self.folder, GIT_TIMEOUT)
+        status = [line[3:] for line in git.read("status", "--porcelain").splitlines()]
+        committed = git.read("diff", "--name-only", self.base, "HEAD").splitlines()
+        count = git.read("rev-list", "--count", f"{self.base}..HEAD").strip()
         files = tuple(dict.fromkeys((*committed, *status)))
         return WorktreeChanges(files, int(count or 0), len(status))
 
@@ -75,39 +75,39 @@ class Worktree(msgspec.Struct, frozen=True):
 
     def remove(self, *, with_branch: bool) -> None:
         """Remove the folder, and its branch if `with_branch`. Raises GitError."""
-        outside = Git(self.repository, GIT_TIMEOUT)
-        outside.change("worktree", "remove", "--force", str(self.folder))
+        git = Git(self.repository, GIT_TIMEOUT)
+        git.change("worktree", "remove", "--force", str(self.folder))
         shutil.rmtree(self.folder, ignore_errors=True)
         if with_branch:
-            outside.change("branch", "--quiet", "-D", self.branch)
+            git.change("branch", "--quiet", "-D", self.branch)
 
     def close(self, subject: str) -> str:
-        """Commit what was changed to the branch, and remove the folder; no branch stays if nothing
-        was.
+        """Commit what was changed to the branch, and remove the folder. Without changes the branch is
+        removed, too.
 
-        Returns the changes for the model; empty if there are none.
+        Returns a text about the changes for the model; empty if there are none.
 
         Raises:
             ToolError: git fails; the folder stays.
         """
-        inside = Git(self.folder, GIT_TIMEOUT)
+        git = Git(self.folder, GIT_TIMEOUT)
         try:
             self.commit(subject)
-            files = inside.ask("diff", "--name-only", self.base, "HEAD").splitlines()
-            diff = inside.ask("diff", self.base, "HEAD")
+            files = git.ask("diff", "--name-only", self.base, "HEAD").splitlines()
+            diff = git.ask("diff", self.base, "HEAD")
             self.remove(with_branch=not files)
         except GitError as error:
             raise ToolError(
                 f"Its changes are in {self.folder}: git could not commit them: {error}"
             ) from error
-        cut = (
+        cut_note = (
             "" if len(diff) <= MAX_DIFF else f"\n… cut: `git diff ...{self.branch}` shows all of it"
         )
-        work = (
+        head = (
             f"Its work is committed to the branch `{self.branch}` ({plural(len(files), 'file')}),"
             " and not merged."
         )
-        return f"{work}\n```diff\n{diff[:MAX_DIFF]}{cut}\n```" if files else ""
+        return f"{head}\n```diff\n{diff[:MAX_DIFF]}{cut_note}\n```" if files else ""
 
 
 def _has_checked_out(folder: Path, branch: str) -> bool:

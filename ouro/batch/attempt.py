@@ -43,15 +43,15 @@ from ouro.utils.text import cut_middle
 
 _ANSWER, _LOG, _FILES = "answer.json", "log.txt", "files.json"
 NICENESS = 5
-"""Below an interactive session, which keeps its speed."""
-_FAULTS = {"failed"}
-"""Outcomes of an answer for which the world is to blame: the model did not answer."""
-_ASKS_BEFORE_MEMORY = {"OURO_MEMORY_WRITE": "ask"}
+"""The niceness of sessions, so that an interactive one keeps its speed."""
+_RETRIED_OUTCOMES = {FAULT, "failed"}
+"""Outcomes after which a task without a turn is tried again: the model did not answer."""
+_ASK_BEFORE_MEMORY = {"OURO_MEMORY_WRITE": "ask"}
 """What a session would remember waits for the user, who cannot undo it during the run."""
-_KEEP_OUTPUT = 4_000
-_GRACE = 10.0
+_MAX_CHECK_OUTPUT = 4_000
+_KILL_DELAY = 10.0
 """Seconds after the first signal until a process is killed."""
-_PAUSES = (2.0, 10.0)
+_RETRY_PAUSES = (2.0, 10.0)
 """Seconds before the second and the third attempt."""
 # `-P`: Python must not look for modules in the folder of a task. A repository would run its own
 # files with the keys of ouro.
@@ -62,27 +62,29 @@ _Process = subprocess.Popen[bytes] | ForkedProcess
 
 
 def make_server() -> ForkServer:
-    """What forks the sessions of a batch, so that modules are loaded once and not for each task."""
+    """A server that forks the sessions of a batch, so that modules are loaded once, not for each task."""
     return ForkServer(_SERVER)
 
 
 class Stopped(Exception):
-    """The whole run was stopped: the task runs again next time."""
+    """The whole run was stopped before this task had a result; the next run runs it again."""
 
 
-class _Ended(NamedTuple):
+class _AttemptOutcome(NamedTuple):
+    """The result of an attempt, and the tree that it leaves."""
+
     result: TaskResult
     tree: TaskTree | None = None
-    """What is removed when the result is saved; None: a folder that is left has changes."""
+    """The tree to remove when the result is saved. None if its folder has changes, and stays."""
 
 
 class Attempt:
-    """Runs tasks of one batch, each in its thread. `stop` ends those that run.
+    """Runs tasks of one batch, each in the thread that calls `run`. `stop` ends those that run.
 
     Args:
-        server: what forks the sessions; None: each starts an interpreter.
-        on_worker: end the processes if this one is killed, and leave the folders to the caller.
-            Otherwise they end by themselves, and the next run uses their answers.
+        server: forks the sessions; None starts an interpreter for each.
+        on_worker: whether the processes end when this one is killed, and the caller removes the
+            folders. Otherwise the processes continue, and the next run uses their answers.
     """
 
     def __init__(
@@ -110,101 +112,105 @@ class Attempt:
             send_signal(process.pid, signal.SIGTERM, group=True)
 
     def run(self, task: Task, max_cost: float | None) -> TaskResult:
-        """The result of a task: that of an earlier run, or of a new one. Blocks.
+        """Run a task, unless it has a result already; returns the result. Blocks.
 
-        Waits for a process that an ouro which was killed left behind: its answer is used.
+        If an ouro that was killed left a process of this task, it is waited for, and its answer used.
 
         Raises:
             Stopped: `stop` was called.
             OSError: the state cannot be written.
         """
-        began = time.monotonic()
+        start = time.monotonic()
         with self._state.lease(task.id) as lease:
-            known = self._state.result(task.id)
-            if known is not None:
-                return known
+            saved_result = self._state.result(task.id)
+            if saved_result is not None:
+                return saved_result
             try:
-                ended = self._tried(task, max_cost, lease)
+                outcome = self._run_with_retries(task, max_cost, lease)
             except NoSuchTree as error:
-                ended = _Ended(_fault(task, error.message))
-            seconds = round(time.monotonic() - began, 2)
-            result = msgspec.structs.replace(ended.result, seconds=seconds)
+                outcome = _AttemptOutcome(_fault(task, error.message))
+            seconds = round(time.monotonic() - start, 2)
+            result = msgspec.structs.replace(outcome.result, seconds=seconds)
             self._state.save(result)
-            if (
-                ended.tree is not None and not self._on_worker
-            ):  # not before: after a kill in between the answer is used
-                self._clear(result, ended.tree)
+            # Removed only now: after a kill in between, the answer is still used.
+            if outcome.tree is not None and not self._on_worker:
+                self._clear(result, outcome.tree)
         return result
 
     def clear_ended(self) -> None:
-        """Remove what a run that was killed left of tasks that have a result."""
+        """Remove trees that a run which was killed left of tasks that have a result."""
         for result in self._state.results():
-            place = self._state.place(result.id)
+            folder = self._state.place(result.id)
             # Without a session it may be what git could not commit.
-            if result.session_id and (place / _ANSWER).exists():
+            if result.session_id and (folder / _ANSWER).exists():
                 with suppress(OSError, msgspec.MsgspecError):
-                    self._clear(result, read_tree(place))
+                    self._clear(result, read_tree(folder))
 
     def _clear(self, result: TaskResult, tree: TaskTree) -> None:
+        """Remove the tree and the answer of a task whose result is saved."""
         with suppress(OSError):  # the result is saved; the next run tries again
             tree.remove(keeps_branch=bool(result.branch))
             (self._state.place(result.id) / _ANSWER).unlink(missing_ok=True)
 
-    def _tried(self, task: Task, max_cost: float | None, lease: int) -> _Ended:
-        """The result, after more attempts if the world was to blame."""
-        ended = self._once(task, max_cost, lease)
-        for number, pause in enumerate(_PAUSES, 2):
-            result = ended.result
-            if result.outcome not in (FAULT, *_FAULTS) or result.answer.turns:
+    def _run_with_retries(self, task: Task, max_cost: float | None, lease: int) -> _AttemptOutcome:
+        """Run the task; after a fault that is not the model's (a server, git, the disk), again."""
+        outcome = self._run_attempt(task, max_cost, lease)
+        for number, pause in enumerate(_RETRY_PAUSES, 2):
+            result = outcome.result
+            if result.outcome not in _RETRIED_OUTCOMES or result.answer.turns:
                 break
             if self._stopping.wait(pause):
                 raise Stopped
-            if ended.tree is not None:
+            if outcome.tree is not None:
                 (self._state.place(task.id) / _ANSWER).unlink(missing_ok=True)
-            again = self._once(task, max_cost, lease)
-            ended = again._replace(result=msgspec.structs.replace(again.result, attempts=number))
-        return ended
+            next_outcome = self._run_attempt(task, max_cost, lease)
+            outcome = next_outcome._replace(
+                result=msgspec.structs.replace(next_outcome.result, attempts=number)
+            )
+        return outcome
 
-    def _once(self, task: Task, max_cost: float | None, lease: int) -> _Ended:
-        place = self._state.place(task.id)
-        left = self._left_behind(task)
+    def _run_attempt(self, task: Task, max_cost: float | None, lease: int) -> _AttemptOutcome:
+        folder = self._state.place(task.id)
+        left_tree = self._find_left_tree(task)
         try:
-            tree = left or TaskTree.make(task, place / "tree", f"ouro/{self._name}/{task.id}")
-            if not left:
-                (place / _ANSWER).unlink(missing_ok=True)
-                (place / _FILES).unlink(missing_ok=True)
-                save_tree(place, tree)
+            tree = left_tree or TaskTree.make(task, folder / "tree", f"ouro/{self._name}/{task.id}")
+            if not left_tree:
+                (folder / _ANSWER).unlink(missing_ok=True)
+                (folder / _FILES).unlink(missing_ok=True)
+                save_tree(folder, tree)
             with suppress(TreeError):  # the folder stays, and is named
                 try:
-                    return _Ended(self._answered(task, tree, max_cost, lease), tree)
+                    return _AttemptOutcome(
+                        self._run_session_and_checks(task, tree, max_cost, lease), tree
+                    )
                 except Stopped:
                     tree.remove(keeps_branch=False)
                     raise
             detail = f"Its changes are in {tree.folder}: git could not commit them."
-            return _Ended(_fault(task, detail))
+            return _AttemptOutcome(_fault(task, detail))
         except NoSuchTree:
             raise
         except TreeError as error:
-            return _Ended(_fault(task, error.message))
+            return _AttemptOutcome(_fault(task, error.message))
         except OSError as error:  # a full disk, a file system that is gone
-            return _Ended(_fault(task, plain_error(error).message))
+            return _AttemptOutcome(_fault(task, plain_error(error).message))
 
-    def _left_behind(self, task: Task) -> TaskTree | None:
-        """The tree of a process that ended, with an answer, after its ouro was killed."""
-        place = self._state.place(task.id)
-        if not (place / "tree").is_dir() or not _read_answer(place / _ANSWER):
+    def _find_left_tree(self, task: Task) -> TaskTree | None:
+        """The tree of an earlier run whose ouro was killed, if its session ended with an answer."""
+        folder = self._state.place(task.id)
+        if not (folder / "tree").is_dir() or not _read_answer(folder / _ANSWER):
             return None
         try:
-            return read_tree(place)
+            return read_tree(folder)
         except (OSError, msgspec.MsgspecError):
             return None
 
-    def _answered(
+    def _run_session_and_checks(
         self, task: Task, tree: TaskTree, max_cost: float | None, lease: int
     ) -> TaskResult:
-        place = self._state.place(task.id)
+        task_folder = self._state.place(task.id)
         answer, timed_out = self._ask(task, tree.folder, max_cost, lease)
-        files = self._committed(task, tree)  # before the checks: what they write is not kept
+        files = self._commit_changes(task, tree)  # before the checks: what they write is not kept
         checks = self._check(task, tree.folder) if _has_answered(answer) else ()
         if task.memory == "read" and tree.repository is None:  # the clone may be removed
             keep = partial(self._state.add_learned, task.id)
@@ -213,22 +219,22 @@ class Attempt:
         if timed_out:
             detail = f"It took more than {task.limits.seconds:.0f} seconds."
         elif not answer:
-            detail = f"ouro ended without a result: {_last_line(place / _LOG)}"
+            detail = f"ouro ended without a result: {_last_line(task_folder / _LOG)}"
         return TaskResult(
             id=task.id,
             repo=task.repo,
             outcome=LIMIT if timed_out else _outcome(task, answer, checks),
             detail=detail,
-            answer=_read_parts(answer),
+            answer=_make_answer(answer),
             session_id=string(answer.get("session_id")),
             branch=tree.branch if files else "",
             files=files,
             checks=checks,
         )
 
-    def _committed(self, task: Task, tree: TaskTree) -> tuple[str, ...]:
-        """The names of the files that the agent changed: committed to the branch, and saved as a
-        patch, once.
+    def _commit_changes(self, task: Task, tree: TaskTree) -> tuple[str, ...]:
+        """Commit what the agent changed to the branch, and save it as a patch; returns the names of the
+        files. It is done once: a later call reads these from their record.
         """
         record = self._state.place(task.id) / _FILES
         with suppress(OSError, msgspec.MsgspecError):
@@ -241,14 +247,16 @@ class Attempt:
     def _ask(
         self, task: Task, folder: Path, max_cost: float | None, lease: int
     ) -> tuple[dict[str, Any], bool]:
-        """The result object of a headless ouro, empty without one; and whether it took too long."""
-        place = self._state.place(task.id)
-        if left := _read_answer(place / _ANSWER):
-            return left, False
+        """Run a headless ouro in the folder, unless its answer is there already. Returns the answer,
+        empty without one, and whether it took too long.
+        """
+        task_folder = self._state.place(task.id)
+        if answer := _read_answer(task_folder / _ANSWER):
+            return answer, False
         self._raise_if_stopped()
-        with (place / _ANSWER).open("wb") as output, (place / _LOG).open("wb") as log:
+        with (task_folder / _ANSWER).open("wb") as output, (task_folder / _LOG).open("wb") as log:
             process = self._start_session(
-                _flags(task, max_cost, place),
+                _flags(task, max_cost, task_folder),
                 folder,
                 {**os.environ, **_variables(task)},
                 lease,
@@ -257,14 +265,14 @@ class Attempt:
             )
             with _lifeline(process.pid) if self._on_worker else nullcontext():
                 timed_out = self._wait(process, task.limits.seconds)
-        return _read_answer(place / _ANSWER), timed_out
+        return _read_answer(task_folder / _ANSWER), timed_out
 
     def _check(self, task: Task, folder: Path) -> tuple[CheckResult, ...]:
-        """The results of its checks, up to the first that fails."""
+        """Run the checks of the task, up to the first that fails; returns their results."""
         if task.tests:
             _replace_folder(Path(task.tests), folder / "tests")
         confinement = Confinement(folder, get_home() / "sandbox")
-        done = []
+        check_results = []
         with (self._state.place(task.id) / "checks.txt").open("w+b") as output:
             for line in task.checks:
                 words = confinement.wrap(["/bin/sh", "-c", line], "workspace")
@@ -275,11 +283,13 @@ class Attempt:
                 output.seek(start)
                 text = output.read().decode(errors="replace")
                 code = 124 if timed_out else process.returncode
-                done.append(CheckResult(line, code, cut_middle(text.strip(), _KEEP_OUTPUT)))
+                check_results.append(
+                    CheckResult(line, code, cut_middle(text.strip(), _MAX_CHECK_OUTPUT))
+                )
                 if code:
                     break
         confinement.close()
-        return tuple(done)
+        return tuple(check_results)
 
     def _start_session(
         self,
@@ -348,7 +358,9 @@ def _fault(task: Task, detail: str) -> TaskResult:
 
 @contextmanager
 def _lifeline(group: int) -> Iterator[None]:
-    """Inside, a small process kills a group of processes as soon as this process is gone."""
+    """In this context a small process waits for the end of this one, and then kills a group of
+    processes: its standard input is closed.
+    """
     line = f"read -r _; kill -KILL -{group}"  # dash takes no `--`
     watcher = subprocess.Popen(["/bin/sh", "-c", line], stdin=subprocess.PIPE)
     try:
@@ -362,7 +374,9 @@ def _lifeline(group: int) -> Iterator[None]:
 
 @contextmanager
 def _time_limit(group: int, seconds: float) -> Iterator[threading.Event]:
-    """Inside, a group of processes is ended after some seconds; yields whether that has begun."""
+    """In this context a group of processes is ended after some seconds. Yields an event that is set
+    when that begins.
+    """
     is_over, timed_out = threading.Event(), threading.Event()
 
     def watch() -> None:
@@ -370,7 +384,7 @@ def _time_limit(group: int, seconds: float) -> Iterator[threading.Event]:
             return
         timed_out.set()
         send_signal(group, signal.SIGTERM, group=True)
-        if not is_over.wait(_GRACE):
+        if not is_over.wait(_KILL_DELAY):
             send_signal(group, signal.SIGKILL, group=True)
 
     watcher = threading.Thread(target=watch, name="batch limit", daemon=True)
@@ -382,7 +396,8 @@ def _time_limit(group: int, seconds: float) -> Iterator[threading.Event]:
         watcher.join()
 
 
-def _flags(task: Task, max_cost: float | None, place: Path) -> list[str]:
+def _flags(task: Task, max_cost: float | None, task_folder: Path) -> list[str]:
+    """The command line of the session of a task; writes its schema into the folder."""
     flags = [
         "--output",
         "json",
@@ -399,9 +414,9 @@ def _flags(task: Task, max_cost: float | None, place: Path) -> list[str]:
     if max_cost is not None:
         flags += ["--max-cost", f"{max_cost:.6f}"]
     if task.answer_schema is not None:
-        schema = place / "schema.json"
-        schema.write_text(json.dumps(task.answer_schema))
-        flags += ["--schema", str(schema)]
+        schema_file = task_folder / "schema.json"
+        schema_file.write_text(json.dumps(task.answer_schema))
+        flags += ["--schema", str(schema_file)]
     for rule in task.permissions.allow:
         flags += ["--allow", rule]
     for rule in task.permissions.deny:
@@ -410,7 +425,7 @@ def _flags(task: Task, max_cost: float | None, place: Path) -> list[str]:
 
 
 def _replace_folder(source: Path, target: Path) -> None:
-    """Copy a folder; what the agent wrote in its place does not count."""
+    """Copy a folder over the target; what the agent wrote there is removed."""
     if target.is_symlink() or target.is_file():
         target.unlink()
     shutil.rmtree(target, ignore_errors=True)
@@ -418,16 +433,17 @@ def _replace_folder(source: Path, target: Path) -> None:
 
 
 def _variables(task: Task) -> dict[str, str]:
-    """Settings of a session that runs in a folder which is removed, and without the user."""
+    """The settings, as variables, of a session whose folder is removed, and which has no user."""
     # The branch keeps what was changed. Checkpoints of a folder that is gone would only push out
     # those of the user.
     settings = {"OURO_CHECKPOINTS_ENABLED": "false"}
     if task.memory == "read":
-        settings |= _ASKS_BEFORE_MEMORY
+        settings |= _ASK_BEFORE_MEMORY
     return settings
 
 
 def _read_answer(path: Path) -> dict[str, Any]:
+    """The JSON object in the last line of a file; empty if there is none."""
     try:
         lines = path.read_bytes().splitlines()
         return dictionary(msgspec.json.decode(lines[-1])) if lines else {}
@@ -435,15 +451,15 @@ def _read_answer(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _read_parts(answer: Mapping[str, Any]) -> TaskAnswer:
+def _make_answer(answer: Mapping[str, Any]) -> TaskAnswer:
     usage = dictionary(answer.get("usage"))
     tokens = [count(usage.get(name)) or 0 for name in ("input", "output")]
     return TaskAnswer(
-        string(answer.get("result")),
-        answer.get("data"),
-        amount(usage.get("cost")),
-        count(answer.get("turns")) or 0,
-        sum(tokens),
+        text=string(answer.get("result")),
+        data=answer.get("data"),
+        cost=amount(usage.get("cost")),
+        turns=count(answer.get("turns")) or 0,
+        tokens=sum(tokens),
     )
 
 
@@ -452,6 +468,7 @@ def _has_answered(answer: Mapping[str, Any]) -> bool:
 
 
 def _outcome(task: Task, answer: Mapping[str, Any], checks: Sequence[CheckResult]) -> str:
+    """Why a task ended, from the answer of its session and the results of its checks."""
     if not answer:
         return FAULT
     if not _has_answered(answer):
@@ -462,8 +479,9 @@ def _outcome(task: Task, answer: Mapping[str, Any], checks: Sequence[CheckResult
 
 
 def _subject(task: Task) -> str:
-    first = task.prompt.strip().splitlines()[0]
-    return first if len(first) <= 60 else f"{first[:59]}…"
+    """The subject of the commit: the first line of the prompt, cut."""
+    first_line = task.prompt.strip().splitlines()[0]
+    return first_line if len(first_line) <= 60 else f"{first_line[:59]}…"
 
 
 def _last_line(path: Path) -> str:

@@ -14,7 +14,7 @@ from ouro.batch.tree import TaskTree, TreeError
 from ouro.errors import OuroError
 from ouro.utils.git import Git, GitError
 
-_SECONDS = 600.0
+_GIT_SECONDS = 600.0
 
 
 class BranchError(OuroError):
@@ -35,7 +35,7 @@ def accept(state: BatchState, result: TaskResult) -> TaskResult:
             "Open a pull request, or push it yourself.",
             [f"batch pr {state.folder} {result.id}"],
         )
-    git = Git(repository, _SECONDS)
+    git = Git(repository, _GIT_SECONDS)
     if git.ask("status", "--porcelain", "--untracked-files=no").strip():
         raise BranchError(f"{repository} has changes.", "Commit them first, then accept again.")
     try:
@@ -43,7 +43,7 @@ def accept(state: BatchState, result: TaskResult) -> TaskResult:
     except GitError as error:
         hint = f"Merge it yourself: git merge {result.branch}"
         raise BranchError(f"{result.id}: {error}", hint) from error
-    return _marked(state, result, "accepted")
+    return _save_mark(state, result, "accepted")
 
 
 def reject(state: BatchState, result: TaskResult) -> TaskResult:
@@ -51,12 +51,12 @@ def reject(state: BatchState, result: TaskResult) -> TaskResult:
     repository = _repository(state, result)
     if repository != Path(result.repo):
         shutil.rmtree(repository, ignore_errors=True)
-        return _marked(state, result, "rejected")
+        return _save_mark(state, result, "rejected")
     try:
-        Git(repository, _SECONDS).change("branch", "--quiet", "-D", result.branch)
+        Git(repository, _GIT_SECONDS).change("branch", "--quiet", "-D", result.branch)
     except GitError as error:
         raise BranchError(f"{result.id}: {error}") from error
-    return _marked(state, result, "rejected")
+    return _save_mark(state, result, "rejected")
 
 
 def open_pull_request(state: BatchState, result: TaskResult) -> TaskResult:
@@ -72,11 +72,15 @@ def open_pull_request(state: BatchState, result: TaskResult) -> TaskResult:
     title = state.task(result.id).prompt.strip().splitlines()[0][:70]
     words = ("gh", "pr", "create", "--head", result.branch, "--title", title)
     address = _run(folder, *words, "--body", result.answer.text[:60_000] or title)
-    return _marked(state, result, address.strip().splitlines()[-1] if address.strip() else "pushed")
+    return _save_mark(
+        state, result, address.strip().splitlines()[-1] if address.strip() else "pushed"
+    )
 
 
 def _repository(state: BatchState, result: TaskResult) -> Path:
-    """The folder with the branch of a result. Raises BranchError: it has none any more."""
+    """The repository with the branch of a result; a branch that a worker sent is cloned first. Raises
+    BranchError if the result has no branch any more.
+    """
     if not result.branch:
         raise BranchError(f"{result.id} has changed nothing.")
     if result.state in ("accepted", "rejected"):
@@ -91,7 +95,9 @@ def _repository(state: BatchState, result: TaskResult) -> Path:
 
 
 def _clone_for_bundle(state: BatchState, result: TaskResult, folder: Path) -> None:
-    """Clone the repository for a branch that a worker sent as a bundle. Raises BranchError."""
+    """If a worker sent the branch as a bundle, clone the repository and fetch the branch. Raises
+    BranchError.
+    """
     bundle = state.place(result.id) / BUNDLE
     if folder.is_dir() or not bundle.is_file():
         return
@@ -105,14 +111,16 @@ def _clone_for_bundle(state: BatchState, result: TaskResult, folder: Path) -> No
 
 
 def _run(folder: Path, *words: str) -> str:
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode:
-        reason = (done.stderr or done.stdout).strip().splitlines()
+    """The output of a command. Raises BranchError if it fails."""
+    process = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    if process.returncode:
+        reason = (process.stderr or process.stdout).strip().splitlines()
         raise BranchError(f"`{' '.join(words[:3])}`: {reason[-1] if reason else 'failed'}")
-    return done.stdout
+    return process.stdout
 
 
-def _marked(state: BatchState, result: TaskResult, word: str) -> TaskResult:
-    marked = msgspec.structs.replace(result, state=word)
-    state.save(marked)
-    return marked
+def _save_mark(state: BatchState, result: TaskResult, mark: str) -> TaskResult:
+    """Save what the user did with the branch of a result; returns the result."""
+    saved = msgspec.structs.replace(result, state=mark)
+    state.save(saved)
+    return saved

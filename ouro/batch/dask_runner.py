@@ -21,13 +21,15 @@ from ouro.errors import ConfigError, OuroError
 from ouro.utils.text import one_line
 
 _CONNECT_TIMEOUT = 30
-_POLL = 1.0
+_POLL_SECONDS = 1.0
 """Seconds between two looks whether the run was stopped."""
 _MAX_LOST = 3
 """How often a task is begun again because its worker was lost."""
-_SETTINGS = {"distributed.admin.low-level-log-length": 0}
-"""Of Dask in this process. It keeps the last 1,000 messages for developers: 5 KB of each task."""
-_GARBAGE = (700, 10, 10)
+_DASK_SETTINGS = {"distributed.admin.low-level-log-length": 0}
+"""Settings of Dask in this process. By default it keeps the last 1,000 messages for developers: 5 KB
+of each task.
+"""
+_GARBAGE_THRESHOLDS = (700, 10, 10)
 """Thresholds of the garbage collection. A program of ouro collects seldom, because it ends soon.
 A future of Dask is a cycle: 6 KB of each task stayed, up to 10 MB.
 """
@@ -38,11 +40,11 @@ _CLUSTERS = {
 
 
 class SchedulerLost(OuroError):
-    """The scheduler does not answer any more; what has a result is kept."""
+    """The scheduler does not answer any more. Results that are saved are kept."""
 
 
 class DaskRunner:
-    """Runs tasks on workers, each in a thread that waits for it; see Attempt.
+    """Runs tasks of one batch on workers of Dask; each call of `run` waits for its task.
 
     Args:
         client: a client of `distributed`.
@@ -69,70 +71,75 @@ class DaskRunner:
         self._stopping.set()
 
     def run(self, task: Task, max_cost: float | None) -> TaskResult:
-        """The result of a task, by whichever worker has time. Blocks.
+        """Run a task on a worker, unless it has a result already; returns the result. Blocks.
 
-        The lease in the state keeps a second coordinator from it, and one key per task keeps the
-        scheduler from having it at work twice.
+        No task runs twice at a time: the lease in the state excludes a second coordinator, and the
+        scheduler runs a key only once.
 
         Raises:
             Stopped: `stop` was called.
             SchedulerLost: the scheduler does not answer.
         """
         with self._state.lease(task.id):
-            known = self._state.result(task.id)
-            if known is not None:
-                return known
+            saved_result = self._state.result(task.id)
+            if saved_result is not None:
+                return saved_result
             result = self._run(task, max_cost)
             self._state.save(result)
         return result
 
     def _run(self, task: Task, max_cost: float | None) -> TaskResult:
+        """Run a task on one worker after another, until its result is not the fault of the worker."""
         from ouro import __version__  # not while the package is imported
 
         order = Order(__version__, self._name, task, max_cost, self._variables)
         encoded = msgspec.msgpack.encode(order)
-        tried: set[str] = set()
+        tried_workers: set[str] = set()
         """Workers that were to blame for a fault of this task."""
-        lost, detail = 0, ""
-        while lost < _MAX_LOST:
-            workers = self._fit_workers(tried)
-            future = self._submit(task, encoded, workers, lost + len(tried))
-            found, detail = self._wait(future, workers)
-            if found is None:
-                lost += 1
+        lost_count, detail = 0, ""
+        while lost_count < _MAX_LOST:
+            workers = self._fit_workers(tried_workers)
+            future = self._submit(task, encoded, workers, lost_count + len(tried_workers))
+            encoded_parcel, detail = self._wait(future, workers)
+            if encoded_parcel is None:
+                lost_count += 1
                 continue
-            parcel = read_parcel(found)
+            parcel = read_parcel(encoded_parcel)
             if parcel.is_unfit:
-                tried.add(parcel.worker)
+                tried_workers.add(parcel.worker)
                 self._unfit.add(parcel.worker)
-                if self._fit_workers(tried):
+                if self._fit_workers(tried_workers):
                     continue
             result = receive(self._state, task, parcel)
-            attempts = max(result.attempts, lost + len(tried - {parcel.worker}) + 1)
+            attempts = max(result.attempts, lost_count + len(tried_workers - {parcel.worker}) + 1)
             return msgspec.structs.replace(result, attempts=attempts)
         return TaskResult(id=task.id, repo=task.repo, outcome=FAULT, detail=detail)
 
-    def _fit_workers(self, tried: set[str]) -> list[str]:
-        """The workers that may run a task, without those that had a fault of their own, if others
-        are left. Empty: any worker, or none is left that it was not tried on.
+    def _fit_workers(self, tried_workers: set[str]) -> list[str]:
+        """The workers to run a task on: those it was not tried on, without the unfit ones if others are
+        left. An empty list means any worker, or that none is left.
         """
         if not self._unfit:
             return []
-        untried = [worker for worker in self._workers() if worker not in tried]
-        return [worker for worker in untried if worker not in self._unfit] or untried
+        untried_workers = [worker for worker in self._workers() if worker not in tried_workers]
+        return [
+            worker for worker in untried_workers if worker not in self._unfit
+        ] or untried_workers
 
     def _workers(self) -> Collection[str]:
+        """The addresses of the connected workers. Raises SchedulerLost."""
         try:
-            found: Collection[str] = self._client.nthreads()
+            addresses: Collection[str] = self._client.nthreads()
         except Exception as error:  # any of tornado, dask and the system
-            raise _lost(error) from error
-        return found
+            raise _scheduler_lost(error) from error
+        return addresses
 
     def _submit(self, task: Task, encoded: bytes, workers: Sequence[str], number: int) -> Any:
         """A future of the task on one of these workers, or on any.
 
         Args:
-            number: of the try. Each has a key of its own: the scheduler may still have the last one.
+            number: counts the tries. Each has a key of its own, because the scheduler may still have
+                the one before.
         """
         key = f"{self._key(task)}-{number}" if number else self._key(task)
         try:
@@ -140,21 +147,23 @@ class DaskRunner:
                 run_on_worker, encoded, key=key, pure=False, workers=workers or None
             )
         except Exception as error:  # any of tornado, dask and the system
-            raise _lost(error) from error
+            raise _scheduler_lost(error) from error
 
     def _wait(self, future: Any, workers: Sequence[str]) -> tuple[bytes | None, str]:
-        """What the worker sent, or why there is nothing. Raises Stopped, SchedulerLost.
+        """Wait for the end of a task; returns what the worker sent, or None and the reason. Raises
+        Stopped, SchedulerLost.
 
         Args:
-            workers: those that it may run on; empty: any. Dask waits for ever for one that is lost.
+            workers: those that it may run on; empty for any. If all of them are lost, Dask would wait
+                for ever.
         """
         ended = threading.Event()
         future.add_done_callback(lambda _: ended.set())
-        while not ended.wait(_POLL):
+        while not ended.wait(_POLL_SECONDS):
             if self._stopping.is_set():
                 future.cancel()
                 raise Stopped
-            self._demand_scheduler()
+            self._require_scheduler()
             if workers and not set(workers) & set(self._workers()):
                 future.cancel()
                 return None, "Its worker was lost."
@@ -162,25 +171,28 @@ class DaskRunner:
         error = future.exception() if status == "error" else None
         if status == "finished":
             return future.result(), ""
-        self._demand_scheduler()
+        self._require_scheduler()
         future.release()
-        why = one_line(str(error) or type(error).__name__) if error else "it was cancelled"
-        return None, f"Its worker was lost or failed: {why}"
+        reason = one_line(str(error) or type(error).__name__) if error else "it was cancelled"
+        return None, f"Its worker was lost or failed: {reason}"
 
-    def _demand_scheduler(self) -> None:
+    def _require_scheduler(self) -> None:
+        """Raises SchedulerLost if the client is not connected."""
         if self._client.status != "running":
-            raise _lost(None)
+            raise _scheduler_lost(None)
 
     def _key(self, task: Task) -> str:
-        """The same for a task of this folder in each run, so that it is at work once."""
+        """The key of a task for the scheduler: the same in each run with this folder, so that two runs
+        do not run it at the same time.
+        """
         digest = hashlib.sha256(str(self._state.folder).encode(errors="replace")).hexdigest()
         return f"ouro-{self._name}-{digest[:8]}-{task.id}"
 
 
 @contextmanager
 def connect(on: str, workers: int | None) -> Iterator[Any]:
-    """A client of the scheduler at an address, or of a cluster of `workers` jobs that is started by
-    its own configuration and ended afterwards.
+    """Connect to the scheduler at an address; or start a cluster of `workers` jobs by its own
+    configuration, which is ended afterwards. Yields the client.
 
     Raises:
         ConfigError: a package is missing, or the scheduler cannot be reached.
@@ -191,8 +203,8 @@ def connect(on: str, workers: int | None) -> Iterator[Any]:
     except ImportError as error:
         hint = "Install it: pip install 'ouro[dask]'"
         raise ConfigError(f"`--on {on}` needs Dask.", hint) from error
-    config.set(_SETTINGS)
-    gc.set_threshold(*_GARBAGE)
+    config.set(_DASK_SETTINGS)
+    gc.set_threshold(*_GARBAGE_THRESHOLDS)
     cluster = None if "://" in on else _start_cluster(on, workers)
     try:
         client = Client(cluster or on, timeout=_CONNECT_TIMEOUT, set_as_default=False)
@@ -208,8 +220,8 @@ def connect(on: str, workers: int | None) -> Iterator[Any]:
             cluster.close()
 
 
-def threads_of(client: Any) -> int:
-    """The tasks that the workers can run at once; 0 as long as no worker is connected."""
+def count_threads(client: Any) -> int:
+    """How many tasks the workers can run at once; 0 as long as no worker is connected."""
     threads: dict[str, int] = client.nthreads()
     return sum(threads.values())
 
@@ -231,25 +243,24 @@ def _start_cluster(kind: str, workers: int | None) -> Any:
     try:
         cluster = make()
         cluster.scale(workers)
-    except (
-        Exception
-    ) as error:  # of many kinds: no sbatch, no cores in the configuration, no cluster
+    # Errors of many kinds: no sbatch, no cores in the configuration, no cluster.
+    except Exception as error:
         _forget_exit_hook(module)
-        why = one_line(str(error) or type(error).__name__)
+        reason = one_line(str(error) or type(error).__name__)
         hint = f"It is started by the configuration of {module.partition('.')[0]}."
-        raise ConfigError(f"`--on {kind}` could not start: {why}", hint) from error
+        raise ConfigError(f"`--on {kind}` could not start: {reason}", hint) from error
     return cluster
 
 
 def _forget_exit_hook(module: str) -> None:
-    """At exit dask-kubernetes deletes clusters that are left; without any it prints a traceback."""
+    """Unregister what dask-kubernetes does at exit: without a cluster it prints a traceback."""
     inner = sys.modules.get(f"{module}.kubecluster.kubecluster")
     hook = getattr(inner, "reap_clusters", None)
     if hook is not None:
         atexit.unregister(hook)
 
 
-def _lost(error: Exception | None) -> SchedulerLost:
-    why = f": {one_line(str(error))}" if error else ""
+def _scheduler_lost(error: Exception | None) -> SchedulerLost:
+    reason = f": {one_line(str(error))}" if error else ""
     hint = "Results are kept. The same command continues when the scheduler is back."
-    return SchedulerLost(f"The scheduler does not answer{why}", hint)
+    return SchedulerLost(f"The scheduler does not answer{reason}", hint)

@@ -1,4 +1,4 @@
-"""Run the tasks of a batch side by side, as processes of this machine."""
+"""Run the tasks of a batch side by side, within a budget."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ouro.batch.attempt import Stopped
 from ouro.batch.state import BatchState, TaskResult
 from ouro.batch.tasks import Task
 
-_MEMORY_OF_ONE = 300 << 20
+_SESSION_BYTES = 300 << 20
 """Bytes of a headless session with what its commands may need."""
 
 
 class Runner(Protocol):
-    """Runs one task; see Attempt."""
+    """Runs one task at a time for each thread: an Attempt on this machine, or a DaskRunner."""
 
     @property
     def is_stopped(self) -> bool: ...
@@ -28,7 +28,13 @@ class Runner(Protocol):
 
 
 class SharedBudget:
-    """What the tasks of a run may still cost, in dollars; None: as much as they need."""
+    """What the tasks of a run may still cost together.
+
+    Args:
+        dollars: the maximum of all runs; None for no maximum.
+        spent: what earlier runs have cost.
+        workers: how many tasks share the rest.
+    """
 
     def __init__(self, dollars: float | None, spent: float, workers: int) -> None:
         self._left = None if dollars is None else dollars - spent
@@ -37,17 +43,22 @@ class SharedBudget:
         self._lock = threading.Lock()
 
     def reserve(self, wanted: float | None) -> float | None:
-        """The limit of a task: what it wants, or its share of what is left; 0: nothing is left."""
+        """Reserve money for a task; returns its limit in dollars.
+
+        This is the limit of its own, or its share of what is left; 0 if nothing is left, None if there
+        is no limit.
+        """
         with self._lock:
             if self._left is None:
                 return wanted
-            free = self._left - self._reserved
-            share = free / self._workers if wanted is None else min(wanted, free)
+            unreserved = self._left - self._reserved
+            share = unreserved / self._workers if wanted is None else min(wanted, unreserved)
             share = max(share, 0.0)
             self._reserved += share
             return share
 
     def settle(self, reserved: float | None, cost: float | None) -> None:
+        """Record what a task cost, and end its reservation."""
         with self._lock:
             if self._left is not None:
                 self._reserved -= reserved or 0.0
@@ -55,20 +66,20 @@ class SharedBudget:
 
 
 class BatchProgress(Protocol):
-    """Hears of each task when it starts and when it ended."""
+    """Is called for each task when it starts and when it has ended."""
 
     def started(self, task: Task) -> None: ...
     def ended(self, result: TaskResult) -> None: ...
 
 
 def default_workers() -> int:
-    """As many as cores and memory allow, at least one."""
+    """How many tasks run at once by default: as many as cores and memory allow, at least one."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     try:
         memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError):
-        memory = 4 * _MEMORY_OF_ONE
-    return max(1, min(cores or 1, memory // _MEMORY_OF_ONE))
+        memory = 4 * _SESSION_BYTES
+    return max(1, min(cores or 1, memory // _SESSION_BYTES))
 
 
 def run_batch(
@@ -79,24 +90,24 @@ def run_batch(
     workers: int,
     dollars: float | None = None,
 ) -> None:
-    """Run what has no result yet. Blocks until all tasks have one, or until the runner was stopped
-    and what ran has ended. No result is kept in memory: the state holds them.
+    """Run the tasks that have no result yet. Blocks until all have one, the budget is spent, or the
+    runner was stopped and the running tasks have ended. Results are saved in the state.
     """
     tasks = state.batch().tasks
-    known: set[str] = set()
+    finished_ids: set[str] = set()
     spent = 0.0
     for result in state.results():
-        known.add(result.id)
+        finished_ids.add(result.id)
         spent += result.cost or 0.0
     budget = SharedBudget(dollars, spent, workers)
-    waiting = deque(task for task in tasks if task.id not in known)
+    waiting = deque(task for task in tasks if task.id not in finished_ids)
     running: set[Future[None]] = set()
     with ThreadPoolExecutor(workers, "batch") as pool:
         _fill(pool, running, waiting, workers, runner, budget, progress)
         while running:
-            ended, still = wait(running, return_when=FIRST_COMPLETED)
-            running = set(still)
-            for future in ended:
+            finished, unfinished = wait(running, return_when=FIRST_COMPLETED)
+            running = set(unfinished)
+            for future in finished:
                 _raise_unless_stopped(future)
             _fill(pool, running, waiting, workers, runner, budget, progress)
 
@@ -122,6 +133,7 @@ def _fill(
 def _run_one(
     runner: Runner, task: Task, limit: float | None, budget: SharedBudget, progress: BatchProgress
 ) -> None:
+    """Run a task in a thread, and settle its cost; without a result it has cost nothing."""
     progress.started(task)
     cost = None
     try:
@@ -133,6 +145,7 @@ def _run_one(
 
 
 def _raise_unless_stopped(future: Future[None]) -> None:
+    """Raise the error of a task, unless it is only that the run was stopped."""
     error = future.exception()
     if error is not None and not isinstance(error, Stopped):
         raise error

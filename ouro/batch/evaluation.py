@@ -22,14 +22,14 @@ from ouro.utils.runtime import ensure_private_dir
 from ouro.utils.yaml import EMPTY, YamlTable, parse_table, read_section, table_of
 
 INSTRUCTION, FIELDS, FILES, TESTS = "instruction.md", "task.yaml", "files", "tests"
-"""What the folder of a task holds: the prompt, fields of a batch task, the state of the repository,
-and files that only the checks see.
+"""The files in the folder of a task: the prompt, fields of a batch task, the contents of the
+repository, and files that only the checks see.
 """
 SETTINGS = "eval.yaml"
 _DEFAULT_CHECK = f"sh {TESTS}/test.sh"
 _RUNS, _REPOSITORIES = "runs.json", "repositories"
-_Z = 1.96
-"""Of a confidence of 95 %."""
+_NORMAL_QUANTILE = 1.96
+"""The quantile of the normal distribution for a confidence of 95 %."""
 _GIT_SECONDS = 60.0
 _MAX_TASK, _MAX_ARM = 30, 24
 """Characters in the id of a run, which becomes a part of a branch."""
@@ -37,10 +37,10 @@ MemoryUse = Literal["none", "read"]
 
 
 class EvalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`eval.yaml`: what holds for all tasks of the folder."""
+    """The settings in `eval.yaml`, for all tasks of the folder."""
 
     models: tuple[str, ...] = ("",)
-    """Empty: the default model."""
+    """Names of models; an empty name is the default model."""
     memory: tuple[MemoryUse, ...] = ("none",)
     repeats: int = 1
     defaults: dict[str, Any] = {}
@@ -61,63 +61,69 @@ class EvalRun(msgspec.Struct, frozen=True):
 
 
 class Evaluation(msgspec.Struct, frozen=True):
+    """A folder of tasks as the runs of a batch."""
+
     batch: Batch
     runs: tuple[EvalRun, ...]
-    states: dict[str, str]
-    """Repositories that are made before the first run: folder -> the folder with their files."""
+    repository_sources: dict[str, str]
+    """The folders with the files of repositories that are made before the first run, by the path of
+    the repository.
+    """
 
 
 class Score(msgspec.Struct, frozen=True):
-    """How often the checks passed; runs that ended by a fault of the world do not count."""
+    """How often the checks passed. Runs with a fault that is not the model's do not count."""
 
     passed: int
     counted: int
     faults: int
     missing: int
     cost: float | None
-    """Dollars of all runs; None: a price is unknown."""
+    """Dollars of all runs; None if a price is unknown."""
     seconds: float
-    """The mean of one run."""
+    """The mean duration of a run."""
     tokens: float
     low: float
     high: float
-    """The interval of Wilson, 95 %."""
+    """With `low` the interval of Wilson at 95 %."""
 
     @property
     def rate(self) -> float:
         return self.passed / self.counted if self.counted else 0.0
 
 
-def read_evaluation(folder: Path, state: Path, given: EvalSettings | None = None) -> Evaluation:
+def read_evaluation(folder: Path, state: Path, flags: EvalSettings | None = None) -> Evaluation:
     """The runs of a folder: each task, by each model, with each use of memory, `repeats` times.
 
     Args:
-        given: what the command line says instead of `eval.yaml`: fields that are not the default.
+        flags: settings of the command line. Fields that are not the default win over `eval.yaml`.
 
     Raises:
-        ConfigError: a task is wrong, or has nothing that says whether it succeeded.
+        ConfigError: a task is wrong, or has no check and no schema.
     """
-    settings = _merged(_read_settings(folder), given)
-    places = [path for path in sorted(_subfolders(folder)) if _is_task(path)]
-    if not places:
+    settings = _merge_settings(_read_settings(folder), flags)
+    task_folders = [path for path in sorted(_subfolders(folder)) if _is_task(path)]
+    if not task_folders:
         hint = f"Each task is a folder with {INSTRUCTION} or {FIELDS}."
         raise ConfigError(f"{folder} holds no tasks.", hint)
-    states: dict[str, str] = {}
+    repository_sources: dict[str, str] = {}
     tasks: list[Task] = []
     runs: list[EvalRun] = []
     arms = _arm_names(settings)
-    for place in places:
-        task = _read_place(place, settings, state, states)
+    for task_folder in task_folders:
+        task = _read_task(task_folder, settings, state, repository_sources)
         for (model, memory), arm in arms.items():
             for repeat in range(1, settings.repeats + 1):
-                run = EvalRun(f"{place.name}.{arm}.{repeat}", place.name, model, memory, repeat)
+                run = EvalRun(
+                    f"{task_folder.name}.{arm}.{repeat}", task_folder.name, model, memory, repeat
+                )
                 runs.append(run)
                 tasks.append(replace(task, id=run.id, model=model or task.model, memory=memory))
-    return Evaluation(Batch(_batch_name(folder), tuple(tasks)), tuple(runs), states)
+    return Evaluation(Batch(_batch_name(folder), tuple(tasks)), tuple(runs), repository_sources)
 
 
 def prepare(evaluation: Evaluation, state: BatchState) -> None:
-    """Write the state, and make the repositories that are not there yet. Blocks.
+    """Write the state, and make the repositories that do not exist yet. Blocks.
 
     Raises:
         UsageError: the state is that of other tasks.
@@ -125,13 +131,13 @@ def prepare(evaluation: Evaluation, state: BatchState) -> None:
     """
     state.begin(evaluation.batch)
     write_private(state.folder / _RUNS, msgspec.json.encode(evaluation.runs))
-    for target, source in evaluation.states.items():
+    for target, source in evaluation.repository_sources.items():
         if not (Path(target) / ".git").is_dir():
             _make_repository(Path(target), Path(source))
 
 
 def read_runs(state: BatchState) -> tuple[EvalRun, ...]:
-    """The runs of a state. Raises UsageError: it is not that of an evaluation."""
+    """The runs of a state. Raises UsageError if it is not the state of an evaluation."""
     try:
         data = (state.folder / _RUNS).read_bytes()
         return decode_json(data, tuple[EvalRun, ...])
@@ -140,22 +146,23 @@ def read_runs(state: BatchState) -> tuple[EvalRun, ...]:
 
 
 def score(runs: Sequence[EvalRun], results: dict[str, TaskResult]) -> Score:
-    ended = [results[run.id] for run in runs if run.id in results]
-    counted = [result for result in ended if not _is_fault(result)]
+    """The score of some runs, by the results with their ids."""
+    finished = [results[run.id] for run in runs if run.id in results]
+    counted = [result for result in finished if not _is_fault(result)]
     passed = sum(result.outcome == DONE for result in counted)
     low, high = wilson(passed, len(counted))
-    costs = [result.cost for result in ended if result.answer.turns]
-    known = [cost for cost in costs if cost is not None]
+    costs = [result.cost for result in finished if result.answer.turns]
+    known_costs = [cost for cost in costs if cost is not None]
     return Score(
-        passed,
-        len(counted),
-        len(ended) - len(counted),
-        len(runs) - len(ended),
-        sum(known) if len(known) == len(costs) else None,
-        _mean(result.seconds for result in counted),
-        _mean(result.answer.tokens for result in counted),
-        low,
-        high,
+        passed=passed,
+        counted=len(counted),
+        faults=len(finished) - len(counted),
+        missing=len(runs) - len(finished),
+        cost=sum(known_costs) if len(known_costs) == len(costs) else None,
+        seconds=_mean(result.seconds for result in counted),
+        tokens=_mean(result.answer.tokens for result in counted),
+        low=low,
+        high=high,
     )
 
 
@@ -163,16 +170,16 @@ def wilson(passed: int, count: int) -> tuple[float, float]:
     """The interval of Wilson (1927) for a share, at 95 %; all of 0 to 1 without a run."""
     if not count:
         return 0.0, 1.0
-    share, square = passed / count, _Z * _Z
+    share, square = passed / count, _NORMAL_QUANTILE * _NORMAL_QUANTILE
     middle = (share + square / (2 * count)) / (1 + square / count)
     spread = math.sqrt(share * (1 - share) / count + square / (4 * count * count))
-    half = _Z * spread / (1 + square / count)
+    half = _NORMAL_QUANTILE * spread / (1 + square / count)
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def _is_fault(result: TaskResult) -> bool:
-    """Whether the world is to blame: the run says nothing about the model. A run that ended at a
-    limit, or without an answer after calls, does.
+    """Whether a run shows nothing about the model, because a server, git or the disk failed. A run
+    that ended at a limit, or without an answer after calls, counts for the model.
     """
     if result.outcome in (DONE, CHECKS):
         return False
@@ -180,8 +187,8 @@ def _is_fault(result: TaskResult) -> bool:
 
 
 def _mean(values: Iterable[float]) -> float:
-    found = list(values)
-    return sum(found) / len(found) if found else 0.0
+    numbers = list(values)
+    return sum(numbers) / len(numbers) if numbers else 0.0
 
 
 def _read_settings(folder: Path) -> EvalSettings:
@@ -192,9 +199,9 @@ def _read_settings(folder: Path) -> EvalSettings:
         return EvalSettings()
     table = _read_file(path)
     defaults = table.entries.get("defaults", EMPTY)
-    rest = {key: node for key, node in table.entries.items() if key != "defaults"}
+    other_entries = {key: node for key, node in table.entries.items() if key != "defaults"}
     try:
-        settings = read_section(table._replace(entries=rest), EvalSettings, str(path))
+        settings = read_section(table._replace(entries=other_entries), EvalSettings, str(path))
         fields = task_fields(table_of(defaults, str(path), "defaults"), str(path), "defaults")
     except ConfigError as error:
         hint = "`ouro help evaluation` has the format."
@@ -202,13 +209,16 @@ def _read_settings(folder: Path) -> EvalSettings:
     return replace(settings, defaults=fields)
 
 
-def _merged(read: EvalSettings, given: EvalSettings | None) -> EvalSettings:
-    if given is None:
-        return read
-    standard = EvalSettings()
-    own = {name: getattr(given, name) for name in ("models", "memory", "repeats")}
-    changed = {name: value for name, value in own.items() if value != getattr(standard, name)}
-    merged = replace(read, **changed)
+def _merge_settings(file_settings: EvalSettings, flags: EvalSettings | None) -> EvalSettings:
+    """The settings of the file, with those flags that are not the default. Raises ConfigError."""
+    if flags is None:
+        return file_settings
+    default = EvalSettings()
+    flag_values = {name: getattr(flags, name) for name in ("models", "memory", "repeats")}
+    changed = {
+        name: value for name, value in flag_values.items() if value != getattr(default, name)
+    }
+    merged = replace(file_settings, **changed)
     if not merged.models or not merged.memory or merged.repeats < 1:
         raise ConfigError("An evaluation needs a model, a use of memory and one repeat at least.")
     return merged
@@ -218,47 +228,53 @@ def _subfolders(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
 
 
-def _is_task(place: Path) -> bool:
-    return (place / INSTRUCTION).is_file() or (place / FIELDS).is_file()
+def _is_task(folder: Path) -> bool:
+    return (folder / INSTRUCTION).is_file() or (folder / FIELDS).is_file()
 
 
-def _read_place(place: Path, settings: EvalSettings, state: Path, states: dict[str, str]) -> Task:
-    """The task of a folder. Raises ConfigError."""
-    if not re.fullmatch(rf"\w[\w.-]{{0,{_MAX_TASK - 1}}}", place.name):
+def _read_task(
+    folder: Path, settings: EvalSettings, state: Path, repository_sources: dict[str, str]
+) -> Task:
+    """Read the task in a folder. If it has files for a repository, they are added to
+    `repository_sources`. Raises ConfigError.
+    """
+    if not re.fullmatch(rf"\w[\w.-]{{0,{_MAX_TASK - 1}}}", folder.name):
         hint = f"Use letters, digits, `-`, `_` and `.`, at most {_MAX_TASK}."
-        raise ConfigError(f"{place}: this name cannot be part of a branch.", hint)
-    values: dict[str, Any] = {**settings.defaults, **_read_fields(place / FIELDS)}
-    taken = {"id", "memory"} & set(values)
-    if taken:
-        raise ConfigError(f"{place}: {', '.join(sorted(taken))} cannot be set for one task.")
-    values |= _files_of(place)
-    if (place / FILES).is_dir():
-        target = (state / _REPOSITORIES / place.name).resolve()
-        states[str(target)] = str((place / FILES).resolve())
+        raise ConfigError(f"{folder}: this name cannot be part of a branch.", hint)
+    values: dict[str, Any] = {**settings.defaults, **_read_fields(folder / FIELDS)}
+    forbidden = {"id", "memory"} & set(values)
+    if forbidden:
+        raise ConfigError(f"{folder}: {', '.join(sorted(forbidden))} cannot be set for one task.")
+    values |= _fields_from_files(folder)
+    if (folder / FILES).is_dir():
+        target = (state / _REPOSITORIES / folder.name).resolve()
+        repository_sources[str(target)] = str((folder / FILES).resolve())
         values["repo"] = str(target)
-    _demand_check_and_repository(place, values)
-    return make_task(values, place / FIELDS, str(place))
+    _require_check_and_repository(folder, values)
+    return make_task(values, folder / FIELDS, str(folder))
 
 
-def _files_of(place: Path) -> dict[str, Any]:
-    """The fields that files of a task's folder stand for."""
-    found: dict[str, Any] = {}
-    if (place / INSTRUCTION).is_file():
-        found["prompt"] = (place / INSTRUCTION).read_text("utf-8")
-    if (place / TESTS).is_dir():
-        found["tests"] = TESTS
-    return found
+def _fields_from_files(folder: Path) -> dict[str, Any]:
+    """The fields of a task that are files in its folder: the prompt and the tests."""
+    fields: dict[str, Any] = {}
+    if (folder / INSTRUCTION).is_file():
+        fields["prompt"] = (folder / INSTRUCTION).read_text("utf-8")
+    if (folder / TESTS).is_dir():
+        fields["tests"] = TESTS
+    return fields
 
 
-def _demand_check_and_repository(place: Path, values: dict[str, Any]) -> None:
-    """Let `tests/test.sh` be the check if there is no other. Raises ConfigError."""
+def _require_check_and_repository(folder: Path, values: dict[str, Any]) -> None:
+    """Set `tests/test.sh` as the check if there is no other. Raises ConfigError without a check and a
+    schema, or without a repository.
+    """
     if "tests" in values:
         values.setdefault("checks", (_DEFAULT_CHECK,))
     if not values.get("checks") and not values.get("answer_schema"):
         hint = f"Write {TESTS}/test.sh, or `checks:` or `schema:` in {FIELDS}."
-        raise ConfigError(f"{place}: nothing says whether it succeeded.", hint)
+        raise ConfigError(f"{folder}: nothing says whether it succeeded.", hint)
     if "repo" not in values:
-        raise ConfigError(f"{place}: it has no repository.", f"Add {FILES}/, or `repo:`.")
+        raise ConfigError(f"{folder}: it has no repository.", f"Add {FILES}/, or `repo:`.")
 
 
 def _read_fields(path: Path) -> dict[str, Any]:
@@ -277,11 +293,11 @@ def _arm_names(settings: EvalSettings) -> dict[tuple[str, MemoryUse], str]:
     """A short name of each arm, for the ids of its runs."""
     names: dict[tuple[str, MemoryUse], str] = {}
     for model in dict.fromkeys(settings.models):
-        last = model.rstrip("/").rpartition("/")[2] or "default"
-        short = re.sub(r"[^\w-]+", "-", last).strip("-")[:_MAX_ARM] or "model"
+        last_part = model.rstrip("/").rpartition("/")[2] or "default"
+        model_name = re.sub(r"[^\w-]+", "-", last_part).strip("-")[:_MAX_ARM] or "model"
         for memory in dict.fromkeys(settings.memory):
-            name = short if memory == "none" else f"{short}-memory"
-            number = sum(taken.startswith(name) for taken in names.values())
+            name = model_name if memory == "none" else f"{model_name}-memory"
+            number = sum(other.startswith(name) for other in names.values())
             names[model, memory] = name if name not in names.values() else f"{name}-{number + 1}"
     return names
 
@@ -292,11 +308,11 @@ def _batch_name(folder: Path) -> str:
 
 
 def _make_repository(target: Path, source: Path) -> None:
-    """A repository with one commit of these files."""
-    new = target.with_name(f"{target.name}.new")
-    shutil.rmtree(new, ignore_errors=True)
+    """Make a repository with one commit of these files. A kill leaves only the temporary folder."""
+    temporary = target.with_name(f"{target.name}.new")
+    shutil.rmtree(temporary, ignore_errors=True)
     ensure_private_dir(target.parent)
-    shutil.copytree(source, new, symlinks=True)
-    Git(new, _GIT_SECONDS).begin("Begin")
+    shutil.copytree(source, temporary, symlinks=True)
+    Git(temporary, _GIT_SECONDS).begin("Begin")
     shutil.rmtree(target, ignore_errors=True)
-    new.rename(target)
+    temporary.rename(target)

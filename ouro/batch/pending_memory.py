@@ -1,4 +1,4 @@
-"""What the sessions of a batch would remember: changes of memory that wait, the same ones as one."""
+"""What the sessions of a batch would remember: waiting changes of memory; equal ones are asked once."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ class WaitingChange(NamedTuple):
     task: str
     proposal: Proposal
     place: Path | None
-    """The repository whose memory has it; None: the memory of the user, or the state of the batch."""
+    """The repository whose memory has it; None for the memory of the user, or the state of the batch."""
     is_kept_here: bool = False
-    """It waits in the state of the batch: the repository is an address, and has no memory here."""
+    """Whether it waits in the state of the batch, because its repository is an address and has no
+    memory here.
+    """
 
 
 class SharedChange(NamedTuple):
-    """The same change of one task or more: asked once."""
+    """Equal changes of one task or more, about which the user is asked once."""
 
     scope: str
     rows: tuple[str, ...]
-    """The lines that are new, or a line for each file that would go."""
+    """The new lines, or a line for each file that would be removed."""
     changes: tuple[WaitingChange, ...]
 
     @property
@@ -40,8 +42,11 @@ class SharedChange(NamedTuple):
 def take_pending(
     repository: Path, session: str, keep: Callable[[Sequence[Proposal]], None]
 ) -> None:
-    """Take what one session would remember out of the memories that it used: those of this home and
-    of a clone that will be removed. `keep` saves it for a place that asks about it.
+    """Move the changes that wait of one session out of the memories that it used: those of this home,
+    and of a clone that will be removed.
+
+    Args:
+        keep: saves the changes elsewhere, before they are removed.
     """
     if session:
         for store in long_term.memory_stores(MemorySettings(), repository, lambda _text: ""):
@@ -49,7 +54,7 @@ def take_pending(
 
 
 def merge_changes(changes: Iterable[WaitingChange]) -> list[SharedChange]:
-    """The changes with the same lines in the same scope as one, in their order."""
+    """Join the changes with the same lines in the same scope, in their order."""
     merged: dict[tuple[str, tuple[str, ...]], list[WaitingChange]] = {}
     rows_of: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
     for change in changes:
@@ -57,20 +62,23 @@ def merge_changes(changes: Iterable[WaitingChange]) -> list[SharedChange]:
         key = (change.proposal.scope, tuple(" ".join(row.casefold().split()) for row in rows))
         rows_of.setdefault(key, rows)
         merged.setdefault(key, []).append(change)
-    return [SharedChange(key[0], rows_of[key], tuple(found)) for key, found in merged.items()]
+    return [
+        SharedChange(key[0], rows_of[key], tuple(equal_changes))
+        for key, equal_changes in merged.items()
+    ]
 
 
 def propose_again(editor: MemoryEditor, proposals: Sequence[Proposal]) -> list[Proposal]:
-    """Let changes that a session elsewhere would make wait in these memories; returns those whose
-    scope is not here.
-    """
+    """Propose changes of a session elsewhere in these memories; returns those whose scope is not here."""
     scopes = {scope.store.scope: scope for scope in editor.scopes}
-    left = []
-    for found in proposals:
-        scope = scopes.get(found.scope)
+    undelivered = []
+    for proposal in proposals:
+        scope = scopes.get(proposal.scope)
         if scope is None:
-            left.append(found)
+            undelivered.append(proposal)
             continue
-        at = msgspec.structs.replace(editor.moment, session=found.session, turn=found.turn)
-        scope.propose(found.edits, found.reason, found.sources, at)
-    return left
+        moment = msgspec.structs.replace(
+            editor.moment, session=proposal.session, turn=proposal.turn
+        )
+        scope.propose(proposal.edits, proposal.reason, proposal.sources, moment)
+    return undelivered

@@ -29,14 +29,14 @@ _GIT_SECONDS = 600.0
 _MAX_SESSION = 256 << 20
 """Bytes of a session that is sent back; a longer one stays on its worker."""
 _MIN_FREE = 64 << 20
-"""Bytes: a task that failed where less is left may succeed on another worker."""
-_POLL = 0.5
+"""Bytes of free disk. A task that failed where less was free may succeed on another worker."""
+_POLL_SECONDS = 0.5
 """Seconds between two looks whether the scheduler still wants the task here."""
 BUNDLE = "branch.bundle"
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What a worker is asked for. It holds names of variables, never their values."""
+    """What a worker is asked to do. It contains names of variables, never their values."""
 
     version: str
     name: str
@@ -52,15 +52,15 @@ class Parcel(msgspec.Struct, frozen=True):
     result: TaskResult
     patch: str = ""
     bundle: bytes = b""
-    """The commits of the branch since the task began, as `git bundle` packs them."""
+    """The commits of the branch since the task began, in the format of `git bundle`."""
     session: Mapping[str, bytes] = {}
     """The files of the session by their path in the folder of sessions."""
     learned: tuple[Proposal, ...] = ()
     """What the session would remember."""
     is_unfit: bool = False
-    """The worker is to blame, and not the task: another worker may be able to."""
+    """Whether the worker is to blame, and not the task: another worker may succeed."""
     worker: str = ""
-    """Its address."""
+    """The address of the worker."""
 
 
 def run_on_worker(order: bytes) -> bytes:
@@ -71,39 +71,52 @@ def run_on_worker(order: bytes) -> bytes:
     """
     from distributed import get_worker
 
-    parcel = carry_out(order, _own_version(), _asks_the_scheduler())
+    parcel = carry_out(order, _own_version(), _make_wanted_check())
     return msgspec.msgpack.encode(msgspec.structs.replace(parcel, worker=get_worker().address))
 
 
 def carry_out(order: bytes, version: str, is_wanted: Callable[[], bool]) -> Parcel:
-    """Run an order of the same version of ouro in a folder that is removed afterwards."""
-    sent = msgspec.msgpack.decode(order)
-    if sent["version"] != version:
-        task = sent["task"]
-        detail = f"A worker has ouro {version}, and {sent['version']} sent the task."
+    """Run an order in a temporary folder. If the worker cannot (another version, a missing variable, a
+    full disk), the parcel is `is_unfit`.
+
+    Args:
+        version: the version of ouro on this worker.
+        is_wanted: whether the scheduler still wants the task here.
+    """
+    plain_order = msgspec.msgpack.decode(order)
+    if plain_order["version"] != version:
+        task = plain_order["task"]
+        detail = f"A worker has ouro {version}, and {plain_order['version']} sent the task."
         result = TaskResult(id=task["id"], repo=task["repo"], outcome=FAULT, detail=detail)
         return Parcel(result, is_unfit=True)
-    wanted = from_plain(sent, Order)
-    missing = [name for name in wanted.variables if not os.environ.get(name)]
+    decoded_order = from_plain(plain_order, Order)
+    missing = [name for name in decoded_order.variables if not os.environ.get(name)]
     if missing:
-        return _unfit(wanted.task, f"A worker lacks the variable {', '.join(missing)}.")
+        return _unfit(decoded_order.task, f"A worker lacks the variable {', '.join(missing)}.")
     try:
         folder = Path(tempfile.mkdtemp(prefix="ouro-batch-"))
     except OSError as error:  # a full disk
-        return _unfit(wanted.task, f"A worker has no place to work: {plain_error(error).message}")
+        return _unfit(
+            decoded_order.task, f"A worker has no place to work: {plain_error(error).message}"
+        )
     try:
         if _is_full(folder):
-            return _unfit(wanted.task, f"A worker has less than {_MIN_FREE >> 20} MB of free disk.")
-        found = _run(wanted, folder, is_wanted)
-        is_fault = found.result.outcome == FAULT and not found.result.answer.turns
-        return msgspec.structs.replace(found, is_unfit=is_fault and _is_full(folder))
+            return _unfit(
+                decoded_order.task, f"A worker has less than {_MIN_FREE >> 20} MB of free disk."
+            )
+        parcel = _run(decoded_order, folder, is_wanted)
+        is_fault = parcel.result.outcome == FAULT and not parcel.result.answer.turns
+        return msgspec.structs.replace(parcel, is_unfit=is_fault and _is_full(folder))
     except OSError as error:
-        return _unfit(wanted.task, f"A worker has no place to work: {plain_error(error).message}")
+        return _unfit(
+            decoded_order.task, f"A worker has no place to work: {plain_error(error).message}"
+        )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run(order: Order, folder: Path, is_wanted: Callable[[], bool]) -> Parcel:
+    """Run the task of an order in a folder, and pack what it left. Raises OSError, Stopped."""
     task = order.task
     if not task.is_remote and not Path(task.repo).is_dir():
         return _fault(task, f"{task.repo} is not a folder on a worker: name an address.")
@@ -115,15 +128,17 @@ def _run(order: Order, folder: Path, is_wanted: Callable[[], bool]) -> Parcel:
     with _stopping_unless(is_wanted, attempt.stop):
         result = attempt.run(cloned, order.max_cost)
     result = msgspec.structs.replace(result, repo=task.repo)
-    bundle = _bundle(state, result)
+    bundle = _make_bundle(state, result)
     session = _session_files(result.session_id)
     learned = tuple(state.learned(task.id))
-    return Parcel(result, state.patch(task.id), bundle, session, learned)
+    return Parcel(
+        result, patch=state.patch(task.id), bundle=bundle, session=session, learned=learned
+    )
 
 
 @cache
 def _server() -> ForkServer:
-    """That of this worker: it stays until the worker ends."""
+    """The fork server of this worker, which stays until the worker ends."""
     return make_server()
 
 
@@ -132,17 +147,17 @@ def read_parcel(encoded: bytes) -> Parcel:
 
 
 def receive(state: BatchState, task: Task, parcel: Parcel) -> TaskResult:
-    """Save what a worker sent, and return its result: the session among those of this machine, the
-    branch in the repository of a folder, or beside the result.
+    """Save what a worker sent, and return its result. The session is saved among those of this machine.
+    The branch is fetched into the repository if that is a folder; otherwise its bundle is kept.
     """
-    result, place = parcel.result, state.place(task.id)
+    result, folder = parcel.result, state.place(task.id)
     with suppress(OSError):
         _save_session(parcel.session)
     state.save_patch(task.id, parcel.patch)
     state.save_learned(task.id, parcel.learned)
     if not parcel.bundle:
         return result
-    bundle = place / BUNDLE
+    bundle = folder / BUNDLE
     bundle.write_bytes(parcel.bundle)
     if task.is_remote:
         return result
@@ -155,7 +170,7 @@ def receive(state: BatchState, task: Task, parcel: Parcel) -> TaskResult:
 
 
 def fetch_bundle(repository: Path, bundle: Path, branch: str) -> None:
-    """Take the branch of a bundle into a repository. Raises GitError."""
+    """Create the branch of a bundle in a repository. Raises GitError."""
     git = Git(repository, _GIT_SECONDS)
     commit = git.change_refs("bundle", "unbundle", str(bundle)).split()[0]
     git.change_refs("branch", "--quiet", "--force", branch, commit)
@@ -167,9 +182,9 @@ def _own_version() -> str:
     return __version__
 
 
-def _asks_the_scheduler() -> Callable[[], bool]:
-    """Whether this worker is still in touch, and the task still wanted: a coordinator that was
-    killed, or a scheduler that gave the task to another worker, must not have two at work.
+def _make_wanted_check() -> Callable[[], bool]:
+    """A function that returns whether this worker is connected and the task still wanted. Otherwise
+    the task ends: its coordinator was killed, or another worker has it.
     """
     from distributed import get_worker
 
@@ -177,20 +192,22 @@ def _asks_the_scheduler() -> Callable[[], bool]:
     key = worker.get_current_task()
 
     def is_wanted() -> bool:
-        known = worker.state.tasks.get(key)
+        task_state = worker.state.tasks.get(key)
         is_up = worker.status.name in ("running", "paused")
-        return is_up and known is not None and known.state not in ("cancelled", "released")
+        return (
+            is_up and task_state is not None and task_state.state not in ("cancelled", "released")
+        )
 
     return is_wanted
 
 
 @contextmanager
 def _stopping_unless(is_wanted: Callable[[], bool], stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` as soon as the work inside is no longer wanted."""
+    """In this context call `stop` as soon as the work is no longer wanted."""
     ended = threading.Event()
 
     def watch() -> None:
-        while not ended.wait(_POLL):
+        while not ended.wait(_POLL_SECONDS):
             if not is_wanted():
                 stop()
                 return
@@ -204,19 +221,20 @@ def _stopping_unless(is_wanted: Callable[[], bool], stop: Callable[[], None]) ->
         watcher.join()
 
 
-def _bundle(state: BatchState, result: TaskResult) -> bytes:
+def _make_bundle(state: BatchState, result: TaskResult) -> bytes:
+    """The commits of a branch as a git bundle; empty without a branch."""
     if not result.branch:
         return b""
-    place = state.place(result.id)
-    tree = read_tree(place)
-    target = place / BUNDLE
-    words = ("bundle", "create", "--quiet", str(target), result.branch, f"^{tree.base}")
-    Git(tree.folder, _GIT_SECONDS).change_refs(*words)
+    folder = state.place(result.id)
+    tree = read_tree(folder)
+    target = folder / BUNDLE
+    arguments = ("bundle", "create", "--quiet", str(target), result.branch, f"^{tree.base}")
+    Git(tree.folder, _GIT_SECONDS).change_refs(*arguments)
     return target.read_bytes()
 
 
 def _session_files(session_id: str) -> dict[str, bytes]:
-    """The files of a session of this worker; none if it is too long or gone."""
+    """The files of a session of this worker; empty if it is too long or gone."""
     if not session_id:
         return {}
     root = get_sessions_dir()
@@ -231,7 +249,7 @@ def _session_files(session_id: str) -> dict[str, bytes]:
 
 
 def _save_session(files: Mapping[str, bytes]) -> None:
-    """Write the files of a session; what is there already stays."""
+    """Write the files of a session below the folder of sessions; existing files stay."""
     root = get_sessions_dir().resolve()
     for name, data in files.items():
         path = (root / name).resolve()
@@ -242,6 +260,7 @@ def _save_session(files: Mapping[str, bytes]) -> None:
 
 
 def _is_full(folder: Path) -> bool:
+    """Whether the disk of the folder, or that of ouro's home, has little free space."""
     places = (folder, ensure_private_dir(get_home()))
     return min(shutil.disk_usage(place).free for place in places) < _MIN_FREE
 

@@ -52,7 +52,7 @@ def summary_rows(results: Iterable[TaskResult]) -> list[tuple[str, ...]]:
 
 
 def reason(result: TaskResult) -> str:
-    """Why a task did not succeed, in a line; the branch of one that did."""
+    """Why a task did not succeed, in one line; of a task that did, its branch."""
     failed = [check for check in result.checks if check.exit_code]
     if failed and result.outcome == CHECKS:
         return f"`{failed[0].command}` ended with {failed[0].exit_code}"
@@ -60,30 +60,31 @@ def reason(result: TaskResult) -> str:
 
 
 def report_page(state: BatchState) -> Iterator[str]:
-    """The page as pieces of HTML; nothing in it is loaded from elsewhere."""
+    """Yields the page as pieces of HTML. It loads nothing from elsewhere."""
     batch, results = state.batch(), list(state.results())
     yield page_head(batch.name)
     done = sum(result.is_done for result in results)
-    known = [result.cost for result in results if result.cost is not None]
-    spent = f", {dollars(sum(known))}" if known else ""
+    costs = [result.cost for result in results if result.cost is not None]
+    cost_note = f", {dollars(sum(costs))}" if costs else ""
     missing = len(batch.tasks) - len(results)
-    more = f", {missing} not run" if missing else ""
+    missing_note = f", {missing} not run" if missing else ""
     tasks = plural(len(batch.tasks), "task")
-    yield f'<p>{done} of {tasks} done{spent}{more}.</p>\n<div class="wide"><table>'
+    yield f'<p>{done} of {tasks} done{cost_note}{missing_note}.</p>\n<div class="wide"><table>'
     numbers = "".join(f'<th class="number">{name}' for name in ("Files", "Cost", "Time"))
     yield f"<tr><th>Task<th>Outcome{numbers}<th>Why, or branch</tr>\n"
     for result, row in zip(results, summary_rows(results), strict=True):
-        kind = "done" if result.is_done else "bad"
+        css_class = "done" if result.is_done else "bad"
         link = f'<a href="#{escape(result.id)}">{escape(result.id)}</a>'
         files = str(len(result.files) or "")
         cells = "".join(f'<td class="number">{escape(cell)}' for cell in (files, *row[3:5]))
-        yield f'<tr><td>{link}<td class="{kind}">{_linked(row[1])}{cells}<td>{escape(row[5])}\n'
+        yield f'<tr><td>{link}<td class="{css_class}">{_link_if_address(row[1])}{cells}<td>{escape(row[5])}\n'
     yield "</table></div>\n"
     for result in results:
         yield from _section(result, state.patch(result.id))
 
 
 def _section(result: TaskResult, patch: str) -> Iterator[str]:
+    """Yields the HTML about one task: answer, checks and diff."""
     yield f'<h2 id="{escape(result.id)}">{escape(result.id)}</h2>\n'
     yield f"<p>{escape(result.repo)} · {escape(result.outcome)}"
     if result.session_id:
@@ -102,10 +103,10 @@ def _section(result: TaskResult, patch: str) -> Iterator[str]:
         yield "</details>\n"
 
 
-def _linked(text: str) -> str:
-    """The address of a pull request as a link; any other text as it is."""
-    shown = escape(text)
-    return f'<a href="{shown}">{shown}</a>' if text.startswith("https://") else shown
+def _link_if_address(text: str) -> str:
+    """The text escaped; an address as a link."""
+    escaped = escape(text)
+    return f'<a href="{escaped}">{escaped}</a>' if text.startswith("https://") else escaped
 
 
 def _diff_line(line: str) -> str:

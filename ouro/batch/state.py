@@ -20,12 +20,14 @@ LAYOUT = 1
 _BATCH, _RESULT, _PATCH = "batch.json", "result.json", "changes.patch"
 _LEARNED = "learned.json"
 DONE, CHECKS, MISFIT, FAULT, LIMIT = "done", "checks failed", "wrong answer", "fault", "limit"
-"""Why a task ended, beside the outcomes of a headless answer."""
+"""Outcomes of a task, in addition to those of a headless answer."""
 REFUSED = "refused"
-"""As a headless answer; without a session, the task was not run because it holds a secret."""
+"""An outcome of a headless answer. Without a session, the task was not run because it has a secret."""
 
 
 class CheckResult(msgspec.Struct, frozen=True):
+    """A check of a task that was run."""
+
     command: str
     exit_code: int
     output: str
@@ -33,23 +35,25 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 class TaskAnswer(msgspec.Struct, frozen=True):
+    """The answer of the session of a task."""
+
     text: str = ""
     data: Any = None
     """The parsed answer of a task with a schema."""
     cost: float | None = None
-    """Dollars; None: the price is unknown."""
+    """Dollars; None if the price is unknown."""
     turns: int = 0
     tokens: int = 0
 
 
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task left."""
+    """The result of a task, as it is saved."""
 
     id: str
     repo: str
     outcome: str
-    """`done`, `checks failed`, `wrong answer`, `fault` (the world: a server, git, the disk), `limit`,
-    or that of a headless answer: `failed`, `cut`, `refused`.
+    """`done`, `checks failed`, `wrong answer`, `fault` (of a server, git, the disk), `limit`, or the
+    outcome of a headless answer: `failed`, `cut`, `refused`.
     """
     detail: str = ""
     answer: TaskAnswer = TaskAnswer()
@@ -72,7 +76,9 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
         return self.outcome == DONE
 
 
-class _Saved(msgspec.Struct, frozen=True):
+class _SavedBatch(msgspec.Struct, frozen=True):
+    """The content of `batch.json`."""
+
     layout: int
     batch: Batch
 
@@ -86,7 +92,7 @@ class BatchState:
         """The tasks whose folder was created by this object."""
 
     def begin(self, batch: Batch) -> None:
-        """Write the tasks at the first run.
+        """Write the tasks, if this is the first run.
 
         Raises:
             UsageError: the folder belongs to other tasks, or to a newer ouro.
@@ -94,7 +100,7 @@ class BatchState:
         ensure_private_dir(self.folder)
         path = self.folder / _BATCH
         if not path.exists():
-            write_private(path, msgspec.json.encode(_Saved(LAYOUT, batch)))
+            write_private(path, msgspec.json.encode(_SavedBatch(LAYOUT, batch)))
         elif self.batch() != batch:
             raise UsageError(
                 f"{self.folder} holds the results of other tasks: the file was changed since.",
@@ -102,17 +108,17 @@ class BatchState:
             )
 
     def batch(self) -> Batch:
-        """The tasks.
+        """Read the tasks.
 
         Raises:
-            UsageError: there are none, or a newer ouro wrote them.
+            UsageError: the folder has none, or a newer ouro wrote them.
         """
         path = self.folder / _BATCH
         try:
-            found = msgspec.json.decode(path.read_bytes())
-            if found["layout"] > LAYOUT:
+            saved = msgspec.json.decode(path.read_bytes())
+            if saved["layout"] > LAYOUT:
                 raise UsageError(f"{self.folder} was written by a newer ouro.", "Update ouro.")
-            return from_plain(found["batch"], Batch)
+            return from_plain(saved["batch"], Batch)
         except FileNotFoundError as error:
             hint = "Name the folder that `ouro batch run` printed."
             raise UsageError(f"{self.folder} is not the state of a batch.", hint) from error
@@ -120,14 +126,14 @@ class BatchState:
             raise UsageError(f"{path} cannot be read: {error}.") from error
 
     def task(self, name: str) -> Task:
-        """Raises UnknownTask."""
+        """The task of that id. Raises UnknownTask."""
         for task in self.batch().tasks:
             if task.id == name:
                 return task
         raise UnknownTask(f"This batch has no task `{name}`.", f"See {self.folder / _BATCH}.")
 
     def place(self, task_id: str) -> Path:
-        """The folder of one task, created."""
+        """The folder of one task, which is created if needed."""
         place = self.folder / "tasks" / task_id
         if task_id not in self._places:
             ensure_private_dir(place)
@@ -136,20 +142,21 @@ class BatchState:
 
     @contextmanager
     def lease(self, task_id: str) -> Iterator[int]:
-        """Hold a task: nobody else runs it. Yields a descriptor that the task's process inherits,
-        so that the lease lasts as long as this process, however ouro ended.
+        """Lock a task, so that no other run runs it. Yields a descriptor for the process of the task:
+        it inherits the lock, which lasts as long as this process, even if ouro is killed.
         """
         with lock_file(self.place(task_id) / "lease") as descriptor:
             yield descriptor
 
     def result(self, task_id: str) -> TaskResult | None:
+        """The saved result of a task; None if it has none that can be read."""
         try:
             return decode_json((self.place(task_id) / _RESULT).read_bytes(), TaskResult)
         except (OSError, msgspec.MsgspecError):
             return None
 
     def results(self) -> Iterator[TaskResult]:
-        """Those that are there, in the order of the tasks; each is read when it is asked for."""
+        """Yields the saved results, in the order of the tasks; each is read when it is needed."""
         for task in self.batch().tasks:
             result = self.result(task.id)
             if result is not None:
@@ -159,11 +166,13 @@ class BatchState:
         write_private(self.place(result.id) / _RESULT, msgspec.json.encode(result))
 
     def forget(self, task_id: str) -> None:
-        """Let a task run again."""
+        """Delete the result of a task, so that it runs again."""
         (self.place(task_id) / _RESULT).unlink(missing_ok=True)
 
     def learned(self, task_id: str) -> list[Proposal]:
-        """What the session of a task would remember, if it waits here and not in a memory."""
+        """The changes of memory that the session of a task would make, if they wait here and not in a
+        memory.
+        """
         try:
             return decode_json((self.place(task_id) / _LEARNED).read_bytes(), list[Proposal])
         except (OSError, msgspec.MsgspecError):

@@ -26,27 +26,33 @@ from ouro.utils.yaml import (
     unknown_key,
 )
 
-_NAME = re.compile(r"\w[\w.-]{0,63}")
-_LINES = (".jsonl", ".ndjson")
-_KEYS = ("name", "defaults", "tasks")
+_NAME_IN_BRANCHES = re.compile(r"\w[\w.-]{0,63}")
+_LINE_FORMATS = (".jsonl", ".ndjson")
+_FILE_KEYS = ("name", "defaults", "tasks")
 _MAX_LIMIT = 1e9
 
 
 class TaskLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The limits of a task."""
+
     turns: int = 100
     cost: float | None = None
-    """Dollars; None: its share of what is left of the budget."""
+    """Dollars; None for its share of the rest of the budget."""
     seconds: float = 3600
 
 
 class TaskPermissions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The mode and the permission rules of a task."""
+
     mode: Literal["plan", "ask", "edit", "auto"] = "auto"
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One prompt in one repository. The fields of a line of the file; `defaults` sets them for all."""
+    """One prompt in one repository. Its fields are those of the file; `defaults` there sets them for
+    all tasks.
+    """
 
     id: str = ""
     """Its name in the state, in branches and reports; else the repository's name."""
@@ -76,13 +82,16 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Batch(msgspec.Struct, frozen=True):
+    """Tasks with a name."""
+
     name: str
     """A part of the branches: `ouro/NAME/TASK`."""
     tasks: tuple[Task, ...]
 
 
 def read_batch(path: Path, mirror: str = "") -> Batch:
-    """The tasks of a file: YAML with `tasks`, `defaults` and `name`, or a task on each line.
+    """Read the tasks of a file: YAML with `tasks`, `defaults` and `name`, or JSON lines with a task
+    each.
 
     Args:
         mirror: where the repositories of SWE-bench's instances are; see `swe_bench`.
@@ -96,7 +105,7 @@ def read_batch(path: Path, mirror: str = "") -> Batch:
         raise ConfigError(
             f"{path} cannot be read: {_reason(error)}.", "Name a file of tasks."
         ) from error
-    if path.suffix in _LINES:
+    if path.suffix in _LINE_FORMATS:
         name, tasks = "", _read_lines(text, path, mirror)
     else:
         try:
@@ -106,17 +115,17 @@ def read_batch(path: Path, mirror: str = "") -> Batch:
                 error.message, error.hint or "`ouro help batch` has the format."
             ) from error
     name = name or path.name.partition(".")[0]
-    if not _NAME.fullmatch(name):
+    if not _NAME_IN_BRANCHES.fullmatch(name):
         raise ConfigError(
             f"{path}: `{name}` cannot be the name of a batch.",
             "Use letters, digits, `-`, `_` and `.`: it becomes a part of branches.",
         )
     if not tasks:
         raise ConfigError(f"{path} has no tasks.", "Write at least one below `tasks:`.")
-    return Batch(name, tuple(_named(tasks)))
+    return Batch(name, tuple(_add_ids(tasks)))
 
 
-def for_repositories(prompt: str, repositories: Path, name: str) -> Batch:
+def batch_of_repositories(prompt: str, repositories: Path, name: str) -> Batch:
     """The same prompt for each line of a file with folders or addresses; `#` begins a comment.
 
     Raises:
@@ -126,45 +135,49 @@ def for_repositories(prompt: str, repositories: Path, name: str) -> Batch:
         lines = repositories.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{repositories} cannot be read: {_reason(error)}.") from error
-    places = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
-    if not places:
+    repository_names = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    if not repository_names:
         raise ConfigError(f"{repositories} names no repository.", "Write one on each line.")
-    tasks = [Task(prompt=prompt, repo=_resolved(place, repositories)) for place in places]
-    return Batch(name, tuple(_named(tasks)))
+    tasks = [
+        Task(prompt=prompt, repo=_absolute_repository(repository, repositories))
+        for repository in repository_names
+    ]
+    return Batch(name, tuple(_add_ids(tasks)))
 
 
 def _read_table(text: str, path: Path) -> tuple[str, list[Task]]:
-    """The name of the batch, empty if the file does not say it, and the tasks."""
+    """The name of the batch, empty if the file has none, and the tasks. Raises ConfigError."""
     name = str(path)
     table = parse_table(text, name)
     for key, line in table.key_lines.items():
-        if key not in _KEYS:
-            raise unknown_key(f"{name}:{line}", key, _KEYS)
-    found = {**dict.fromkeys(_KEYS, EMPTY), **table.entries}
-    defaults = task_fields(table_of(found["defaults"], name, "defaults"), name, "defaults")
+        if key not in _FILE_KEYS:
+            raise unknown_key(f"{name}:{line}", key, _FILE_KEYS)
+    entries = {**dict.fromkeys(_FILE_KEYS, EMPTY), **table.entries}
+    defaults = task_fields(table_of(entries["defaults"], name, "defaults"), name, "defaults")
     tasks = []
-    for number, node in enumerate(items_of(found["tasks"], name, "tasks"), 1):
+    for number, node in enumerate(items_of(entries["tasks"], name, "tasks"), 1):
         item = table_of(node, name, f"tasks[{number}]")
         values = {**defaults, **task_fields(item, name, f"tasks[{number}]")}
         tasks.append(make_task(values, path, f"{name}:{node.line}: task {number}"))
-    given = found["name"]
-    return "" if is_empty(given) else convert(given, str, name, "name"), tasks
+    name_node = entries["name"]
+    return "" if is_empty(name_node) else convert(name_node, str, name, "name"), tasks
 
 
 def task_fields(table: YamlTable, name: str, path: str = "") -> dict[str, Any]:
     """The fields of `Task` that a table sets; one without a value is not set.
 
     Args:
-        name: the file, in messages; `path`: where the table is in it.
+        name: the file, for messages.
+        path: the position of the table in the file, for messages.
 
     Raises:
         ConfigError: a field is unknown or has another type; names its line.
     """
-    given = {key: node for key, node in table.entries.items() if not is_empty(node)}
-    schema = given.get("schema")
+    nodes = {key: node for key, node in table.entries.items() if not is_empty(node)}
+    schema = nodes.get("schema")
     if isinstance(schema, Scalar):
-        del given["schema"]
-    values = read_fields(table._replace(entries=given), Task, name, path)
+        del nodes["schema"]
+    values = read_fields(table._replace(entries=nodes), Task, name, path)
     if isinstance(schema, Scalar):
         values["answer_schema"] = _json_schema(schema.text, f"{name}:{schema.line}")
     return values
@@ -197,14 +210,15 @@ def _read_lines(text: str, path: Path, mirror: str) -> list[Task]:
 
 
 def _task_of_line(item: Mapping[str, Any], path: Path, where: str) -> Task:
+    """The task of a JSON line. Raises ConfigError."""
     values = dict(item)
     if isinstance(schema := values.get("schema"), str):
         values["schema"] = _json_schema(schema, where)
     try:
         task = from_plain(values, Task, strict=False)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}: {_plainly(error)}.") from error
-    return _checked(task, path, where)
+        raise ConfigError(f"{where}: {_plain_message(error)}.") from error
+    return _check_task(task, path, where)
 
 
 def make_task(values: Mapping[str, Any], path: Path, where: str) -> Task:
@@ -219,17 +233,22 @@ def make_task(values: Mapping[str, Any], path: Path, where: str) -> Task:
     """
     if "prompt" not in values:
         raise ConfigError(f"{where} needs `prompt`.")
-    return _checked(Task(**values), path, where)
+    return _check_task(Task(**values), path, where)
 
 
-def _checked(task: Task, path: Path, where: str) -> Task:
-    """The task with whole paths."""
+def _check_task(task: Task, path: Path, where: str) -> Task:
+    """Check the fields of a task; returns it with absolute paths. Raises ConfigError.
+
+    Args:
+        path: the file that folders are relative to.
+        where: names the task in messages.
+    """
     if task.answer_schema is not None:
         try:
             validator_of(task.answer_schema)
         except UsageError as error:
-            raise ConfigError(f"{where}: {_plainly(error)}.") from error
-    if task.id and not _NAME.fullmatch(task.id):
+            raise ConfigError(f"{where}: {_plain_message(error)}.") from error
+    if task.id and not _NAME_IN_BRANCHES.fullmatch(task.id):
         hint = "Use letters, digits, `-`, `_` and `.`, at most 64."
         raise ConfigError(f"{where}: this id cannot name a file.", hint)
     if not task.prompt.strip():
@@ -241,7 +260,7 @@ def _checked(task: Task, path: Path, where: str) -> Task:
     tests = str((path.parent / Path(task.tests).expanduser()).resolve()) if task.tests else ""
     if tests and not Path(tests).is_dir():
         raise ConfigError(f"{where}: its tests are no folder: {tests}.")
-    return msgspec.structs.replace(task, repo=_resolved(task.repo, path), tests=tests)
+    return msgspec.structs.replace(task, repo=_absolute_repository(task.repo, path), tests=tests)
 
 
 def _reason(error: OSError | UnicodeDecodeError) -> str:
@@ -250,7 +269,8 @@ def _reason(error: OSError | UnicodeDecodeError) -> str:
     return error.strerror or str(error)
 
 
-def _plainly(error: Exception) -> str:
+def _plain_message(error: Exception) -> str:
+    """The message of an error, in the words of a user of the file."""
     return (
         str(error)
         .replace("Object contains", "it has")
@@ -259,40 +279,43 @@ def _plainly(error: Exception) -> str:
     )
 
 
-def _resolved(repo: str, file: Path) -> str:
+def _absolute_repository(repo: str, file: Path) -> str:
+    """The absolute path of a repository that is a folder; an address as it is."""
     if Task(prompt="-", repo=repo).is_remote:
         return repo
     return str((file.parent / Path(repo).expanduser()).resolve())
 
 
-def _named(tasks: Sequence[Task]) -> list[Task]:
-    """The tasks with an id each: that of the file, or the repository's name.
+def _add_ids(tasks: Sequence[Task]) -> list[Task]:
+    """The tasks, each with an id: that of the file, or one made of the name of the repository.
 
     Raises:
         ConfigError: two tasks of the file have one id.
     """
-    given = Counter(task.id for task in tasks if task.id)
-    twice = next((name for name, count in given.items() if count > 1), "")
-    if twice:
-        raise ConfigError(f"Two tasks have the id `{twice}`.", "Give each an id of its own.")
-    taken, named = set(given), []
+    count_of_id = Counter(task.id for task in tasks if task.id)
+    repeated_id = next((name for name, count in count_of_id.items() if count > 1), "")
+    if repeated_id:
+        raise ConfigError(f"Two tasks have the id `{repeated_id}`.", "Give each an id of its own.")
+    used_names, tasks_with_ids = set(count_of_id), []
     numbers: Counter[str] = Counter()
     for task in tasks:
-        name = task.id or _free_name(task.repo, taken, numbers)
-        taken.add(name)
-        named.append(msgspec.structs.replace(task, id=name))
-    return named
+        name = task.id or _free_name(task.repo, used_names, numbers)
+        used_names.add(name)
+        tasks_with_ids.append(msgspec.structs.replace(task, id=name))
+    return tasks_with_ids
 
 
-def _free_name(repo: str, taken: set[str], numbers: Counter[str]) -> str:
-    """The name of a repository, with a number if it is taken; `numbers` has the last of each name."""
-    last = repo.rstrip("/").rpartition("/")[2].removesuffix(".git")
-    name = re.sub(r"[^\w.-]+", "-", last).strip("-.")[:50] or "task"
-    free = name
-    while free in taken or numbers[name] == 0:
+def _free_name(repo: str, used_names: set[str], numbers: Counter[str]) -> str:
+    """The name of a repository, with a number if the name is used. The last number of each name is
+    counted in `numbers`.
+    """
+    last_part = repo.rstrip("/").rpartition("/")[2].removesuffix(".git")
+    name = re.sub(r"[^\w.-]+", "-", last_part).strip("-.")[:50] or "task"
+    free_name = name
+    while free_name in used_names or numbers[name] == 0:
         numbers[name] += 1
-        free = f"{name}-{numbers[name]}" if numbers[name] > 1 else name
-    return free
+        free_name = f"{name}-{numbers[name]}" if numbers[name] > 1 else name
+    return free_name
 
 
 class UnknownTask(OuroError):

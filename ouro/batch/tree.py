@@ -15,9 +15,9 @@ from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
 from ouro.utils.git import Git, GitError, clone, git_dirs, repository_of
 
-_SECONDS = 600.0
-_locks: dict[Path | None, threading.Lock] = {}
-"""By the `.git` folder: git creates and removes worktrees of a repository one at a time."""
+_GIT_SECONDS = 600.0
+_worktree_locks: dict[Path | None, threading.Lock] = {}
+"""A lock for each `.git` folder: git creates and removes worktrees of a repository one at a time."""
 
 
 class TreeError(OuroError):
@@ -25,16 +25,18 @@ class TreeError(OuroError):
 
 
 class NoSuchTree(TreeError):
-    """There is no such repository or revision: to try again would not help."""
+    """There is no such repository or revision. Another attempt would not help."""
 
 
 class TaskTree(msgspec.Struct, frozen=True):
+    """The folder that a task works in, on a branch of its own."""
+
     folder: Path
     branch: str
     base: str
     """The commit at which it began."""
     repository: Path | None
-    """The local repository of a worktree; None: it is a clone."""
+    """The local repository of a worktree; None for a clone."""
 
     @classmethod
     def make(cls, task: Task, folder: Path, branch: str) -> TaskTree:
@@ -47,18 +49,19 @@ class TaskTree(msgspec.Struct, frozen=True):
             if task.is_remote:
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.mkdir(mode=0o700, parents=True)
-                base = clone(task.repo, task.revision, folder, branch, _SECONDS)
+                base = clone(task.repo, task.revision, folder, branch, _GIT_SECONDS)
                 return cls(folder, branch, base, None)
-            return cls._of_local(task, folder, branch)
+            return cls._add_worktree(task, folder, branch)
         except (GitError, OSError) as error:
             raise TreeError(f"{task.repo}: {error}") from error
 
     @classmethod
-    def _of_local(cls, task: Task, folder: Path, branch: str) -> TaskTree:
+    def _add_worktree(cls, task: Task, folder: Path, branch: str) -> TaskTree:
+        """Add a worktree of a local repository. Raises NoSuchTree, GitError."""
         repository = Path(task.repo)
         if not repository.is_dir():
             raise NoSuchTree(f"{repository} is not a folder.")
-        git = Git(repository, _SECONDS)
+        git = Git(repository, _GIT_SECONDS)
         base = git.ask("rev-parse", "--verify", "--quiet", f"{task.revision}^{{commit}}").strip()
         if not base:
             raise NoSuchTree(f"{repository} has no commit `{task.revision}`, or git refuses it.")
@@ -77,51 +80,58 @@ class TaskTree(msgspec.Struct, frozen=True):
             TreeError: git fails; the files stay in their folder.
         """
         try:
-            return Git(self.folder, _SECONDS).commit_since(self.base, subject)
+            return Git(self.folder, _GIT_SECONDS).commit_since(self.base, subject)
         except GitError as error:
             raise TreeError(f"{self.folder}: git could not commit: {error}") from error
 
     def remove(self, *, keeps_branch: bool) -> None:
-        """Remove the folder of a worktree; a clone stays if its branch does, which is only there."""
+        """Remove the folder, and the branch unless `keeps_branch`. A clone with a branch to keep stays,
+        because the branch is only there; it is cleaned.
+        """
         if self.repository is None:
             if keeps_branch:
                 self._clean()
             else:
                 shutil.rmtree(self.folder, ignore_errors=True)
             return
-        own, shared = git_dirs(self.folder)
-        is_known = own is not None and shared == repository_of(self.repository)
+        worktree_dir, common_dir = git_dirs(self.folder)
+        is_worktree_of_it = worktree_dir is not None and common_dir == repository_of(
+            self.repository
+        )
         shutil.rmtree(self.folder, ignore_errors=True)
-        git = Git(self.repository, _SECONDS)
+        git = Git(self.repository, _GIT_SECONDS)
         with _one_at_a_time(self.repository):
-            if own is not None and is_known:  # what `git worktree prune` does, for this one
-                shutil.rmtree(own, ignore_errors=True)
+            if (
+                worktree_dir is not None and is_worktree_of_it
+            ):  # what `git worktree prune` does, for this one
+                shutil.rmtree(worktree_dir, ignore_errors=True)
             else:
                 git.ask("worktree", "prune")
             if not keeps_branch:
                 git.change("branch", "--quiet", "-D", self.branch)
 
     def _clean(self) -> None:
-        """Remove what the checks wrote into a clone."""
-        git = Git(self.folder, _SECONDS)
+        """Undo what the checks wrote into a clone."""
+        git = Git(self.folder, _GIT_SECONDS)
         with suppress(GitError):
             git.change("reset", "--quiet", "--hard", "HEAD")
             git.change("clean", "--quiet", "-fd")
 
 
 def _one_at_a_time(repository: Path) -> threading.Lock:
-    return _locks.setdefault(repository_of(repository), threading.Lock())
+    """The lock for worktrees of a repository."""
+    return _worktree_locks.setdefault(repository_of(repository), threading.Lock())
 
 
-_RECORD = "tree.json"
+_RECORD_FILE = "tree.json"
 
 
 def save_tree(place: Path, tree: TaskTree) -> None:
     """Record the tree of a task in its folder of the state."""
-    write_private(place / _RECORD, msgspec.json.encode(tree, enc_hook=str))
+    write_private(place / _RECORD_FILE, msgspec.json.encode(tree, enc_hook=str))
 
 
 def read_tree(place: Path) -> TaskTree:
     """The recorded tree. Raises OSError, MsgspecError."""
-    data = (place / _RECORD).read_bytes()
+    data = (place / _RECORD_FILE).read_bytes()
     return decode_json(data, TaskTree, dec_hook=lambda kind, text: kind(text))

@@ -20,7 +20,7 @@ from ouro.batch.branches import BranchError
 from ouro.batch.engine import Runner, default_workers, run_batch
 from ouro.batch.report import reason, report_page, summary_rows
 from ouro.batch.state import REFUSED, BatchState, TaskResult
-from ouro.batch.tasks import Batch, Task, for_repositories, read_batch
+from ouro.batch.tasks import Batch, Task, batch_of_repositories, read_batch
 from ouro.commands.action import Answer
 from ouro.commands.batch_inbox import collect_waiting_changes
 from ouro.commands.render import CommandText, Quote, Title, View, line, print_document, table
@@ -104,11 +104,11 @@ async def run_tasks(
             await asyncio.to_thread(runner.clear_ended)
             await _run_by(runner, context, state, workers or default_workers(), max_cost)
         return
-    from ouro.batch.dask_runner import DaskRunner, connect, threads_of  # loads Dask
+    from ouro.batch.dask_runner import DaskRunner, connect, count_threads  # loads Dask
 
     with connect(on, workers) as client:
         by_dask = DaskRunner(state, client, variables)
-        threads = threads_of(client)
+        threads = count_threads(client)
         if not threads:
             context.say(
                 "No worker is connected yet: tasks wait. --workers N sets how many run at once.",
@@ -269,7 +269,7 @@ def _read_tasks(tasks: str, prompt: str, repos: str, state: str, mirror: str) ->
     folder = Path(state) if state else source.with_name(f"{source.name.partition('.')[0]}.batch")
     if tasks:
         return read_batch(source, mirror), folder
-    return for_repositories(prompt, source, source.name.partition(".")[0]), folder
+    return batch_of_repositories(prompt, source, source.name.partition(".")[0]), folder
 
 
 def _plan_answer(batch: Batch, folder: Path) -> Answer:

@@ -22,7 +22,7 @@ def test_imports_follow_the_importing_file_and_are_sent_once(repository):
     write(repository / "docs/more.md", "And more.")
     write(repository / "docs/code.md", "Not this.")
     found = of(repository)
-    texts = found.of_project()
+    texts = found.project_texts()
     assert bodies(texts)[1:] == ["Use tabs. @../AGENTS.md @more.md", "And more."]
     assert texts[1].startswith(
         f'<instructions file="{repository}/docs/style.md" imported-by="{repository}/AGENTS.md">\n'
@@ -37,7 +37,7 @@ def test_imports_are_at_most_five_deep(repository):
             f"{number} @{number + 1}.md",
         )
     found = of(repository)
-    assert [body[0] for body in bodies(found.of_project())] == list("012345")
+    assert [body[0] for body in bodies(found.project_texts())] == list("012345")
     assert found.problems == [f"{repository}/5.md: @6.md is imported more than 5 deep"]
 
 
@@ -48,8 +48,8 @@ def test_f8_imports_from_outside_the_project_and_of_keys_are_refused(home, repos
     write(home / ".ouro/AGENTS.md", "Be brief. @~/notes.md @style.md @~/.ssh/id_rsa")
     write(home / ".ouro/style.md", "my style")
     found = of(repository)
-    assert bodies(found.of_project()) == ["@~/notes.md @../../x @~/.ssh/id_rsa @missing.md"]
-    assert bodies(found.of_user())[1:] == ["mine", "my style"]
+    assert bodies(found.project_texts()) == ["@~/notes.md @../../x @~/.ssh/id_rsa @missing.md"]
+    assert bodies(found.user_texts())[1:] == ["mine", "my style"]
     assert found.problems == [
         f"{repository}/AGENTS.md: @~/notes.md is outside of {repository}",
         f"{repository}/AGENTS.md: @~/.ssh/id_rsa is outside of {repository}",
@@ -61,20 +61,20 @@ def test_f8_imports_from_outside_the_project_and_of_keys_are_refused(home, repos
 def test_override_file_replaces_agents_md_in_its_folder(repository):
     write(repository / "AGENTS.md", "for all")
     write(repository / "AGENTS.override.md", "for me")
-    assert bodies(of(repository).of_project()) == ["for me"]
+    assert bodies(of(repository).project_texts()) == ["for me"]
 
 
 def test_claude_md_in_the_dot_claude_folder_is_read(repository):
     write(repository / "AGENTS.md", "one")
     write(repository / ".claude/CLAUDE.md", "two")
-    assert bodies(of(repository).of_project()) == ["one", "two"]
+    assert bodies(of(repository).project_texts()) == ["one", "two"]
 
 
 def test_user_instructions_of_ouro_replace_those_of_claude_code(home, repository):
     write(home / ".claude/CLAUDE.md", "as in Claude Code")
-    assert bodies(of(repository).of_user()) == ["as in Claude Code"]
+    assert bodies(of(repository).user_texts()) == ["as in Claude Code"]
     write(home / ".ouro/AGENTS.md", "as in ouro")
-    assert bodies(of(repository).of_user()) == ["as in ouro"]
+    assert bodies(of(repository).user_texts()) == ["as in ouro"]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_rule_is_sent_once_when_a_matching_file_is_touched(
 ):
     write(repository / folder / "x.mdc", f"---\n{front}\n---\nBe strict.")
     found = of(repository)
-    assert found.of_project() == ()
+    assert found.project_texts() == ()
     assert found.for_paths([others]) == ""
     assert "Be strict." in found.for_paths([others, touched])
     assert found.for_paths([touched]) == ""
@@ -109,7 +109,7 @@ def test_rules_without_globs_apply_from_the_start_unless_manual(home, repository
     write(repository / ".cursor/rules/manual.mdc", "---\nalwaysApply: false\n---\nBy name.")
     write(home / ".ouro/rules/mine.md", "Mine.")
     found = of(repository)
-    assert (bodies(found.of_project()), bodies(found.of_user())) == (["For all."], ["Mine."])
+    assert (bodies(found.project_texts()), bodies(found.user_texts())) == (["For all."], ["Mine."])
 
 
 def test_e4_rules_that_are_not_trusted_are_not_sent(home, repository):
@@ -117,7 +117,7 @@ def test_e4_rules_that_are_not_trusted_are_not_sent(home, repository):
     write(repository / ".claude/rules/all.md", "For all.")
     write(home / ".ouro/rules/mine.md", "---\nglobs: '*.py'\n---\nMine.")
     found = of(repository, lambda _path: False)
-    assert found.of_project() == ()
+    assert found.project_texts() == ()
     assert bodies([found.for_paths(["api.py"])]) == ["Mine."]
     assert {item.state for item in found.report() if item.path == rule} == {"not trusted"}
 
@@ -128,7 +128,7 @@ def test_report_lists_each_file_with_reason_and_tokens(repository):
     write(repository / "sub/AGENTS.md", "Use tabs.")
     write(repository / ".claude/rules/r.md", "---\npaths: '*.ts'\n---\nBe strict.")
     found = of(repository)
-    found.of_project()
+    found.project_texts()
     found.for_paths(["sub/a.py"])
     rows = [
         (str(item.path.relative_to(repository)), item.reason, item.state) for item in found.report()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ouro.batch.tasks import Task, for_repositories, read_batch
+from ouro.batch.tasks import Task, batch_of_repositories, read_batch
 from ouro.errors import ConfigError
 
 
@@ -102,10 +102,10 @@ def test_addresses_are_not_folders():
 
 def test_a_list_of_repositories_gives_each_the_same_prompt(tmp_path):
     file = write(tmp_path, "# ours\nshop\n\n/srv/bank\n", "repos.txt")
-    batch = for_repositories("Add a licence.", file, "repos")
+    batch = batch_of_repositories("Add a licence.", file, "repos")
     assert [task.repo for task in batch.tasks] == [str(tmp_path / "shop"), "/srv/bank"]
     with pytest.raises(ConfigError):
-        for_repositories("x", write(tmp_path, "\n", "none.txt"), "none")
+        batch_of_repositories("x", write(tmp_path, "\n", "none.txt"), "none")
 
 
 def test_a_schema_in_yaml_has_numbers_and_booleans(tmp_path):

@@ -3,9 +3,9 @@
 from tests.defences.defence import Defence
 
 DEFENCES = (
-    Defence("X21", "ouro/agent/tool_runner.py", "if is_same and allowed is not None else (None, None)",
+    Defence("X21", "ouro/agent/tool_runner.py", "if is_unchanged and allowed is not None else (None, None)",
             "if (allowed := allowed or Allow()) else (None, None)", "test_x21_judged_calls.py -k a_file_that_becomes"),
-    Defence("E6", "ouro/agent/subagents.py", "if calls_made >= most:", "if False:",
+    Defence("E6", "ouro/agent/subagents.py", "if calls_made >= max_calls:", "if False:",
             "../agent/test_subagents.py -k e6"),
     Defence("X10", "ouro/agent/tool_runner.py", "while isinstance(decision, Ask) and decision != answered:",
             "while isinstance(decision, Ask) and answered is None:", "test_x10_no_more_than_was_shown.py"),
@@ -20,7 +20,7 @@ DEFENCES = (
             "test_l14_turns_in_circles.py"),
     Defence("L14", "ouro/agent/loop.py", "if progress.failures >= limits.max_failures:", "if False:",
             "test_l14_turns_in_circles.py -k failed_calls_in_a"),
-    Defence("L14", "ouro/agent/loop.py", "if looks and await asyncio.to_thread(progress.has_changed_files):", "if False:",
+    Defence("L14", "ouro/agent/loop.py", "if needs_look and await asyncio.to_thread(progress.has_changed_files):", "if False:",
             "test_l14_turns_in_circles.py -k long_honest_turn_is"),
     Defence("F9", "ouro/agent/project_instructions.py", "if size > MAX_INSTRUCTIONS:", "if False:",
             "test_f9_instructions_left_out.py -k f9"),

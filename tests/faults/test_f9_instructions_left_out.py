@@ -18,7 +18,7 @@ def project(tmp_path):
 
 def load(project):
     found = ProjectInstructions(project, lambda _path: True)
-    return "\n".join(found.of_project()), found.problems
+    return "\n".join(found.project_texts()), found.problems
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from ouro.agent.progress import Progress
+from ouro.agent.stuck_turn import ProgressWatch
 from ouro.assemble import Options, open_session
 from ouro.events import QuestionAsked, Reply, TurnFinished
 from ouro.llm import ScriptedModel, ScriptedReply, call
@@ -126,7 +126,7 @@ async def test_l14_on_the_screen_the_user_decides(repository):
 
 
 def test_a_result_of_one_long_word_is_read_in_one_pass():
-    progress = Progress(None)
+    progress = ProgressWatch(None)
     asked = ToolCall("a", "shell", {"command": "cat word"})
     progress.observe([asked], [ToolReply("a", "shell", "x" * 3_000_000)])
     progress.observe([asked], [ToolReply("a", "shell", "x" * 3_000_000)])

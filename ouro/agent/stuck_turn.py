@@ -1,4 +1,6 @@
-"""Progress: notices a turn whose tool calls bring nothing new, however they differ (L14)."""
+"""Finds out that a turn is stuck: its tool calls bring nothing new, however they differ (L14 in
+docs/threats.md).
+"""
 
 from __future__ import annotations
 
@@ -11,23 +13,23 @@ from pathlib import Path
 from ouro.messages import ToolCall, ToolReply
 from ouro.utils.late_pattern import late_pattern
 
-_CHANGING_WORD = late_pattern(r"(?<!\w)\w*?\d\w*(?:[.:,+/=-]\w+)*")
-"""A word with a digit: a counter, a time, an id. It differs in each output of a loop. A long word
-without a digit is read once: the lookbehind lets no match begin inside of it.
+_WORD_WITH_DIGIT = late_pattern(r"(?<!\w)\w*?\d\w*(?:[.:,+/=-]\w+)*")
+"""A counter, a time, an id: it differs in each output of a loop. A long word without a digit is read
+once, because the lookbehind lets no match begin inside of it.
 """
 _MAX_SAME_CALL = 5
 """How often the output of the same call counts as new before a file changes."""
 _MAX_FILES = 20_000
-_READ, _TODO = "read", "todo"
-_EDITS = frozenset({"edit", "write", "notebook_edit", "apply_patch"})
+_READ_TOOL, _TODO_TOOL = "read", "todo"
+_EDIT_TOOLS = frozenset({"edit", "write", "notebook_edit", "apply_patch"})
 
 
-class Progress:
+class ProgressWatch:
     """Counts the calls since something new: a changed file, output that was not there before, a
     todo that moved.
 
     Args:
-        root: the folder whose files are looked at when calls bring no new output; None: no folder.
+        root: the folder whose files are looked at when calls bring no new output; None for none.
     """
 
     def __init__(self, root: Path | None) -> None:
@@ -55,8 +57,8 @@ class Progress:
     def has_changed_files(self) -> bool:
         """Whether files changed since the last time that this was asked. Blocks."""
         self.was_checked = True
-        before, self._newest = self._newest, _newest_change(self._root)
-        has_changed = before not in (-1, self._newest)
+        last_change, self._newest = self._newest, _newest_change(self._root)
+        has_changed = last_change not in (-1, self._newest)
         if has_changed:
             self._times_of_call.clear()
         return has_changed
@@ -73,30 +75,30 @@ class Progress:
     def _note_call(self, call: ToolCall, result: ToolReply) -> bool:
         """Remember a call and its output; returns whether it is progress.
 
-        A failed call is none, except a command, whose output may say something new. A change, a
-        file that is read and a plan are progress if they are new; any other call if its output has
-        a new line, and only the first times.
+        A failed call is not, except a command, whose output may have something new. A change, a file
+        that is read and a plan are progress if they are new. Any other call is if its output has a new
+        line, but only the first `_MAX_SAME_CALL` times.
         """
         has_new_lines = self._note_lines(call, result)
         arguments = " ".join(json.dumps(dict(call.arguments), default=str).split())
         if result.failed and call.name != "shell":
             return False
-        if call.name in _EDITS:
+        if call.name in _EDIT_TOOLS:
             return self._is_new_key(call.name, arguments, is_change=True)
-        if call.name == _READ:
+        if call.name == _READ_TOOL:
             path = os.path.normpath(str(call.arguments.get("path", "")).strip())
-            return self._is_new_key(_READ, path) or has_new_lines
-        if call.name == _TODO:
-            return self._is_new_key(_TODO, _without_numbers(arguments))
-        same = f"{call.name} {arguments}"
-        self._times_of_call[same] += 1
-        return has_new_lines and self._times_of_call[same] <= _MAX_SAME_CALL
+            return self._is_new_key(_READ_TOOL, path) or has_new_lines
+        if call.name == _TODO_TOOL:
+            return self._is_new_key(_TODO_TOOL, _without_numbers(arguments))
+        call_key = f"{call.name} {arguments}"
+        self._times_of_call[call_key] += 1
+        return has_new_lines and self._times_of_call[call_key] <= _MAX_SAME_CALL
 
-    def _is_new_key(self, name: str, what: str, is_change: bool = False) -> bool:
-        """Remember what a call was about; returns whether that is new. A change makes all calls
-        count as new again.
+    def _is_new_key(self, name: str, subject: str, is_change: bool = False) -> bool:
+        """Remember what a tool was called with; returns whether that is new. A change lets the outputs of
+        all calls count as new again.
         """
-        key = f"{name} {what}"
+        key = f"{name} {subject}"
         if key in self._seen_keys:
             return False
         self._seen_keys.add(key)
@@ -106,21 +108,22 @@ class Progress:
 
     def _note_lines(self, call: ToolCall, result: ToolReply) -> bool:
         """Remember the lines of an output; returns whether any of them is new."""
-        is_content = call.name == _READ
+        is_content = call.name == _READ_TOOL
         text = result.text if is_content else _without_numbers(result.text)
         lines = {hash(line.strip()) for line in text.splitlines() if line.strip()}
-        new = lines - self._seen_lines
-        self._seen_lines |= new
-        return bool(new)
+        new_lines = lines - self._seen_lines
+        self._seen_lines |= new_lines
+        return bool(new_lines)
 
 
 def _without_numbers(text: str) -> str:
-    return str(_CHANGING_WORD.sub("#", text))
+    """The text with a `#` for each word that has a digit."""
+    return str(_WORD_WITH_DIGIT.sub("#", text))
 
 
 def _newest_change(root: Path | None) -> int:
-    """A number that differs when a file below `root` was changed; folders of tools (`.git`,
-    `__pycache__`) do not count.
+    """A number that changes when a file below `root` is changed: the newest time plus the number of
+    files. Folders of tools (`.git`, `__pycache__`) do not count.
     """
     newest = count = 0
     for folder, folders, names in os.walk(root or os.devnull):
