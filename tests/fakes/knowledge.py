@@ -29,7 +29,7 @@ from ouro.memory.long_term import (
     TurnMarks,
     open_scopes,
 )
-from ouro.memory.long_term.editor import NOWHERE
+from ouro.memory.long_term.editor import NO_SESSION
 from ouro.memory.long_term.git.values import TurnRef
 from ouro.memory.long_term.store import repo_store, user_store
 from ouro.messages import Message, ToolCall, ToolReply, assistant, tool, user
@@ -255,7 +255,7 @@ def editor_of(
     project: Path | None = None,
     *,
     indexed: bool = True,
-    moment: TurnRef = NOWHERE,
+    moment: TurnRef = NO_SESSION,
     core: Sequence[str] = (),
     is_sound: bool = True,
 ) -> MemoryEditor:

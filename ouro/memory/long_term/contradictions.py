@@ -31,7 +31,8 @@ MAX_LINES = 6
 """The lines of one turn, or of one sync, about which a model is asked."""
 MAX_DISPUTED = 20
 """The pairs that a sync in a shell lists."""
-REPLACE, KEEP_BOTH = "the new one replaces it", "keep both"
+REPLACE = "the new one replaces it"
+KEEP_BOTH = "keep both"
 KEEP_OLD = "the one that was here stays"
 
 
@@ -44,8 +45,8 @@ async def compare_added_lines(
     """Remove the entries that added lines replace, with an undo, and ask about contradictions."""
     texts = frozenset(text for _, text in added)
     for scope, text in added[:MAX_LINES]:
-        find = partial(open_statement, text=text, without=texts)
-        statement = await manager.with_editor(find, quiet=True)
+        find_statement = partial(open_statement, text=text, without=texts)
+        statement = await manager.with_editor(find_statement, quiet=True)
         effect = await ask_effect(question, statement, (scope,)) if statement else None
         if effect is None or effect.entry is None:
             continue
@@ -70,8 +71,8 @@ async def compare_received_entries(
     """
     texts = frozenset(text for _, text in received)
     for scope, text in received[:MAX_LINES]:
-        find = partial(_related_entry, scope=scope, text=text, without=texts)
-        entry = await manager.with_editor(find, quiet=True)
+        find_related = partial(_related_entry, scope=scope, text=text, without=texts)
+        entry = await manager.with_editor(find_related, quiet=True)
         if isinstance(entry, OpenStatement):
             entry = await _contradicted_entry(question, entry, scope)
         if entry is None:
@@ -94,8 +95,8 @@ async def _contradicted_entry(
 
 def texts_in_use(editor: MemoryEditor) -> set[tuple[Scope, str]]:
     """The scope and text of each entry in use. Blocks."""
-    every = all_entries(editor, sources=False)
-    return {(entry.scope, entry.text) for entry in every if entry.is_in_use}
+    entries = all_entries(editor, sources=False)
+    return {(entry.scope, entry.text) for entry in entries if entry.is_in_use}
 
 
 def find_contradicting_pairs(
@@ -107,8 +108,8 @@ def find_contradicting_pairs(
     texts = frozenset(text for _, text in received)
     pairs: list[tuple[str, str]] = []
     for scope, text in received:
-        found = _related_entry(editor, scope, text, texts)
-        entry = found.doubtful if isinstance(found, OpenStatement) else found
+        related = _related_entry(editor, scope, text, texts)
+        entry = related.doubtful if isinstance(related, OpenStatement) else related
         if entry is not None:
             pairs.append((entry.text, text))
     return tuple(pairs[:MAX_DISPUTED])
@@ -118,8 +119,10 @@ def _related_entry(
     editor: MemoryEditor, scope: Scope, text: str, without: Collection[str]
 ) -> MemoryEntry | OpenStatement | None:
     """The entry that a received text replaces by rules, or what a model is to be asked. Blocks."""
-    every = all_entries(editor, sources=False)
-    entries = [entry for entry in every if entry.scope == scope and entry.text not in without]
+    all_of_memory = all_entries(editor, sources=False)
+    entries = [
+        entry for entry in all_of_memory if entry.scope == scope and entry.text not in without
+    ]
     if find_same(text, entries):
         return None
     if replaced := find_replaced(text, entries):
@@ -132,29 +135,31 @@ def _related_entry(
 
 def _forget_text(editor: MemoryEditor, scope: Scope, text: str) -> None:
     """Forget the entries of a scope that have exactly this text. Blocks."""
-    every = all_entries(editor, sources=False)
-    forget_entries(editor, [item for item in every if (item.scope, item.text) == (scope, text)])
+    entries = all_entries(editor, sources=False)
+    forget_entries(
+        editor, [entry for entry in entries if (entry.scope, entry.text) == (scope, text)]
+    )
 
 
 async def _ask_which_to_remove(channel: SessionChannel, text: str, old: MemoryEntry) -> str:
     """Ask the user which of two texts to remove; empty if both stay."""
-    asked = Question(
+    question = Question(
         "What was received is on the subject of what was here. Which one holds?",
         (KEEP_BOTH, REPLACE, KEEP_OLD),
         details=escape_invisible(f"- here: {old.text}\n- received: {text}"),
     )
-    answer = await channel.ask(f"memory-received:{old.id}", asked)
-    chosen = answer.answers[0] if isinstance(answer, Reply) and answer.answers else KEEP_BOTH
-    return {REPLACE: old.text, KEEP_OLD: text}.get(chosen, "")
+    answer = await channel.ask(f"memory-received:{old.id}", question)
+    choice = answer.answers[0] if isinstance(answer, Reply) and answer.answers else KEEP_BOTH
+    return {REPLACE: old.text, KEEP_OLD: text}.get(choice, "")
 
 
 async def _ask_if_replaced(channel: SessionChannel, text: str, old: MemoryEntry) -> bool:
     """Ask the user whether a new line replaces an old one; False, and both stay, without an answer."""
     details = f"- before: {old.text}\n- now: {text}"
-    asked = Question(
+    question = Question(
         "This contradicts what is remembered. Which one holds?",
         (KEEP_BOTH, REPLACE),
         details=escape_invisible(details),
     )
-    answer = await channel.ask(f"memory-line:{old.id}", asked)
+    answer = await channel.ask(f"memory-line:{old.id}", question)
     return isinstance(answer, Reply) and answer.answers == (REPLACE,)

@@ -16,17 +16,21 @@ from ouro.memory.long_term.trust.approval import apply_edit
 from ouro.utils.files import write_private
 from ouro.utils.runtime import ensure_private_dir, get_home, tilde
 
-EDITED = "edited-"
-"""Prefix of the files with edited texts that memory refused."""
+EDITED_PREFIX = "edited-"
+"""Starts the names of the files with edited texts that memory refused."""
 
 
 class OpenedFile(msgspec.Struct, frozen=True):
+    """A file of memory as it was when the user began to edit it."""
+
     scope: Scope
     name: str
     text: str
 
 
 class SavedFile(msgspec.Struct, frozen=True):
+    """What became of an edited file."""
+
     changed: bool
     """False if the edited text is the same as before."""
     undo: str = ""
@@ -34,49 +38,51 @@ class SavedFile(msgspec.Struct, frozen=True):
     """The problems in a note's front matter; the note was saved as written."""
 
 
-def open_file(editor: MemoryEditor, named: str) -> OpenedFile:
+def open_file(editor: MemoryEditor, name: str) -> OpenedFile:
     """The named file: `facts`, `user/facts.md`, or a note by its id; a core file need not exist."""
-    scope_name, _, file_name = named.strip().rpartition("/")
+    scope_name, _, file_name = name.strip().rpartition("/")
     category = file_name.removesuffix(".md")
     if category in editor.core and scope_name in ("", *editor.names):
         scope = editor.scope(scope_name or editor.names[0]).scope
         return OpenedFile(scope, f"{category}.md", editor.text(scope, f"{category}.md"))
-    entry = find_entry(editor, named if ":" in named else category)
+    entry = find_entry(editor, name if ":" in name else category)
     return OpenedFile(entry.scope, entry.file, editor.text(entry.scope, entry.file))
 
 
-def save_file(editor: MemoryEditor, opened: OpenedFile, after: str) -> SavedFile:
+def save_file(editor: MemoryEditor, opened: OpenedFile, edited_text: str) -> SavedFile:
     """Save an edited file: an empty one is removed; changes made meanwhile elsewhere in the file
     stay. A note that waits for approval is accepted with the edit: the user has read all of it.
 
     If it cannot be saved, the hint of the UsageError names the file with the user's text.
     """
-    if after.strip() == opened.text.strip():
+    if edited_text.strip() == opened.text.strip():
         return SavedFile(False)
-    after = f"{after.rstrip()}\n" if after.strip() else ""
+    edited_text = f"{edited_text.rstrip()}\n" if edited_text.strip() else ""
     try:
-        now = editor.text(opened.scope, opened.name)
-        is_read = now == opened.text  # nobody changed it meanwhile: the user has read all of it
+        current_text = editor.text(opened.scope, opened.name)
+        is_read = (
+            current_text == opened.text
+        )  # nobody changed it meanwhile: the user has read all of it
         if not is_read:
-            after = apply_edit(FileEdit(opened.name, opened.text, after), now)
-        done = editor.write(
+            edited_text = apply_edit(FileEdit(opened.name, opened.text, edited_text), current_text)
+        event = editor.write(
             opened.scope,
-            {opened.name: after or None},
+            {opened.name: edited_text or None},
             f"Edit {opened.name}",
             accepts_notes=is_read,
         )
     except OuroError as error:
-        path = _keep_edited_text(opened, after)
+        path = _keep_edited_text(opened, edited_text)
         hint = f"{error.hint} Your text is in {tilde(path)}.".strip()
         raise UsageError(error.message, hint, error.commands) from error
-    is_note = is_note_name(opened.name) and after
-    problems = parse_note(opened.name, after).problems if is_note else ()
-    return SavedFile(done is not None, done.undo if done else "", problems)
+    is_note = is_note_name(opened.name) and edited_text
+    problems = parse_note(opened.name, edited_text).problems if is_note else ()
+    return SavedFile(event is not None, event.undo if event else "", problems)
 
 
 def _keep_edited_text(opened: OpenedFile, text: str) -> Path:
     """Write a text that memory refused into the cache, and return its path: the user's work stays."""
     folder = ensure_private_dir(get_home() / "cache")
-    path = folder / f"{EDITED}{opened.scope}-{opened.name.replace('/', '-')}"
+    path = folder / f"{EDITED_PREFIX}{opened.scope}-{opened.name.replace('/', '-')}"
     write_private(path, text)
     return path

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from ouro.memory.index import Index
     from ouro.memory.long_term.trust.approval import Proposal
 
-NOWHERE = TurnRef("", 0)
-"""For changes outside of any session."""
+NO_SESSION = TurnRef("", 0)
+"""The turn of changes that are made outside of any session."""
 
 
 class MemoryEditor:
-    """Made for one action of the user. Everything blocks: use from a thread, while nothing else
-    writes memory.
+    """Reads and changes memory for one action of the user. Everything blocks: use from a thread,
+    while nothing else writes memory.
 
     Args:
         index: returns the search index, for fast listing. None: the files are read.
@@ -40,7 +40,7 @@ class MemoryEditor:
         self,
         scopes: Sequence[ScopeMemory],
         index: Callable[[], Index] | None = None,
-        moment: TurnRef = NOWHERE,
+        moment: TurnRef = NO_SESSION,
         worktree: Path | None = None,
     ) -> None:
         self.scopes = tuple(scopes)
@@ -60,20 +60,20 @@ class MemoryEditor:
         self.anchors = Anchors(self.root) if self.root else None
         stores = {scope.scope: scope.store for scope in scopes}
         self.notebook = Notebook(stores, anchors=self.anchors, commit=self._commit)
-        self._seen: dict[tuple[str, str], str] = {}
+        self._texts_read: dict[tuple[str, str], str] = {}
         """Texts as they were read, to detect changes made meanwhile."""
 
     def scope(self, name: str) -> ScopeMemory:
         """One scope; raises UsageError if it is not in use here."""
-        found = next((scope for scope in self.scopes if scope.scope == name), None)
-        if found is None:
+        scope_memory = next((scope for scope in self.scopes if scope.scope == name), None)
+        if scope_memory is None:
             hint = (
                 "It needs a folder that you trust, `memory.repo.enabled`, and `memory on`."
                 if name == "repo"
                 else ""
             )
             raise UsageError(f"There is no {name} memory in use here.", hint)
-        return found
+        return scope_memory
 
     def text(self, scope: Scope, name: str) -> str:
         """The text of a file; empty if it does not exist. Raises UsageError if it is unsafe to
@@ -83,7 +83,7 @@ class MemoryEditor:
             text = self.scope(scope).store.read(name) or ""
         except FileRefused as error:
             raise UsageError(f"{scope}/{name} is not read: {error}.") from error
-        self._seen[scope, name] = text
+        self._texts_read[scope, name] = text
         return text
 
     def write(
@@ -107,40 +107,51 @@ class MemoryEditor:
             SecretInMemory: a text holds a secret; nothing was written.
             LongTermMemoryError, OSError: it could not be written.
         """
-        found = self.scope(scope)
-        untrusted = sorted(filter(is_note_name, changes.keys() & found.foreign.keys()))
+        scope_memory = self.scope(scope)
+        untrusted = sorted(filter(is_note_name, changes.keys() & scope_memory.foreign.keys()))
         if untrusted and not accepts_notes:
-            waiting = next(
-                (proposal.id for proposal in found.proposals() if proposal.origin == "outside"), ""
+            proposal_id = next(
+                (
+                    proposal.id
+                    for proposal in scope_memory.proposals()
+                    if proposal.origin == "outside"
+                ),
+                "",
             )
             raise UsageError(
                 f"{scope}/{untrusted[0]} has unapproved changes, made outside of ouro.",
                 "Accept or reject it first.",
-                [f"memory accept {waiting}", f"memory reject {waiting}"],
+                [f"memory accept {proposal_id}", f"memory reject {proposal_id}"],
             )
-        seen = {name: self._seen[scope, name] for name in changes if (scope, name) in self._seen}
+        seen = {
+            name: self._texts_read[scope, name]
+            for name in changes
+            if (scope, name) in self._texts_read
+        }
         try:
-            events = found.write(
+            events = scope_memory.write(
                 changes, subject, self.moment, origin, seen=seen, accepts_notes=accepts_notes
             )
         except FileRefused as error:
             raise UsageError(f"{', '.join(changes)} cannot be written: {error}.") from error
-        self._seen |= {(scope, name): text or "" for name, text in changes.items()}
+        self._texts_read |= {(scope, name): text or "" for name, text in changes.items()}
         self.events += events
         return events[0] if events else None
 
     def accept(self, proposal_id: str) -> None:
-        """Accept a pending change, by its id or the start of it. Raises UsageError: there is none."""
-        scope, found = self._pending(proposal_id)
-        self.events += scope.accept(found, self.moment)
+        """Accept a pending change, by its id or the start of it. Raises UsageError if there is
+        none.
+        """
+        scope, proposal = self._find_pending(proposal_id)
+        self.events += scope.accept(proposal, self.moment)
 
     def reject(self, proposal_id: str) -> Proposal:
         """Drop a pending change, and return it; the git history keeps it. Raises as `accept`."""
-        scope, found = self._pending(proposal_id)
-        scope.reject(found, self.moment)
-        return found
+        scope, proposal = self._find_pending(proposal_id)
+        scope.reject(proposal, self.moment)
+        return proposal
 
-    def _pending(self, proposal_id: str) -> tuple[ScopeMemory, Proposal]:
+    def _find_pending(self, proposal_id: str) -> tuple[ScopeMemory, Proposal]:
         """The pending change whose id begins so, with its scope. Raises UsageError if there is
         none.
         """
@@ -161,17 +172,18 @@ class MemoryEditor:
         """
         from ouro.memory.long_term.timeline import Timeline  # most actions are no undo
 
-        planned = Timeline([scope.store for scope in self.scopes]).plan_undo(commit, hunk)
-        at, results = replace(self.moment, rewind=rewind), list[UndoResult]()
-        for plan in (planned, *planned.also):
-            done, events = self.scope(plan.scope).undo(plan.commit.id, at, hunk)
-            results.append(done)
+        first_plan = Timeline([scope.store for scope in self.scopes]).plan_undo(commit, hunk)
+        moment = replace(self.moment, rewind=rewind)
+        results: list[UndoResult] = []
+        for plan in (first_plan, *first_plan.also):
+            result, events = self.scope(plan.scope).undo(plan.commit.id, moment, hunk)
+            results.append(result)
             self.events += events
         return UndoResult(
-            results[0].commit,
-            tuple(chain.from_iterable(done.edits for done in results)),
-            tuple(chain.from_iterable(done.conflicts for done in results)),
-            tuple(chain.from_iterable(done.commits for done in results)),
+            commit=results[0].commit,
+            edits=tuple(chain.from_iterable(result.edits for result in results)),
+            conflicts=tuple(chain.from_iterable(result.conflicts for result in results)),
+            commits=tuple(chain.from_iterable(result.commits for result in results)),
         )
 
     def _commit(
@@ -182,5 +194,5 @@ class MemoryEditor:
         trailers: Mapping[str, str],
     ) -> str:
         """Write files for the notebook; returns the commit, empty if nothing changed."""
-        done = self.write(scope, changes, subject, trailers[ORIGIN])  # type: ignore[arg-type]  # an Origin
-        return done.undo if done else ""
+        event = self.write(scope, changes, subject, trailers[ORIGIN])  # type: ignore[arg-type]  # an Origin
+        return event.undo if event else ""

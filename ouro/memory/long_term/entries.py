@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import MemoryUnusable, NoteError, SearchUnavailable, UsageError
-from ouro.memory.long_term.editor import NOWHERE, MemoryEditor
+from ouro.memory.long_term.editor import NO_SESSION, MemoryEditor
 from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.values import Commit, Scope
@@ -35,10 +35,12 @@ _BADGES = (
     "tentative",
     "stale",
 )
-_LESSONS = ("corrections", "patterns")
+_LESSON_CATEGORIES = ("corrections", "patterns")
 
 
 class MemoryEntry(msgspec.Struct, frozen=True):
+    """A core line or a note, as it is listed."""
+
     id: str
     """The id of a note; for a core line `user/facts.md:3`."""
     kind: Literal["core", "note"]
@@ -76,6 +78,8 @@ class MemoryEntry(msgspec.Struct, frozen=True):
 
 
 class NoteLink(msgspec.Struct, frozen=True):
+    """A link between a note, or core line, and another note."""
+
     relationship: str
     """`refines`, `contradicts` or `relates-to`; followed by `, by` if the link is from the other
     note to this one.
@@ -85,12 +89,15 @@ class NoteLink(msgspec.Struct, frozen=True):
 
 
 class EntryDetails(msgspec.Struct, frozen=True):
+    """All that is shown of one entry."""
+
     entry: MemoryEntry
     path: str
     chain: tuple[MemoryEntry, ...] = ()
     """All versions, oldest first; empty for a core line."""
     note: NoteFile | None = None
     stale: tuple[str, ...] = ()
+    """The paths of files that it names and that have changed."""
     links: tuple[NoteLink, ...] = ()
     confidence: float = 1.0
     record: CoreRecord | None = None
@@ -119,33 +126,33 @@ def all_entries(
     """Core lines, then notes, newest first; archived and replaced ones only if `archived`.
     `sources`: see `core_entries`.
     """
-    notes = sorted(note_entries(editor, stale=stale), key=lambda item: item.at, reverse=True)
-    shown = [note for note in notes if archived or note.is_in_use]
-    return [*core_entries(editor, sources=sources), *shown]
+    notes = sorted(note_entries(editor, stale=stale), key=lambda entry: entry.at, reverse=True)
+    shown_notes = [note for note in notes if archived or note.is_in_use]
+    return [*core_entries(editor, sources=sources), *shown_notes]
 
 
 def core_entries(editor: MemoryEditor, *, sources: bool = True) -> list[MemoryEntry]:
     """The lines of the core, without headings and comments; with `sources` each with its commit,
     which takes two processes a file.
     """
-    found: list[MemoryEntry] = []
+    entries: list[MemoryEntry] = []
     for scope in editor.scopes:
         for category in scope.store.core:
-            found += _entries_of_file(scope, category, sources=sources)
-    return found
+            entries += _entries_of_file(scope, category, sources=sources)
+    return entries
 
 
 def _entries_of_file(scope: ScopeMemory, category: str, *, sources: bool) -> Iterator[MemoryEntry]:
-    """The lines of a core file as entries; with `sources` each with its commit."""
+    """Yield the lines of a core file as entries; with `sources` each with its commit."""
     name, text = f"{category}.md", scope.loaded.core.get(category, "")
     is_untrusted = name in scope.foreign
     trusted = {*scope.texts.get(category, "").splitlines()} if is_untrusted else set()
-    commits = _commits_of(scope, name) if sources and text.strip() else {}
+    commits = _commits_of_lines(scope, name) if sources and text.strip() else {}
     for number, line in enumerate(text.splitlines(), 1):
         if not is_core_line(line):
             continue
         commit = commits.get(line.strip())
-        source = commit.source if commit else NOWHERE
+        source = commit.source if commit else NO_SESSION
         yield MemoryEntry(
             id=f"{scope.scope}/{name}:{number}",
             kind="core",
@@ -162,15 +169,15 @@ def _entries_of_file(scope: ScopeMemory, category: str, *, sources: bool) -> Ite
         )
 
 
-def _commits_of(scope: ScopeMemory, name: str) -> dict[str, Commit]:
+def _commits_of_lines(scope: ScopeMemory, name: str) -> dict[str, Commit]:
     """The commit of each line of a file, by the text of the line: the files may be newer than the
-    history.
+    history, so line numbers may differ.
     """
     try:
-        blamed = history.blame(scope.store.repository, name)
+        lines = history.blame(scope.store.repository, name)
     except MemoryUnusable:
         return {}
-    return {line.text.strip(): line.commit for line in blamed}
+    return {line.text.strip(): line.commit for line in lines}
 
 
 def with_sources(editor: MemoryEditor, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
@@ -183,23 +190,25 @@ def with_sources(editor: MemoryEditor, entries: Sequence[MemoryEntry]) -> list[M
 def note_entries(
     editor: MemoryEditor, files: Sequence[NoteFile] | None = None, *, stale: bool = False
 ) -> list[MemoryEntry]:
-    """All notes (or those of `files`), also archived ones. `stale` marks those that name a changed
-    file, and reads these files.
+    """All notes, or those of `files`, as entries, also archived ones. `stale` marks notes that name
+    a changed file, and reads these files.
     """
     files = all_notes(editor) if files is None else files
     anchors = editor.anchors if stale else None
     ids = {file.note.id for file in files}
-    before = {file.note.id: file.note.supersedes for file in files if file.note.supersedes}
-    older = {newer: old for newer, old in before.items() if old in ids}
-    replaced = {*before.values()}
+    superseded_by_id = {
+        file.note.id: file.note.supersedes for file in files if file.note.supersedes
+    }
+    older_versions = {newer: old for newer, old in superseded_by_id.items() if old in ids}
+    replaced_ids = {*superseded_by_id.values()}
     contradicting, contradicted = _find_contradictions(files)
     untrusted = {scope.scope: scope.foreign for scope in editor.scopes}
-    found = []
+    entries = []
     for file in files:
         note = file.note
-        holds = (
+        badge_flags = (
             file.archived,
-            note.id in replaced,
+            note.id in replaced_ids,
             note.id in contradicted,
             note.id in contradicting,
             file.name in untrusted.get(file.scope, ()),
@@ -207,7 +216,7 @@ def note_entries(
             bool(anchors and anchors.changed_paths(note.anchors)),
         )
         branch = (f"on {note.branch}",) if note.branch else ()
-        found.append(
+        entries.append(
             MemoryEntry(
                 id=note.id,
                 kind="note",
@@ -220,12 +229,12 @@ def note_entries(
                 turn=note.turn,
                 source=note.source,
                 confidence=note.confidence,
-                supersedes=before.get(note.id, ""),
-                badges=(*compress(_BADGES, holds), *branch),
-                versions=len(_follow_ids(note.id, older)),
+                supersedes=superseded_by_id.get(note.id, ""),
+                badges=(*compress(_BADGES, badge_flags), *branch),
+                versions=len(_follow_ids(note.id, older_versions)),
             )
         )
-    return found
+    return entries
 
 
 def all_notes(editor: MemoryEditor) -> list[NoteFile]:
@@ -237,12 +246,12 @@ def all_notes(editor: MemoryEditor) -> list[NoteFile]:
         try:
             index = editor.index()
             index.update(sources)
-            found = []
+            notes = []
             for folder in sources.memories:
-                above = f"{path_text(folder.path)}/"
+                folder_prefix = f"{path_text(folder.path)}/"
                 for path, note in Graph(index).notes(folder):
-                    found.append(NoteFile(note, note.scope, path.removeprefix(above)))
-            return found
+                    notes.append(NoteFile(note, note.scope, path.removeprefix(folder_prefix)))
+            return notes
         except SearchUnavailable as error:
             log.warning("notes are read from the files: %s", error)
     return list(editor.notebook.all(archived=True))
@@ -260,21 +269,21 @@ def _is_tentative(editor: MemoryEditor, note: Note) -> bool:
         return False
 
 
-def find_entry(editor: MemoryEditor, named: str) -> MemoryEntry:
-    """The entry of an id or the start of it, or `user/facts.md:3`. Raises UsageError: there is
+def find_entry(editor: MemoryEditor, name: str) -> MemoryEntry:
+    """The entry of an id or the start of it, or `user/facts.md:3`. Raises UsageError if there is
     none, or several.
     """
-    return _find_by_name(core_entries(editor) if ":" in named else note_entries(editor), named)
+    return _find_by_name(core_entries(editor) if ":" in name else note_entries(editor), name)
 
 
-def list_entries(editor: MemoryEditor, what: str = "") -> list[MemoryEntry]:
+def list_entries(editor: MemoryEditor, filter_words: str = "") -> list[MemoryEntry]:
     """The entries of a scope, a category, both (`repo patterns`), or a badge (`archived`); by
     default all in use.
 
-    Raises UsageError: there is no such scope or category, or the scope is not in use here.
+    Raises UsageError if there is no such scope or category, or the scope is not in use here.
     """
-    words = what.lower().replace("/", " ").replace(".md", "").split()
-    every = entries = all_entries(editor, archived=True)
+    words = filter_words.lower().replace("/", " ").replace(".md", "").split()
+    unfiltered = entries = all_entries(editor, archived=True)
     for word in words:
         if word in ("user", "repo"):
             editor.scope(word)
@@ -284,14 +293,14 @@ def list_entries(editor: MemoryEditor, what: str = "") -> list[MemoryEntry]:
             if word in (entry.scope, entry.category, entry.kind, *entry.badges)
         ]
         allowed = {"core", "note", *_BADGES[:6], *editor.names, *editor.core}
-        allowed |= {entry.category for entry in every}
+        allowed |= {entry.category for entry in unfiltered}
         if not entries and word not in allowed:
             raise UsageError(
                 f"There is no scope or category {word[:40]}.",
                 f"There are {', '.join(sorted(allowed))}.",
             )
-    hidden = {"archived", "replaced"} - set(words)
-    return [entry for entry in entries if hidden.isdisjoint(entry.badges)]
+    hidden_badges = {"archived", "replaced"} - set(words)
+    return [entry for entry in entries if hidden_badges.isdisjoint(entry.badges)]
 
 
 def find_lessons(editor: MemoryEditor) -> list[MemoryEntry]:
@@ -299,36 +308,41 @@ def find_lessons(editor: MemoryEditor) -> list[MemoryEntry]:
     notes = (
         entry
         for entry in all_entries(editor)
-        if entry.kind == "note" and entry.category in _LESSONS
+        if entry.kind == "note" and entry.category in _LESSON_CATEGORIES
     )
     return [entry for entry in notes if "unconfirmed" not in entry.badges]
 
 
-def details_of(editor: MemoryEditor, named: str, half_life_days: float) -> EntryDetails:
+def details_of(editor: MemoryEditor, name: str, half_life_days: float) -> EntryDetails:
     """All that is known about an entry. Raises UsageError if no entry has this name. Blocks."""
-    if ":" in named:
-        return _core_details(editor, _find_by_name(core_entries(editor), named))
+    if ":" in name:
+        return _core_details(editor, _find_by_name(core_entries(editor), name))
     files = all_notes(editor)
     entries = note_entries(editor, files)
-    entry = _find_by_name(entries, named)
+    entry = _find_by_name(entries, name)
     file = editor.notebook.find(entry.id)
-    there = {other.note.id: other.note for other in files}
+    notes_by_id = {other.note.id: other.note for other in files}
     links: list[tuple[str, str]] = [(edge.relationship, edge.id) for edge in file.note.related]
-    for other in there.values():
+    for other in notes_by_id.values():
         links += [
             (f"{edge.relationship}, by", other.id) for edge in other.related if edge.id == entry.id
         ]
+    stale = editor.anchors.changed_paths(file.note.anchors) if editor.anchors else ()
     return EntryDetails(
-        entry,
-        str(editor.scope(entry.scope).store.folder / entry.file),
-        tuple(chain_of(entries, entry)),
-        file,
-        editor.anchors.changed_paths(file.note.anchors) if editor.anchors else (),
-        tuple(
-            NoteLink(how, linked, there[linked].text if linked in there else "deleted")
-            for how, linked in links
+        entry=entry,
+        path=str(editor.scope(entry.scope).store.folder / entry.file),
+        chain=tuple(chain_of(entries, entry)),
+        note=file,
+        stale=stale,
+        links=tuple(
+            NoteLink(
+                relationship,
+                linked_id,
+                notes_by_id[linked_id].text if linked_id in notes_by_id else "deleted",
+            )
+            for relationship, linked_id in links
         ),
-        confidence_now(file.note, datetime.now(UTC), half_life_days),
+        confidence=confidence_now(file.note, datetime.now(UTC), half_life_days),
     )
 
 
@@ -343,40 +357,42 @@ def _core_details(editor: MemoryEditor, entry: MemoryEntry) -> EntryDetails:
     path = str(scope.store.folder / entry.file)
     if record is None:
         return EntryDetails(entry, path)
-    before = [
+    earlier_versions = [
         replace(entry, id=f"{entry.id}~{age}", text=text, line=0)
         for age, text in zip(range(len(record.supersedes), 0, -1), record.supersedes, strict=True)
     ]
     texts = {note.id: note.text for note in notes}
     links = [
-        NoteLink("relates-to", linked, texts.get(linked, "deleted")) for linked in record.related
+        NoteLink("relates-to", note_id, texts.get(note_id, "deleted")) for note_id in record.related
     ]
-    entry = replace(entry, versions=len(before) + 1)
-    chain = (*before, entry) if before else ()
+    entry = replace(entry, versions=len(earlier_versions) + 1)
+    chain = (*earlier_versions, entry) if earlier_versions else ()
     return EntryDetails(entry, path, chain, links=tuple(links), record=record)
 
 
 def chain_of(entries: Sequence[MemoryEntry], entry: MemoryEntry) -> list[MemoryEntry]:
     """All versions of a note, oldest first; the note alone when it never changed."""
-    by_id = {item.id: item for item in entries}
-    before = {item.id: item.supersedes for item in entries if item.supersedes in by_id}
-    after = {old: new for new, old in before.items()}
+    by_id = {version.id: version for version in entries}
+    older_ids = {
+        version.id: version.supersedes for version in entries if version.supersedes in by_id
+    }
+    newer_ids = {old: new for new, old in older_ids.items()}
     return [
         by_id[note_id]
-        for note_id in [*_follow_ids(entry.id, before)[:0:-1], *_follow_ids(entry.id, after)]
+        for note_id in [*_follow_ids(entry.id, older_ids)[:0:-1], *_follow_ids(entry.id, newer_ids)]
     ]
 
 
-def _find_by_name(entries: Sequence[MemoryEntry], named: str) -> MemoryEntry:
+def _find_by_name(entries: Sequence[MemoryEntry], name: str) -> MemoryEntry:
     """The entry with this id, or whose id begins so. Raises UsageError if none does, or several."""
-    word = named.strip().removesuffix(".md")
-    named_ids = {word, *find_ids(word, (entry.id for entry in entries))}
-    found = [entry for entry in entries if entry.id in named_ids]
-    if len(found) != 1:
-        ids = ", ".join(item.id[:16] for item in found[:4])
-        several = f"Several notes begin with {word[:60]}: {ids}." if found else ""
-        raise UsageError(several or f"There is no entry {named[:60]}.", commands=["memory list"])
-    return found[0]
+    word = name.strip().removesuffix(".md")
+    matching_ids = {word, *find_ids(word, (entry.id for entry in entries))}
+    matches = [entry for entry in entries if entry.id in matching_ids]
+    if len(matches) != 1:
+        ids = ", ".join(entry.id[:16] for entry in matches[:4])
+        several = f"Several notes begin with {word[:60]}: {ids}." if matches else ""
+        raise UsageError(several or f"There is no entry {name[:60]}.", commands=["memory list"])
+    return matches[0]
 
 
 def _find_contradictions(files: Sequence[NoteFile]) -> tuple[set[str], set[str]]:

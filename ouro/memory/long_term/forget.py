@@ -18,13 +18,13 @@ from ouro.memory.long_term.supersession import corrects, find_replaced, fold_wor
 from ouro.utils.log import log
 from ouro.utils.text import one_line
 
-MAX_FOUND = 20
+MAX_PROPOSED = 20
 """The entries that are proposed to be forgotten, at most."""
-_MAX_COMPARED = 10_000
+_MAX_COMPARED_CHARACTERS = 10_000
 """Only so many characters of what the user typed are compared with entries."""
-_MIN_ID = 8
+_MIN_ID_START = 8
 """A shorter prefix of an id (`mem_3f6c`, `3f6c1e0b`) may be an ordinary word."""
-_SHARE = 0.6
+_MIN_SHARE_OF_BEST = 0.6
 """Search hits with a smaller share of the best score are ignored."""
 
 
@@ -32,25 +32,25 @@ def find_to_forget(editor: MemoryEditor, text: str) -> list[MemoryEntry]:
     """The entries that a user may mean: the one with that id, else those with all the words, else
     search hits. Raises UsageError if the text is empty.
     """
-    words = fold_words(text[:_MAX_COMPARED]).split()
+    words = fold_words(text[:_MAX_COMPARED_CHARACTERS]).split()
     entries = all_entries(editor)
     if not words:
         raise UsageError(
             "Nothing to forget: give words of the entry, or its id.",
             commands=["memory forget the staging password rule"],
         )
-    if named := _entries_with_id(text.strip(), entries):
-        return named
+    if entries_with_id := _entries_with_id(text.strip(), entries):
+        return entries_with_id
     with_all_words = [
         entry for entry in entries if set(words) <= set(fold_words(entry.text).split())
     ]
-    return (with_all_words or _search_entries(editor, text, entries))[:MAX_FOUND]
+    return (with_all_words or _search_entries(editor, text, entries))[:MAX_PROPOSED]
 
 
 def _entries_with_id(word: str, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
     """The entries whose id is `word`, or begins with it if it is long enough."""
     ids = {word}
-    if len(word) >= _MIN_ID:
+    if len(word) >= _MIN_ID_START:
         ids.update(find_ids(word, (entry.id for entry in entries)))
     return [entry for entry in entries if entry.id in ids]
 
@@ -71,19 +71,19 @@ def _search_entries(
     }
     try:
         hits = Search(editor.index(), None).find(
-            text, MAX_FOUND, SearchFilter(kinds=("note", "core"))
+            text, MAX_PROPOSED, SearchFilter(kinds=("note", "core"))
         )
     except SearchUnavailable as error:
         log.warning("forget compares words only: %s", error)
         return []
-    min_score = hits[0].score * _SHARE if hits else 0.0
-    found: list[MemoryEntry] = []
+    min_score = hits[0].score * _MIN_SHARE_OF_BEST if hits else 0.0
+    matches: list[MemoryEntry] = []
     for hit in hits:
         line = hit.number if hit.kind == "core" else 0
         entry = by_path_and_line.get((hit.path, line))
         if entry is not None and hit.score >= min_score:
-            found.append(entry)
-    return found
+            matches.append(entry)
+    return matches
 
 
 def forget_entries(
@@ -93,7 +93,7 @@ def forget_entries(
 
     Returns an event for each commit. Raises UsageError if a line has changed.
     """
-    done = []
+    events = []
     for scope in editor.names:
         in_scope = [entry for entry in entries if entry.scope == scope]
         changes = {
@@ -102,27 +102,27 @@ def forget_entries(
         }
         subject = f"Forget: {one_line('; '.join(entry.text for entry in in_scope), 80)}"
         if changes and (event := editor.write(scope, changes, subject, origin)):
-            done.append(event)
-    return done
+            events.append(event)
+    return events
 
 
 def remove_replaced_entries(
-    scopes: Sequence[ScopeMemory], at: TurnRef, added: frozenset[tuple[Scope, str]]
+    scopes: Sequence[ScopeMemory], turn: TurnRef, added_lines: frozenset[tuple[Scope, str]]
 ) -> tuple[list[CoreChanged], tuple[tuple[Scope, str], ...]]:
     """Remove the entries that core lines of the agent replace by their words ("no longer").
 
     Returns the events, and the added lines that the rules do not compare with other entries.
     """
-    corrections = sorted(line for line in added if corrects(line[1]))
-    unchecked = tuple(sorted(added - {*corrections}))
+    corrections = sorted(line for line in added_lines if corrects(line[1]))
+    unchecked = tuple(sorted(added_lines - {*corrections}))
     if not corrections:
         return [], unchecked
-    editor = MemoryEditor(scopes, None, at)
+    editor = MemoryEditor(scopes, None, turn)
     for scope, text in corrections:
         others = [
             entry
             for entry in all_entries(editor, sources=False)
-            if entry.scope == scope and (scope, entry.text) not in added
+            if entry.scope == scope and (scope, entry.text) not in added_lines
         ]
         forget_entries(editor, find_replaced(text, others), "agent")
     return editor.events, unchecked
@@ -158,7 +158,8 @@ def archive_notes(
     all_notes = note_entries(editor) if notes else []
     versions: dict[str, MemoryEntry] = {}
     for note in notes:
-        versions |= {item.id: item for item in chain_of(all_notes, note) if item.scope == scope}
+        chain = chain_of(all_notes, note)
+        versions |= {version.id: version for version in chain if version.scope == scope}
     changes: dict[str, str | None] = {}
     for version in versions.values():
         if not version.archived:

@@ -21,18 +21,22 @@ from ouro.utils.files import open_folder, replace_file
 Progress = Callable[[str], None]
 MIN_CHARACTERS = 4
 MAX_CHARACTERS = 10_000
-_MIN_WRAPPED = 12
+_MIN_WRAPPED_CHARACTERS = 12
 """In a text with at least so many characters a line may end inside a word, because long keys are
 wrapped.
 """
-_MIN_BASE64 = 8
+_MIN_BASE64_CHARACTERS = 8
 _PLACEHOLDERS = ("[forgotten]", "[gone]", "[…]")
-_SPACE = r"(?:(?:\s|\\[nrt]|%20|%0[ad]|\\(?=\n)|(?<=\n)[|>#])+|\+)"
-_BREAK = r"(?:\\?\r?\n[ \t]*(?:\\|[|>#] ?)?)?"
-_ARGUMENT = "arguments"
+"""What is written instead of the text; the first that does not contain it is used."""
+_ESCAPED_SPACE = r"(?:(?:\s|\\[nrt]|%20|%0[ad]|\\(?=\n)|(?<=\n)[|>#])+|\+)"
+"""Space between words: as it is, or as JSON, URLs, YAML and shells write it."""
+_LINE_BREAK_IN_WORD = r"(?:\\?\r?\n[ \t]*(?:\\|[|>#] ?)?)?"
+"""A line that ends inside a word, with the marks of YAML."""
+_ARGUMENTS_KEY = "arguments"
 """Inside the arguments of a tool call, keys have no meaning to ouro."""
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-_FIXED = {
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+"""A name of a tool, which may stay if a text to forget is part of it."""
+_FIXED_FIELDS = {
     "role",
     "at",
     "id",
@@ -87,14 +91,15 @@ class ForgottenText:
     def remove_from(self, text: str) -> str:
         """The other text with a placeholder instead of the forgotten one."""
         for pattern in self._patterns:
-            text = pattern.sub(lambda _found: self.placeholder, text)
+            text = pattern.sub(lambda _match: self.placeholder, text)
         return text
 
     def count_bytes(self, data: bytes) -> int:
+        """How often the text is in the bytes of a file, in any form."""
         return self.count(data.decode("utf-8", "surrogateescape"))
 
     def remove_from_bytes(self, data: bytes) -> bytes:
-        """As `remove_from`, of the bytes of a file."""
+        """The bytes of a file with a placeholder instead of the forgotten text."""
         text = data.decode("utf-8", "surrogateescape")
         return self.remove_from(text).encode("utf-8", "surrogateescape")
 
@@ -103,21 +108,21 @@ class ForgottenText:
         text = data.decode("utf-8", "surrogateescape")
         for pattern in self._patterns:
             text = pattern.sub(
-                lambda found: "*" * len(found[0].encode("utf-8", "surrogateescape")), text
+                lambda match: "*" * len(match[0].encode("utf-8", "surrogateescape")), text
             )
         return text.encode("utf-8", "surrogateescape")
 
     def remove_from_data(self, value: Any, name: str = "") -> Any:
         """Plain data without the text, also in numbers and keys of tool arguments."""
         if isinstance(value, str):
-            is_fixed = name in _FIXED or (name == "name" and _NAME.fullmatch(value))
+            is_fixed = name in _FIXED_FIELDS or (name == "name" and _PLAIN_NAME.fullmatch(value))
             return value if is_fixed else self.remove_from(value)
         if isinstance(value, Mapping):
-            return self._remove_from_fields(value, is_argument=name == _ARGUMENT)
+            return self._remove_from_fields(value, is_argument=name == _ARGUMENTS_KEY)
         if isinstance(value, Sequence):
             return [self.remove_from_data(item, name) for item in value]
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if is_number and name == _ARGUMENT:
+        if is_number and name == _ARGUMENTS_KEY:
             return self.placeholder if self.count(str(value)) else value
         return value
 
@@ -125,21 +130,23 @@ class ForgottenText:
         """A mapping without the text. Keys lose it only in arguments of tools: other keys have a
         meaning to ouro.
         """
-        made = {}
-        for key, item in value.items():
+        fields = {}
+        for key, field_value in value.items():
             if is_argument:
-                made[self.remove_from(key)] = self.remove_from_data(item, _ARGUMENT)
+                fields[self.remove_from(key)] = self.remove_from_data(field_value, _ARGUMENTS_KEY)
             else:
-                made[key] = self.remove_from_data(item, key)
-        if made.get("signature") and made.get("text") != value.get("text"):
-            made["signature"] = ""  # it is the signature of a text that has changed
-        return made
+                fields[key] = self.remove_from_data(field_value, key)
+        if fields.get("signature") and fields.get("text") != value.get("text"):
+            fields["signature"] = ""  # it is the signature of a text that has changed
+        return fields
 
 
 def _pattern_of(text: str) -> str:
     """A pattern of a text in its escaped forms, with any space between its words."""
-    between = _BREAK if len(text) >= _MIN_WRAPPED else ""
-    return _SPACE.join(between.join(map(_pattern_of_character, word)) for word in text.split())
+    break_in_word = _LINE_BREAK_IN_WORD if len(text) >= _MIN_WRAPPED_CHARACTERS else ""
+    return _ESCAPED_SPACE.join(
+        break_in_word.join(map(_pattern_of_character, word)) for word in text.split()
+    )
 
 
 def _pattern_of_character(character: str) -> str:
@@ -158,24 +165,28 @@ def _pattern_of_character(character: str) -> str:
         forms.append("".join(f"%{byte:02x}" for byte in data))
     if not character.isascii():
         units = character.encode("utf-16-be", "surrogatepass")
-        forms.append("".join(rf"\\+u{units[n : n + 2].hex()}" for n in range(0, len(units), 2)))
+        forms.append(
+            "".join(rf"\\+u{units[start : start + 2].hex()}" for start in range(0, len(units), 2))
+        )
     return forms[0] if len(forms) == 1 else f"(?:{'|'.join(forms)})"
 
 
 def _base64_forms(data: bytes) -> list[str]:
-    """The part that every base64 text of something that contains `data` has, for each of the three
-    alignments.
+    """The parts by which `data` is recognized in the base64 text of something that contains it.
+    There are three alignments; for each it is the part that depends on `data` alone.
     """
-    cores: list[str] = []
-    for ahead in range(3):
-        whole = base64.b64encode(bytes(ahead) + data + b"\0\0").decode()
-        core = whole[-(-ahead * 8 // 6) : (ahead + len(data)) * 8 // 6]
-        if len(core) >= _MIN_BASE64:
-            cores += dict.fromkeys((core, core.replace("+", "-").replace("/", "_")))
-    return cores
+    forms: list[str] = []
+    for bytes_before in range(3):
+        encoded = base64.b64encode(bytes(bytes_before) + data + b"\0\0").decode()
+        common_part = encoded[-(-bytes_before * 8 // 6) : (bytes_before + len(data)) * 8 // 6]
+        if len(common_part) >= _MIN_BASE64_CHARACTERS:
+            forms += dict.fromkeys((common_part, common_part.replace("+", "-").replace("/", "_")))
+    return forms
 
 
 class PlaceCount(msgspec.Struct):
+    """How often the text is in one place."""
+
     place: str
     count: int
 
@@ -206,13 +217,13 @@ class ForgetReport(msgspec.Struct):
 
 
 def regular_files(folder: Path) -> Iterator[Path]:
-    """The user's regular files below a folder; links are not followed."""
+    """Yield the user's regular files below a folder; links are not followed."""
     for root, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):
             path = Path(root, name)
-            found = path.lstat()
-            if stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid():
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid():
                 yield path
 
 

@@ -21,26 +21,26 @@ _MAX_RELATED = 4
 
 def relate_lines(scope: ScopeMemory, notes: Sequence[MemoryEntry]) -> None:
     """Link each line to the notes of its scope on the same subject. Blocks."""
-    own = [note for note in notes if note.scope == scope.scope and note.is_in_use]
-    changed = {}
+    notes_of_scope = [note for note in notes if note.scope == scope.scope and note.is_in_use]
+    changed_records = {}
     for text, record in core_records(scope).items():
-        related = tuple(note.id for note in find_on_subject(text, own)[:_MAX_RELATED])
+        related = tuple(note.id for note in find_on_subject(text, notes_of_scope)[:_MAX_RELATED])
         if related != record.related:
-            changed[text] = replace(record, related=related)
-    save_records(scope, changed)
+            changed_records[text] = replace(record, related=related)
+    save_records(scope, changed_records)
 
 
 def linked_notes(scopes: Iterable[ScopeMemory], text: str) -> dict[str, str]:
-    """The notes that are one hop from the core lines which a message is about: id -> the line.
-    Blocks.
+    """The notes that are linked to the core lines which a message is about: the line of each, by
+    the id of the note. Blocks.
     """
-    found: dict[str, str] = {}
-    named = set(entities_in(text))
+    lines_by_note: dict[str, str] = {}
+    entities = set(entities_in(text))
     for scope in scopes:
         for line, record in core_records(scope).items():
             if not record.related:
                 continue
-            is_named = not named.isdisjoint(record.entities)
+            is_named = not entities.isdisjoint(record.entities)
             if is_named or find_on_subject(text, [Note(id=record.id, text=line)]):
-                found |= dict.fromkeys(record.related, line)
-    return found
+                lines_by_note |= dict.fromkeys(record.related, line)
+    return lines_by_note

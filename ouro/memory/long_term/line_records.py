@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 DAY = "day"
 """The key in the session header for the day on which the session began, next to the scopes."""
-_STATE = "core-records"
-_MAX_GONE = 300
+_STATE_NAME = "core-records"
+_MAX_GONE_RECORDS = 300
 """Records of lines that are gone, kept because a line may come back or be edited."""
 _MAX_DAYS = 12
 _MAX_VERSIONS = 8
@@ -36,6 +36,8 @@ _MIN_LIKENESS = 65
 
 
 class CoreRecord(msgspec.Struct, frozen=True):
+    """What is known about one core line."""
+
     id: str
     """The same for all versions of a line: the key of its uses in the recall log."""
     text: str
@@ -52,14 +54,16 @@ class CoreRecord(msgspec.Struct, frozen=True):
     """The ids of notes on the same subject: recall follows them from the line."""
 
     def day_at(self, day: str) -> str:
-        """When it was last confirmed, as it was known on a day."""
-        return max((known for known in self.days if known <= day), default="")
+        """The day on which it was last confirmed, as it was known on a day."""
+        return max((confirmed for confirmed in self.days if confirmed <= day), default="")
 
 
 class _Records(msgspec.Struct, frozen=True):
+    """The saved records of one scope."""
+
     records: tuple[CoreRecord, ...] = ()
     gone: tuple[CoreRecord, ...] = ()
-    """Those of lines that were removed before: for sessions that began with them."""
+    """The records of lines that were removed before: for sessions that began with them."""
 
     @property
     def by_text(self) -> dict[str, CoreRecord]:
@@ -70,20 +74,22 @@ def core_records(scope: ScopeMemory) -> dict[str, CoreRecord]:
     """The record of each line of the trusted core of a scope, by its text. Blocks; the history is
     read only if a line has no record yet.
     """
-    state = _load(scope)
+    state = _load_state(scope)
     known, lines = state.by_text, _files_of_lines(scope.texts)
     missing = {text: name for text, name in lines.items() if text not in known}
     if missing:
         removed = [record for record in state.records if record.text not in lines]
         known |= _make_records(scope, missing, removed)
-        _save(scope, known, lines)
+        _save_state(scope, known, lines)
     return {text: known[text] for text in lines}
 
 
 def all_records(scope: ScopeMemory) -> dict[str, CoreRecord]:
-    """As `core_records`, with those of lines that are gone. Blocks."""
+    """The records of the trusted core lines of a scope, and of lines that were removed, by their
+    texts. Blocks.
+    """
     current = core_records(scope)
-    return _load(scope).by_text | current
+    return _load_state(scope).by_text | current
 
 
 def carry_records(scopes: Sequence[ScopeMemory]) -> None:
@@ -91,17 +97,17 @@ def carry_records(scopes: Sequence[ScopeMemory]) -> None:
 
     Links to notes are not carried: they are made again among the notes of the new scope.
     """
-    known = {scope.scope: core_records(scope) for scope in scopes}
+    records_by_scope = {scope.scope: core_records(scope) for scope in scopes}
     for scope in scopes:
         for other in scopes:
             if other is not scope:
-                gone = _gone_records(other, known[other.scope])
-                save_records(scope, _carry_days(known[scope.scope], gone))
+                gone_records = _gone_records(other, records_by_scope[other.scope])
+                save_records(scope, _carry_days(records_by_scope[scope.scope], gone_records))
 
 
 def _gone_records(scope: ScopeMemory, current: Mapping[str, CoreRecord]) -> dict[str, CoreRecord]:
     """The records of lines that are no longer in a scope, by their folded text."""
-    known = _load(scope).by_text
+    known = _load_state(scope).by_text
     return {_fold_spaces(text): known[text] for text in known.keys() - current.keys()}
 
 
@@ -116,17 +122,24 @@ def _carry_days(
     """The current records that get the id and the days of a record that is `gone` elsewhere, by
     text.
     """
-    found = {}
+    changed = {}
     for text, record in current.items():
-        before = gone.get(_fold_spaces(text))
-        if before and before.id == record.id and set(before.days) <= set(record.days):
-            continue  # it was carried already
-        if before:
-            days = tuple(sorted({*before.days, *record.days}))[-_MAX_DAYS:]
-            found[text] = replace(
-                record, id=before.id, days=days, supersedes=before.supersedes or record.supersedes
+        gone_record = gone.get(_fold_spaces(text))
+        if (
+            gone_record
+            and gone_record.id == record.id
+            and set(gone_record.days) <= set(record.days)
+        ):
+            continue  # it has them already
+        if gone_record:
+            days = tuple(sorted({*gone_record.days, *record.days}))[-_MAX_DAYS:]
+            changed[text] = replace(
+                record,
+                id=gone_record.id,
+                days=days,
+                supersedes=gone_record.supersedes or record.supersedes,
             )
-    return found
+    return changed
 
 
 def confirm_line(scope: ScopeMemory, text: str) -> None:
@@ -140,32 +153,32 @@ def confirm_line(scope: ScopeMemory, text: str) -> None:
 
 
 def _files_of_lines(texts: Mapping[str, str]) -> dict[str, str]:
-    """The text of each core line, with its file."""
+    """The file of each core line, by the text of the line."""
     from ouro.memory.long_term.notes.note import is_core_line, strip_list_mark
 
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
     for category, text in texts.items():
         for line in filter(is_core_line, text.splitlines()):
-            found[strip_list_mark(line)] = f"{category}.md"
-    return found
+            files[strip_list_mark(line)] = f"{category}.md"
+    return files
 
 
 def _make_records(
     scope: ScopeMemory, missing: Mapping[str, str], gone: Sequence[CoreRecord]
 ) -> dict[str, CoreRecord]:
-    """Records of lines that have none: from the history, and from the record of the line that they
-    were before, which is `gone` since.
+    """Make records of lines that have none: from the history, and from the record of the line that
+    each was before it was edited, which is one of `gone`.
     """
     from ouro.memory.long_term.notes.entities import entities_in
 
     commits = _commits_of_lines(scope, {*missing.values()})
-    left, found = list(gone), {}
+    unmatched, records = list(gone), {}
     read_gone = cache(partial(_removed_lines, scope))
     for text, name in missing.items():
         commit = commits.get(text)
         trailers: Mapping[str, str] = commit.trailers if commit else {}
         turn = trailers.get(TURN, "")
-        made = CoreRecord(
+        record = CoreRecord(
             id=f"line_{hashlib.sha256(text.casefold().encode()).hexdigest()[:12]}",
             text=text,
             days=(_day_of(commit),),
@@ -174,30 +187,32 @@ def _make_records(
             turn=int(turn) if turn.isdecimal() else 0,
             entities=entities_in(text),
         )
-        if before := _record_of_earlier(text, left):
-            left.remove(before)
-            versions = (*before.supersedes, before.text)[-_MAX_VERSIONS:]
-            made = replace(made, id=before.id, supersedes=versions, related=before.related)
-        elif commit and (old := _most_similar(text, read_gone(commit.id, commit.parent, name))):
-            made = replace(made, supersedes=(old,))  # made by another machine
-        found[text] = made
-    return found
+        if earlier := _find_earlier_record(text, unmatched):
+            unmatched.remove(earlier)
+            versions = (*earlier.supersedes, earlier.text)[-_MAX_VERSIONS:]
+            record = replace(record, id=earlier.id, supersedes=versions, related=earlier.related)
+        elif commit and (
+            old_text := _find_most_similar(text, read_gone(commit.id, commit.parent, name))
+        ):
+            record = replace(record, supersedes=(old_text,))  # made by another machine
+        records[text] = record
+    return records
 
 
-def _record_of_earlier(text: str, gone: Sequence[CoreRecord]) -> CoreRecord | None:
+def _find_earlier_record(text: str, gone: Sequence[CoreRecord]) -> CoreRecord | None:
     """The record of the line that this one was before it was edited; None if it is new."""
-    old = _most_similar(text, [record.text for record in gone])
+    old = _find_most_similar(text, [record.text for record in gone])
     return next((record for record in gone if record.text == old), None)
 
 
-def _most_similar(text: str, gone: Sequence[str]) -> str:
-    """The earlier text of an edited line; empty if it is new."""
+def _find_most_similar(text: str, gone: Sequence[str]) -> str:
+    """The one of the removed texts that is an earlier form of a line; empty if the line is new."""
     if not gone:
         return ""
     from rapidfuzz import fuzz, process  # imported for changed lines only
 
-    near = process.extractOne(text, gone, scorer=fuzz.token_set_ratio, score_cutoff=_MIN_LIKENESS)
-    return str(near[0]) if near else ""
+    match = process.extractOne(text, gone, scorer=fuzz.token_set_ratio, score_cutoff=_MIN_LIKENESS)
+    return str(match[0]) if match else ""
 
 
 def _removed_lines(scope: ScopeMemory, commit: str, parent: str, name: str) -> list[str]:
@@ -209,26 +224,27 @@ def _removed_lines(scope: ScopeMemory, commit: str, parent: str, name: str) -> l
         return []
     try:
         before, after = (
-            history.text_at(scope.store.repository, which, name) or "" for which in (parent, commit)
+            history.text_at(scope.store.repository, version, name) or ""
+            for version in (parent, commit)
         )
     except MemoryUnusable:
         return []
-    kept = set(after.splitlines())
-    removed = (line for line in before.splitlines() if line not in kept)
+    remaining = set(after.splitlines())
+    removed = (line for line in before.splitlines() if line not in remaining)
     return [strip_list_mark(line) for line in removed if is_core_line(line)]
 
 
 def _commits_of_lines(scope: ScopeMemory, names: Iterable[str]) -> dict[str, Commit]:
-    """Text of a line -> the commit that wrote it, of these files."""
+    """The commit that wrote each line of these files, by the text of the line."""
     from ouro.memory.long_term.git import history
     from ouro.memory.long_term.notes.note import strip_list_mark
 
-    found: dict[str, Commit] = {}
+    commits: dict[str, Commit] = {}
     for name in names:
         with suppress(MemoryUnusable):
             for line in history.blame(scope.store.repository, name):
-                found[strip_list_mark(line.text)] = line.commit
-    return found
+                commits[strip_list_mark(line.text)] = line.commit
+    return commits
 
 
 def _day_of(commit: Commit | None) -> str:
@@ -241,19 +257,21 @@ def _day_of(commit: Commit | None) -> str:
 def save_records(scope: ScopeMemory, changed: Mapping[str, CoreRecord]) -> None:
     """Save changed records of current lines, by their texts. Blocks."""
     if changed:
-        _save(scope, {**_load(scope).by_text, **changed}, _files_of_lines(scope.texts))
+        _save_state(scope, {**_load_state(scope).by_text, **changed}, _files_of_lines(scope.texts))
 
 
-def _load(scope: ScopeMemory) -> _Records:
+def _load_state(scope: ScopeMemory) -> _Records:
     """The saved records of a scope."""
-    return scope.store.repository.load_state(_STATE, _Records)
+    return scope.store.repository.load_state(_STATE_NAME, _Records)
 
 
-def _save(scope: ScopeMemory, known: Mapping[str, CoreRecord], lines: Mapping[str, str]) -> None:
+def _save_state(
+    scope: ScopeMemory, known: Mapping[str, CoreRecord], lines: Mapping[str, str]
+) -> None:
     """Save all records: those of current lines, and the newest of the others. A failure is logged."""
     current = tuple(record for text, record in known.items() if text in lines)
-    gone = tuple(record for text, record in known.items() if text not in lines)[-_MAX_GONE:]
+    gone = tuple(record for text, record in known.items() if text not in lines)[-_MAX_GONE_RECORDS:]
     try:
-        scope.store.repository.save_state(_STATE, _Records(current, gone))
+        scope.store.repository.save_state(_STATE_NAME, _Records(current, gone))
     except (OuroError, OSError) as error:
         log.warning("memory: the records of core lines are not saved: %s", error)

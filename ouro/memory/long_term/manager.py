@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.editor import MemoryEditor
     from ouro.memory.long_term.timeline import Timeline
 
-_Done = TypeVar("_Done")
-_CONSOLIDATED = "consolidated"
+_Result = TypeVar("_Result")
+_CONSOLIDATED_RECORD = "consolidated"
 """The record of the texts that need no consolidation: the input and the output of the last run."""
 _MAX_OWN_COMMITS = 100
 """The number of latest commits of a scope that are searched for those of a session."""
-_ASKED_FOR = ("person", "import", "undo")
+_ORIGINS_BY_USER = ("person", "import", "undo")
 """Origins that are shown also with `write: silent`, because the user asked for the change."""
 
 
@@ -83,8 +83,8 @@ class LongTermMemoryManager:
         # An asyncio lock is fair: actions run in the order of their calls.
         self._lock = asyncio.Lock()
         self._settling: asyncio.Task[None] | None = None
-        self._jobs_ran_on = False
-        self._now = TurnRef(marks.session, 0)
+        self._had_jobs_at_end = False
+        self._last_turn = TurnRef(marks.session, 0)
         """The turn that the user's actions belong to: the one that ended last."""
         self._has_consolidated = False
         self._unchecked_lines: tuple[tuple[Scope, str], ...] = ()
@@ -113,16 +113,16 @@ class LongTermMemoryManager:
         """Switch the memory of this repository on or off, from the next session on; returns its
         folder. Blocks.
         """
-        found = next((store for store in self._allowed_stores if store.scope == "repo"), None)
-        if found is None:
+        repo_store = next((store for store in self._allowed_stores if store.scope == "repo"), None)
+        if repo_store is None:
             raise UsageError(
                 "This repository has no memory of its own here.", "See `memory.repo.enabled`."
             )
-        switch(found, on=on)
-        return found.folder
+        switch(repo_store, on=on)
+        return repo_store.folder
 
     def versions(self) -> dict[str, str]:
-        """Scope -> version of its trusted texts."""
+        """The version of the trusted texts of each scope, by scope."""
         return {scope.scope: scope.version for scope in self._scopes}
 
     def timeline(self) -> Timeline:
@@ -143,14 +143,14 @@ class LongTermMemoryManager:
         that session. Blocks.
         """
         second = datetime.fromisoformat(at).replace(microsecond=0)  # git records whole seconds
-        found: set[tuple[Scope, str]] = set()
+        changed_files: set[tuple[Scope, str]] = set()
         for store in self.stores:
             if store.repository.exists:
-                before = store.repository.tree(_commit_before(store, second, session_id))
-                now = store.repository.tree(store.get_current_head())
-                names = (name for name, blob in now.items() if before.get(name) != blob)
-                found.update((store.scope, name) for name in names)
-        return frozenset(found)
+                earlier = store.repository.tree(_commit_before(store, second, session_id))
+                current = store.repository.tree(store.get_current_head())
+                names = (name for name, blob in current.items() if earlier.get(name) != blob)
+                changed_files.update((store.scope, name) for name in names)
+        return frozenset(changed_files)
 
     async def begin_turn(self, sent: Sequence[Message]) -> str:
         """Read what others wrote since the last turn, and record that a turn runs now.
@@ -201,9 +201,9 @@ class LongTermMemoryManager:
 
         Later writes run after this; readers wait for `wait_until_settled`.
         """
-        self._now = at
-        had_jobs, self._jobs_ran_on = self._jobs_ran_on, self._marks.has_jobs()
-        work = self._settle_turn(tuple(messages), is_whole, had_jobs or self._jobs_ran_on)
+        self._last_turn = at
+        had_jobs, self._had_jobs_at_end = self._had_jobs_at_end, self._marks.has_jobs()
+        work = self._settle_turn(tuple(messages), is_whole, had_jobs or self._had_jobs_at_end)
         self._settling = asyncio.create_task(work, name="settle memory")
 
     async def wait_until_settled(self) -> None:
@@ -235,21 +235,23 @@ class LongTermMemoryManager:
         await self.with_editor(reject, refreshes=False)
 
     async def undo(self, commit: str, hunk: int = 0, *, rewind: int = 0) -> UndoResult:
-        """As `MemoryEditor.undo`: later changes stay."""
+        """Undo a commit with all of its turn, or one hunk of it; later changes stay. Raises as
+        `MemoryEditor.undo`.
+        """
         return await self.with_editor(lambda editor: editor.undo(commit, hunk, rewind=rewind))
 
-    async def run_under_lock(self, act: Callable[[], _Done]) -> _Done:
+    async def run_under_lock(self, act: Callable[[], _Result]) -> _Result:
         """Run a function that writes notes in a thread, under the lock; a cancel does not stop it."""
         return await self.with_editor(lambda _editor: act(), refreshes=False)
 
     async def with_editor(
         self,
-        act: Callable[[MemoryEditor], _Done],
+        act: Callable[[MemoryEditor], _Result],
         index: Callable[[], Index] | None = None,
         *,
         quiet: bool = False,
         refreshes: bool = True,
-    ) -> _Done:
+    ) -> _Result:
         """Run an action in a thread, under the lock, and show what it changed, unless `quiet`; a
         cancel does not stop it.
 
@@ -259,14 +261,14 @@ class LongTermMemoryManager:
         """
         from ouro.memory.long_term.editor import MemoryEditor
 
-        async def work() -> _Done:
+        async def work() -> _Result:
             async with self._lock:
-                found = await asyncio.to_thread(self._refresh) if refreshes else []
-                editor = MemoryEditor(self._scopes, index, self._now, find_root(self.cwd))
-                done = await asyncio.to_thread(act, editor)
-            self.report(found)
+                refresh_events = await asyncio.to_thread(self._refresh) if refreshes else []
+                editor = MemoryEditor(self._scopes, index, self._last_turn, find_root(self.cwd))
+                result = await asyncio.to_thread(act, editor)
+            self.report(refresh_events)
             self.report(editor.events, quiet=quiet)
-            return done
+            return result
 
         return await asyncio.shield(work())
 
@@ -277,21 +279,25 @@ class LongTermMemoryManager:
         """
         from ouro.memory.long_term.editor import MemoryEditor
 
-        found = MemoryEditor(self._scopes).scope(scope)
-        seen = {f"{name}.md": text for name, text in found.texts.items()}
-        tried = digest(found.texts)
-        outcome = await self._make_consolidator().consolidate(dict(found.texts))
+        scope_memory = MemoryEditor(self._scopes).scope(scope)
+        texts_before = {f"{name}.md": text for name, text in scope_memory.texts.items()}
+        digest_before = digest(scope_memory.texts)
+        outcome = await self._make_consolidator().consolidate(dict(scope_memory.texts))
         if outcome.texts:
             changes = {f"{name}.md": text for name, text in outcome.texts.items()}
             subject = f"Consolidate: {outcome.said}"
 
             def write(editor: MemoryEditor) -> None:
-                editor.events += found.write(changes, subject, self._now, "consolidation", seen)
+                editor.events += scope_memory.write(
+                    changes, subject, self._last_turn, "consolidation", texts_before
+                )
 
             await self.with_editor(write, refreshes=False)
         if outcome.has_answer:
-            found.store.repository.create()
-            found.store.repository.write_record(_CONSOLIDATED, f"{tried} {digest(found.texts)}")
+            scope_memory.store.repository.create()
+            scope_memory.store.repository.write_record(
+                _CONSOLIDATED_RECORD, f"{digest_before} {digest(scope_memory.texts)}"
+            )
         return outcome.said
 
     def report(
@@ -305,7 +311,7 @@ class LongTermMemoryManager:
         if not self._is_open or quiet:
             return
         for event in events:
-            if event.proposal or not self._is_silent or event.origin in _ASKED_FOR:
+            if event.proposal or not self._is_silent or event.origin in _ORIGINS_BY_USER:
                 self._channel.emit(event)
             if event.proposal and asks:
                 self._channel.start("ask about memory", self._ask(event.proposal))
@@ -317,24 +323,26 @@ class LongTermMemoryManager:
             self._is_open = False
 
     def _provenance(self, messages: Sequence[Message], is_whole: bool) -> Callable[[], Provenance]:
-        """Returns a function that finds the provenance: it reads all messages, and most tool calls
-        wrote nothing.
+        """Return a function that finds the provenance of a turn. It is called only if a file has
+        changed: it reads all messages, and most tool calls wrote nothing.
         """
         for scope in self._scopes:
             scope.observe(self._marks.session)
-        clean = [scope.store.folder for scope in self._scopes if scope.is_clean]
+        clean_folders = [scope.store.folder for scope in self._scopes if scope.is_clean]
         is_confined = self._marks.is_confined
         return cache(
             lambda: Provenance(
-                messages, clean, self.cwd, is_whole=is_whole, is_confined=is_confined
+                messages, clean_folders, self.cwd, is_whole=is_whole, is_confined=is_confined
             )
         )
 
     def _refresh(self) -> list[CoreChanged]:
         """Read what others have changed in all scopes. Returns the events to show."""
-        agent_was_idle = not (self._marks.has_jobs() or self._jobs_ran_on or self._marks.at_work())
-        found = (scope.refresh(agent_was_idle=agent_was_idle) for scope in self._scopes)
-        return [*chain.from_iterable(found)]
+        agent_was_idle = not (
+            self._marks.has_jobs() or self._had_jobs_at_end or self._marks.at_work()
+        )
+        events_by_scope = (scope.refresh(agent_was_idle=agent_was_idle) for scope in self._scopes)
+        return [*chain.from_iterable(events_by_scope)]
 
     async def _settle_turn(
         self, messages: Sequence[Message], is_whole: bool, had_jobs: bool
@@ -357,33 +365,39 @@ class LongTermMemoryManager:
     ) -> list[CoreChanged]:
         """Decide about what the last turn wrote, in all scopes. Returns the events to show. Blocks."""
         provenance = self._provenance(messages, is_whole)()
-        before = [dict(scope.texts) for scope in self._scopes]
-        has_others = had_jobs or self._marks.at_work(but=self._marks.session)
-        is_rest_of_user = provenance.knows_all_writing and not has_others
+        texts_before = [dict(scope.texts) for scope in self._scopes]
+        may_others_write = had_jobs or self._marks.at_work(but=self._marks.session)
+        is_rest_of_user = provenance.knows_all_writing and not may_others_write
         events: list[CoreChanged] = []
         for scope in self._scopes:
             events += scope.turn_ended(
-                provenance, self._now, asks=self._asks, is_rest_of_user=is_rest_of_user
+                provenance, self._last_turn, asks=self._asks, is_rest_of_user=is_rest_of_user
             )
-        events += self._remove_replaced_entries(before)
-        self.prompt.note_undecided(events)
-        self._marks.end()  # must happen before the next turn marks its start
+        events += self._remove_replaced_entries(texts_before)
+        self.prompt.note_pending_and_refused(events)
+        self._marks.end()  # before the next turn marks its start
         return events
 
-    def _remove_replaced_entries(self, before: Sequence[Mapping[str, str]]) -> list[CoreChanged]:
+    def _remove_replaced_entries(
+        self, texts_before: Sequence[Mapping[str, str]]
+    ) -> list[CoreChanged]:
         """Remove the entries that the agent's new core lines replace; undoing the turn restores
         them. Stores the lines that no rule compared.
         """
-        added = frozenset(_added_lines(self._scopes, before))
-        if not added:
+        added_lines = frozenset(_added_lines(self._scopes, texts_before))
+        if not added_lines:
             return []
         from ouro.memory.long_term.forget import remove_replaced_entries
 
-        events, self._unchecked_lines = remove_replaced_entries(self._scopes, self._now, added)
+        events, self._unchecked_lines = remove_replaced_entries(
+            self._scopes, self._last_turn, added_lines
+        )
         return events
 
     async def _run_or_warn(self, what: str, act: Callable[[], list[CoreChanged]]) -> None:
-        """Run what returns events as an action; an error is shown as a warning."""
+        """Run a function in a thread, under the lock, and show the events that it returns; an error
+        is shown as a warning. `what` names the action in the log.
+        """
 
         async def work() -> None:
             try:
@@ -400,16 +414,18 @@ class LongTermMemoryManager:
     async def _ask(self, proposal_id: str) -> None:
         """Ask the user about a pending change, and accept or reject it."""
         pending = await asyncio.to_thread(self.proposals)
-        found = next((proposal for proposal in pending if proposal.id == proposal_id), None)
-        if found is None:
+        proposal = next((proposal for proposal in pending if proposal.id == proposal_id), None)
+        if proposal is None:
             return
-        answer = await self._channel.ask(f"memory:{found.id}", question_about(found))
+        answer = await self._channel.ask(f"memory:{proposal.id}", question_about(proposal))
         if answer == Reply((KEEP,)):
-            await self.accept(found.id)
+            await self.accept(proposal.id)
         elif answer == Reply((LEAVE,)):
-            await self.reject(found.id)
+            await self.reject(proposal.id)
         elif answer != Reply():
-            text = f"The change of memory is still pending: /memory accept {found.id}, or reject."
+            text = (
+                f"The change of memory is still pending: /memory accept {proposal.id}, or reject."
+            )
             self._channel.emit(Notice(text, "warning"))
 
     def _warn(self, text: str) -> None:
@@ -435,33 +451,37 @@ class LongTermMemoryManager:
         already asked about exactly this text.
         """
         limit = self.prompt.threshold
-        grown = [scope for scope in self._scopes if scope.is_clean and scope.tokens > limit]
-        new = [scope.scope for scope in grown if not _was_consolidated(scope)]
+        grown_scopes = [scope for scope in self._scopes if scope.is_clean and scope.tokens > limit]
+        scopes_to_consolidate = [
+            scope.scope for scope in grown_scopes if not _was_consolidated(scope)
+        ]
 
         async def consolidate() -> None:
-            for scope in new:
+            for scope in scopes_to_consolidate:
                 log.info("memory: consolidated %s: %s", scope, await self.consolidate(scope))
 
-        if new and self._is_open and not self._has_consolidated:
+        if scopes_to_consolidate and self._is_open and not self._has_consolidated:
             self._has_consolidated = True  # once a session
             self._channel.start("consolidate memory", consolidate())
 
 
 def _was_consolidated(scope: ScopeMemory) -> bool:
     """Whether a model was already asked to consolidate exactly these texts."""
-    return digest(scope.texts) in scope.store.repository.read_record(_CONSOLIDATED).split()
+    return digest(scope.texts) in scope.store.repository.read_record(_CONSOLIDATED_RECORD).split()
 
 
 def _commit_before(store: GitMemoryStore, second: datetime, session_id: str) -> str:
-    """The last commit of a session; without one, the last commit before a time."""
+    """The last commit of a session. If it made none, the last commit before a time; empty if there
+    is none.
+    """
     from ouro.memory.long_term.git.history import commit_at
 
-    log = store.log(_MAX_OWN_COMMITS)
-    for commit in log:
+    latest_commits = store.log(_MAX_OWN_COMMITS)
+    for commit in latest_commits:
         is_own = commit.trailers.get(SESSION) == session_id
         if is_own or datetime.fromisoformat(commit.at) < second:
             return commit.id
-    if len(log) < _MAX_OWN_COMMITS:
+    if len(latest_commits) < _MAX_OWN_COMMITS:
         return ""
     return commit_at(store.repository, (second - timedelta(seconds=1)).isoformat())
 

@@ -18,7 +18,7 @@ from ouro.utils.relative_dates import find_end, write_dates
 
 MAX_LINE = 200
 """Maximum characters of a core line."""
-NAMED = late_pattern(r"\s*((?i:user|repo)(?=\s*:)|(?:user|repo)(?=\s+\S))\s*:?\s*")
+NAMED_SCOPE = late_pattern(r"\s*((?i:user|repo)(?=\s*:)|(?:user|repo)(?=\s+\S))\s*:?\s*")
 """A scope in front of a statement. Without a colon only in lower case: `User sessions are in Redis`
 is a statement.
 """
@@ -29,6 +29,8 @@ CHANGES = ("decided", "replaces", "lasts", "binds")
 
 
 class Placement(msgspec.Struct, frozen=True):
+    """Where a text is remembered, and why."""
+
     text: str
     scope: Scope
     category: str
@@ -65,12 +67,14 @@ class _Signs(NamedTuple):
 
 
 class _Rule(NamedTuple):
+    """A rule with its name: the first of a list that holds decides with its result."""
+
     name: str
     holds: Callable[[_Signs], bool]
     result: str
 
 
-_ABOUT: Sequence[_Rule] = (
+_SCOPE_RULES: Sequence[_Rule] = (
     _Rule("this project", lambda signs: signs.is_here, "repo"),
     _Rule("the user", lambda signs: signs.is_own or signs.is_answer, "user"),
     _Rule("a statement", lambda signs: not signs.is_order, "repo"),
@@ -78,8 +82,10 @@ _ABOUT: Sequence[_Rule] = (
     _Rule("our work", lambda signs: has("ours", signs.text), "repo"),
     _Rule("an order", lambda _signs: True, ""),
 )
-"""What a statement is about: its scope; empty: doubt, the user's until someone knows better."""
-_KINDS: Sequence[_Rule] = (
+"""What a statement is about, as the scope; an empty result means doubt: it is the user's until more
+is known.
+"""
+_NOTE_RULES: Sequence[_Rule] = (
     _Rule("long", lambda signs: signs.is_long, "it is longer than a line"),
     _Rule("ends", lambda signs: bool(signs.until), "it holds until {until}"),
     _Rule("the user", lambda signs: signs.is_own, ""),
@@ -89,7 +95,7 @@ _KINDS: Sequence[_Rule] = (
     _Rule("a file", lambda signs: bool(signs.anchor), "it names {anchor}"),
     _Rule("a line", lambda _signs: True, ""),
 )
-"""Why a statement is a note; empty: it is a line of the core."""
+"""Why a statement is a note; an empty result means that it is a line of the core."""
 
 
 def place(
@@ -97,32 +103,46 @@ def place(
 ) -> Placement:
     """Choose the place of `text` among `scopes`, by rules and without a model.
 
-    `user …` or `repo …` at the start sets the scope, unless `scope` is given. `_ABOUT` and `_KINDS`
+    `user …` or `repo …` at the start sets the scope, unless `scope` is given. `_SCOPE_RULES` and `_NOTE_RULES`
     decide the rest; in each, the first rule that holds. If it was stated on `day`, its relative
     dates become dates, and what ends on a day becomes a note.
     """
-    if scope is None and (named := NAMED.match(text)):
-        scope, text = ("user" if named[1].lower() == "user" else "repo"), text[named.end() :]
-    said = text.strip()
-    signs = _read_signs(said, scope, day)
-    about = _result_of_first(_ABOUT, signs)
-    chosen, category = scope or about or "user", _category(signs, about)
-    why = _result_of_first(_KINDS, signs).format(until=signs.until, anchor=signs.anchor)
-    is_note, why = bool(why), why or f"it reads as one of the {category}"
-    if chosen not in scopes and scope is None:
-        chosen, why = "user", f"{why}; no project memory is in use here"
+    if scope is None and (match := NAMED_SCOPE.match(text)):
+        scope = "user" if match[1].lower() == "user" else "repo"
+        text = text[match.end() :]
+    statement = text.strip()
+    signs = _read_signs(statement, scope, day)
+    scope_by_rules = _result_of_first(_SCOPE_RULES, signs)
+    chosen_scope, category = (
+        scope or scope_by_rules or "user",
+        _core_category(signs, scope_by_rules),
+    )
+    why = _result_of_first(_NOTE_RULES, signs).format(until=signs.until, anchor=signs.anchor)
+    is_note = bool(why)
+    why = why or f"it reads as one of the {category}"
+    if chosen_scope not in scopes and scope is None:
+        chosen_scope, why = "user", f"{why}; no project memory is in use here"
     if is_note:
-        category = note_category(signs.text, category, chosen)
+        category = note_category(signs.text, category, chosen_scope)
     why = f"it holds until {signs.until}" if signs.until else why
-    is_sure = bool(scope or about) or len(scopes) < 2
-    return Placement(signs.text, chosen, category, is_note, why, said, is_sure, signs.until)
+    is_sure = bool(scope or scope_by_rules) or len(scopes) < 2
+    return Placement(
+        text=signs.text,
+        scope=chosen_scope,
+        category=category,
+        is_note=is_note,
+        why=why,
+        said=statement,
+        is_sure=is_sure,
+        until=signs.until,
+    )
 
 
-def _read_signs(said: str, scope: Scope | None, day: date | None) -> _Signs:
+def _read_signs(statement: str, scope: Scope | None, day: date | None) -> _Signs:
     """What the rules need to know about a statement."""
-    is_change = any(has(group, said) for group in CHANGES)
-    end = find_end(said, day, is_change=is_change) if day else None
-    text = strip_introduction(said)
+    is_change = any(has(group, statement) for group in CHANGES)
+    end = find_end(statement, day, is_change=is_change) if day else None
+    text = strip_introduction(statement)
     text = write_dates(text, day) if day else text
     is_order = has("order", text)
     entities = entities_in(text)
@@ -146,11 +166,13 @@ def _result_of_first(rules: Sequence[_Rule], signs: _Signs) -> Any:
     return next(rule.result for rule in rules if rule.holds(signs))
 
 
-def _category(signs: _Signs, about: str) -> str:
-    """A decision, what the user wants, or a fact: also how the project does something."""
+def _core_category(signs: _Signs, scope_by_rules: str) -> str:
+    """The category of a core line: `decisions`, `preferences` (what the user wants), or `facts`,
+    also for how the project does something.
+    """
     if has("decided", signs.text):
         return "decisions"
-    is_users = signs.is_own or signs.given == "user" or about != "repo"
+    is_users = signs.is_own or signs.given == "user" or scope_by_rules != "repo"
     is_wish = signs.is_order or has("wanted", signs.text)
     return "preferences" if is_users and is_wish else "facts"
 

@@ -30,7 +30,7 @@ from ouro.utils.text import line_changes
 BAR = "| "
 MAX_CHANGES = 8_000
 """Maximum characters of changes in a message; the model reads the rest in the file."""
-ROOM = 2
+LIMIT_FACTOR = 2
 """Limit of a scope in the prompt, in multiples of the threshold."""
 _SHARE_OF_FILE = 0.75
 """The part of that limit that one file gets at most."""
@@ -38,12 +38,14 @@ MARK = "mark"
 """The key in the session header for the source of the mark, next to the scopes."""
 Texts = Mapping[str, str]
 ReceiptState = Literal["loaded", "cut", "skipped"]
-_BEGINS = late_pattern(r"(?:[-*+]|\d+[.)])\s|#")
-_POSING = late_pattern(
+_ITEM_START = late_pattern(r"(?:[-*+]|\d+[.)])\s|#")
+"""The start of a list item or a heading."""
+_TAG_LIKE_OURO = late_pattern(
     r"<(?=/?\s*(?:long_term|memory|system|environment|instruction|tool|function|user|assistant|human|developer))",
     re.IGNORECASE,
 )
-_ABOUT: Mapping[Scope, str] = {
+"""The start of a tag that looks like one of ouro, or of a message."""
+_SCOPE_DESCRIPTIONS: Mapping[Scope, str] = {
     "user": "what holds for the user everywhere",
     "repo": "what is only about this repository; it wins where the two differ",
 }
@@ -104,18 +106,24 @@ def quote_memory(text: str) -> str:
     """A text as it is quoted from memory: each line begins with a bar, and no tag in it looks like
     one of ouro.
     """
-    return "\n".join(BAR + _POSING.sub("&lt;", line) for line in text.rstrip("\n").split("\n"))
+    return "\n".join(
+        BAR + _TAG_LIKE_OURO.sub("&lt;", line) for line in text.rstrip("\n").split("\n")
+    )
 
 
 def sent_versions(contexts: Iterable[str], mark: str) -> dict[str, str]:
-    """Scope -> version, from the last change in these texts; empty if there is none."""
-    found = _attributes(contexts, mark, "changed")
-    words = re.split("[= ]", found[-1]) if found else []  # earlier versions wrote `user=1873a138`
+    """The version of each scope that the last change in these texts names; empty if there is none."""
+    changes = _attributes(contexts, mark, "changed")
+    words = (
+        re.split("[= ]", changes[-1]) if changes else []
+    )  # earlier versions wrote `user=1873a138`
     return dict(zip(words[::2], words[1::2], strict=False))
 
 
 def recalled_marks(contexts: Iterable[str], mark: str) -> frozenset[str]:
-    """Ids and versions of the recalled notes in these texts; an edited note has another version."""
+    """The marks of the notes that were recalled in these texts: id and version, which differs after
+    an edit.
+    """
     return frozenset(" ".join(_attributes(contexts, mark, "recalled")).split())
 
 
@@ -148,8 +156,9 @@ class MemoryPrompt:
         self._began_with = began_with
         self.is_held = False
         """No changes are sent: memory is used as of an earlier time."""
-        self._begun: dict[Scope, Texts] = {}
-        self._known: dict[tuple[str, str], Texts] = {}
+        self._texts_at_start: dict[Scope, Texts] = {}
+        self._texts_by_version: dict[tuple[str, str], Texts] = {}
+        """By scope and version: texts that the model was sent, or the changes to them."""
         self._records: dict[Scope, Mapping[str, CoreRecord]] = {}
         self._notes: list[str] = []
         """For the model, sent with the next message."""
@@ -159,11 +168,11 @@ class MemoryPrompt:
         block = self._make_block()
         tokens = estimate(block)
         self._receipt = MemoryReceipt(
-            self._receipt_lines(),
-            {scope.scope: scope.version for scope in self._scopes},
-            tokens,
-            self._price(tokens),
-            self._changed_lines(),
+            lines=self._receipt_lines(),
+            versions={scope.scope: scope.version for scope in self._scopes},
+            tokens=tokens,
+            price=self._price(tokens),
+            changes=self._changed_lines(),
         )
         return block
 
@@ -182,7 +191,7 @@ class MemoryPrompt:
         for scope in self._scopes:
             version = self._began_with.get(scope.scope)
             texts = None if version is None else scope.text_of(version)
-            self._begun[scope.scope] = scope.texts if texts is None else texts
+            self._texts_at_start[scope.scope] = scope.texts if texts is None else texts
             self._records[scope.scope] = all_records(scope) if DAY in self._began_with else {}
         if not self._scopes:
             return ""
@@ -192,21 +201,21 @@ class MemoryPrompt:
 
     def _introduction(self) -> str:
         """What memory is, where it is, and how the model writes it."""
-        first, has_several = self._scopes[0].store, len(self._scopes) > 1
-        more = [f"{name}.md" for name in first.core if name not in CORE]
+        first_store, has_several = self._scopes[0].store, len(self._scopes) > 1
+        own_files = [f"{name}.md" for name in first_store.core if name not in CORE]
         places = "in a git repository"
-        folder = path_text(first.folder)
+        folder = path_text(first_store.folder)
         if has_several:
             places, folder = "a folder for each scope, each a git repository", "FOLDER"
         folders = [
-            f"- {scope.scope}: {path_text(scope.store.folder)} ({_ABOUT[scope.scope]})"
+            f"- {scope.scope}: {path_text(scope.store.folder)} ({_SCOPE_DESCRIPTIONS[scope.scope]})"
             for scope in self._scopes
         ]
         return _INTRODUCTION.format(
             places=places,
             folders="\n".join(folders),
             folder=folder,
-            more=f" The user's own: {', '.join(more)}." if more else "",
+            more=f" The user's own: {', '.join(own_files)}." if own_files else "",
             bar=BAR,
             mark=self._mark,
         )
@@ -215,8 +224,10 @@ class MemoryPrompt:
         """Only the quoted files, for an agent that reads memory and does not write it; empty if the
         files are empty.
         """
-        begun = [scope.scope for scope in self._scopes if scope.scope in self._begun]
-        files = list(chain.from_iterable(map(self._quoted_files, begun)))
+        loaded_scopes = [
+            scope.scope for scope in self._scopes if scope.scope in self._texts_at_start
+        ]
+        files = list(chain.from_iterable(map(self._quoted_files, loaded_scopes)))
         if not files:
             return ""
         return "\n\n".join([_READ_ONLY.format(bar=BAR, mark=self._mark), *files])
@@ -225,15 +236,15 @@ class MemoryPrompt:
         """The entries of the core files that were sent or cut, and the files that were skipped."""
         lines: list[ReceiptLine] = []
         for scope in self._scopes:
-            for name, (shown, cut) in self._split_to_fit(scope.scope).items():
+            for name, (sent_text, cut_text) in self._split_to_fit(scope.scope).items():
                 file, reason = f"{name}.md", "no room in the budget"
                 lines += [
                     ReceiptLine(scope.scope, file, item, "loaded", "", estimate(item))
-                    for item in _items(shown)
+                    for item in _split_items(sent_text)
                 ]
                 lines += [
                     ReceiptLine(scope.scope, file, item, "cut", reason, estimate(item))
-                    for item in _items(cut)
+                    for item in _split_items(cut_text)
                 ]
             reasons = [(file.name, file.reason) for file in scope.loaded.skipped]
             reasons += [
@@ -245,23 +256,27 @@ class MemoryPrompt:
         return tuple(lines)
 
     def _changed_lines(self) -> tuple[str, ...]:
-        """What changed since the block was made for the first time: `user/facts.md: + Use uv.`"""
-        found: list[str] = []
+        """The lines that changed since the session began: `user/facts.md: + Use uv.`"""
+        changes: list[str] = []
         for scope in self._scopes:
-            for file, lines in _diffs(scope.scope, self._begun[scope.scope], scope.texts):
-                found += [
+            for file, lines in _changed_files(
+                scope.scope, self._texts_at_start[scope.scope], scope.texts
+            ):
+                changes += [
                     f"{file} {line[0]} {line[1:].removeprefix('- ')}"
                     for line in lines
                     if line[1:].strip()
                 ]
-        return tuple(found)
+        return tuple(changes)
 
     def note(self, text: str) -> None:
         """Send a note to the model with the next message."""
         self._notes.append(memory_note(text))
 
-    def note_undecided(self, events: Iterable[CoreChanged]) -> None:
-        """Note what of a turn is pending, and what was removed because it held a secret."""
+    def note_pending_and_refused(self, events: Iterable[CoreChanged]) -> None:
+        """Note for the model what of a turn is pending, and what was removed because it held a
+        secret.
+        """
         for event in events:
             if event.proposal and event.origin == "agent":
                 self.note(
@@ -274,8 +289,8 @@ class MemoryPrompt:
 
     def record(self, events: Sequence[CoreChanged]) -> None:
         """Add changes of the core to the receipt."""
-        done = [f"{event.scope}/{event.summary}" for event in events if not event.proposal]
-        self._receipt = replace(self._receipt, changes=(*self._receipt.changes, *done))
+        summaries = [f"{event.scope}/{event.summary}" for event in events if not event.proposal]
+        self._receipt = replace(self._receipt, changes=(*self._receipt.changes, *summaries))
 
     def changes(self, sent: Sequence[Message]) -> str:
         """The changes of memory compared with the prompt and with `sent`, and the notes for the
@@ -292,9 +307,12 @@ class MemoryPrompt:
         versions = sent_versions(contexts, self._mark)
         lines: list[str] = []
         for scope in self._scopes:
-            before, now = self._texts_of(scope, versions.get(scope.scope, "")), scope.texts
-            self._known[scope.scope, scope.version] = now
-            for file, changed in _diffs(scope.scope, before, now):
+            earlier_texts, current_texts = (
+                self._texts_of(scope, versions.get(scope.scope, "")),
+                scope.texts,
+            )
+            self._texts_by_version[scope.scope, scope.version] = current_texts
+            for file, changed in _changed_files(scope.scope, earlier_texts, current_texts):
                 lines += [file, *changed]
         if not lines:
             return ""
@@ -303,21 +321,21 @@ class MemoryPrompt:
             changes = f"{changes[:MAX_CHANGES]}\n… more has changed: read the files."
         # No `=` before it: then a commit looks like a secret, and the scanner is loaded: 0.27 s and
         # 34 MB.
-        at = " ".join(f"{scope.scope} {scope.version}" for scope in self._scopes)
+        versions_now = " ".join(f"{scope.scope} {scope.version}" for scope in self._scopes)
         return (
-            f'<{self._mark} changed="{at}">\nLong-term memory has changed since you read it: lines'
+            f'<{self._mark} changed="{versions_now}">\nLong-term memory has changed since you read it: lines'
             f" with - are gone, lines with + are new.\n{quote_memory(changes)}\n</{self._mark}>"
         )
 
     def _texts_of(self, scope: ScopeMemory, version: str) -> Texts:
         """The texts of a version; those at the start of the session if it is not known."""
-        texts = self._known.get((scope.scope, version))
+        texts = self._texts_by_version.get((scope.scope, version))
         if texts is None and version:
             texts = scope.text_of(version)
-        return self._begun[scope.scope] if texts is None else texts
+        return self._texts_at_start[scope.scope] if texts is None else texts
 
     def _quoted_files(self, scope: Scope) -> Iterator[str]:
-        """Each core file of a scope, between marks; of a long one the beginning."""
+        """Yield each core file of a scope between marks; of a long file only the beginning."""
         for name, (shown, cut) in self._split_to_fit(scope).items():
             text = shown
             if cut:
@@ -349,9 +367,9 @@ class MemoryPrompt:
     def _split_to_fit(self, scope: Scope) -> dict[str, tuple[str, str]]:
         """Name -> the text of the file that fits into the limit, and the rest."""
         fitted: dict[str, tuple[str, str]] = {}
-        room = int(ROOM * self.threshold * CHARACTERS_A_TOKEN)
+        room = int(LIMIT_FACTOR * self.threshold * CHARACTERS_A_TOKEN)
         share = int(room * _SHARE_OF_FILE)
-        for name, text in self._begun[scope].items():
+        for name, text in self._texts_at_start[scope].items():
             end = len(text)
             if end > min(room, share):
                 end = text.rfind("\n", 0, min(room, share)) + 1
@@ -366,28 +384,30 @@ def _attributes(contexts: Iterable[str], mark: str, name: str) -> list[str]:
     return list(chain.from_iterable(map(pattern.findall, contexts)))
 
 
-def _diffs(scope: Scope, before: Texts, after: Texts) -> Iterator[tuple[str, list[str]]]:
-    """Yields the name of each file that differs, with a colon, and its lines with - and +."""
+def _changed_files(scope: Scope, before: Texts, after: Texts) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name of each file that differs, with a colon, and its lines with - and +."""
     for name in dict.fromkeys((*before, *after)):
         if before.get(name, "") == after.get(name, ""):
             continue
-        old, new = before.get(name, "").splitlines(), after.get(name, "").splitlines()
-        lines: list[str] = []
-        for start, end, new_start, new_end in line_changes(old, new):
-            lines += [f"-{line}" for line in old[start:end]] + [
-                f"+{line}" for line in new[new_start:new_end]
+        old_lines, new_lines = before.get(name, "").splitlines(), after.get(name, "").splitlines()
+        changed_lines: list[str] = []
+        for start, end, new_start, new_end in line_changes(old_lines, new_lines):
+            changed_lines += [f"-{line}" for line in old_lines[start:end]] + [
+                f"+{line}" for line in new_lines[new_start:new_end]
             ]
-        yield f"{scope}/{name}.md:", lines
+        yield f"{scope}/{name}.md:", changed_lines
 
 
-def _items(text: str) -> Iterator[str]:
-    """The points, headings and paragraphs of a memory file."""
-    item: list[str] = []
+def _split_items(text: str) -> Iterator[str]:
+    """Yield the list items, headings and paragraphs of a memory file."""
+    item_lines: list[str] = []
     for line in text.splitlines():
-        if item and (_BEGINS.match(line) or item[0].startswith("#") or not line.strip()):
-            yield "\n".join(item)
-            item = []
+        if item_lines and (
+            _ITEM_START.match(line) or item_lines[0].startswith("#") or not line.strip()
+        ):
+            yield "\n".join(item_lines)
+            item_lines = []
         if line.strip():
-            item.append(line)
-    if item:
-        yield "\n".join(item)
+            item_lines.append(line)
+    if item_lines:
+        yield "\n".join(item_lines)

@@ -26,7 +26,7 @@ from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note, new_id, note_text
 from ouro.memory.long_term.notes.notebook import WrittenNote
 from ouro.memory.long_term.notes.notebook import timestamp as note_time
-from ouro.memory.long_term.placement import NAMED, Placement, note_category, place
+from ouro.memory.long_term.placement import NAMED_SCOPE, Placement, note_category, place
 from ouro.memory.long_term.supersession import (
     find_on_subject,
     find_replaced,
@@ -40,7 +40,8 @@ from ouro.utils.text import one_line
 
 MAX_CHARACTERS = 10_000
 """Maximum characters of a text to remember; a longer text is a document to import."""
-_MARKS = re.compile(r"(?:[#>\s]+|[-*+]\s+)+")
+_MARKDOWN_MARKS = re.compile(r"(?:[#>\s]+|[-*+]\s+)+")
+"""Marks of Markdown at the start of a line: of a heading, quotation or list."""
 _MAX_CORRECTION = 600
 """Maximum characters of a correction that is written into the core, although it is longer than a
 core line.
@@ -50,10 +51,11 @@ CORE_TOKENS = 1_500
 a note.
 """
 _MAX_RELATED = 4
-_UNDECIDED = "you have not decided about it"
+"""The most notes on the same subject to which a new note is linked."""
+_REASON_UNDECIDED = "you have not decided about it"
 _MAX_WITH_RARE_WORD = 2
 """A word in more entries does not show that a text is about one of them."""
-_CORE = {
+_CORE_CATEGORY_OF_NOTE = {
     "architectural-decisions": "decisions",
     "coding-preferences": "preferences",
     "project-conventions": "",
@@ -64,6 +66,8 @@ _CORE = {
 
 
 class RememberResult(msgspec.Struct, frozen=True):
+    """What became of a text to remember."""
+
     state: Literal["kept", "confirmed", "restored"]
     entry: MemoryEntry
     why: str = ""
@@ -77,104 +81,117 @@ def find_doubtful(editor: MemoryEditor, text: str) -> MemoryEntry | None:
     """The entry of which only the user knows whether a text replaces it: it is on the same subject,
     and the rules find nothing that the text replaces. None if there is no such entry.
     """
-    chosen, entries = place(clean_text(text), editor.names), all_entries(editor)
-    if find_same(chosen.text, entries) or find_replaced(chosen.text, entries, chosen.said):
+    placement, entries = place(clean_text(text), editor.names), all_entries(editor)
+    if find_same(placement.text, entries) or find_replaced(placement.text, entries, placement.said):
         return None
-    near = find_on_subject(chosen.text, entries) or _share_rare_word(chosen.text, entries)
-    return near[0] if near else None
+    related_entries = find_on_subject(placement.text, entries) or _share_rare_word(
+        placement.text, entries
+    )
+    return related_entries[0] if related_entries else None
 
 
 def _share_rare_word(text: str, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
     """The entries that share a word with a text which few of them have."""
     words_of_text = subject_words(text)
-    shared = {entry.id: words_of_text & subject_words(entry.text) for entry in entries}
+    common_words = {entry.id: words_of_text & subject_words(entry.text) for entry in entries}
     counts: Counter[str] = Counter()
-    for words in shared.values():
+    for words in common_words.values():
         counts.update(words)
-    is_rare = {word for word, count in counts.items() if count <= _MAX_WITH_RARE_WORD}
-    return [entry for entry in entries if shared[entry.id] & is_rare]
+    rare_words = {word for word, count in counts.items() if count <= _MAX_WITH_RARE_WORD}
+    return [entry for entry in entries if common_words[entry.id] & rare_words]
 
 
 def remember_text(
     editor: MemoryEditor, text: str, scope: Scope | None = None, replaces: str = ""
 ) -> RememberResult:
     """Remember a text; if it is remembered already, confirm it. What it corrects is replaced, in
-    the same commit, and so is the entry with the id `replaces`.
+    the same commit, and so is the entry with the id `replaces`. A line that waits for approval in
+    the same words is approved with it.
 
-    A line that waits for approval in the same words is approved with it.
-
-    Raises UsageError (it is empty or too long), SecretInMemory, LongTermMemoryError or OSError:
-    nothing was written.
+    Raises UsageError if the text is empty or too long, and SecretInMemory, LongTermMemoryError or
+    OSError; nothing was written then.
     """
-    chosen = place(clean_text(text), editor.names, scope, local_day())
-    if not chosen.text:
+    placement = place(clean_text(text), editor.names, scope, local_day())
+    if not placement.text:
         raise UsageError(
             "Nothing to remember: the text is empty.",
             commands=["memory remember Run the tests with make check"],
         )
-    editor.scope(chosen.scope)  # raises when that scope is not in use
-    found = all_entries(editor, archived=True, sources=False)
+    editor.scope(placement.scope)  # raises when that scope is not in use
+    all_of_memory = all_entries(editor, archived=True, sources=False)
     # Writing a note that waits for approval would approve all that is in it.
     entries = [
-        entry for entry in found if entry.kind == "core" or "unconfirmed" not in entry.badges
+        entry
+        for entry in all_of_memory
+        if entry.kind == "core" or "unconfirmed" not in entry.badges
     ]
-    known = find_same(chosen.text, entries)
-    if known is not None and known.scope == chosen.scope:
-        return _remember_again(editor, chosen, known)
+    same_entry = find_same(placement.text, entries)
+    if same_entry is not None and same_entry.scope == placement.scope:
+        return _remember_again(editor, placement, same_entry)
     in_use = [entry for entry in entries if entry.is_in_use]
-    named = [entry for entry in in_use if entry.id == replaces]
-    chosen, replaced, near = _settle_placement(
-        editor, chosen, in_use, named, is_scope_named=bool(scope or NAMED.match(text))
+    named_entries = [entry for entry in in_use if entry.id == replaces]
+    placement, replaced, entries_on_subject = _settle_placement(
+        editor,
+        placement,
+        in_use,
+        named_entries,
+        is_scope_named=bool(scope or NAMED_SCOPE.match(text)),
     )
     related = (
-        () if replaced else [entry.id for entry in near if entry.kind == "note"][:_MAX_RELATED]
+        ()
+        if replaced
+        else [entry.id for entry in entries_on_subject if entry.kind == "note"][:_MAX_RELATED]
     )
     if replaced:
         replaced = with_sources(editor, replaced)
-    entry, undo = write_text(editor, chosen, replaced, related)
-    return RememberResult("kept", entry, chosen.why, undo, tuple(replaced))
+    entry, undo = write_text(editor, placement, replaced, related)
+    return RememberResult("kept", entry, placement.why, undo, tuple(replaced))
 
 
-def _remember_again(editor: MemoryEditor, chosen: Placement, known: MemoryEntry) -> RememberResult:
+def _remember_again(
+    editor: MemoryEditor, placement: Placement, entry: MemoryEntry
+) -> RememberResult:
     """Confirm an entry; restore it if it is archived; approve it if it is a line that waits."""
-    if known.kind == "core":
-        if "unconfirmed" not in known.badges:
+    if entry.kind == "core":
+        if "unconfirmed" not in entry.badges:
             from ouro.memory.long_term.line_records import confirm_line
 
-            confirm_line(editor.scope(known.scope), known.text)
-            return RememberResult("confirmed", with_sources(editor, [known])[0])
-        chosen = replace(chosen, is_note=False, category=known.category)
-        entry, undo = write_text(editor, chosen, [known])
-        return RememberResult("kept", entry, chosen.why, undo)
-    commit = editor.notebook.confirm(known.id, "person").commit
-    confirmed = replace(known, file=f"{known.id}.md", badges=())
-    return RememberResult("restored" if known.archived else "confirmed", confirmed, undo=commit)
+            confirm_line(editor.scope(entry.scope), entry.text)
+            return RememberResult("confirmed", with_sources(editor, [entry])[0])
+        placement = replace(placement, is_note=False, category=entry.category)
+        new_entry, undo = write_text(editor, placement, [entry])
+        return RememberResult("kept", new_entry, placement.why, undo)
+    commit = editor.notebook.confirm(entry.id, "person").commit
+    confirmed = replace(entry, file=f"{new_entry.id}.md", badges=())
+    return RememberResult("restored" if entry.archived else "confirmed", confirmed, undo=commit)
 
 
 def keep_for_later(editor: MemoryEditor, text: str, scope: Scope | None = None) -> Proposal:
     """Store a text as a pending change: the user has not decided about it. Raises as
     `remember_text`.
     """
-    chosen = place(clean_text(text), editor.names, scope, local_day())
-    own = editor.scope(chosen.scope)
-    own.store.demand_no_secret([chosen.text])
-    return own.propose([edit_that_adds(editor, chosen)], _UNDECIDED, (), editor.moment)
+    placement = place(clean_text(text), editor.names, scope, local_day())
+    scope_memory = editor.scope(placement.scope)
+    scope_memory.store.demand_no_secret([placement.text])
+    return scope_memory.propose(
+        [edit_that_adds(editor, placement)], _REASON_UNDECIDED, (), editor.moment
+    )
 
 
-def edit_that_adds(editor: MemoryEditor, chosen: Placement) -> FileEdit:
+def edit_that_adds(editor: MemoryEditor, placement: Placement) -> FileEdit:
     """The edit that adds a placed text: a new note, or a line of the core."""
-    if chosen.is_note:
-        note = make_note(editor, chosen)
+    if placement.is_note:
+        note = make_note(editor, placement)
         return FileEdit(note.file_name, None, note_text(note))
-    name = f"{chosen.category}.md"
-    before = editor.text(chosen.scope, name)
-    return FileEdit(name, before or None, append_lines(before, [chosen.text]))
+    name = f"{placement.category}.md"
+    current_text = editor.text(placement.scope, name)
+    return FileEdit(name, current_text or None, append_lines(current_text, [placement.text]))
 
 
 def keep_in_core(
-    editor: MemoryEditor, note: Note, said: str, corrected: str = "", *, is_sure: bool = False
+    editor: MemoryEditor, note: Note, statement: str, corrected: str = "", *, is_sure: bool = False
 ) -> WrittenNote | None:
-    """Write a note that capture made from the user's words `said` into the core, which is in each
+    """Write a note that capture made from the user's statement into the core, which is in each
     request.
 
     Returns None if it belongs into a note: it is long, names a file, is about another note or of a
@@ -182,37 +199,50 @@ def keep_in_core(
     is the core line that the classifier wants to replace: one without a common word only if it
     `is_sure`. Raises as `remember_text`.
     """
-    lines, placed = core_entries(editor, sources=False), _place_note_of_capture(editor, note, said)
+    lines, first_placement = (
+        core_entries(editor, sources=False),
+        _place_note_of_capture(editor, note, statement),
+    )
     if not is_sure and not shares_subject(corrected, note.text):
         corrected = ""
-    named = [line for line in lines if line.text == corrected]
-    is_known = named or find_on_subject(note.text, lines) or find_replaced(note.text, lines, said)
-    if placed.is_note and not is_known:
-        return None
-    chosen, replaced, _ = _settle_placement(
-        editor, placed, all_entries(editor, sources=False), named
+    named_lines = [line for line in lines if line.text == corrected]
+    is_known = (
+        named_lines
+        or find_on_subject(note.text, lines)
+        or find_replaced(note.text, lines, statement)
     )
-    if known := find_same(note.text, [line for line in lines if line.scope == chosen.scope]):
-        return WrittenNote("confirm", replace(note, id=known.id), known.scope, "")
-    if chosen.is_note:
+    if first_placement.is_note and not is_known:
         return None
-    entry, commit = write_text(editor, chosen, replaced, origin="capture")
-    note = replace(note, id=entry.id, scope=chosen.scope)
-    before = "; ".join(old.text for old in replaced)
-    return WrittenNote("supersede" if replaced else "add", note, chosen.scope, commit, before)
+    placement, replaced, _ = _settle_placement(
+        editor, first_placement, all_entries(editor, sources=False), named_lines
+    )
+    if same_line := find_same(note.text, [line for line in lines if line.scope == placement.scope]):
+        return WrittenNote("confirm", replace(note, id=same_line.id), same_line.scope, "")
+    if placement.is_note:
+        return None
+    entry, commit = write_text(editor, placement, replaced, origin="capture")
+    note = replace(note, id=entry.id, scope=placement.scope)
+    replaced_text = "; ".join(old.text for old in replaced)
+    return WrittenNote(
+        "supersede" if replaced else "add", note, placement.scope, commit, replaced_text
+    )
 
 
-def _place_note_of_capture(editor: MemoryEditor, note: Note, said: str) -> Placement:
-    """Where a note of capture belongs: into the core, unless the rules, its links or its category
+def _place_note_of_capture(editor: MemoryEditor, note: Note, statement: str) -> Placement:
+    """Choose the place of a note of capture: the core, unless the rules, its links or its category
     make it a note.
     """
-    placed = place(note.text, editor.names, note.scope)
+    placement = place(note.text, editor.names, note.scope)
     is_about_note = bool(note.supersedes) or any(
         edge.relationship != "relates-to" for edge in note.related
     )
-    is_note = placed.is_note or is_about_note or note.category not in _CORE
-    category = placed.category if is_note else _CORE[note.category] or placed.category
-    return replace(placed, is_note=is_note, category=category, said=said)
+    is_note = placement.is_note or is_about_note or note.category not in _CORE_CATEGORY_OF_NOTE
+    category = (
+        placement.category
+        if is_note
+        else _CORE_CATEGORY_OF_NOTE[note.category] or placement.category
+    )
+    return replace(placement, is_note=is_note, category=category, said=statement)
 
 
 def shares_subject(text: str, other: str) -> bool:
@@ -222,68 +252,76 @@ def shares_subject(text: str, other: str) -> bool:
 
 def _settle_placement(
     editor: MemoryEditor,
-    placed: Placement,
+    placement: Placement,
     in_use: Sequence[MemoryEntry],
-    named: Sequence[MemoryEntry] = (),
+    named_entries: Sequence[MemoryEntry] = (),
     *,
     is_scope_named: bool = False,
 ) -> tuple[Placement, list[MemoryEntry], list[MemoryEntry]]:
-    """The final place of a text, the entries that it replaces there, and those that are on its
-    subject.
+    """Decide the final place of a text. Returns it with the entries that the text replaces there,
+    and those that are on its subject.
 
     A correction is written to the scope of what it corrects, and to the core if a core line is on
     its subject, so that it is as strong as that line. Other text becomes a note once the core has
-    `CORE_TOKENS`. `named` entries are replaced if the rules find nothing else.
+    `CORE_TOKENS`. `named_entries` are replaced if the rules find nothing else.
     """
-    placed, replaced = _place_with_replaced(placed, in_use, named, is_scope_named=is_scope_named)
-    near = find_on_subject(placed.text, [entry for entry in in_use if entry.scope == placed.scope])
-    line = next((entry for entry in (*replaced, *near) if entry.kind == "core"), None)
-    if line is None:
-        placed = _make_note_if_full(editor, placed)
-    elif not placed.until and (placed.is_note or line in replaced):
-        placed = _put_in_file_of(line, placed)
-    return placed, replaced, near
+    placement, replaced = _place_with_replaced(
+        placement, in_use, named_entries, is_scope_named=is_scope_named
+    )
+    entries_on_subject = find_on_subject(
+        placement.text, [entry for entry in in_use if entry.scope == placement.scope]
+    )
+    core_line = next(
+        (entry for entry in (*replaced, *entries_on_subject) if entry.kind == "core"), None
+    )
+    if core_line is None:
+        placement = _make_note_if_full(editor, placement)
+    elif not placement.until and (placement.is_note or core_line in replaced):
+        placement = _put_in_file_of(core_line, placement)
+    return placement, replaced, entries_on_subject
 
 
 def _place_with_replaced(
-    placed: Placement,
+    placement: Placement,
     in_use: Sequence[MemoryEntry],
-    named: Sequence[MemoryEntry],
+    named_entries: Sequence[MemoryEntry],
     *,
     is_scope_named: bool,
 ) -> tuple[Placement, list[MemoryEntry]]:
-    """The entries that a text replaces, and its place: in their scope, unless the user named one."""
-    replaced = find_replaced(placed.text, in_use, placed.said)
-    if named and named[0] not in replaced:
-        replaced, is_scope_named = [*named], False
-    if replaced and not is_scope_named and replaced[0].scope != placed.scope:
-        placed = replace(placed, scope=replaced[0].scope, why="it replaces what is there")
-    if placed.until:
-        return placed, []
-    return placed, [entry for entry in replaced if entry.scope == placed.scope]
+    """Find the entries that a text replaces. Returns its place, which is in their scope unless the
+    user named one, with these entries.
+    """
+    replaced = find_replaced(placement.text, in_use, placement.said)
+    if named_entries and named_entries[0] not in replaced:
+        replaced, is_scope_named = [*named_entries], False
+    if replaced and not is_scope_named and replaced[0].scope != placement.scope:
+        placement = replace(placement, scope=replaced[0].scope, why="it replaces what is there")
+    if placement.until:
+        return placement, []
+    return placement, [entry for entry in replaced if entry.scope == placement.scope]
 
 
-def _make_note_if_full(editor: MemoryEditor, placed: Placement) -> Placement:
-    """A note instead of a core line if the core is full."""
-    if placed.is_note:
-        return placed
-    if editor.scope(placed.scope).tokens + estimate(placed.text) <= CORE_TOKENS:
-        return placed
-    category = note_category(placed.text, placed.category, placed.scope)
-    return replace(placed, is_note=True, category=category, why="the core is full")
+def _make_note_if_full(editor: MemoryEditor, placement: Placement) -> Placement:
+    """The placement as a note if the core is full; else unchanged."""
+    if placement.is_note:
+        return placement
+    if editor.scope(placement.scope).tokens + estimate(placement.text) <= CORE_TOKENS:
+        return placement
+    category = note_category(placement.text, placement.category, placement.scope)
+    return replace(placement, is_note=True, category=category, why="the core is full")
 
 
-def _put_in_file_of(line: MemoryEntry, placed: Placement) -> Placement:
-    """A line of the core, in the file of `line`; unless it is too long."""
-    if len(placed.text) > _MAX_CORRECTION:
-        return placed
+def _put_in_file_of(line: MemoryEntry, placement: Placement) -> Placement:
+    """The placement as a core line in the file of another line; unchanged if the text is too long."""
+    if len(placement.text) > _MAX_CORRECTION:
+        return placement
     why = f"{line.file} is on the same subject"
-    return replace(placed, is_note=False, category=line.category, why=why)
+    return replace(placement, is_note=False, category=line.category, why=why)
 
 
 def write_text(
     editor: MemoryEditor,
-    chosen: Placement,
+    placement: Placement,
     replaced: Sequence[MemoryEntry] = (),
     related: Sequence[str] = (),
     origin: Origin = "person",
@@ -293,48 +331,48 @@ def write_text(
 
     A new note is linked to the notes `related`, so that recall finds it together with them.
     """
-    scope, moment = editor.scope(chosen.scope), editor.moment
-    note = make_note(editor, chosen) if chosen.is_note else None
+    scope, moment = editor.scope(placement.scope), editor.moment
+    note = make_note(editor, placement) if placement.is_note else None
     old_notes = [entry for entry in replaced if entry.kind == "note"]
     target = old_notes[0].id if old_notes else ""
     scope.store.ensure_repo()
     with scope.hold_lock():
         changes: dict[str, str | None] = {}
         if replaced:
-            changes = remove_lines(editor, chosen.scope, replaced)
+            changes = remove_lines(editor, placement.scope, replaced)
             changes |= archive_notes(
-                editor, chosen.scope, old_notes[1:] if chosen.is_note else old_notes
+                editor, placement.scope, old_notes[1:] if placement.is_note else old_notes
             )
         if note is not None:
             note = editor.notebook.link(note, "supersede" if old_notes else "add", target, related)
             text, entry_id, name, line = note_text(note), note.id, note.file_name, 0
         else:
-            name = f"{chosen.category}.md"
+            name = f"{placement.category}.md"
             text = append_lines(
-                changes.get(name, editor.text(chosen.scope, name)) or "", [chosen.text]
+                changes.get(name, editor.text(placement.scope, name)) or "", [placement.text]
             )
             line = len(text.splitlines())
-            entry_id = f"{chosen.scope}/{name}:{line}"
-        subject = f"Remember: {one_line(chosen.text, 80)}"
-        done = editor.write(chosen.scope, {**changes, name: text}, subject, origin)
+            entry_id = f"{placement.scope}/{name}:{line}"
+        subject = f"Remember: {one_line(placement.text, 80)}"
+        event = editor.write(placement.scope, {**changes, name: text}, subject, origin)
     entry = MemoryEntry(
         id=entry_id,
-        kind="note" if chosen.is_note else "core",
-        scope=chosen.scope,
-        category=chosen.category,
-        text=chosen.text,
+        kind="note" if placement.is_note else "core",
+        scope=placement.scope,
+        category=placement.category,
+        text=placement.text,
         file=name,
         line=line,
         at=note.updated_at if note else timestamp(),
         session=moment.session,
         turn=moment.turn,
-        source="user" if chosen.is_note else "person",
+        source="user" if placement.is_note else "person",
     )
-    return entry, done.undo if done else ""
+    return entry, event.undo if event else ""
 
 
 def clean_text(text: str) -> str:
-    """Remove invisible characters and Markdown marks from a text. Raises UsageError: it is too
+    """Remove invisible characters and Markdown marks from a text. Raises UsageError if it is too
     long.
     """
     if len(text) > MAX_CHARACTERS:
@@ -345,7 +383,7 @@ def clean_text(text: str) -> str:
             ["memory import FILE"],
         )
     text = visible_text(text)[0].strip()
-    marks = _MARKS.match(text)
+    marks = _MARKDOWN_MARKS.match(text)
     return text[marks.end() :] if marks else text
 
 

@@ -25,16 +25,19 @@ from ouro.utils.text import clean, one_line
 if TYPE_CHECKING:
     from ouro.memory.long_term.editor import MemoryEditor
 
-_WANTED = "other people wrote it in a review"
+_REASON = "other people wrote it in a review"
 _MAX_COMMENTS = 200
 _MAX_BODY = 2_000
 _MIN_WORDS = 3
 """`LGTM` and `nit: typo` teach nothing."""
-_QUOTED = late_pattern(r"(?m)^>[^\n]*\n?|```[a-z]*\n[^`]{0,4000}```|<!--.{0,2000}?-->")
-_LINK = late_pattern(r"https?://[^\s<>\"']{1,300}")
+_NOT_THE_COMMENT = late_pattern(r"(?m)^>[^\n]*\n?|```[a-z]*\n[^`]{0,4000}```|<!--.{0,2000}?-->")
+"""Quotations, code blocks and invisible HTML comments."""
+_WEB_ADDRESS = late_pattern(r"https?://[^\s<>\"']{1,300}")
 
 
 class ReviewComment(msgspec.Struct, frozen=True):
+    """A comment of a pull request."""
+
     text: str
     link: str
     place: str = ""
@@ -43,6 +46,8 @@ class ReviewComment(msgspec.Struct, frozen=True):
 
 
 class ProposedReview(msgspec.Struct, frozen=True):
+    """What became of the comments."""
+
     proposals: tuple[str, ...]
     """The ids of the pending changes, one for each comment."""
     known: int
@@ -55,16 +60,16 @@ def read_comments(data: bytes) -> list[ReviewComment]:
     """The comments in the JSON of `gh api …/pulls/N/comments` or `gh pr view --json
     comments,reviews`; several documents may follow each other. Raises UsageError.
     """
-    found: list[ReviewComment] = []
-    for document in _documents(data):
-        for item in _comments_in(document):
+    comments: list[ReviewComment] = []
+    for document in _decode_documents(data):
+        for item in _find_comments(document):
             body = item.get("body")
             if not isinstance(body, str) or item.get("in_reply_to_id"):
                 continue
-            text = clean(_QUOTED.sub("", body[:_MAX_BODY])).strip()
+            text = clean(_NOT_THE_COMMENT.sub("", body[:_MAX_BODY])).strip()
             if len(text.split()) >= _MIN_WORDS or len(text) >= 5 * _MIN_WORDS:
-                found.append(_make_comment(item, text))
-    return found[:_MAX_COMMENTS]
+                comments.append(_make_comment(item, text))
+    return comments[:_MAX_COMMENTS]
 
 
 def propose_comments(editor: MemoryEditor, comments: Sequence[ReviewComment]) -> ProposedReview:
@@ -72,40 +77,42 @@ def propose_comments(editor: MemoryEditor, comments: Sequence[ReviewComment]) ->
     accepts it. Blocks.
     """
     scope: Scope = "repo" if "repo" in editor.names else "user"
-    own = editor.scope(scope)
-    edits = chain.from_iterable(found.edits for found in own.proposals())
+    scope_memory = editor.scope(scope)
+    edits = chain.from_iterable(proposal.edits for proposal in scope_memory.proposals())
     texts = [entry.text for entry in all_entries(editor, archived=True)]
     texts += [edit.after or "" for edit in edits]
-    known = " ".join(map(fold_words, texts))
+    known_text = " ".join(map(fold_words, texts))
     ids: list[str] = []
     skipped = refused = 0
     for comment in comments:
-        if fold_words(comment.text) in known:
+        if fold_words(comment.text) in known_text:
             skipped += 1
-        elif own.store.secret_in(comment.text):
+        elif scope_memory.store.secret_in(comment.text):
             refused += 1
         else:
             edit = _edit_that_adds(editor, scope, comment)
             sources = (comment.link or comment.place or "a review",)
-            ids.append(own.propose([edit], _WANTED, sources, editor.moment).id)
-            known += f" {fold_words(comment.text)}"
+            ids.append(scope_memory.propose([edit], _REASON, sources, editor.moment).id)
+            known_text += f" {fold_words(comment.text)}"
     return ProposedReview(tuple(ids), skipped, refused)
 
 
 def _edit_that_adds(editor: MemoryEditor, scope: Scope, comment: ReviewComment) -> FileEdit:
     """The edit that adds a comment as a note, with its link and its author."""
-    about = f"About {comment.place}: {comment.text}" if comment.place else comment.text
-    text = clean_text(about)
-    placed = replace(place(text, editor.names), scope=scope, is_note=True)
-    placed = replace(placed, category=note_category(text, placed.category, scope))
+    full_text = f"About {comment.place}: {comment.text}" if comment.place else comment.text
+    text = clean_text(full_text)
+    placement = replace(place(text, editor.names), scope=scope, is_note=True)
+    placement = replace(placement, category=note_category(text, placement.category, scope))
     extra = {"link": comment.link, "reviewer": comment.author}
-    note = make_note(editor, placed)
-    note = replace(note, trigger="import", extra={k: v for k, v in extra.items() if v})
+    note = make_note(editor, placement)
+    note = replace(
+        note, trigger="import", extra={name: value for name, value in extra.items() if value}
+    )
     return FileEdit(note.file_name, None, note_text(note))
 
 
-def _documents(data: bytes) -> Iterator[Any]:
-    """`gh --paginate` prints one list a page, one after the other."""
+def _decode_documents(data: bytes) -> Iterator[Any]:
+    """Yield the JSON documents that follow each other: `gh --paginate` prints one list a page."""
     import json
 
     text = data.decode("utf-8", "replace").lstrip("\ufeff")
@@ -124,8 +131,8 @@ def _documents(data: bytes) -> Iterator[Any]:
         ) from error
 
 
-def _comments_in(document: Any) -> Iterator[Mapping[str, Any]]:
-    """The comments of a document: of a list, or of the lists `comments` and `reviews`. Raises
+def _find_comments(document: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the comments of a document: of a list, or of the lists `comments` and `reviews`. Raises
     UsageError if it has none.
     """
     if isinstance(document, Mapping):
@@ -145,5 +152,5 @@ def _make_comment(item: Mapping[str, Any], text: str) -> ReviewComment:
     place = one_line(clean(str(path)), 200) if path else ""
     place = f"{place}:{line}" if place and isinstance(line, int) else place
     link = str(item.get("html_url") or item.get("url") or "")
-    is_link = _LINK.fullmatch(link) is not None
+    is_link = _WEB_ADDRESS.fullmatch(link) is not None
     return ReviewComment(text, link if is_link else "", place, one_line(clean(str(name)), 60))

@@ -48,12 +48,13 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.trust.states import ChangeEvent
 
 _NO_TURN = TurnRef("", 0)
-_OFF = "off"
+_OFF_RECORD = "off"
 """The record of a memory that is switched off."""
 
 
 class ScopeMemory(ScopeState):
-    """One scope. Everything blocks: use from a thread, one call at a time.
+    """One scope of memory: what happens in it, and what the user decides about it. Everything
+    blocks: use from a thread, one call at a time.
 
     docs/architecture.md shows the states of a change, and what moves it from one to another.
     """
@@ -67,7 +68,7 @@ class ScopeMemory(ScopeState):
         """Texts that were approved after a tool call of the current turn: name -> text."""
 
     def open(self) -> None:
-        """Read the files; commit what was approved but not committed, for example because ouro was
+        """Read the files. Commits what was approved but not committed, for example because ouro was
         killed.
         """
         from ouro.memory.long_term.git.history import open_turn
@@ -117,13 +118,13 @@ class ScopeMemory(ScopeState):
     def tool_ended(
         self, find_provenance: Callable[[], Provenance], at: TurnRef, *, asks: bool
     ) -> None:
-        """After a tool call: approve what it wrote here if its words are trusted. A kill of ouro
-        keeps this (M13).
+        """Approve what a tool call wrote here if its words are trusted: if ouro is killed, this
+        stays (M13). `at` is the turn.
         """
         from ouro.memory.long_term.git.history import record_turn
 
-        before, self._places = self._places, self.store.places()
-        if self._places == before:
+        earlier_places, self._places = self._places, self.store.places()
+        if self._places == earlier_places:
             return
         self.store.ensure_repo()  # needed for the commit at the end of the turn
         record_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
@@ -135,13 +136,16 @@ class ScopeMemory(ScopeState):
             self.hold_lock(PATIENCE),
         ):
             provenance = find_provenance()
-            lines, others = self._writing_of_turn(provenance, at)
-            of_turn = self._effects.net_edits(lines)
+            lines, others = self._find_edits_of_turn(provenance, at)
+            edits_of_turn_by_file = self._effects.net_edits(lines)
             unapproved = self.store.find_unapproved()
             approved: list[FileEdit] = []
             for edit in self._without_foreign(unapproved):
-                is_of_turn = edit.name in of_turn and of_turn[edit.name].after == edit.after
-                if edit.name in others or (edit.name in of_turn and not is_of_turn):
+                is_of_turn = (
+                    edit.name in edits_of_turn_by_file
+                    and edits_of_turn_by_file[edit.name].after == edit.after
+                )
+                if edit.name in others or (edit.name in edits_of_turn_by_file and not is_of_turn):
                     continue  # others wrote into this file too
                 if is_trusted_after_tool(edit, provenance, self.store.secret_in, is_own=is_of_turn):
                     approved.append(edit)
@@ -222,10 +226,10 @@ class ScopeMemory(ScopeState):
         pending. Raises UsageError if nothing would change.
         """
         group = ChangeGroup(edits, at, "agent", reason=reason, sources=sources)
-        found = self._effects.move("written", "proposed, in no file", group).proposal
-        if found is None:
+        proposal = self._effects.move("written", "proposed, in no file", group).proposal
+        if proposal is None:
             raise UsageError("There is no change to propose.")
-        return found
+        return proposal
 
     def accept(self, proposal: Proposal, at: TurnRef) -> list[CoreChanged]:
         """Make a pending or foreign change trusted: the user accepts it. Returns the events to show.
@@ -272,12 +276,12 @@ class ScopeMemory(ScopeState):
         revert = Revert(commit, hunk, self.undo_bases.get(commit, ""))
         with self._changing() as base:
             self._effects.move("trusted", "undone", ChangeGroup((), at, "undo", revert=revert))
-            done = revert.result
-            if not done or not done.edits:
+            result = revert.result
+            if not result or not result.edits:
                 raise UsageError(
                     f"Nothing of {commit[:7]} is left to undo: its lines have changed since."
                 )
-        return done, self._events(done.edits, "undo", base)
+        return result, self._events(result.edits, "undo", base)
 
     def write(
         self,
@@ -299,29 +303,29 @@ class ScopeMemory(ScopeState):
         """
         with self.hold_lock():
             edits = [FileEdit(name, self.store.read(name), text) for name, text in changes.items()]
-            done = [edit for edit in edits if edit.before != edit.after]
-            if not done:
+            changed_edits = [edit for edit in edits if edit.before != edit.after]
+            if not changed_edits:
                 return []
             foreign = [name for name in changes if name in self.foreign]
-            begun = seen or {}
+            seen_texts = seen or {}
             are_read = accepts_notes and all(
-                is_note_name(name) and name in begun for name in foreign
+                is_note_name(name) and name in seen_texts for name in foreign
             )
             if foreign and not are_read:
                 edits = [
-                    FileEdit(edit.name, begun.get(edit.name, edit.before), edit.after)
+                    FileEdit(edit.name, seen_texts.get(edit.name, edit.before), edit.after)
                     for edit in edits
                 ]
                 return self._write_beside(edits, subject, at, origin)
             with self._changing() as base:
                 self.store.save_and_commit(
-                    {edit.name: edit.after for edit in done},
+                    {edit.name: edit.after for edit in changed_edits},
                     subject,
                     at.trailers(origin),
                     seen,
                     approves_seen=are_read,
                 )
-        return self._events(done, origin, base)
+        return self._events(changed_edits, origin, base)
 
     def _write_beside(
         self, edits: Sequence[FileEdit], subject: str, at: TurnRef, origin: str
@@ -330,15 +334,15 @@ class ScopeMemory(ScopeState):
         with self._changing() as base:
             set_aside_unapproved(self.store)
             lines: dict[str, Edits] = {edit.name: (edit,) for edit in edits}
-            net = [*self._effects.net_edits(lines).values()]
-            self.store.demand_no_secret([subject, *lines, *(edit.after for edit in net)])
+            net_edits = [*self._effects.net_edits(lines).values()]
+            self.store.demand_no_secret([subject, *lines, *(edit.after for edit in net_edits)])
             others = self._writes.names_of_others()
             group = ChangeGroup(
-                net, at, cast("Origin", origin), subject=subject, lines=lines, others=others
+                net_edits, at, cast("Origin", origin), subject=subject, lines=lines, others=others
             )
             self._effects.move("written", "written for the user, beside foreign text", group)
-        done = [edit for edit in group.done if edit.before != edit.after]
-        return self._events(done, origin, base)
+        trusted_edits = [edit for edit in group.done if edit.before != edit.after]
+        return self._events(trusted_edits, origin, base)
 
     # -- the steps of these methods
 
@@ -355,7 +359,7 @@ class ScopeMemory(ScopeState):
         """
         from ouro.memory.long_term.trust.states import TURN_EVENTS
 
-        lines, others = self._writing_of_turn(provenance, at, approved)
+        lines, others = self._find_edits_of_turn(provenance, at, approved)
         changes: list[MemoryChange] = []
         for name, edit in self._effects.net_edits(lines).items():
             is_approved = name in approved and approved[name] == edit.after
@@ -389,7 +393,7 @@ class ScopeMemory(ScopeState):
             return trusted.done, []
         return trusted.done, [change_of(self.scope, pending.edits, "agent", proposal=proposal.id)]
 
-    def _writing_of_turn(
+    def _find_edits_of_turn(
         self, provenance: Provenance, at: TurnRef, approved: Iterable[str] = ()
     ) -> tuple[dict[str, Edits], frozenset[str]]:
         """The edits of the turn by file, and the files that running turns of other sessions wrote.
@@ -398,19 +402,19 @@ class ScopeMemory(ScopeState):
         left out: the foreign change would become trusted too.
         """
         changed = self._without_foreign(self.store.changed_since(self.store.accepted))
-        written = edits_of_turn(
+        edits_by_file = edits_of_turn(
             self._writes.of(at.session), changed, provenance.has_moved, approved
         )
         edits = {
             name: edits
-            for name, edits in written.items()
+            for name, edits in edits_by_file.items()
             if name not in self.foreign or not is_note_name(name)
         }
         return edits, self._writes.names_of_others(at.session)
 
     def _without_foreign(self, changed: Iterable[str]) -> tuple[FileEdit, ...]:
-        """The changes of files, except those that were foreign at the last reading: these wait for
-        the user.
+        """The edits of these files, except of those that were foreign at the last reading: these
+        wait for the user.
         """
         return self.store.edits_since(
             self.store.accepted, [name for name in changed if name not in self.foreign]
@@ -426,29 +430,31 @@ class ScopeMemory(ScopeState):
         if not agent_was_idle or self.foreign:
             return []
         undecided = self._writes.names_of_others()
-        new = {
+        new_contents = {
             name: blob
             for name, blob in self.store.find_unapproved().items()
             if name not in undecided
         }
-        edits = self.store.edits_since(self.store.accepted, new)
-        group = ChangeGroup(edits, _NO_TURN, "outside", contents=new)
+        edits = self.store.edits_since(self.store.accepted, new_contents)
+        group = ChangeGroup(edits, _NO_TURN, "outside", contents=new_contents)
         return self._effects.move("written", "found, only the user can have written it", group).done
 
     def _commit_approved(self, subject: str, at: TurnRef, origin: Origin) -> None:
         """Commit what is approved but not committed, because ouro was killed or no commit could be
-        made.
+        made. Does nothing if all is committed.
         """
         if not self.store.repository.read_record(APPROVED):  # nothing was since the last commit
             return
-        left = {*self.store.find_unapproved(), *self._writes.names_of_others()}
+        undecided_names = {*self.store.find_unapproved(), *self._writes.names_of_others()}
         changed = self.store.changed_since(self.store.get_current_head())
-        contents = {name: blob for name, blob in changed.items() if name not in left}
+        contents = {name: blob for name, blob in changed.items() if name not in undecided_names}
         group = ChangeGroup((), at, origin, subject=subject, contents=contents)
         self._effects.move("written", "found, approved before ouro was killed", group)
 
 
 class MemoryScopes(msgspec.Struct, frozen=True):
+    """The scopes of a session."""
+
     opened: tuple[ScopeMemory, ...] = ()
     """The scopes in use, user before repo."""
     stores: tuple[GitMemoryStore, ...] = ()
@@ -485,24 +491,24 @@ def open_scopes(stores: Sequence[GitMemoryStore], *, demands_known: bool = False
 
 def is_switched_off(store: GitMemoryStore) -> bool:
     """Whether the user has switched this memory off."""
-    return bool(store.repository.read_record(_OFF))
+    return bool(store.repository.read_record(_OFF_RECORD))
 
 
 def switch(store: GitMemoryStore, *, on: bool) -> None:
     """Switch a memory on or off, from the next session on. Blocks."""
     store.repository.create()
-    store.repository.write_record(_OFF, "" if on else "off")
+    store.repository.write_record(_OFF_RECORD, "" if on else "off")
 
 
 def take_proposals(
     store: GitMemoryStore, session: str, keep: Callable[[Sequence[Proposal]], None]
 ) -> None:
-    """Take out what one session would change and the user has not decided about, for a place that
-    asks about it elsewhere: `keep` gets it before it is removed. What is in the files stays.
+    """Remove the pending proposals that one session made, for a place that asks the user about them
+    elsewhere. `keep` gets them before they are removed. What is in the files stays.
     """
     proposals = Proposals(store.repository)
-    found = [proposal for proposal in proposals.list() if proposal.session == session]
-    if found:
-        keep(found)
-    for proposal in found:
+    of_this_session = [proposal for proposal in proposals.list() if proposal.session == session]
+    if of_this_session:
+        keep(of_this_session)
+    for proposal in of_this_session:
         proposals.remove(proposal.id)

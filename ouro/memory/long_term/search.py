@@ -34,7 +34,8 @@ MIN_COSINE = 0.35
 had less than .28.
 """
 FILTERS = ("since", "scope", "category", "project", "session")
-_FILTER = re.compile(rf"(?:^|(?<=\s))({'|'.join(FILTERS)}):(?:\"([^\"]*)\"|(\S+))")
+_TYPED_FILTER = re.compile(rf"(?:^|(?<=\s))({'|'.join(FILTERS)}):(?:\"([^\"]*)\"|(\S+))")
+"""A filter in typed text: `since:2026-01-01` or `session:"the parser"`."""
 
 
 def make_lookup(
@@ -57,20 +58,24 @@ def search_for(
     approved ones.
     """
 
-    async def search(query: str, most: int, since: str) -> Sequence[CitedText]:
+    async def search(query: str, max_hits: int, since: str) -> Sequence[CitedText]:
         from ouro.memory.index import SearchFilter, project_of
         from ouro.tools.memory_search import CitedText
 
-        own = tuple(project_of(scope.store.folder) for scope in scopes if scope.scope == "repo")
+        own_repositories = tuple(
+            project_of(scope.store.folder) for scope in scopes if scope.scope == "repo"
+        )
         untrusted = untrusted_files(scopes)
         hits = await lookup.find(
-            query, most + len(untrusted), SearchFilter(since=since, notes_of=own)
+            query, max_hits + len(untrusted), SearchFilter(since=since, notes_of=own_repositories)
         )
-        hits = [hit for hit in hits if hit.path not in untrusted][:most]
-        found = await asyncio.to_thread(
+        hits = [hit for hit in hits if hit.path not in untrusted][:max_hits]
+        hits_with_badges = await asyncio.to_thread(
             lambda: with_badges(lookup.search().index, hits, root or Path("/"))
         )
-        return [CitedText(clean(hit.text), source_of(hit, badges)) for hit, badges in found]
+        return [
+            CitedText(clean(hit.text), source_of(hit, badges)) for hit, badges in hits_with_badges
+        ]
 
     return search
 
@@ -79,12 +84,12 @@ def filters_in(line: str) -> tuple[str, dict[str, str]]:
     """Split typed text into search words and filters: `locking since:2026-01-01 session:"the
     parser"`.
     """
-    given = {name: quoted or plain for name, quoted, plain in _FILTER.findall(line)}
-    return " ".join(_FILTER.sub(" ", line).split()), given
+    filters = {name: quoted or unquoted for name, quoted, unquoted in _TYPED_FILTER.findall(line)}
+    return " ".join(_TYPED_FILTER.sub(" ", line).split()), filters
 
 
 def filter_of(
-    given: Mapping[str, str], sessions: Sequence[SessionInfo], cwd: Path, index: Index
+    filters: Mapping[str, str], sessions: Sequence[SessionInfo], cwd: Path, index: Index
 ) -> SearchFilter:
     """The search filter for typed filters, without notes of repositories that are not trusted.
     Blocks.
@@ -93,14 +98,14 @@ def filter_of(
     SearchUnavailable.
 
     Args:
-        given: values by the names of `FILTERS`; empty ones do not filter.
+        filters: values by the names of `FILTERS`; empty ones do not filter.
         sessions: all sessions, last used first; needed if a session is named.
         cwd: names of projects and sessions are relative to it.
     """
     from ouro.memory.index import Graph, SearchFilter
     from ouro.tools.memory_search import DAY
 
-    since, scope, category, project, session = (given.get(name, "") for name in FILTERS)
+    since, scope, category, project, session = (filters.get(name, "") for name in FILTERS)
     if since and not DAY.fullmatch(since):
         raise UsageError(f"since is a day, not {since}.", "Such as 2026-11-21.")
     if scope not in ("", "user", "repo"):
@@ -117,7 +122,9 @@ def filter_of(
         else "",
         archived=True,
         notes_of=tuple(
-            found for found in Graph(index).projects() if is_memory_trusted(Path(found), cwd)
+            repository
+            for repository in Graph(index).projects()
+            if is_memory_trusted(Path(repository), cwd)
         ),
     )
 
@@ -138,6 +145,7 @@ def is_memory_trusted(project: Path, cwd: Path) -> bool:
 
 
 def untrusted_files(scopes: Iterable[ScopeMemory]) -> frozenset[str]:
+    """The paths of all files with unapproved changes."""
     paths: set[str] = set()
     for scope in scopes:
         paths.update(f"{scope.store.folder}/{name}" for name in scope.untrusted)
@@ -156,22 +164,30 @@ def is_weak(hit: MemoryHit) -> bool:
 
 def source_of(hit: MemoryHit, badges: Sequence[str] = ()) -> str:
     """The source of a hit on one line: scope, category, date, file, badges."""
-    what = f"({', '.join(filter(None, (hit.scope, hit.category)))})"
+    scope_and_category = f"({', '.join(filter(None, (hit.scope, hit.category)))})"
     if hit.kind == "core":
         parts = [
-            f"core memory {what}",
+            f"core memory {scope_and_category}",
             hit.at[:10],
             f"{tilde(Path(hit.path))}, line {hit.number}",
             *badges,
         ]
     elif hit.kind == "note":
-        taught = f"learned in session {hit.session[:8]}, turn {hit.number}" if hit.session else ""
-        parts = [f"note {hit.id} {what}", hit.at[:10], taught, tilde(Path(hit.path)), *badges]
+        learned_in = (
+            f"learned in session {hit.session[:8]}, turn {hit.number}" if hit.session else ""
+        )
+        parts = [
+            f"note {hit.id} {scope_and_category}",
+            hit.at[:10],
+            learned_in,
+            tilde(Path(hit.path)),
+            *badges,
+        ]
     else:
         speaker = f"said by {hit.role}" if hit.kind == "message" else f"output of {hit.role}"
         title = f"“{hit.title}”" if hit.title else "without a title"
-        at = hit.at[:16].replace("T", " ")
-        parts = [f"session {hit.session[:8]} {title}", at, f"message {hit.number}, {speaker}"]
+        minute = hit.at[:16].replace("T", " ")
+        parts = [f"session {hit.session[:8]} {title}", minute, f"message {hit.number}, {speaker}"]
         parts.append(hit.project and tilde(Path(hit.project)))
     return clean(" · ".join(filter(None, parts))).replace("\n", " ")
 
@@ -200,15 +216,15 @@ def with_badges(
         Graph(index),
         cache(lambda project: Anchors(text_path(project) if project else root)),
     )
-    found = []
+    hits_with_badges = []
     for hit in hits:
         badges = ["not approved"] if hit.path in untrusted else []
         if hit.kind == "note":
             badges += _note_badges(graph, hit)
             if stale := anchors(hit.project).changed_paths(graph.anchors_of(hit.path)):
                 badges.append(f"may be out of date: {', '.join(stale)} changed")
-        found.append((hit, tuple(badges)))
-    return found
+        hits_with_badges.append((hit, tuple(badges)))
+    return hits_with_badges
 
 
 def _note_badges(graph: Graph, hit: MemoryHit) -> list[str]:
@@ -216,16 +232,16 @@ def _note_badges(graph: Graph, hit: MemoryHit) -> list[str]:
     holds.
     """
     chain = graph.chain(hit.id)
-    last = chain[-1] if chain else hit.id
-    found = []
-    if last != hit.id:
-        found.append(f"replaced by {last}")
+    latest_id = chain[-1] if chain else hit.id
+    badges = []
+    if latest_id != hit.id:
+        badges.append(f"replaced by {latest_id}")
     elif len(chain) > 1:
-        found.append(f"changed {plural(len(chain) - 1, 'time')}")
-    if others := graph.contradicting(hit.id):
-        found.append(f"contradicted by {', '.join(others)}")
+        badges.append(f"changed {plural(len(chain) - 1, 'time')}")
+    if contradicting_ids := graph.contradicting(hit.id):
+        badges.append(f"contradicted by {', '.join(contradicting_ids)}")
     if hit.archived:
-        found.append("archived")
+        badges.append("archived")
     if hit.branch:
-        found.append(f"learned on branch {hit.branch}")
-    return found
+        badges.append(f"learned on branch {hit.branch}")
+    return badges

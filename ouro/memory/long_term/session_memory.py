@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 _WRITING_TOOLS = {"write", "edit", "notebook_edit", "apply_patch", "shell"}
 _MAX_COMMITS = 100
 """The number of commits of each scope that `changes_since` reads."""
-_MAX_REWOUND = 500
+_MAX_SEARCHED_COMMITS = 500
 """The number of commits of each scope among which a rewind looks."""
-_LEARNED = ("agent", "capture", "outside")
+_ORIGINS_UNDONE_WITH_TURN = ("agent", "capture", "outside")
 """Origins of what is undone with a turn; `outside` with the session's trailer: a commit of the
 agent in a shell.
 
 What the user remembered or undid with a command stays.
 """
-_Done = TypeVar("_Done")
+_Result = TypeVar("_Result")
 
 
 class SessionMemory:
@@ -91,16 +91,16 @@ class SessionMemory:
 
     @asynccontextmanager
     async def receiving(self) -> AsyncGenerator[None]:
-        """Compare what a sync or an import adds meanwhile with the rest of memory, in the
-        background.
+        """Inside, a sync or an import adds to memory. At the end what was added is compared with
+        the rest of memory, in the background.
         """
         if self.manager is None:
             yield
             return
-        before = await self._texts()
+        texts_before = await self._texts()
         yield
         service = self.capture or self.maintenance
-        received = sorted(await self._texts() - before)
+        received = sorted(await self._texts() - texts_before)
         if service and received:
             from ouro.memory.long_term.contradictions import compare_received_entries
 
@@ -128,7 +128,7 @@ class SessionMemory:
             channel.start("expired notes", ask_owner(self.manager, channel))
 
     def require(self) -> LongTermMemoryManager:
-        """The long-term memory. Raises UsageError: memory is off here."""
+        """The manager of long-term memory. Raises UsageError if memory is off here."""
         if self.manager is None:
             raise UsageError(
                 "Memory is off here.", "Reason: `memory.enabled`, --no-memory or --ephemeral."
@@ -137,6 +137,7 @@ class SessionMemory:
 
     @property
     def recalled(self) -> NotesRecalled:
+        """The receipt of the notes that were recalled in the last turn."""
         return self._recall.last if self._recall else NotesRecalled((), "off")
 
     @property
@@ -169,8 +170,8 @@ class SessionMemory:
                 self._recall.finder.changed = changed
 
     def receipt(self) -> MemoryReceipt:
-        """What of memory was sent when the session began, and the changes since then. Raises
-        UsageError: memory is off.
+        """The parts of memory that were sent when the session began, and the changes since then.
+        Raises UsageError if memory is off.
         """
         return self.require().prompt.receipt
 
@@ -180,8 +181,10 @@ class SessionMemory:
         """
         changes = await self.manager.begin_turn(self._memory.context()) if self.manager else ""
         notes = await self._recall.recall_for(text) if self._recall else ""
-        carried = await self.maintenance.carry_over() if self.maintenance and self.manager else ""
-        return "\n\n".join(filter(None, (carried, changes, notes)))
+        last_session = (
+            await self.maintenance.carry_over() if self.maintenance and self.manager else ""
+        )
+        return "\n\n".join(filter(None, (last_session, changes, notes)))
 
     def recording(
         self, path: Path, before: bytes | None, after: bytes | None
@@ -193,14 +196,12 @@ class SessionMemory:
 
     async def for_subagent(self, task: str) -> str:
         """The notes that are relevant to the task of a subagent; they are in no receipt."""
-        found = await self._recall.find(task) if self._recall else None
-        return found.text if found else ""
+        recalled = await self._recall.find(task) if self._recall else None
+        return recalled.text if recalled else ""
 
     async def tool_finished(self, tool: str) -> None:
-        """React to the end of a tool call.
-
-        Await it before the next tool runs: what the tool wrote is checked against the messages so
-        far (M13).
+        """Decide about what a tool wrote into memory. Await it before the next tool runs: the text
+        is checked against the messages so far (M13).
         """
         if self.manager and tool in _WRITING_TOOLS:
             await self.manager.tool_ended(*self._turn())
@@ -214,14 +215,14 @@ class SessionMemory:
         return self._recall.on_event(event) if self._recall else []
 
     async def broken_rules(self) -> list[Event]:
-        """Name the remembered rules that the turn broke, each once."""
+        """The warnings about remembered rules that the turn broke, one for each."""
         try:
             broken = await self._recall.broken_rules() if self._recall else {}
         except (OuroError, OSError) as error:
             log.warning("memory: the rules of the turn are not judged: %s", error)
             return []
-        named = [_describe_broken_rule(key, text) for key, text in broken.items()]
-        return [Notice(text, "warning") for text in named]
+        warnings = [_describe_broken_rule(key, text) for key, text in broken.items()]
+        return [Notice(text, "warning") for text in warnings]
 
     @property
     def undo_observer(self) -> DeadEnds | None:
@@ -261,8 +262,8 @@ class SessionMemory:
             await self.lookup.keep_up()
 
     async def with_editor(
-        self, act: Callable[[MemoryEditor], _Done], *, quiet: bool = False
-    ) -> _Done:
+        self, act: Callable[[MemoryEditor], _Result], *, quiet: bool = False
+    ) -> _Result:
         """Run an action of the user in a thread with a `MemoryEditor`, while nothing else here
         writes memory.
 
@@ -274,9 +275,11 @@ class SessionMemory:
         return await self.require().with_editor(act, index, quiet=quiet)
 
     def changes_since(self, at: str) -> Mapping[str, int]:
-        """Scope -> number of changes by other sessions since a time; only changed scopes. Blocks."""
+        """The number of changes by other sessions since a time, by scope; scopes without a change
+        are left out. Blocks.
+        """
         after = datetime.fromisoformat(at).replace(microsecond=0)  # git records whole seconds
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for store in self.manager.stores if self.manager else ():
             try:
                 commits = store.log(_MAX_COMMITS)
@@ -289,8 +292,8 @@ class SessionMemory:
                 if commit.trailers.get(SESSION) != self._memory.session_id
             ]
             if count := sum(datetime.fromisoformat(commit.at) >= after for commit in others):
-                found[store.scope] = count
-        return found
+                counts[store.scope] = count
+        return counts
 
     async def close(self) -> None:
         """Wait for writes to memory; no events are shown after this."""
@@ -300,16 +303,18 @@ class SessionMemory:
     def _turn(self) -> tuple[Sequence[Message], bool, TurnRef]:
         """The messages so far, whether they are all of the session, and the turn that runs."""
         memory, transcript = self._memory, self._memory.transcript
-        at = TurnRef(memory.session_id, transcript.turns, transcript.last_prompt)
-        kept = [entry.message for entry in transcript.kept_entries]  # not in memory.messages()
-        return (*kept, *memory.messages()), not memory.pager.has_earlier, at
+        turn = TurnRef(memory.session_id, transcript.turns, transcript.last_prompt)
+        kept_messages = [
+            entry.message for entry in transcript.kept_entries
+        ]  # not in memory.messages()
+        return (*kept_messages, *memory.messages()), not memory.pager.has_earlier, turn
 
 
 def _describe_broken_rule(entry_id: str, rule: str) -> str:
     """The warning about a rule that the turn broke."""
     text = one_line(clean(rule), 200)
-    named = entry_id[:12] if entry_id.startswith("mem_") else text
-    return f"This turn broke a remembered rule: {text} To make it a check: /check {named}"
+    argument = entry_id[:12] if entry_id.startswith("mem_") else text
+    return f"This turn broke a remembered rule: {text} To make it a check: /check {argument}"
 
 
 class MemoryRewind:
@@ -323,11 +328,15 @@ class MemoryRewind:
         """The changes of memory since message `number` on the current branch; None if there are
         none.
         """
-        of_session = await asyncio.to_thread(self._commits)
+        session_commits = await asyncio.to_thread(self._commits)
         removed_messages = {
             str(entry.number) for entry in self._memory.transcript.entries if entry.number >= number
         }
-        learned = (commit for commit in _not_undone(of_session) if commit.origin in _LEARNED)
+        learned = (
+            commit
+            for commit in _not_undone(session_commits)
+            if commit.origin in _ORIGINS_UNDONE_WITH_TURN
+        )
         commits = [commit for commit in learned if commit.trailers.get(MESSAGE) in removed_messages]
         if not commits:
             return None
@@ -373,7 +382,9 @@ class MemoryRewind:
 
     def _commits(self) -> list[Commit]:
         """The commits of this session, newest first. Blocks."""
-        found = chain.from_iterable(store.log(_MAX_REWOUND) for store in self._manager.stores)
+        found = chain.from_iterable(
+            store.log(_MAX_SEARCHED_COMMITS) for store in self._manager.stores
+        )
         own = [
             commit for commit in found if commit.trailers.get(SESSION) == self._memory.session_id
         ]

@@ -29,6 +29,8 @@ ASK_TIMEOUT = 10.0
 
 
 class StatementEffect(msgspec.Struct, frozen=True):
+    """What a statement does to one entry of memory."""
+
     verb: Verb
     entry: MemoryEntry | None = None
     """The entry that it replaces, narrows, contradicts or repeats."""
@@ -60,15 +62,17 @@ def open_statement(
     """A statement with the entries near to it, first those of `near_ids` (a search by meaning); None
     if rules are sure what it does. Entries with a text of `without` are left out. Blocks.
     """
-    placed = place(clean_text(text), editor.names)
-    every = all_entries(editor, sources=False)
-    entries = [entry for entry in every if entry.text not in without]
-    is_known = find_same(placed.text, entries) or find_replaced(placed.text, entries, placed.said)
-    near = () if is_known else tuple(nearest_entries(placed.text, entries, near_ids))
-    if not near and placed.is_sure:
+    placement = place(clean_text(text), editor.names)
+    all_of_memory = all_entries(editor, sources=False)
+    entries = [entry for entry in all_of_memory if entry.text not in without]
+    is_known = find_same(placement.text, entries) or find_replaced(
+        placement.text, entries, placement.said
+    )
+    near_entries = () if is_known else tuple(nearest_entries(placement.text, entries, near_ids))
+    if not near_entries and placement.is_sure:
         return None
-    doubtful = find_doubtful(editor, text) if near else None
-    return OpenStatement(placed.text, near, doubtful, placed.is_sure)
+    doubtful = find_doubtful(editor, text) if near_entries else None
+    return OpenStatement(placement.text, near_entries, doubtful, placement.is_sure)
 
 
 async def ask_effect(
@@ -101,14 +105,14 @@ async def ask_effect(
     entry = next((entry for entry in statement.near if entry.id == operation.target), None)
     rewritten = ""
     if entry and operation.verb == "supersede":
-        rewritten = _rewritten_if_needed(statement.text, operation.text, entry.text)
+        rewritten = _choose_rewritten(statement.text, operation.text, entry.text)
     return StatementEffect(operation.verb, entry, operation.scope, rewritten)
 
 
-def _rewritten_if_needed(said: str, rewritten: str, old: str) -> str:
-    """`rewritten` if it keeps words of the old entry that the user did not say; else empty."""
-    words_of_old = subject_words(rewritten) & subject_words(old)
-    return rewritten if words_of_old - subject_words(said) else ""
+def _choose_rewritten(statement: str, rewritten: str, old_text: str) -> str:
+    """The rewritten text if it keeps words of the old entry that the statement has not; else empty."""
+    words_of_old = subject_words(rewritten) & subject_words(old_text)
+    return rewritten if words_of_old - subject_words(statement) else ""
 
 
 def nearest_entries(
@@ -118,10 +122,10 @@ def nearest_entries(
     while there is room: they may say it in another language, or with other words.
     """
     words = word_starts(text)
-    shared = {entry.id: len(words & word_starts(entry.text)) for entry in entries}
-    by_words = sorted(entries, key=lambda entry: -shared[entry.id])
-    found = [entry for entry in entries if entry.id in near_ids]
-    first = [entry for entry in by_words if shared[entry.id] > 1 or entry in found]
-    ordered = dict.fromkeys(entry.id for entry in (*first, *found, *by_words))
-    by_id = {entry.id: entry for entry in entries}
-    return [by_id[entry_id] for entry_id in ordered][:MAX_NEAR]
+    common_words = {entry.id: len(words & word_starts(entry.text)) for entry in entries}
+    by_words = sorted(entries, key=lambda entry: -common_words[entry.id])
+    of_near_ids = [entry for entry in entries if entry.id in near_ids]
+    best = [entry for entry in by_words if common_words[entry.id] > 1 or entry in of_near_ids]
+    ordered = dict.fromkeys(entry.id for entry in (*best, *of_near_ids, *by_words))
+    entries_by_id = {entry.id: entry for entry in entries}
+    return [entries_by_id[entry_id] for entry_id in ordered][:MAX_NEAR]

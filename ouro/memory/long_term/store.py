@@ -47,8 +47,8 @@ FindsSecret = Callable[[str], str]
 
 
 class GitMemoryStore(ApprovedFiles):
-    """The memory of one scope. Everything blocks: use from a thread. MemoryUnusable: the history
-    cannot be read.
+    """The memory of one scope. Everything blocks: use from a thread. Methods raise MemoryUnusable
+    if the history cannot be read.
 
     Args:
         folder: where the Markdown files are, and their git repository.
@@ -77,7 +77,7 @@ class GitMemoryStore(ApprovedFiles):
         self.remote = remote
         self.refused: tuple[SkippedFile, ...] = ()
         """Files that the last `commit_changes` skipped, and why."""
-        self.find = self._files.find  # as `read`; None if there is no file that may be read
+        self.find = self._files.find  # returns None, where `read` raises FileRefused
         self.held, self.texts = self._files.held, self._files.texts
         self.secret_in = finds_secret
 
@@ -119,28 +119,33 @@ class GitMemoryStore(ApprovedFiles):
         nothing.
         """
         listing = self._files.look()
-        refused, wanted = listing.refused, [f"{category}.md" for category in self.core]
+        refused, core_names = listing.refused, [f"{category}.md" for category in self.core]
         notes = tuple(
             name for name in listing.fingerprints if is_note_name(name) and name not in refused
         )
-        others = listing.fingerprints.keys() - set(notes) - set(wanted)
-        reasons = {**dict.fromkeys(sorted(others), "neither a core file nor a note"), **refused}
+        other_names = listing.fingerprints.keys() - set(notes) - set(core_names)
+        reasons = {
+            **dict.fromkeys(sorted(other_names), "neither a core file nor a note"),
+            **refused,
+        }
         skipped = [SkippedFile(name, reasons[name]) for name in sorted(reasons)]
         core: dict[str, str] = {}
         room = _MAX_CORE_CHARACTERS
-        for name in wanted:
+        for name in core_names:
             if name not in listing.fingerprints or name in refused:
                 continue
             try:
-                text, hidden = visible_text(self._files.read(name))
+                text, hidden_count = visible_text(self._files.read(name))
             except (FileRefused, OSError) as error:
                 skipped.append(SkippedFile(name, str(error)))
                 continue
             if len(text) > room:
                 skipped.append(SkippedFile(name, f"{len(text):,} characters: too long to load"))
                 continue
-            if hidden:
-                skipped.append(SkippedFile(name, f"{hidden} invisible characters were left out"))
+            if hidden_count:
+                skipped.append(
+                    SkippedFile(name, f"{hidden_count} invisible characters were left out")
+                )
             if text.strip():
                 core[name.removesuffix(".md")], room = text, room - len(text)
         head, prints = self.get_current_head(), listing.fingerprints
@@ -168,11 +173,11 @@ class GitMemoryStore(ApprovedFiles):
 
         Cheap with any number of notes, but a note that is written in place is not noticed.
         """
-        found = {"HEAD": self.get_current_head()}
+        prints = {"HEAD": self.get_current_head()}
         for name in ("", ARCHIVE, *(f"{name}.md" for name in self.core)):
             with suppress(OSError):
-                found[name] = fingerprint((self.folder / name).lstat())
-        return found
+                prints[name] = fingerprint((self.folder / name).lstat())
+        return prints
 
     def save_and_commit(
         self,
@@ -238,7 +243,8 @@ class GitMemoryStore(ApprovedFiles):
         trailers: Mapping[str, str] | None = None,
         names: Iterable[str] | None = None,
     ) -> str:
-        """Commit the files as they are, or only some of them; returns "" if nothing changed.
+        """Commit the files as they are, or only some of them; returns the commit, or "" if nothing
+        changed or no commit could be made.
 
         This approves nothing. A file with a secret is not committed, and is listed in `refused`.
         """
@@ -249,18 +255,21 @@ class GitMemoryStore(ApprovedFiles):
             except MemoryUnusable as error:
                 self.obstacle = str(error)
                 return ""
-            wanted = {edit.name for edit in edits} if names is None else set(names)
-            chosen = [edit for edit in edits if edit.name in wanted]
-            refused, left = list[SkippedFile](), list[str]()
-            for edit in chosen:
+            wanted_names = {edit.name for edit in edits} if names is None else set(names)
+            chosen_edits = [edit for edit in edits if edit.name in wanted_names]
+            refused: list[SkippedFile] = []
+            clean_names: list[str] = []
+            for edit in chosen_edits:
                 kind = self.secret_in(edit.name) or self.secret_in(edit.after or "")
                 if kind:
                     reason = f"holds a secret ({kind}): not committed"
                     refused.append(SkippedFile(edit.name, reason))
                 else:
-                    left.append(edit.name)
+                    clean_names.append(edit.name)
             self.refused = tuple(refused)
-            return self.commit_parts({}, left, subject, trailers or {}) if left else ""
+            return (
+                self.commit_parts({}, clean_names, subject, trailers or {}) if clean_names else ""
+            )
 
     def commit_parts(
         self,
@@ -295,7 +304,7 @@ class GitMemoryStore(ApprovedFiles):
                 self._write_texts({name: text}, approved=text == trusted[name])
 
     def demand_no_secret(self, texts: Iterable[str | None]) -> None:
-        """Raises SecretInMemory if one of the texts holds a secret."""
+        """Raise SecretInMemory if one of the texts holds a secret."""
         if kind := next(filter(None, (self.secret_in(text) for text in texts if text)), ""):
             raise SecretInMemory(
                 f"This holds a secret ({clean(kind)}) and is not remembered.",
@@ -311,20 +320,24 @@ class GitMemoryStore(ApprovedFiles):
         from ouro.memory.long_term.git import history
 
         self.ensure_repo()
-        found = history.commit_of(self.repository, commit)
+        target = history.commit_of(self.repository, commit)
         with self.repository.hold_lock():
-            plan = plan_undo(self.scope, self.repository, self._files.find, found, hunk, base)
+            plan = plan_undo(self.scope, self.repository, self._files.find, target, hunk, base)
             changes = {edit.name: edit.after for edit in plan.edits}
-            undone = {} if hunk else {UNDOES: " ".join(item.id for item in plan.commits)}
-            named = {ORIGIN: "undo", **(trailers or {}), **undone}
-            made = ""
+            undone_trailer = (
+                {}
+                if hunk
+                else {UNDOES: " ".join(commit_of_plan.id for commit_of_plan in plan.commits)}
+            )
+            all_trailers = {ORIGIN: "undo", **(trailers or {}), **undone_trailer}
+            undo_commit = ""
             if changes:
                 is_approved = False
                 with suppress(MemoryUnusable):
                     is_approved = not self.find_unapproved(changes)
                 encoded = self._write_texts(changes, approved=is_approved)
-                made = self._commit(encoded, f"Undo: {found.subject}", named)
-        return UndoResult(made, plan.edits, plan.conflicts, plan.commits)
+                undo_commit = self._commit(encoded, f"Undo: {target.subject}", all_trailers)
+        return UndoResult(undo_commit, plan.edits, plan.conflicts, plan.commits)
 
     def _write_texts(
         self, changes: Mapping[str, str | None], *, approved: bool = True
@@ -407,12 +420,12 @@ def memory_stores(
     """The scopes of long-term memory that the settings allow; `root`: of a repository that is
     trusted (R1).
     """
-    histories, core = get_history_dir(), settings.core
-    stores = [user_store(get_memory_dir(), histories, finds_secret, settings.remote, core)]
+    histories, core_files = get_history_dir(), settings.core
+    stores = [user_store(get_memory_dir(), histories, finds_secret, settings.remote, core_files)]
     if settings.repo.enabled and root is not None:
         stores.append(
             repo_store(
-                root, histories, finds_secret, is_shared=settings.repo.share, core_files=core
+                root, histories, finds_secret, is_shared=settings.repo.share, core_files=core_files
             )
         )
     return stores

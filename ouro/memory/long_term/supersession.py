@@ -132,11 +132,11 @@ def find_replaced(text: str, entries: Sequence[_Entry], said: str = "") -> list[
     return _choose_best(ranked, pairs) if ranked else []
 
 
-def _replaced_names(said: str) -> frozenset[str]:
+def _replaced_names(text: str) -> frozenset[str]:
     """`redis` in `RabbitMQ replaces Redis`."""
     names: set[str] = set()
-    for found in pattern_of_group("replaces").finditer(said):
-        names |= subject_words(found["name"] or found["gone"] or found["failed"])
+    for match in pattern_of_group("replaces").finditer(text):
+        names |= subject_words(match["name"] or match["gone"] or match["failed"])
     return frozenset(names)
 
 
@@ -156,18 +156,18 @@ def _rank_by_change(text: str, pairs: Sequence[_Pair[_Entry]]) -> list[tuple[flo
     or about another program of the same kind.
     """
     # The clause before may be a reason: `They asked for more, the rate is 500 Hz now`.
-    last: list[str] = [found[1] for found in _LAST_CLAUSE.finditer(text)]
-    ways = [text, *(clause for clause in last if has("changes", clause))]
+    last_clauses: list[str] = [match[1] for match in _LAST_CLAUSE.finditer(text)]
+    texts_to_compare = [text, *(clause for clause in last_clauses if has("changes", clause))]
     ranked = [
         (share, entry)
         for share, entry in _rank(text, pairs, _MIN_SHARED)
-        if any(_is_same_aspect(way, entry.text) for way in ways)
+        if any(_is_same_aspect(compared_text, entry.text) for compared_text in texts_to_compare)
     ]
     if ranked:
         return ranked
     words = subject_words(text)
-    near = _preselect(words, pairs)
-    ranked = [(1.0, entry) for old, entry in near if _is_other_value(text, old)]
+    similar_pairs = _preselect(words, pairs)
+    ranked = [(1.0, entry) for old, entry in similar_pairs if _is_other_value(text, old)]
     return ranked or [(1.0, entry) for entry in _find_peers(words, pairs)]
 
 
@@ -178,22 +178,33 @@ def _choose_best(
     best_share: float = ranked[0][0]
     best: _Entry = ranked[0][1]
     chosen = {best.id, *(entry.id for _, entry in _rank(best.text, pairs, _MIN_COPY))}
-    others = [share for share, entry in ranked if entry.id not in chosen]
-    return [] if best_share in others else [entry for _, entry in ranked if entry.id in chosen]
+    other_shares = [share for share, entry in ranked if entry.id not in chosen]
+    return (
+        [] if best_share in other_shares else [entry for _, entry in ranked if entry.id in chosen]
+    )
 
 
-def _rank(text: str, pairs: Iterable[tuple[str, _Item]], least: float) -> list[tuple[float, _Item]]:
-    """The items whose text shares at least the part `least` of the words of the shorter text, best
+def _rank(
+    text: str, pairs: Iterable[tuple[str, _Item]], min_share: float
+) -> list[tuple[float, _Item]]:
+    """The items whose text shares at least the part `min_share` of the words of the shorter text, best
     first.
     """
-    asked = subject_words(text)
-    found = []
-    for said, item in _preselect(asked, pairs):
-        words = subject_words(said)
-        shared, shorter = len(asked & words), min(len(asked), len(words))
-        if shared and shared / shorter >= least and (shared > 1 or shorter <= 2):
-            found.append((shared / shorter + shared / 1_000, item))
-    return sorted(found, key=lambda pair: -pair[0])
+    words_of_text = subject_words(text)
+    ranked = []
+    for item_text, item in _preselect(words_of_text, pairs):
+        words = subject_words(item_text)
+        common_count, shorter_count = (
+            len(words_of_text & words),
+            min(len(words_of_text), len(words)),
+        )
+        if (
+            common_count
+            and common_count / shorter_count >= min_share
+            and (common_count > 1 or shorter_count <= 2)
+        ):
+            ranked.append((common_count / shorter_count + common_count / 1_000, item))
+    return sorted(ranked, key=lambda pair: -pair[0])
 
 
 def _preselect(words: Set[str], pairs: Iterable[tuple[str, _Item]]) -> Iterator[tuple[str, _Item]]:
@@ -201,10 +212,10 @@ def _preselect(words: Set[str], pairs: Iterable[tuple[str, _Item]]) -> Iterator[
     do.
     """
     starts = {word[:4] for word in words}
-    for said, item in pairs:
-        folded = said.casefold()
+    for item_text, item in pairs:
+        folded = item_text.casefold()
         if any(start in folded for start in starts):
-            yield said, item
+            yield item_text, item
 
 
 def _is_opposite(text: str, old: str) -> bool:
@@ -221,12 +232,16 @@ def _is_other_value(text: str, old: str) -> bool:
     """Whether two statements differ in one value of their subject: `Prices are integers`, `Prices
     are decimals`.
     """
-    begin, rest, other = _common_beginning(text, old)
-    starts = {*rest[:1], *other[:1]}
+    beginning, new_rest, old_rest = _common_beginning(text, old)
+    next_words = {*new_rest[:1], *old_rest[:1]}
     is_value = (
-        len(starts) == 2 and not starts & _RELATIONS and not any(map(_PARTICIPLE.fullmatch, starts))
+        len(next_words) == 2
+        and not next_words & _RELATIONS
+        and not any(map(_PARTICIPLE.fullmatch, next_words))
     )
-    return is_value and bool(_BEFORE_VALUE & {*begin[-1:]} and subject_words(" ".join(begin)))
+    return is_value and bool(
+        _BEFORE_VALUE & {*beginning[-1:]} and subject_words(" ".join(beginning))
+    )
 
 
 def _is_same_aspect(text: str, old: str) -> bool:
@@ -238,14 +253,14 @@ def _is_other_aspect(text: str, old: str) -> bool:
     """Whether two statements on one subject may both hold: `Messages must name a ticket`, `Messages
     are in German`.
     """
-    begin, rest, other = _common_beginning(text, old)
-    starts = {*rest[:1], *other[:1]}
-    shared = (word for word in {*rest} & {*other} if not _NUMBER.fullmatch(word))
-    is_same = bool(subject_words(" ".join(shared))) and "of" not in starts
-    has_relation = starts & _RELATIONS or any(map(_PARTICIPLE.fullmatch, starts))
+    beginning, new_rest, old_rest = _common_beginning(text, old)
+    next_words = {*new_rest[:1], *old_rest[:1]}
+    common_words = (word for word in {*new_rest} & {*old_rest} if not _NUMBER.fullmatch(word))
+    is_same = bool(subject_words(" ".join(common_words))) and "of" not in next_words
+    has_relation = next_words & _RELATIONS or any(map(_PARTICIPLE.fullmatch, next_words))
     # An owner may have several things: `The app has a codename`, `The app has a changelog`.
-    is_owner = begin[-1:] in (["has"], ["have"]) and not any(map(_NUMBER.fullmatch, starts))
-    return not is_same and bool(is_owner or (has_relation and subject_words(" ".join(begin))))
+    is_owner = beginning[-1:] in (["has"], ["have"]) and not any(map(_NUMBER.fullmatch, next_words))
+    return not is_same and bool(is_owner or (has_relation and subject_words(" ".join(beginning))))
 
 
 def _common_beginning(text: str, old: str) -> tuple[list[str], list[str], list[str]]:
@@ -253,12 +268,14 @@ def _common_beginning(text: str, old: str) -> tuple[list[str], list[str], list[s
     remaining words of each.
     """
     words, old_words = (
-        _FRAME.findall(pattern_of_group("changes").sub("", strip_introduction(said)).casefold())
-        for said in (text, old)
+        _FRAME.findall(
+            pattern_of_group("changes").sub("", strip_introduction(statement)).casefold()
+        )
+        for statement in (text, old)
     )
     pairs = zip(words, old_words, strict=False)
-    begin = [word for word, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
-    return begin, words[len(begin) :], old_words[len(begin) :]
+    beginning = [word for word, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
+    return beginning, words[len(beginning) :], old_words[len(beginning) :]
 
 
 def _is_same_use(text: str, old: str, names: frozenset[str]) -> bool:
@@ -293,12 +310,16 @@ def _may_change(text: str, old: str) -> bool:
     words, old_words = _subject(text), _subject(old)
     if not words or not old_words:
         return False  # nothing but a cue, such as `from now on`
-    shared = set(words) & set(old_words)
-    new, removed = set(words) - shared, set(old_words) - shared
-    if len(shared) < _MIN_REPLACED * min(len(set(words)), len(set(old_words))):
+    common_words = set(words) & set(old_words)
+    new_words, removed_words = set(words) - common_words, set(old_words) - common_words
+    if len(common_words) < _MIN_REPLACED * min(len(set(words)), len(set(old_words))):
         return False
-    begins_new = words[0] in new and old_words[0] in removed and not has("role", text)
-    return words[0] == old_words[0] or (len(new) == len(removed) == 1 and not begins_new)
+    has_other_beginning = (
+        words[0] in new_words and old_words[0] in removed_words and not has("role", text)
+    )
+    return words[0] == old_words[0] or (
+        len(new_words) == len(removed_words) == 1 and not has_other_beginning
+    )
 
 
 def subject_words(text: str) -> frozenset[str]:

@@ -31,23 +31,26 @@ from ouro.memory.long_term.git.rewrite import drop_unreachable, read_forgotten_c
 from ouro.memory.long_term.git.values import ORIGIN, FileEdit, Scope
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.sync_merge import Merged, SyncFailed, merge_file, plan_merge
+from ouro.memory.long_term.sync_merge import MergedFiles, SyncFailed, merge_file, plan_merge
 from ouro.memory.long_term.trust.effects import set_aside_unapproved
 from ouro.utils.log import log
 from ouro.utils.text import join_names, plural
 
-_LAST_REMOTE = "remote"
-_TRIES = 5
+_REMOTE_RECORD = "remote"
+_SYNC_TRIES = 5
 """The number of tries, because other machines may push at the same moment."""
 _MAX_RECEIVED_BYTES = 64 << 20
 """Maximum bytes of one sync: ten years of a hundred changes a day, packed."""
 _BRANCH_REF = f"refs/heads/{BRANCH}"
-_UNFINISHED = "objects/pack/tmp_*"
+_UNFINISHED_PACKS = "objects/pack/tmp_*"
+"""The packs that a fetch has begun."""
 _MAX_FETCH_SECONDS = 600.0
 """Seconds after which no fetch runs any more: its timeout is shorter."""
 
 
 class SyncReport(msgspec.Struct, frozen=True):
+    """What a synchronization did."""
+
     received: tuple[str, ...] = ()
     """Files that were changed here."""
     sent: int = 0
@@ -63,10 +66,10 @@ class SyncReport(msgspec.Struct, frozen=True):
 
 
 def remote_of(store: GitMemoryStore, given: str = "") -> str:
-    """The given remote, else that of the settings, else the last one; raises UsageError if there is
+    """The given remote, else that of the settings, else the last one. Raises UsageError if there is
     none.
     """
-    if remote := given or store.remote or store.repository.read_record(_LAST_REMOTE):
+    if remote := given or store.remote or store.repository.read_record(_REMOTE_RECORD):
         return remote
     setting = ", or set `memory.remote`" if store.scope == "user" else ""
     raise UsageError(
@@ -78,9 +81,11 @@ def remote_of(store: GitMemoryStore, given: str = "") -> str:
 def sync_summary(report: SyncReport) -> list[str]:
     """What a synchronization did, as lines for the user."""
     count, names = len(report.received), join_names(report.received)
-    came = f"{plural(count, 'file')} changed here ({names})" if count else "nothing was received"
-    sent = f", {plural(report.sent, 'commit')} sent" if report.sent else ""
-    lines = [f"Memory is synchronized: {came}{sent}."]
+    received_text = (
+        f"{plural(count, 'file')} changed here ({names})" if count else "nothing was received"
+    )
+    sent_text = f", {plural(report.sent, 'commit')} sent" if report.sent else ""
+    lines = [f"Memory is synchronized: {received_text}{sent_text}."]
     if report.waiting:
         lines.append(
             f"Not sent, because it waits for your approval: what was written into"
@@ -92,7 +97,7 @@ def sync_summary(report: SyncReport) -> list[str]:
 def repo_remote(editor: MemoryEditor) -> str:
     """The remote that the memory of this repository was synchronized with; empty: none."""
     stores = [scope.store for scope in editor.scopes if scope.scope == "repo"]
-    return stores[0].repository.read_record(_LAST_REMOTE) if stores else ""
+    return stores[0].repository.read_record(_REMOTE_RECORD) if stores else ""
 
 
 def synchronize(
@@ -116,8 +121,8 @@ def synchronize(
     store.ensure_repo()
     with lock_for_sync(store.repository, progress):
         report = _merge_and_push(store, remote, progress)
-        if remote != store.repository.read_record(_LAST_REMOTE):
-            store.repository.write_record(_LAST_REMOTE, remote)
+        if remote != store.repository.read_record(_REMOTE_RECORD):
+            store.repository.write_record(_REMOTE_RECORD, remote)
         return report
 
 
@@ -134,22 +139,22 @@ async def sync_in_session(
     steps: asyncio.Queue[str | None] = asyncio.Queue()
     loop, stopped = asyncio.get_running_loop(), threading.Event()
 
-    def progress(what: str) -> None:
+    def progress(step_text: str) -> None:
         if stopped.is_set():
             raise SyncFailed(
                 "The synchronization was interrupted. Received changes are merged here.",
                 "Sync again to continue.",
             )
-        if what:
-            loop.call_soon_threadsafe(steps.put_nowait, what)
+        if step_text:
+            loop.call_soon_threadsafe(steps.put_nowait, step_text)
 
     task = asyncio.ensure_future(
         manager.with_editor(lambda editor: sync_scope(editor, scope, remote, progress))
     )
     task.add_done_callback(lambda _task: steps.put_nowait(None))
     try:
-        while (what := await steps.get()) is not None:
-            yield _notice_of(what)
+        while (step_text := await steps.get()) is not None:
+            yield _notice_of(step_text)
         report = await task
     except OuroError as error:
         yield Notice(str(error), "error")
@@ -163,14 +168,18 @@ async def sync_in_session(
 
 def sync_scope(editor: MemoryEditor, scope: Scope, remote: str, progress: Progress) -> SyncReport:
     """Synchronize a scope of a live session: what was received is shown, with undo. Blocks."""
-    found = editor.scope(scope)
-    store = found.store
-    before, base = store.get_current_head(), store.accepted
+    scope_memory = editor.scope(scope)
+    store = scope_memory.store
+    head_before, accepted_before = store.get_current_head(), store.accepted
     report = synchronize(store, remote_of(store, remote), progress)
-    old = {name: store.text_at(before, name) if before else None for name in report.received}
-    new, _ = store.committed_texts(report.received)
-    editor.events += found.reload(
-        [FileEdit(name, old[name], new[name]) for name in old], "sync", base
+    old_texts = {
+        name: store.text_at(head_before, name) if head_before else None for name in report.received
+    }
+    new_texts, _ = store.committed_texts(report.received)
+    editor.events += scope_memory.reload(
+        [FileEdit(name, old_texts[name], new_texts[name]) for name in old_texts],
+        "sync",
+        accepted_before,
     )
     return report
 
@@ -182,12 +191,14 @@ def _notice_of(step: str) -> Notice:
 
 
 def _merge_and_push(store: GitMemoryStore, remote: str, progress: Progress) -> SyncReport:
-    """As `synchronize`, under the lock. It begins again if another machine pushed meanwhile."""
+    """Merge with the remote, and push, under the lock. It begins again if another machine has
+    pushed meanwhile. Raises as `synchronize`.
+    """
     received: dict[str, None] = {}
     conflicts: list[str] = []
     commit, repo = "", store.repository
-    last = OTHERS_PUSH
-    for _ in range(_TRIES):
+    lost_push = OTHERS_PUSH
+    for _ in range(_SYNC_TRIES):
         waiting = _commit_approved(store)
         if store.refused:
             raise UsageError(
@@ -208,11 +219,11 @@ def _merge_and_push(store: GitMemoryStore, remote: str, progress: Progress) -> S
             progress("sending")
             count = int(repo.git("rev-list", "--count", ours, *([f"^{theirs}"] if theirs else [])))
             if lost := _push(store, remote, ours, progress):
-                last = lost
+                lost_push = lost
                 continue
         return SyncReport(tuple(received), count, tuple(conflicts), commit, tuple(waiting))
     raise SyncFailed(
-        f"Nothing was pushed: {last.reason}. What was received is merged here.", last.hint
+        f"Nothing was pushed: {lost_push.reason}. What was received is merged here.", lost_push.hint
     )
 
 
@@ -248,36 +259,36 @@ def _fetch(store: GitMemoryStore, remote: str, progress: Progress) -> str:
 def _ask_remote_commit(repo: GitRepository, remote: str, progress: Progress) -> str:
     """The last commit of memory at the remote; empty if it has none yet."""
     on_wait = wait_for_remote(remote, progress)
-    asked = repo.run_remote("ls-remote", "--", remote, _BRANCH_REF, on_wait=on_wait)
-    if asked.returncode:
-        raise _sync_error(remote, asked.stderr)
-    return asked.stdout.split()[0].decode() if asked.stdout.strip() else ""
+    ls_remote = repo.run_remote("ls-remote", "--", remote, _BRANCH_REF, on_wait=on_wait)
+    if ls_remote.returncode:
+        raise _sync_error(remote, ls_remote.stderr)
+    return ls_remote.stdout.split()[0].decode() if ls_remote.stdout.strip() else ""
 
 
 def _fetch_objects(repo: GitRepository, remote: str, progress: Progress) -> None:
-    """Fetch the objects of the branch of memory; raises SyncFailed."""
+    """Fetch the objects of the branch of memory. Raises SyncFailed."""
     repo.drop_leftovers(_MAX_FETCH_SECONDS)
     # An incomplete pack is removed, because retries would fill the disk.
-    packs_of_others = set(repo.git_dir.glob(_UNFINISHED))
+    packs_of_others = set(repo.git_dir.glob(_UNFINISHED_PACKS))
     # No ref is written: a killed git would leave it locked. No filter by size: it would make this a
     # partial clone, which a plain bare repository does not serve.
     flags = ("--quiet", "--no-tags", "--no-write-fetch-head")
     command = ["-c", "fetch.fsckObjects=true", "fetch", *flags, "--", remote, _BRANCH_REF]
     on_wait = wait_for_remote(remote, progress)
     try:
-        done = repo.run_remote(*command, max_bytes=_MAX_RECEIVED_BYTES, on_wait=on_wait)
+        fetch = repo.run_remote(*command, max_bytes=_MAX_RECEIVED_BYTES, on_wait=on_wait)
     finally:
-        for path in set(repo.git_dir.glob(_UNFINISHED)) - packs_of_others:
+        for path in set(repo.git_dir.glob(_UNFINISHED_PACKS)) - packs_of_others:
             path.unlink(missing_ok=True)
-    if b"File too large" in done.stderr and done.returncode:
+    if b"File too large" in fetch.stderr and fetch.returncode:
         raise SyncFailed(
             f"{without_password(remote)} sent more than {_MAX_RECEIVED_BYTES >> 20} MB: nothing is"
             " merged.",
             "A memory is text. Remove the large file from the history there, or use a new, empty"
             " repository.",
         )
-    if done.returncode:
-        raise _sync_error(remote, done.stderr)
+    if fetch.returncode:
+        raise _sync_error(remote, fetch.stderr)
 
 
 def _forgotten_at_remote_error(remote: str) -> SyncFailed:
@@ -291,9 +302,9 @@ def _forgotten_at_remote_error(remote: str) -> SyncFailed:
     )
 
 
-def _merge_theirs(store: GitMemoryStore, theirs: str) -> Merged | None:
-    """Merge their history; returns None if a file has approved changes by now that are not
-    committed.
+def _merge_theirs(store: GitMemoryStore, theirs: str) -> MergedFiles | None:
+    """Merge the fetched history, and write the merged files. Returns None, and merges nothing, if a
+    file has approved changes by now that are not committed.
     """
     repo = store.repository
     try:
@@ -325,20 +336,22 @@ def _merge_theirs(store: GitMemoryStore, theirs: str) -> Merged | None:
 
 
 def _merge_beside(
-    store: GitMemoryStore, merged: Merged, waiting: Collection[str]
+    store: GitMemoryStore, merged: MergedFiles, waiting: Collection[str]
 ) -> dict[str, str | None]:
     """The received changes merged into the `waiting` files, which keep their foreign text."""
     names = [name for name in merged.texts if name in waiting]
-    before, _ = store.committed_texts(names)
+    committed_texts, _ = store.committed_texts(names)
     files: dict[str, str | None] = {}
     for name in names:
-        files |= merge_file(name, before[name], store.read(name), merged.texts[name]).texts
+        files |= merge_file(name, committed_texts[name], store.read(name), merged.texts[name]).texts
     return files
 
 
 def _push(store: GitMemoryStore, remote: str, commit: str, progress: Progress) -> LostPush | None:
-    """Push; returns why it has to be tried again."""
-    done = store.repository.run_remote(
+    """Push a commit. Returns None if it was pushed, or why the push lost against another one and
+    has to be tried again. Raises SyncFailed if it failed for another reason.
+    """
+    push = store.repository.run_remote(
         "push",
         "--quiet",
         "--no-verify",
@@ -347,11 +360,11 @@ def _push(store: GitMemoryStore, remote: str, commit: str, progress: Progress) -
         f"{commit}:refs/heads/{BRANCH}",
         on_wait=wait_for_remote(remote, progress),
     )
-    if not done.returncode:
+    if not push.returncode:
         return None
-    if lost := read_lost_push(done.stderr):
+    if lost := read_lost_push(push.stderr):
         return lost
-    raise _sync_error(remote, done.stderr)
+    raise _sync_error(remote, push.stderr)
 
 
 def _sync_error(remote: str, output: bytes) -> SyncFailed:

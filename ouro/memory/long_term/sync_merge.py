@@ -26,7 +26,7 @@ from ouro.utils.text import clean
 
 _HOST_FILES = {"LICENSE", "README", ".gitignore", ".gitattributes"}
 """Files that git hosts create in a new repository."""
-_FOLDER = b"040000"
+_FOLDER_MODE = b"040000"
 """The mode of a folder in a tree."""
 _MAX_FOLDERS = 100
 _MAX_TOTAL_BYTES = 64 << 20
@@ -39,14 +39,14 @@ class SyncFailed(LongTermMemoryError):
     """
 
 
-class Merged(msgspec.Struct, frozen=True):
+class MergedFiles(msgspec.Struct, frozen=True):
     texts: Mapping[str, str | None]
     """The files (None: the file is removed); two files if both versions of a note are kept."""
     conflicts: tuple[str, ...] = ()
     """What to show the user."""
 
 
-def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> Merged:
+def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> MergedFiles:
     """Merge the files of two commits; returns those that differ from `ours`.
 
     Raises:
@@ -59,27 +59,27 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> Merged:
     _demand_portable_names({*trees[1], *trees[2]})
     names = _names_to_merge(trees)
     _demand_small_files(store, [trees[2][name] for name in names if name in trees[2]])
-    before, mine, other = _texts_of(store, trees, names)
-    _demand_no_secret(store, mine, other)
+    base_texts, our_texts, their_texts = _read_texts(store, trees, names)
+    _demand_no_secret(store, our_texts, their_texts)
     texts: dict[str, str | None] = {}
     conflicts: dict[str, str] = {}
     for name in names:
-        merged = merge_file(name, before.get(name), mine.get(name), other.get(name))
+        merged = merge_file(name, base_texts.get(name), our_texts.get(name), their_texts.get(name))
         texts |= merged.texts
         for conflict in merged.conflicts:
             conflicts[name] = conflict
     for name in names:
-        archived = "" if name.startswith(f"{ARCHIVE}/") else _other_name(name)
+        archived = "" if name.startswith(f"{ARCHIVE}/") else _archive_counterpart(name)
         in_use, unused = texts.get(name), texts.get(archived)
         if in_use is None or unused is None:
             continue
-        old = before.get(name) or before.get(archived)
+        old = base_texts.get(name) or base_texts.get(archived)
         texts |= {**merge_file(name, old, in_use, unused).texts, archived: None}
         conflicts[name] = (
             f"{name} was archived on one side and changed on the other: it stays in use"
         )
-    changes = {name: text for name, text in texts.items() if text != mine.get(name)}
-    return Merged(changes, tuple(conflicts.values()))
+    changes = {name: text for name, text in texts.items() if text != our_texts.get(name)}
+    return MergedFiles(changes, tuple(conflicts.values()))
 
 
 def _names_to_merge(trees: Sequence[Mapping[str, str]]) -> list[str]:
@@ -87,13 +87,15 @@ def _names_to_merge(trees: Sequence[Mapping[str, str]]) -> list[str]:
     archive.
     """
     base, ours, theirs = trees
-    known = {*base, *ours, *theirs}
-    changed = {name for name in known if not base.get(name) == ours.get(name) == theirs.get(name)}
-    counterparts = set(map(_other_name, changed))
-    return sorted(changed | (counterparts & known))
+    all_names = {*base, *ours, *theirs}
+    changed_names = {
+        name for name in all_names if not base.get(name) == ours.get(name) == theirs.get(name)
+    }
+    counterparts = set(map(_archive_counterpart, changed_names))
+    return sorted(changed_names | (counterparts & all_names))
 
 
-def _texts_of(
+def _read_texts(
     store: GitMemoryStore, trees: Sequence[Mapping[str, str]], names: Sequence[str]
 ) -> list[dict[str, str]]:
     """The texts of these files in each tree."""
@@ -103,17 +105,17 @@ def _texts_of(
     blobs = store.repository.blobs(sorted(ids))
 
     def texts_in(tree: Mapping[str, str]) -> dict[str, str]:
-        return {name: _decode(name, blobs[tree[name]]) for name in names if name in tree}
+        return {name: _decode_or_fail(name, blobs[tree[name]]) for name in names if name in tree}
 
     return [texts_in(tree) for tree in trees]
 
 
 def _demand_no_secret(
-    store: GitMemoryStore, mine: Mapping[str, str], other: Mapping[str, str]
+    store: GitMemoryStore, our_texts: Mapping[str, str], their_texts: Mapping[str, str]
 ) -> None:
     """Raise SyncFailed if a text that differs from ours holds a secret."""
-    for name, text in other.items():
-        if mine.get(name) != text and (kind := store.secret_in(f"{name}\n{text}")):
+    for name, text in their_texts.items():
+        if our_texts.get(name) != text and (kind := store.secret_in(f"{name}\n{text}")):
             raise SyncFailed(
                 f"{name} of the other machine holds a secret ({kind}): nothing is merged.",
                 "Forget it on that machine, then sync again.",
@@ -121,14 +123,14 @@ def _demand_no_secret(
             )
 
 
-def _other_name(name: str) -> str:
+def _archive_counterpart(name: str) -> str:
     """The other possible name of a note, in or outside of the archive; empty for other files."""
     if not is_note_name(name):
         return ""
     return name.removeprefix(f"{ARCHIVE}/") if name.startswith(ARCHIVE) else f"{ARCHIVE}/{name}"
 
 
-def _decode(name: str, data: bytes) -> str:
+def _decode_or_fail(name: str, data: bytes) -> str:
     """The text of a file. Raises SyncFailed if it is no text."""
     try:
         return decode_text(data)
@@ -143,31 +145,38 @@ def _is_of_memory(name: str) -> bool:
 
 
 def _demand_memory(store: GitMemoryStore, theirs: str, *, is_known: bool) -> None:
-    """Refuse a repository that is not a memory, unless its history `is_known` here, and nested
-    folders.
+    """Raise SyncFailed if a repository has nested folders, or is no memory and its history is not
+    known here.
 
     Otherwise its files would be read as notes, and memory would be written into it. Nested folders
     are refused because a few trees that contain each other can list more files than any disk holds.
     """
     ls_tree = ("ls-tree", "-z", "--full-tree", theirs)
-    listed = [line.partition(b"\t") for line in store.repository.git(*ls_tree).split(b"\0") if line]
-    folders = [f"{os.fsdecode(name)}/" for about, _, name in listed if about.startswith(_FOLDER)]
+    entries = [
+        line.partition(b"\t") for line in store.repository.git(*ls_tree).split(b"\0") if line
+    ]
+    folders = [
+        f"{os.fsdecode(name)}/"
+        for description, _, name in entries
+        if description.startswith(_FOLDER_MODE)
+    ]
     if folders:
-        below = store.repository.git(*ls_tree, "--", *folders[:_MAX_FOLDERS]).split(b"\0")
-        is_nested = any(line.startswith(_FOLDER) for line in below)
-        if is_nested or len(folders) > _MAX_FOLDERS or len(below) > MAX_FILES:
+        entries_below = store.repository.git(*ls_tree, "--", *folders[:_MAX_FOLDERS]).split(b"\0")
+        is_nested = any(line.startswith(_FOLDER_MODE) for line in entries_below)
+        if is_nested or len(folders) > _MAX_FOLDERS or len(entries_below) > MAX_FILES:
             raise SyncFailed(
                 "The remote holds folders in folders, or very many files: nothing is merged.",
                 f"A memory has one folder, `{ARCHIVE}`. Remove the others there, and try again.",
             )
-    names = [name.decode(errors="replace") for _, _, name in listed]
+    names = [name.decode(errors="replace") for _, _, name in entries]
     others = [
         name for name in names if name.removesuffix(".md") not in (*CORE, *_HOST_FILES, ARCHIVE)
     ]
     if others and not is_known and not any(map(_is_of_memory, names)):
-        held = others[0][:60]
+        other_file = others[0][:60]
         raise SyncFailed(
-            f"The remote is no memory: it holds {held!r}.", "Use an empty repository for memory."
+            f"The remote is no memory: it holds {other_file!r}.",
+            "Use an empty repository for memory.",
         )
 
 
@@ -178,11 +187,11 @@ def _demand_portable_names(names: Collection[str]) -> None:
             f"Merged, this memory would have {len(names):,} files; the limit is {MAX_FILES:,}.",
             "Nothing is merged. Remove files there, and try again.",
         )
-    first: dict[str, str] = {}
+    name_by_portable: dict[str, str] = {}
     for name in names:
-        if (twin := first.setdefault(portable_name(name), name)) != name:
+        if (same_file := name_by_portable.setdefault(portable_name(name), name)) != name:
             raise SyncFailed(
-                f"{clean(twin)} and {clean(name)} are one file on some disks: nothing is merged.",
+                f"{clean(same_file)} and {clean(name)} are one file on some disks: nothing is merged.",
                 "Remove one of them, here or on the other machine, and try again.",
             )
 
@@ -203,7 +212,7 @@ def _demand_small_files(store: GitMemoryStore, blobs: list[str]) -> None:
         )
 
 
-def merge_file(name: str, base: str | None, ours: str | None, theirs: str | None) -> Merged:
+def merge_file(name: str, base: str | None, ours: str | None, theirs: str | None) -> MergedFiles:
     """Merge the file `name`; `base` is the last version that both sides had (None: it did not
     exist).
 
@@ -212,14 +221,14 @@ def merge_file(name: str, base: str | None, ours: str | None, theirs: str | None
     stays, and the other becomes a second note.
     """
     if ours == theirs or theirs == base:
-        return Merged({name: ours})
+        return MergedFiles({name: ours})
     if ours == base:
-        return Merged({name: theirs})
+        return MergedFiles({name: theirs})
     if not is_note_name(name):
-        return Merged({name: merge_lines(base or "", ours or "", theirs or "") or None})
+        return MergedFiles({name: merge_lines(base or "", ours or "", theirs or "") or None})
     if ours is None or theirs is None:
         conflict = f"{name} was changed here and removed there: it stays"
-        return Merged({name: theirs if ours is None else ours}, (conflict,))
+        return MergedFiles({name: theirs if ours is None else ours}, (conflict,))
     return _merge_notes(name, ours, theirs)
 
 
@@ -230,16 +239,18 @@ def merge_lines(base: str, ours: str, theirs: str) -> str:
     The order is that of `ours`. A line that only `theirs` has comes after the line that it follows
     in `theirs`. If both sides changed a line, both versions stay.
     """
-    mine, other = ours.splitlines(), theirs.splitlines()
-    removed = {line for line in base.splitlines() if line not in mine or line not in other}
-    lines = [line for line in mine if line not in removed or not line.strip()]
-    at = 0
-    for line in other:
+    our_lines, their_lines = ours.splitlines(), theirs.splitlines()
+    removed = {
+        line for line in base.splitlines() if line not in our_lines or line not in their_lines
+    }
+    lines = [line for line in our_lines if line not in removed or not line.strip()]
+    position = 0
+    for line in their_lines:
         if not line.strip() or line in removed:
             continue
         if line not in lines:
-            lines.insert(at, line)
-        at = lines.index(line) + 1
+            lines.insert(position, line)
+        position = lines.index(line) + 1
     # Of several blank lines one stays.
     lines = [
         line
@@ -249,24 +260,30 @@ def merge_lines(base: str, ours: str, theirs: str) -> str:
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def _merge_notes(name: str, ours: str, theirs: str) -> Merged:
+def _merge_notes(name: str, ours: str, theirs: str) -> MergedFiles:
     """Merge two versions of a note. With the same text, the newer one with the higher confidence;
     else both stay, and the older one gets another id.
     """
-    mine, other = (parse_note(name, text).note for text in (ours, theirs))
-    newer, older = (mine, other) if mine.updated_at >= other.updated_at else (other, mine)
-    if mine.text.split() == other.text.split():
-        confirmed = max(mine.confirmed_at, other.confirmed_at)
+    our_note, their_note = (parse_note(name, text).note for text in (ours, theirs))
+    newer, older = (
+        (our_note, their_note)
+        if our_note.updated_at >= their_note.updated_at
+        else (their_note, our_note)
+    )
+    if our_note.text.split() == their_note.text.split():
+        confirmed_at = max(our_note.confirmed_at, their_note.confirmed_at)
         merged = replace(
-            newer, confidence=max(mine.confidence, other.confidence), confirmed_at=confirmed
+            newer,
+            confidence=max(our_note.confidence, their_note.confidence),
+            confirmed_at=confirmed_at,
         )
-        return Merged({name: note_text(merged)})
+        return MergedFiles({name: note_text(merged)})
     # Computed from the texts, so that the id is the same on every machine and in a repeated merge.
-    number = hashlib.sha256(f"{newer.id}\0{older.text}".encode(errors="replace")).hexdigest()[:32]
+    digest = hashlib.sha256(f"{newer.id}\0{older.text}".encode(errors="replace")).hexdigest()[:32]
     second = replace(
-        older, id=f"mem_{number}", related=(*older.related, Edge(newer.id, "contradicts"))
+        older, id=f"mem_{digest}", related=(*older.related, Edge(newer.id, "contradicts"))
     )
     conflict = (
         f"{name} was changed on both sides: the later version counts, the other one is {second.id}"
     )
-    return Merged({name: note_text(newer), second.file_name: note_text(second)}, (conflict,))
+    return MergedFiles({name: note_text(newer), second.file_name: note_text(second)}, (conflict,))

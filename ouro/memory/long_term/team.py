@@ -33,7 +33,8 @@ from ouro.utils.text import escape_invisible
 
 OWNER, EXPIRES = "owner", "expires"
 """The fields of the front matter."""
-DAYS = 180
+EXPIRY_DAYS = 180
+"""After so many days a shared note expires, if its owner does not confirm it."""
 KEEP, ARCHIVE, LATER = "It still holds", "Archive it", "Leave it"
 _GIT_TIMEOUT = 15
 _MAX_ASKED = 3
@@ -41,6 +42,8 @@ _MAX_ASKED = 3
 
 
 class PromotedNote(msgspec.Struct, frozen=True):
+    """A note that was committed on a branch for the team."""
+
     id: str
     """The id of the note on the branch."""
     branch: str
@@ -50,10 +53,10 @@ class PromotedNote(msgspec.Struct, frozen=True):
 
 
 def _find_entry_to_share(
-    editor: MemoryEditor, named: str, store: GitMemoryStore
+    editor: MemoryEditor, name: str, store: GitMemoryStore
 ) -> tuple[MemoryEntry, Note | None]:
     """The entry with this name that can be shared, and its note, if it is one. Raises UsageError."""
-    entry = find_entry(editor, named)
+    entry = find_entry(editor, name)
     note = editor.notebook.find(entry.id).note if entry.kind == "note" else None
     is_of_branch = note is not None and note.branch is not None
     if entry.scope == "repo" and not is_of_branch:
@@ -65,7 +68,9 @@ def _find_entry_to_share(
     return entry, note
 
 
-def promote(editor: MemoryEditor, named: str, owner: str = "", days: int = DAYS) -> PromotedNote:
+def promote(
+    editor: MemoryEditor, named: str, owner: str = "", days: int = EXPIRY_DAYS
+) -> PromotedNote:
     """Commit a note or core line as a shared note on a new branch of the repository; nothing is
     checked out.
 
@@ -144,7 +149,7 @@ async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> 
         )
         answer = await channel.ask(f"expired:{note.id}", question)
         # Read again: an answer takes long, and other sessions ask too.
-        asked = [*_read_lines(record), _mark(note)]
+        asked = [*_read_lines(record), _asked_mark(note)]
         await asyncio.to_thread(write_private, record, "".join(f"{line}\n" for line in asked))
         if answer in (Reply((KEEP,)), Reply((ARCHIVE,))):
             act = _renew if answer == Reply((KEEP,)) else _archive
@@ -154,32 +159,33 @@ async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> 
 
 def _expired_notes_of_user(editor: MemoryEditor, cwd: Path, record: Path) -> list[Note]:
     """The expired notes of the user, without those of the record: they were asked about."""
-    asked = _read_lines(record)
+    asked_marks = _read_lines(record)
     owner = Git(cwd, _GIT_TIMEOUT).ask("config", "user.email").strip()
     today = datetime.now(UTC).date().isoformat()
-    found = []
+    notes = []
     for file in editor.notebook.all():
         note = file.note
         is_own = file.scope == "repo" and note.extra.get(OWNER) == owner
         is_expired = "" < str(note.extra.get(EXPIRES, "")) < today
-        if is_own and is_expired and _mark(note) not in asked:
-            found.append(note)
-    return found
+        if is_own and is_expired and _asked_mark(note) not in asked_marks:
+            notes.append(note)
+    return notes
 
 
 def _renew(editor: MemoryEditor, note: Note) -> None:
-    """Confirm a note for another `DAYS` days."""
-    expires = _in_days(DAYS)
-    kept = replace(note, confirmed_at=timestamp(), extra={**note.extra, EXPIRES: expires})
+    """Confirm a note for another `EXPIRY_DAYS` days."""
+    expires = _in_days(EXPIRY_DAYS)
+    renewed = replace(note, confirmed_at=timestamp(), extra={**note.extra, EXPIRES: expires})
     subject = f"Keep until {expires}: {note.text[:60]}"
-    editor.write("repo", {note.file_name: note_text(kept)}, subject)
+    editor.write("repo", {note.file_name: note_text(renewed)}, subject)
 
 
 def _archive(editor: MemoryEditor, note: Note) -> None:
+    """Move a note into the archive, for the user."""
     editor.notebook.archive([note.id], "person")
 
 
-def _mark(note: Note) -> str:
+def _asked_mark(note: Note) -> str:
     """What is recorded when a note was asked about: after a renewal it is asked about again."""
     return f"{note.id} {note.extra[EXPIRES]}"
 
@@ -197,18 +203,18 @@ def _commit(git: Git, note: Note, root: Path, folder: str, branch: str) -> str:
     """Commit the file of a note on a new branch, without a working tree: what is checked out stays
     as it is.
     """
-    main = default_branch(root)
-    names = (f"refs/remotes/origin/{main}", f"refs/heads/{main}", "HEAD")
-    found = (
+    target_branch = default_branch(root)
+    names = (f"refs/remotes/origin/{target_branch}", f"refs/heads/{target_branch}", "HEAD")
+    candidates = (
         git.ask("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}").strip() for name in names
     )
-    base = next(filter(None, found), "")
+    base = next(filter(None, candidates), "")
     subject = f"Memory: {' '.join(note.text.split())[:60]}"
-    who = git.ask("var", "GIT_COMMITTER_IDENT").strip()
-    if not who:
+    committer = git.ask("var", "GIT_COMMITTER_IDENT").strip()
+    if not committer:
         raise GitError("git has no user.name and user.email")
     changes = {f"{folder}/{note.file_name}": note_text(note).encode()}
     stream = import_stream(
-        f"refs/heads/{branch}", [base] if base else [], changes, subject, committer=who
+        f"refs/heads/{branch}", [base] if base else [], changes, subject, committer=committer
     )
     return git.change("fast-import", "--quiet", stdin=stream).strip()

@@ -24,7 +24,7 @@ from ouro.errors import (
     UsageError,
 )
 from ouro.memory.index import lock_index
-from ouro.memory.long_term.edited_files import EDITED
+from ouro.memory.long_term.edited_files import EDITED_PREFIX
 from ouro.memory.long_term.forgotten_text import (
     ForgetReport,
     ForgottenText,
@@ -75,6 +75,8 @@ _INDEX_ENDINGS = ("", "-wal", "-shm", "-journal", ".aside")
 
 
 class OuroHome(msgspec.Struct, frozen=True):
+    """Where everything that ouro stores is."""
+
     path: Path
     histories: Path
     sessions: Path
@@ -94,7 +96,7 @@ class OuroHome(msgspec.Struct, frozen=True):
 
 
 class TrueForget:
-    """Removes one text. Everything blocks: use from a thread."""
+    """Removes one text from everything that ouro stores. Everything blocks: use from a thread."""
 
     def __init__(self, text: str, home: OuroHome) -> None:
         self._text = ForgottenText(text)
@@ -106,21 +108,21 @@ class TrueForget:
         return self._search_home(progress, changes=False)
 
     def forget(self, progress: Progress = lambda _what: None) -> ForgetReport:
-        """Remove the text everywhere. The counts are from before the removal; `left` lists what
+        """Remove the text everywhere. The counts are from before the removal; `remaining` lists what
         could not be done.
         """
-        found = self._search_home(progress, changes=True)
+        report = self._search_home(progress, changes=True)
         progress("searching again")
-        still = self._search_home(lambda _what: None, changes=False)
-        left = [*found.left, *still.left]
-        if still.count and not left:
-            left = [
+        second_report = self._search_home(lambda _what: None, changes=False)
+        remaining = [*report.left, *second_report.left]
+        if second_report.count and not remaining:
+            remaining = [
                 f"{place.place}: {place.count} times, written meanwhile."
-                for place in still.places
+                for place in second_report.places
                 if place.count
             ]
-        found.left = list(dict.fromkeys(left))
-        return found
+        report.left = list(dict.fromkeys(remaining))
+        return report
 
     def _search_home(self, progress: Progress, *, changes: bool) -> ForgetReport:
         """Count the text in all that ouro stores, and remove it if `changes`. Returns what was
@@ -140,9 +142,14 @@ class TrueForget:
         self._search_sessions(report, progress, changes)
         self._search_exports(report, changes)
         progress("other files")
-        done = (*states, *map(memory_folder, states), home.sessions, *home.index_files())
+        searched_already = (
+            *states,
+            *map(memory_folder, states),
+            home.sessions,
+            *home.index_files(),
+        )
         for path in regular_files(home.path):
-            if not any(folder == path or folder in path.parents for folder in done):
+            if not any(folder == path or folder in path.parents for folder in searched_already):
                 self._search_other_file(path, report, changes)
         try:
             self._search_index(report, changes)
@@ -203,28 +210,30 @@ class TrueForget:
 
     def _files_with_text(self, folder: Path) -> dict[Path, int]:
         """How often the text is in each file of a session; sessions of subagents are not read."""
-        found = {}
+        counts = {}
         for path in regular_files(folder):
             is_of_subagent = path.relative_to(folder).parts[0] == SUBAGENTS
             if path.name == LOCK_NAME or is_of_subagent:
                 continue
             count = self._text.count_bytes(path.read_bytes())
             if count:
-                found[path] = count
-        return found
+                counts[path] = count
+        return counts
 
     def _search_session(self, folder: Path, report: ForgetReport, changes: bool) -> None:
         """Search the files of a session, and remove the text if `changes`; a failure is reported."""
-        found = self._files_with_text(folder)
-        for path, count in found.items():
+        counts_by_file = self._files_with_text(folder)
+        for path, count in counts_by_file.items():
             place = "tool outputs" if path.parent.name == "outputs" else "damaged data"
-            words = "what was said in sessions, their summaries and titles"
-            report.add(words if path.name == FILE_NAME else f"{place} beside sessions", count)
-        if not (found and changes):
+            place_of_records = "what was said in sessions, their summaries and titles"
+            report.add(
+                place_of_records if path.name == FILE_NAME else f"{place} beside sessions", count
+            )
+        if not (counts_by_file and changes):
             return
         report.sessions.append(folder.name)
         try:
-            self._forget_in_session(folder, found, report)
+            self._forget_in_session(folder, counts_by_file, report)
         except SessionInUse as error:
             report.left.append(
                 f"Session {folder.name} is unchanged: {error.message} Close it, then forget again."
@@ -243,21 +252,21 @@ class TrueForget:
         """
         data = read_file(folder)
         pieces: list[bytes] = []
-        at = 0
+        end = 0
         for record in split(data)[0]:
-            pieces.append(self._text.remove_from_bytes(data[at : record.offset]))
-            at = record.offset + record.size
-            raw = data[record.offset : at]
+            pieces.append(self._text.remove_from_bytes(data[end : record.offset]))
+            end = record.offset + record.size
+            raw = data[record.offset : end]
             pieces.append(
                 self._clean_record(folder, record, raw) if self._text.count_bytes(raw) else raw
             )
-        pieces.append(self._text.remove_from_bytes(data[at:]))
-        made = b"".join(pieces)
-        if made != data:
-            rewrite_file(folder, FILE_NAME, made)
-        if left := self._text.count_bytes(made):
+        pieces.append(self._text.remove_from_bytes(data[end:]))
+        cleaned = b"".join(pieces)
+        if cleaned != data:
+            rewrite_file(folder, FILE_NAME, cleaned)
+        if remaining := self._text.count_bytes(cleaned):
             report.left.append(
-                f"Session {folder.name}: {left} times in fields that are needed to read it (the"
+                f"Session {folder.name}: {remaining} times in fields that are needed to read it (the"
                 " name of a tool, of a model or of the project's folder)."
             )
 
@@ -268,11 +277,11 @@ class TrueForget:
         if not record.is_whole:
             return self._text.remove_from_bytes(raw)
         try:
-            made = encode_record(self._text.remove_from_data(load(record.data)))
+            cleaned = encode_record(self._text.remove_from_data(load(record.data)))
         except BadYamlError:
             return self._text.remove_from_bytes(raw)
-        is_intact = is_readable(msgspec.structs.replace(record, data=made[4:-4]), folder=folder)
-        return made if is_intact or not is_readable(record, folder=folder) else raw
+        is_intact = is_readable(msgspec.structs.replace(record, data=cleaned[4:-4]), folder=folder)
+        return cleaned if is_intact or not is_readable(record, folder=folder) else raw
 
     def _search_other_file(self, path: Path, report: ForgetReport, changes: bool) -> None:
         """Search a file that belongs to no memory or session, and remove the text if `changes`."""
@@ -311,7 +320,7 @@ class TrueForget:
             return "the log"
         if parts[0] == "history":
             return "what you typed into prompts"
-        if parts[0] == "cache" and path.name.startswith(EDITED):
+        if parts[0] == "cache" and path.name.startswith(EDITED_PREFIX):
             return "edits that could not be saved"
         if len(parts) == 1 and parts[0] in _SETTINGS:
             return "settings"

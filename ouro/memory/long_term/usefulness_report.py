@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 _MIN_TURNS = 20
 """An entry that was sent in fewer turns is not called unused."""
 _MIN_DAYS = 14
-_JUNK = frozenset({"never used", "duplicate", "contradicted"})
+_JUNK_PROBLEMS = frozenset({"never used", "duplicate", "contradicted"})
 
 
 class ReportRow(msgspec.Struct, frozen=True):
+    """How often one entry was sent and used, and what is wrong with it."""
+
     id: str
     text: str
     weeks: float
@@ -44,18 +46,20 @@ class ReportRow(msgspec.Struct, frozen=True):
     @property
     def is_junk(self) -> bool:
         """Whether it takes room and gives nothing."""
-        return not _JUNK.isdisjoint(self.problems)
+        return not _JUNK_PROBLEMS.isdisjoint(self.problems)
 
 
 class UsefulnessReport(msgspec.Struct, frozen=True):
+    """The rows of all entries in use."""
+
     rows: tuple[ReportRow, ...]
 
     def share(self, problem: str) -> float:
         """The share of entries with a problem, or of `junk`, from 0 to 1."""
-        is_found = [
+        has_problem = [
             row.is_junk if problem == "junk" else problem in row.problems for row in self.rows
         ]
-        count = sum(is_found)
+        count = sum(has_problem)
         return count / len(self.rows) if self.rows else 0.0
 
 
@@ -63,33 +67,35 @@ def report_usefulness(editor: MemoryEditor, counts: RecallCounts) -> UsefulnessR
     """A row for each entry in use, those that were used most often first. Blocks."""
     records: dict[tuple[str, str], CoreRecord] = {}
     for scope in editor.scopes:
-        for text, known in core_records(scope).items():
-            records[scope.scope, text] = known
+        for text, record_of_line in core_records(scope).items():
+            records[scope.scope, text] = record_of_line
     entries = all_entries(editor, stale=True)
-    doubles = _duplicates(entries)
+    duplicate_ids = _find_duplicates(entries)
     now, rows = datetime.now(UTC), []
     for entry in entries:
         record = records.get((entry.scope, entry.text) if entry.kind == "core" else ("", ""))
         key = record.id if record else entry.id
-        again = len(record.supersedes) + len(record.days[1:]) if record else entry.versions - 1
+        times_corrected = (
+            len(record.supersedes) + len(record.days[1:]) if record else entry.versions - 1
+        )
         sent, used = int(counts.judged.get(key, 0)), int(counts.used.get(key, 0))
         obeyed, broken = _verdicts(counts.use_of(key))
         days = max(0.0, age_in_days(entry.at, now) or 0.0)
         problems = [badge for badge in ("stale", "contradicted") if badge in entry.badges]
-        problems += ["duplicate"] if entry.id in doubles else []
+        problems += ["duplicate"] if entry.id in duplicate_ids else []
         problems += _problems_of_use(sent, used, days)
         rows.append(
             ReportRow(
-                entry.id,
-                entry.text,
-                days / 7,
-                sent,
-                used,
-                again,
-                tuple(problems),
-                obeyed,
-                broken,
-                _weeks_of(counts, key),
+                id=entry.id,
+                text=entry.text,
+                weeks=days / 7,
+                sent=sent,
+                used=used,
+                corrected=times_corrected,
+                problems=tuple(problems),
+                obeyed=obeyed,
+                broken=broken,
+                by_week=_weeks_of(counts, key),
             )
         )
     return UsefulnessReport(tuple(sorted(rows, key=lambda row: (-row.used, -row.sent))))
@@ -115,13 +121,13 @@ def _problems_of_use(sent: int, used: int, days: float) -> list[str]:
     return ["never used"] if sent >= _MIN_TURNS else []
 
 
-def _duplicates(entries: Sequence[MemoryEntry]) -> set[str]:
+def _find_duplicates(entries: Sequence[MemoryEntry]) -> set[str]:
     """The ids of entries that have the words, or all subject words, of one before them."""
-    seen: set[object] = set()
-    found = set()
+    seen_keys: set[object] = set()
+    duplicate_ids = set()
     for entry in entries:
         keys = {fold_words(entry.text), subject_words(entry.text) or entry.id}
-        if not seen.isdisjoint(keys):
-            found.add(entry.id)
-        seen |= keys
-    return found
+        if not seen_keys.isdisjoint(keys):
+            duplicate_ids.add(entry.id)
+        seen_keys |= keys
+    return duplicate_ids

@@ -2,7 +2,7 @@ import pytest
 from properties import given, st
 
 from ouro.memory.long_term.notes.note import Edge, Note, note_text, parse_note
-from ouro.memory.long_term.sync_merge import Merged, merge_file, merge_lines
+from ouro.memory.long_term.sync_merge import MergedFiles, merge_file, merge_lines
 
 BASE = "# Preferences\n\n- Tabs.\n- Answer in German.\n"
 
@@ -21,15 +21,15 @@ BASE = "# Preferences\n\n- Tabs.\n- Answer in German.\n"
     ],
 )
 def test_change_of_one_side_is_taken(base, ours, theirs, merged):
-    assert merge_file("facts.md", base, ours, theirs) == Merged({"facts.md": merged})
+    assert merge_file("facts.md", base, ours, theirs) == MergedFiles({"facts.md": merged})
 
 
 def test_note_changed_here_and_removed_there_is_kept_and_reported():
     told = "mem_00000001.md was changed here and removed there: it stays"
-    assert merge_file("mem_00000001.md", "a", "b", None) == Merged(
+    assert merge_file("mem_00000001.md", "a", "b", None) == MergedFiles(
         {"mem_00000001.md": "b"}, (told,)
     )
-    assert merge_file("mem_00000001.md", "a", None, "b") == Merged(
+    assert merge_file("mem_00000001.md", "a", None, "b") == MergedFiles(
         {"mem_00000001.md": "b"}, (told,)
     )
 
@@ -39,9 +39,9 @@ def test_core_file_emptied_here_keeps_only_lines_added_there():
     assert (
         merge_file("facts.md", base, None, more)
         == merge_file("facts.md", base, more, None)
-        == Merged({"facts.md": "- Python.\n"})
+        == MergedFiles({"facts.md": "- Python.\n"})
     )
-    assert merge_file("facts.md", base, None, "- Tea.\n") == Merged({"facts.md": None})
+    assert merge_file("facts.md", base, None, "- Tea.\n") == MergedFiles({"facts.md": None})
 
 
 def test_added_lines_are_united_and_removed_ones_dropped():

@@ -14,7 +14,7 @@ from ouro.errors import ModelError, NoteError, SearchUnavailable, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.index import Graph, Lookup, MemoryFolder, Search, SearchFilter, Sources, project_of
 from ouro.memory.long_term.capture.session_parts import MAX_MESSAGE, Spoken
-from ouro.memory.long_term.editor import NOWHERE, MemoryEditor
+from ouro.memory.long_term.editor import NO_SESSION, MemoryEditor
 from ouro.memory.long_term.entries import core_entries, find_entry, note_entries
 from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.repository import GitRepository
@@ -173,14 +173,14 @@ class SessionNotes:
                 category=note_category(line.text, line.category, line.scope),
                 created_at=line.at,
             )
-            for line in core_entries(self._editor(NOWHERE))
+            for line in core_entries(self._editor(NO_SESSION))
         ]
 
     def relate_core(self) -> None:
         """Give moved lines their record, and link the core lines to the notes on their subjects."""
         carry_records([*self._scopes.values()])
         if any(scope.loaded.notes for scope in self._scopes.values()):
-            notes = note_entries(self._editor(NOWHERE))
+            notes = note_entries(self._editor(NO_SESSION))
             for scope in self._scopes.values():
                 relate_lines(scope, notes)
 

@@ -30,21 +30,26 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.trust.states import ChangeEvent, State
 
 ASKS = "memory.write is `ask`"
+"""The reason of a change that waits because the user confirms every change."""
 Edits = Sequence[FileEdit]
 """The edits of one file, in their order."""
-_PROPOSALS = "proposals"
+_PROPOSALS_RECORD = "proposals"
 MAX_SOURCES = 5
 KEEP, LEAVE, LATER = "keep it", "leave it out", "ask me later"
 _MAX_LINES = 40
-_SUBJECT, _WORDS = 200, 100
-"""Maximum characters of a whole summary, and of its text about one file."""
+_MAX_SUBJECT = 200
+"""Maximum characters of a summary of edits."""
+_MAX_EDIT_SUMMARY = 100
+"""Maximum characters of its text about one file."""
 MAX_SHOWN = 50
 """Files whose changes an event shows; it counts the others."""
-_ID = 12
+_SHOWN_ID_CHARACTERS = 12
 """Characters of a note id that are shown in a line."""
 
 
 class MemoryChange(msgspec.Struct, frozen=True):
+    """A change of one file, and what was decided about it."""
+
     edit: FileEdit
     """The change, starting from the trusted text."""
     event: ChangeEvent
@@ -100,26 +105,27 @@ def edits_of_turn(
     has_moved: Callable[[str], bool],
     approved: Iterable[str],
 ) -> dict[str, Edits]:
-    """What a turn wrote, by file: by file tools, by git commands that name the file, or by approved
-    commands.
+    """The edits of a turn, by file: those by file tools, by git commands that name the file, and by
+    approved commands.
 
     Args:
+        by_tools: the edits by file tools.
         changed: the differences of the files from the accepted commit.
         has_moved: whether a git command of the turn moves or removes that file.
         approved: files that were approved after a command of the turn.
     """
-    written: dict[str, Edits] = dict(by_tools)
-    removed: set[str | None] = set()
-    # A file that moves is gone elsewhere.
+    edits_by_file: dict[str, Edits] = dict(by_tools)
+    removed_texts: set[str | None] = set()
+    # Removed files come first: a file that moves was removed in another place.
     for edit in sorted(changed, key=lambda edit: edit.after is not None):
-        edits = written.get(edit.name, ())
+        edits = edits_by_file.get(edit.name, ())
         before = edits[-1].after if edits else edit.before
         if edit.after is None:
-            removed.add(before)
-        is_moved = has_moved(edit.name) and (edit.after is None or edit.after in removed)
+            removed_texts.add(before)
+        is_moved = has_moved(edit.name) and (edit.after is None or edit.after in removed_texts)
         if is_moved or (edit.name in approved and not edits):
-            written[edit.name] = (*edits, FileEdit(edit.name, before, edit.after))
-    return written
+            edits_by_file[edit.name] = (*edits, FileEdit(edit.name, before, edit.after))
+    return edits_by_file
 
 
 def apply_edit(edit: FileEdit, current: str) -> str:
@@ -128,28 +134,44 @@ def apply_edit(edit: FileEdit, current: str) -> str:
 
     A line that another change has added since is not added twice.
     """
-    before, after = (edit.before or "").splitlines(), (edit.after or "").splitlines()
-    now = current.splitlines()
-    line_now: dict[int, int] = {}  # line number in `before` -> that of the same line in `now`
-    at = at_now = 0
-    for a, b, c, d in [*line_changes(before, now), (len(before), len(before), len(now), len(now))]:
-        line_now |= zip(range(at, a), range(at_now, c), strict=True)
-        at, at_now = b, d
-    unchanged = {*line_now.values()}
-    since = {line for number, line in enumerate(now) if number not in unchanged and line.strip()}
-    for a, b, c, d in reversed(list(line_changes(before, after))):
-        new = [line for line in after[c:d] if line not in since]
-        start = (
-            line_now.get(a - 1, -1) + 1 if a and a - 1 in line_now else line_now.get(a, len(now))
+    before = (edit.before or "").splitlines()
+    after = (edit.after or "").splitlines()
+    lines = current.splitlines()
+    current_numbers = _same_lines(before, lines)
+    unchanged = {*current_numbers.values()}
+    added_since = {
+        line for number, line in enumerate(lines) if number not in unchanged and line.strip()
+    }
+    # The last change first, so that the numbers of the lines above it stay valid.
+    for start, end, new_start, new_end in reversed(list(line_changes(before, after))):
+        new_lines = [line for line in after[new_start:new_end] if line not in added_since]
+        if start and start - 1 in current_numbers:
+            position = current_numbers[start - 1] + 1
+        else:
+            position = current_numbers.get(start, len(lines))
+        are_unchanged = all(
+            current_numbers.get(number) == position + number - start for number in range(start, end)
         )
-        replaced = (
-            b - a if all(line_now.get(line) == start + line - a for line in range(a, b)) else 0
-        )
-        now[start : start + replaced] = new
-    return "\n".join(now) + ("\n" if now else "")
+        replaced_count = end - start if are_unchanged else 0
+        lines[position : position + replaced_count] = new_lines
+    return "\n".join(lines) + ("\n" if lines else "")
+
+
+def _same_lines(before: Sequence[str], current: Sequence[str]) -> dict[int, int]:
+    """The numbers of the lines of `before` that are unchanged, each with its number in `current`."""
+    current_numbers: dict[int, int] = {}
+    number = current_number = 0
+    end_of_both = (len(before), len(before), len(current), len(current))
+    for start, end, new_start, new_end in [*line_changes(before, current), end_of_both]:
+        unchanged = zip(range(number, start), range(current_number, new_start), strict=True)
+        current_numbers |= unchanged
+        number, current_number = end, new_end
+    return current_numbers
 
 
 class Proposal(msgspec.Struct, frozen=True):
+    """A change that waits for the user's decision."""
+
     id: str
     scope: Scope
     origin: Literal["agent", "outside"]
@@ -182,37 +204,38 @@ class Proposals:
 
     def list(self) -> tuple[Proposal, ...]:
         """The proposals, oldest first. Unreadable ones are left out, but stay on disk."""
-        return tuple(found for found in map(_read, self._read_all()) if found)
+        proposals = map(_decode_proposal, self._read_all())
+        return tuple(filter(None, proposals))
 
     def add(self, proposal: Proposal) -> None:
         """Store a proposal; it is on disk when this returns. The same change is stored only once."""
         with self._history.hold_lock():
-            added = [*self._without(proposal.id), msgspec.Raw(msgspec.json.encode(proposal))]
-            self._history.save_state(_PROPOSALS, added)
+            records = [*self._without(proposal.id), msgspec.Raw(msgspec.json.encode(proposal))]
+            self._history.save_state(_PROPOSALS_RECORD, records)
 
     def remove(self, proposal_id: str) -> None:
         """Drop a proposal, if it is there."""
         with self._history.hold_lock():
-            self._history.save_state(_PROPOSALS, self._without(proposal_id))
+            self._history.save_state(_PROPOSALS_RECORD, self._without(proposal_id))
 
     def _read_all(self) -> tuple[msgspec.Raw, ...]:
         """The proposals as they are in the file; none if the file is damaged."""
-        return self._history.load_state(_PROPOSALS, tuple[msgspec.Raw, ...])
+        return self._history.load_state(_PROPOSALS_RECORD, tuple[msgspec.Raw, ...])
 
     def _without(self, proposal_id: str) -> Sequence[msgspec.Raw]:
         """All proposals except that one. A damaged file is renamed, so that the pending changes in
         it are not lost.
         """
-        stored = self._read_all()
-        if not stored and len(self._history.read_record(_PROPOSALS)) > len("[]"):
-            path = self._history.own_dir / _PROPOSALS
-            path.replace(path.with_name(f"{_PROPOSALS}-{os.urandom(4).hex()}.damaged"))
-        found = ((raw, _read(raw)) for raw in stored)
-        return [raw for raw, proposal in found if proposal is None or proposal.id != proposal_id]
+        records = self._read_all()
+        if not records and len(self._history.read_record(_PROPOSALS_RECORD)) > len("[]"):
+            path = self._history.own_dir / _PROPOSALS_RECORD
+            path.replace(path.with_name(f"{_PROPOSALS_RECORD}-{os.urandom(4).hex()}.damaged"))
+        decoded = ((raw, _decode_proposal(raw)) for raw in records)
+        return [raw for raw, proposal in decoded if proposal is None or proposal.id != proposal_id]
 
 
-def _read(raw: msgspec.Raw) -> Proposal | None:
-    """None if it is damaged, or a newer version of ouro wrote it."""
+def _decode_proposal(raw: msgspec.Raw) -> Proposal | None:
+    """A stored proposal; None if it is damaged, or a newer version of ouro wrote it."""
     try:
         return decode_json(raw, Proposal)
     except msgspec.DecodeError as error:
@@ -227,14 +250,14 @@ def make_proposal(
     from outside.
     """
     texts = (f"{edit.name}\0{edit.before}\0{edit.after}" for edit in edits)
-    named = tuple(dict.fromkeys(sources))[-MAX_SOURCES:]
+    latest_sources = tuple(dict.fromkeys(sources))[-MAX_SOURCES:]
     return Proposal(
-        _short_hash(scope, *texts)[:6],
-        scope,
-        "agent",
-        tuple(edits),
-        reason,
-        sources=named,
+        id=_short_hash(scope, *texts)[:6],
+        scope=scope,
+        origin="agent",
+        edits=tuple(edits),
+        reason=reason,
+        sources=latest_sources,
         session=turn.session,
         turn=turn.turn,
         at=timestamp(),
@@ -243,12 +266,13 @@ def make_proposal(
 
 
 def outside_id(scope: Scope, blobs: Mapping[str, str], edits: Iterable[FileEdit] = ()) -> str:
-    """The id of changes in the files: of those in `edits` made from the changed lines, so that it
-    stays the same while other lines of the file change; of the others made from their blobs.
+    """The id of changes in the files, which have these blobs. For the files in `edits` it is made
+    from the changed lines, so that it stays the same while other lines of the file change; for
+    other files from their blobs.
     """
     lines = {edit.name: "\n".join(_changed_lines(edit, named=False)) for edit in edits}
-    found = (f"{name}\0{lines.get(name, blob)}" for name, blob in blobs.items())
-    return _short_hash(scope, *found)[:6]
+    parts = (f"{name}\0{lines.get(name, blob)}" for name, blob in blobs.items())
+    return _short_hash(scope, *parts)[:6]
 
 
 def question_about(proposal: Proposal) -> Question:
@@ -258,20 +282,24 @@ def question_about(proposal: Proposal) -> Question:
     names = join_names([edit.name for edit in proposal.edits], MAX_SOURCES)
     names += " files" if len(proposal.edits) > MAX_SOURCES else ""
     if proposal.origin == "outside":
-        why = [f"Found in {names} of your memory, not yet approved: {proposal.reason}."]
+        introduction = [f"Found in {names} of your memory, not yet approved: {proposal.reason}."]
     else:
-        why = [f"The agent wrote it into {names}. You are asked because {proposal.reason}."]
+        introduction = [
+            f"The agent wrote it into {names}. You are asked because {proposal.reason}."
+        ]
     if proposal.sources:
-        why.append(f"Read before it was written: {', '.join(proposal.sources)}.")
+        introduction.append(f"Read before it was written: {', '.join(proposal.sources)}.")
     lines: list[str] = []
     for edit in proposal.edits:
         lines += map(escape_invisible, _changed_lines(edit, named=len(proposal.edits) > 1))
-    left = [f"… and {len(lines) - _MAX_LINES} more lines"] if len(lines) > _MAX_LINES else []
-    where = "in all your projects" if proposal.scope == "user" else "in this project"
+    note_about_more = (
+        [f"… and {len(lines) - _MAX_LINES} more lines"] if len(lines) > _MAX_LINES else []
+    )
+    place = "in all your projects" if proposal.scope == "user" else "in this project"
     return Question(
-        f"Remember this {where}?",
+        f"Remember this {place}?",
         (KEEP, LEAVE, LATER) if proposal.origin == "outside" else (KEEP, LEAVE),
-        details="\n".join([*why, *lines[:_MAX_LINES], *left]),
+        details="\n".join([*introduction, *lines[:_MAX_LINES], *note_about_more]),
     )
 
 
@@ -281,7 +309,9 @@ def memory_note(text: str) -> str:
 
 
 def changed_rows(proposal: Proposal) -> tuple[str, ...]:
-    """The lines that are new, of notes those of their text; else which files it removes lines of."""
+    """The new lines of a proposal, of notes only those of their text; if there are none, a line
+    with the files from which it removes lines.
+    """
     rows: list[str] = []
     for edit in proposal.edits:
         before = (edit.before or "").splitlines()
@@ -292,7 +322,9 @@ def changed_rows(proposal: Proposal) -> tuple[str, ...]:
 
 
 def _changed_lines(edit: FileEdit, *, named: bool) -> list[str]:
-    """The changed lines with `+` or `-`; of a note its text, then its other fields in one line."""
+    """The changed lines of an edit, with `+` or `-`; of a note its text, then its other fields in
+    one line. If `named`, the file's name comes first.
+    """
     old, new = (edit.before or "").splitlines(), (edit.after or "").splitlines()
     title = [edit.name] if named else []
     if is_note_name(edit.name):
@@ -305,22 +337,26 @@ def _changed_lines(edit: FileEdit, *, named: bool) -> list[str]:
 
 
 def _changed_lines_of_note(old: list[str], new: list[str]) -> list[str]:
-    """As `_changed_lines`, of the lines of a note."""
-    words, before = _body_of(new), _body_of(old)
-    removed = [f"- {line}" for line in before if line not in words and line.strip()]
-    changes = [*removed, *(f"+ {line}" for line in words if line.strip())]
-    fields = new[1 : len(new) - len(words) - 1]
-    kept = set(old)
-    changed = " · ".join(line.strip() for line in fields if line not in kept and line.strip())
-    if changed:
-        changes.append(f"  ({changed})")
+    """The changed lines of the text of a note, with `+` or `-`, then its changed fields in one
+    line.
+    """
+    new_body, old_body = _note_body(new), _note_body(old)
+    removed = [f"- {line}" for line in old_body if line not in new_body and line.strip()]
+    changes = [*removed, *(f"+ {line}" for line in new_body if line.strip())]
+    fields = new[1 : len(new) - len(new_body) - 1]
+    old_lines = set(old)
+    changed_fields = " · ".join(
+        line.strip() for line in fields if line not in old_lines and line.strip()
+    )
+    if changed_fields:
+        changes.append(f"  ({changed_fields})")
     return changes
 
 
 def subject_of(edits: Iterable[FileEdit]) -> str:
     """The edits in one line: `preferences.md: + Answer in German`."""
-    first = islice(edits, _SUBJECT // len("a.md: -"))  # more would not be visible
-    return cut("; ".join(map(_summarize_edit, first)), _SUBJECT) or "Nothing"
+    first_edits = islice(edits, _MAX_SUBJECT // len("a.md: -"))  # more would not be visible
+    return cut("; ".join(map(_summarize_edit, first_edits)), _MAX_SUBJECT) or "Nothing"
 
 
 def change_of(
@@ -332,13 +368,13 @@ def change_of(
     proposal: str = "",
     files: int = 0,
 ) -> CoreChanged:
-    """The event of the edits, of many the first, with invisible characters written out; of a note,
-    its text.
+    """The event that shows the edits (of many the first), with invisible characters written out. Of
+    a note only the text is shown.
 
     Args:
         files: how many files have changed, if `edits` are only the first of them.
     """
-    shown = tuple(
+    shown_changes = tuple(
         FileChange(
             edit.name,
             edit.before and escape_invisible(edit.before),
@@ -348,12 +384,12 @@ def change_of(
     )
     count = max(files, len(edits))
     subject = subject_of(edits) + (f" ({count:,} files)" if count > MAX_SHOWN else "")
-    display = Display(f"{scope}: {subject}", Diff(shown))
+    display = Display(f"{scope}: {subject}", Diff(shown_changes))
     return CoreChanged(scope, origin, subject, display, undo, proposal)  # type: ignore[arg-type]
 
 
 def digest(texts: Mapping[str, str]) -> str:
-    """A version for texts that no commit has: it changes with each of them."""
+    """A version for texts that no commit has: it changes with each of the texts."""
     return "~" + _short_hash(*(f"{name}\0{texts[name]}" for name in sorted(texts)))
 
 
@@ -361,17 +397,17 @@ def _short_hash(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:12]
 
 
-def _body_of(lines: list[str]) -> list[str]:
+def _note_body(lines: list[str]) -> list[str]:
     """The text of a note, without its front matter."""
     end = lines.index("---", 1) if lines[:1] == ["---"] and "---" in lines[1:] else -1
     return lines[end + 1 :]
 
 
-def _only_in(lines: Sequence[str], others: Sequence[str]) -> list[str]:
-    """The lines that are not among the others, without their marks."""
-    known = set(others)
-    new = [line for line in lines if line not in known and line.strip()]
-    return [line.lstrip("-*# ").strip() for line in new]
+def _text_only_in(lines: Sequence[str], others: Sequence[str]) -> list[str]:
+    """The lines that are not among the others, without list marks and headings."""
+    other_lines = set(others)
+    new_lines = [line for line in lines if line not in other_lines and line.strip()]
+    return [line.lstrip("-*# ").strip() for line in new_lines]
 
 
 def _summarize_edit(edit: FileEdit) -> str:
@@ -380,23 +416,23 @@ def _summarize_edit(edit: FileEdit) -> str:
     """
     name, old, new = edit.name, (edit.before or "").splitlines(), (edit.after or "").splitlines()
     if is_note_name(edit.name):
-        name = name.removesuffix(".md")[: name.find("mem_") + _ID]
-        old, new = _body_of(old), _body_of(new)
-    removed, added = _only_in(old, new), _only_in(new, old)
+        name = name.removesuffix(".md")[: name.find("mem_") + _SHOWN_ID_CHARACTERS]
+        old, new = _note_body(old), _note_body(new)
+    removed, added = _text_only_in(old, new), _text_only_in(new, old)
     lines, sign = (added, "+") if added else (removed, "-")
-    first = f"{sign} {lines[0]}" if lines else "no words changed"
-    more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
-    return f"{name}: {cut(escape_invisible(first), _WORDS)}{more}"
+    first_line = f"{sign} {lines[0]}" if lines else "no words changed"
+    more_lines = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
+    return f"{name}: {cut(escape_invisible(first_line), _MAX_EDIT_SUMMARY)}{more_lines}"
 
 
 def _without_front_matter(edit: FileEdit) -> FileEdit:
-    """The text of a note without its front matter; the whole file if only the front matter has
+    """The edit of a note without its front matter; the whole edit if only the front matter has
     changed.
     """
     if not is_note_name(edit.name):
         return edit
     texts = (edit.before, edit.after)
     before, after = (
-        None if text is None else "\n".join(_body_of(text.splitlines())) for text in texts
+        None if text is None else "\n".join(_note_body(text.splitlines())) for text in texts
     )
     return edit if before == after else FileEdit(edit.name, before, after)

@@ -54,13 +54,13 @@ class ChangeGroup(msgspec.Struct):
     """The changes of the trusted texts."""
     at: TurnRef
     origin: Origin
-    """Of the commits that make the changes trusted."""
+    """The origin of the commits that make the changes trusted."""
     subject: str = ""
-    """Of these commits; empty: made of the edits."""
+    """The subject of these commits; empty: it is made of the edits."""
     contents: Mapping[str, str] = {}
-    """Name -> blob (or GONE) of the files as they were found; for effects on whole files."""
+    """The blobs (or GONE) of the files as they were found, by name; for effects on whole files."""
     lines: Mapping[str, Edits] = {}
-    """Name of the file -> the edits made there, of which `edits` are the sum."""
+    """The edits made in each file, by its name; `edits` are their sum."""
     others: Collection[str] = ()
     """Files that running turns of other sessions wrote to: only `lines` are committed there."""
     reason: str = ""
@@ -77,7 +77,9 @@ class ChangeGroup(msgspec.Struct):
 
 
 class ChangeEffects:
-    """Everything blocks: use from a thread, while no other ouro writes here."""
+    """Carries out the effects of events on the changes of one scope. Everything blocks: use from a
+    thread, while no other ouro writes here.
+    """
 
     def __init__(self, store: GitMemoryStore, proposals: Proposals) -> None:
         self._store = store
@@ -107,7 +109,7 @@ class ChangeEffects:
         return group
 
     def net_edits(self, lines: Mapping[str, Edits]) -> dict[str, FileEdit]:
-        """The change of the trusted text of each file."""
+        """The change of the trusted text of each file, by its name."""
         trusted = self._store.trusted_texts(lines)
         return {
             name: FileEdit(name, trusted[name], apply_edits(edits, trusted[name]))
@@ -117,9 +119,11 @@ class ChangeEffects:
     # -- whole files
 
     def _approve_files(self, group: ChangeGroup) -> None:
+        """Approve the files with all that is in them."""
         self._store.approve(group.contents)
 
     def _commit_files(self, group: ChangeGroup) -> None:
+        """Commit the files with all that is in them."""
         subject = group.subject or subject_of(group.edits)
         self._store.commit_changes(subject, _trailers(group, group.origin), group.contents)
         group.done = group.edits
@@ -134,62 +138,75 @@ class ChangeEffects:
 
     def _write_lines(self, group: ChangeGroup) -> None:
         """Write the lines into the files, with what others wrote there; this approves nothing."""
-        find = self._store.find
+        read_file = self._store.find
         files = {
-            name: apply_edits(edits, find(name)) or None for name, edits in group.lines.items()
+            name: apply_edits(edits, read_file(name)) or None for name, edits in group.lines.items()
         }
         self._store.write_beside_others(files)
 
     def _commit_lines(self, group: ChangeGroup) -> None:
         """Approve and commit the lines, and nothing that others wrote."""
-        heads, accepted = self._store.committed_texts(group.lines)
-        parts: dict[str, str | None] = {}
-        whole: list[str] = []
+        committed, accepted = self._store.committed_texts(group.lines)
+        texts_to_commit: dict[str, str | None] = {}
+        whole_files: list[str] = []
         for edit in group.edits:
-            now = self._store.find(edit.name)
-            # Those of two sessions may be in another order.
-            lines_now, lines_after = (now or "").splitlines(), (edit.after or "").splitlines()
-            has_same_lines = sorted(lines_now) == sorted(lines_after)
+            current = self._store.find(edit.name)
+            # The lines of two sessions may be in another order.
+            current_lines, decided_lines = (
+                (current or "").splitlines(),
+                (edit.after or "").splitlines(),
+            )
+            has_same_lines = sorted(current_lines) == sorted(decided_lines)
             is_decided = has_same_lines or not self._store.find_unapproved_contents(
-                [content_of(edit.name, now)]
+                [content_of(edit.name, current)]
             )
             if is_decided and edit.name not in group.others:
-                whole.append(edit.name)
-            elif heads[edit.name] == accepted[edit.name]:
+                whole_files.append(edit.name)
+            elif committed[edit.name] == accepted[edit.name]:
                 text = apply_edits(group.lines[edit.name], accepted[edit.name])
-                parts[edit.name] = text and _in_order_of(now or "", text)
+                texts_to_commit[edit.name] = text and _in_order_of(current or "", text)
             # If not, another program committed its change of the file: both changes are foreign.
         subject = group.subject or subject_of(group.edits)
         trailers = _trailers(group, group.origin)
-        self._store.commit_parts(parts, whole, subject, trailers, approves=True)
-        group.done = [edit for edit in group.edits if edit.name in parts or edit.name in whole]
+        self._store.commit_parts(texts_to_commit, whole_files, subject, trailers, approves=True)
+        group.done = [
+            edit for edit in group.edits if edit.name in texts_to_commit or edit.name in whole_files
+        ]
 
     def _record_lines(self, group: ChangeGroup) -> None:
         """Commit the lines without approval, so that the history has them."""
-        heads, _ = self._store.committed_texts(group.lines)
-        texts = {name: apply_edits(group.lines[name], heads[name]) for name in group.names}
+        committed, _ = self._store.committed_texts(group.lines)
+        texts = {name: apply_edits(group.lines[name], committed[name]) for name in group.names}
         trailers = _trailers(group, group.origin)
         self._store.commit_parts(texts, (), subject_of(group.edits), trailers)
 
     def _withdraw_lines(self, group: ChangeGroup) -> None:
         """Remove the lines from the files and from the last commit; what others wrote there stays."""
-        heads, _ = self._store.committed_texts(group.lines)
-        without = {name: _reverse_edits(group.lines[name]) for name in group.names}
+        committed_texts, _ = self._store.committed_texts(group.lines)
+        reversed_edits = {name: _reverse_edits(group.lines[name]) for name in group.names}
         self._store.write_beside_others(
-            {name: apply_edits(edits, self._store.find(name)) for name, edits in without.items()}
+            {
+                name: apply_edits(edits, self._store.find(name))
+                for name, edits in reversed_edits.items()
+            }
         )
-        committed = {name: apply_edits(edits, heads[name]) for name, edits in without.items()}
+        committed = {
+            name: apply_edits(edits, committed_texts[name])
+            for name, edits in reversed_edits.items()
+        }
         subject = group.subject or f"Leave pending: {subject_of(group.edits)}"
         self._store.commit_parts(committed, (), subject, _trailers(group, "undo"))
 
     # -- commits and proposals
 
     def _revert_commit(self, group: ChangeGroup) -> None:
-        if (named := group.revert) is not None:
+        """Undo the commit of the group, and store the result in it."""
+        if (revert := group.revert) is not None:
             trailers = _trailers(group, "undo")
-            named.result = self._store.revert(named.commit, named.hunk, trailers, named.base)
+            revert.result = self._store.revert(revert.commit, revert.hunk, trailers, revert.base)
 
     def _store_proposal(self, group: ChangeGroup) -> None:
+        """Store the edits as a pending proposal, also in the group."""
         self._store.ensure_repo()
         group.proposal = make_proposal(
             self._store.scope, group.edits, group.reason, group.sources, group.at
@@ -197,12 +214,15 @@ class ChangeEffects:
         self._proposals.add(group.proposal)
 
     def _drop_proposal(self, group: ChangeGroup) -> None:
+        """Remove the stored proposal of the group, if it has one."""
         if group.proposal is not None:
             self._proposals.remove(group.proposal.id)
 
 
 def apply_edits(edits: Edits, text: str | None) -> str | None:
-    """The text of the file with the edits applied; changes of others stay. None: the file is gone."""
+    """The text of a file with the edits applied; changes of others stay. Returns None if the file
+    is removed by them.
+    """
     for edit in edits:
         if text == edit.before:
             text = edit.after
@@ -223,8 +243,8 @@ def set_aside_unapproved(store: GitMemoryStore) -> None:
         head, accepted = store.get_current_head(), store.accepted
         if head == accepted:
             return
-        tree, trusted = store.repository.tree(head), store.repository.tree(accepted)
-        committed = [(name, tree.get(name, GONE)) for name in {*tree, *trusted}]
+        tree, accepted_tree = store.repository.tree(head), store.repository.tree(accepted)
+        committed = [(name, tree.get(name, GONE)) for name in {*tree, *accepted_tree}]
         names = sorted(name for name, _ in store.find_unapproved_contents(committed))
         if names and not accepted:
             raise UsageError(
@@ -233,10 +253,10 @@ def set_aside_unapproved(store: GitMemoryStore) -> None:
                 ["memory list"],
             )
         if names:
-            heads, texts = store.committed_texts(names)
-            store.demand_no_secret(heads.values())
+            committed_texts, accepted_texts = store.committed_texts(names)
+            store.demand_no_secret(committed_texts.values())
             subject = f"Leave pending: {join_names(names)}"
-            store.commit_parts(texts, (), subject, {ORIGIN: "undo"}, approves=True)
+            store.commit_parts(accepted_texts, (), subject, {ORIGIN: "undo"}, approves=True)
         elif head:  # ouro was killed between the commit and its acceptance
             store.accept(head)
 
@@ -252,16 +272,18 @@ def _trailers(group: ChangeGroup, origin: str) -> Mapping[str, str]:
 
 
 def _in_order_of(file: str, text: str) -> str:
-    """A text with its lines in the order of the file that has them all: another order would count
-    as a change.
+    """The text with its lines in the order in which a file has them: another order would count as a
+    change. Returns the text as it is if the file has not all of its lines.
     """
-    lines, rest = file.splitlines(), iter(file.splitlines())
-    left = Counter(text.splitlines())
-    if all(line in rest for line in text.splitlines()) or not left <= Counter(lines):
+    lines, following_lines = file.splitlines(), iter(file.splitlines())
+    remaining = Counter(text.splitlines())
+    # `in` moves the iterator forward: true if the lines follow each other in this order.
+    is_in_order = all(line in following_lines for line in text.splitlines())
+    if is_in_order or not remaining <= Counter(lines):
         return text
-    found = []
+    ordered = []
     for line in lines:
-        if left[line]:
-            left[line] -= 1
-            found.append(f"{line}\n")
-    return "".join(found)
+        if remaining[line]:
+            remaining[line] -= 1
+            ordered.append(f"{line}\n")
+    return "".join(ordered)

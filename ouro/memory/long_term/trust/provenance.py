@@ -28,22 +28,26 @@ OWN_LINE = "I ran this in a shell:"
 MAX_OWN_WORDS = 1_000
 """A message with more characters counts as pasted material, not as the user's own words."""
 _FILE_TOOLS = {"read", "write", "edit", "notebook_edit", "apply_patch"}
-_HARMLESS = {"todo", "ask_user"}
-_READING = {"read", "grep", "glob", "memory_search"}
-_ARGUMENT = r"""(?:"[^"$`\\]*"|'[^']*'|[^\s"'$`;&|<>()\\]+)"""
-_PASTED = {PIPED: "standard input", ATTACHED: "an attached file", OWN_LINE: "a shell line"}
+_TOOLS_WITHOUT_FILES = {"todo", "ask_user"}
+_READING_TOOLS = {"read", "grep", "glob", "memory_search"}
+_SHELL_ARGUMENT = r"""(?:"[^"$`\\]*"|'[^']*'|[^\s"'$`;&|<>()\\]+)"""
+_NAMES_OF_PASTED = {PIPED: "standard input", ATTACHED: "an attached file", OWN_LINE: "a shell line"}
 """How a message begins that is not in the user's own words, and what it is."""
 _MAX_BRANCH_WORDS = 3
-_COMMIT = rf"git\s+-C\s+({_ARGUMENT})\s+(?:add|commit|status|rm|mv)(?:\s+{_ARGUMENT})*"
-_COMMITS = late_pattern(rf"\s*{_COMMIT}(?:\s*&&\s*{_COMMIT})*\s*")
-_PATCHED = late_pattern(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
-_INSERTED = late_pattern(r'^<(command|resource|summary|attached) name="([^"]*)"', re.MULTILINE)
+_GIT_COMMAND = (
+    rf"git\s+-C\s+({_SHELL_ARGUMENT})\s+(?:add|commit|status|rm|mv)(?:\s+{_SHELL_ARGUMENT})*"
+)
+_GIT_COMMANDS = late_pattern(rf"\s*{_GIT_COMMAND}(?:\s*&&\s*{_GIT_COMMAND})*\s*")
+"""A shell line with only such git commands, which run without a question."""
+_PATCHED_FILE = late_pattern(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
+"""The line of a patch that names a file."""
+_INSERTED_TEXT = late_pattern(r'^<(command|resource|summary|attached) name="([^"]*)"', re.MULTILINE)
 """A custom command, a server's resource, the summary of another session: text from a file, a server
 or a model.
 """
 _SENTENCE_END = late_pattern(r"(?<=[.!?;])\s+|\n")
 _WORD = late_pattern(r"[^\W_]+")
-_NO_BLANKS = late_pattern(r"[\u0e00-\u0eff\u2e80-\uffdc]")
+_SCRIPT_WITHOUT_BLANKS = late_pattern(r"[\u0e00-\u0eff\u2e80-\uffdc]")
 """Scripts without blanks between words."""
 _NEGATIONS = {
     "no",
@@ -60,7 +64,7 @@ _NEGATIONS = {
     "pas",
     "jamais",
 }
-_SMALL = {
+_WORDS_WITHOUT_CONTENT = {
     "a",
     "an",
     "and",
@@ -166,14 +170,18 @@ class Provenance:
         """The sources from outside in the transcript, as they are shown to the user; the latest is
         last.
         """
-        of_user = (_SENTENCE_END.split(message.text) for message in messages if _is_own(message))
-        self._messages = [list(map(_content, sentences)) for sentences in of_user]
+        sentences_of_user = (
+            _SENTENCE_END.split(message.text) for message in messages if _is_own(message)
+        )
+        self._messages = [list(map(_parse_sentence, sentences)) for sentences in sentences_of_user]
         turn = _last_turn(messages)
         calls = chain.from_iterable(message.tool_calls for message in turn)
-        self._calls = [call for call in calls if call.name not in {*_READING, *_HARMLESS}]
+        self._calls = [
+            call for call in calls if call.name not in {*_READING_TOOLS, *_TOOLS_WITHOUT_FILES}
+        ]
 
-        unknown = [call for call in self._calls if not self._knows_writing(call, is_confined)]
-        self.knows_all_writing = bool(turn) and not unknown
+        unknown_calls = [call for call in self._calls if not self._knows_writing(call, is_confined)]
+        self.knows_all_writing = bool(turn) and not unknown_calls
         """Whether everything that the calls of this turn wrote into memory is known: file tools
         record their writes.
         """
@@ -183,11 +191,11 @@ class Provenance:
         if not self.sources:
             return ""
         old_lines, new_lines = before.splitlines(), after.splitlines()
-        for a, b, c, d in line_changes(old_lines, new_lines):
-            removed, new = old_lines[a:b], new_lines[c:d]
-            if line := next((line for line in new if not self._is_covered(line)), ""):
+        for start, end, new_start, new_end in line_changes(old_lines, new_lines):
+            removed, added = old_lines[start:end], new_lines[new_start:new_end]
+            if line := next((line for line in added if not self._is_covered(line)), ""):
                 return f"`{line.strip()[:80]}` is not in the user's own words"
-            if line := next((line for line in removed if not self._may_remove(line, new)), ""):
+            if line := next((line for line in removed if not self._may_remove(line, added)), ""):
                 return f"the user did not ask to remove `{line.strip()[:80]}`"
         return ""
 
@@ -196,19 +204,21 @@ class Provenance:
         file.
         """
         lines = (str(call.arguments.get("command")) for call in self._calls if call.name == "shell")
-        return any(_COMMITS.fullmatch(line) and _moves(line, name) for line in lines)
+        return any(_GIT_COMMANDS.fullmatch(line) and _moves_file(line, name) for line in lines)
 
     def _is_covered(self, line: str) -> bool:
         """Whether the words of a line are in one message of the user."""
-        words, negative = _content(line)
+        words, negative = _parse_sentence(line)
         return not words or any(_covers(message, words, negative) for message in self._messages)
 
-    def _may_remove(self, line: str, new: Sequence[str]) -> bool:
+    def _may_remove(self, line: str, new_lines: Sequence[str]) -> bool:
         """Whether a line may be removed: a new line on the same subject replaces it, or the user
         said so.
         """
-        words, _ = _content(line)
-        is_replaced = any(_have_common_word(words, _content(other)[0]) for other in new)
+        words, _ = _parse_sentence(line)
+        is_replaced = any(
+            _have_common_word(words, _parse_sentence(other)[0]) for other in new_lines
+        )
         return (
             not words
             or is_replaced
@@ -221,18 +231,20 @@ class Provenance:
         return call.name in _FILE_TOOLS or is_confined_shell or self._is_trusted(call)
 
     def _is_trusted(self, call: ToolCall) -> bool:
-        """Whether what a call returned, or wrote, is memory of the trusted folders or nothing at
+        """Whether what a call returned or wrote is memory of the trusted folders, or nothing at
         all.
         """
-        if call.name in _HARMLESS:
+        if call.name in _TOOLS_WITHOUT_FILES:
             return True
         if call.name in _FILE_TOOLS:
-            paths = _paths(call)
+            paths = _paths_of(call)
             return bool(paths) and all(map(self._is_memory, paths))
         line = call.arguments.get("command")
-        if call.name != "shell" or not isinstance(line, str) or not _COMMITS.fullmatch(line):
+        if call.name != "shell" or not isinstance(line, str) or not _GIT_COMMANDS.fullmatch(line):
             return False
-        return all(self._is_memory(found[1].strip("\"'")) for found in re.finditer(_COMMIT, line))
+        return all(
+            self._is_memory(match[1].strip("\"'")) for match in re.finditer(_GIT_COMMAND, line)
+        )
 
     def _is_memory(self, text: str) -> bool:
         """Whether the path of a tool call is one of the folders, or a memory file in one.
@@ -252,23 +264,25 @@ class Provenance:
         return False
 
 
-def _paths(call: ToolCall) -> list[str]:
+def _paths_of(call: ToolCall) -> list[str]:
     """The paths in the arguments of a file tool."""
     patch = call.arguments.get("input")
-    found = _PATCHED.findall(patch) if isinstance(patch, str) else [call.arguments.get("path")]
-    return [path.strip() for path in found if isinstance(path, str)]
+    named_paths = (
+        _PATCHED_FILE.findall(patch) if isinstance(patch, str) else [call.arguments.get("path")]
+    )
+    return [path.strip() for path in named_paths if isinstance(path, str)]
 
 
-def _moves(line: str, name: str) -> bool:
+def _moves_file(line: str, name: str) -> bool:
     """Whether one of the allowed git commands removes or moves that file."""
-    above, _, base = name.rpartition("/")
+    folder, _, base = name.rpartition("/")
     for command in line.split("&&"):
-        verb, *named = shlex.split(command)[3:]
+        verb, *patterns = shlex.split(command)[3:]
         if verb not in ("rm", "mv"):
             continue
-        for pattern in named:
-            wanted = pattern.rstrip("/")
-            if any(fnmatchcase(part, wanted) for part in (name, base, above or ".")):
+        for pattern in patterns:
+            file_pattern = pattern.rstrip("/")
+            if any(fnmatchcase(part, file_pattern) for part in (name, base, folder or ".")):
                 return True
     return False
 
@@ -300,7 +314,9 @@ def _is_own(message: Message) -> bool:
 
 
 def _find_sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool]) -> Iterator[str]:
-    """What is in the transcript and not in the words of the user, as it is shown, oldest first."""
+    """Yield what is in the transcript and not in the words of the user, as it is shown, oldest
+    first.
+    """
     calls: dict[str, ToolCall] = {}
     for message in messages:
         if message.role == "user":
@@ -316,26 +332,26 @@ def _find_sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool
             calls |= {call.id: call for call in message.tool_calls}
     for call in calls.values():
         # A call without a result has no output yet, but it may have written a file.
-        if call.name not in _READING and not trusts(call):
+        if call.name not in _READING_TOOLS and not trusts(call):
             yield _describe_call(call)
 
 
 def _sources_of_user(message: Message) -> Iterator[str]:
-    """What is in a message of the user, and is not their own words."""
+    """Yield what is in a message of the user and is not the user's own words."""
     if message.parts_of(Text) and message.text and not _is_own(message):
-        names = (name for start, name in _PASTED.items() if message.text.startswith(start))
+        names = (name for start, name in _NAMES_OF_PASTED.items() if message.text.startswith(start))
         yield next(names, "a long message")
     if message.parts_of(Image):
         yield "a picture"
 
 
 def _sources_of_context(message: Message) -> Iterator[str]:
-    """What ouro added to a message from files, servers, models or git."""
+    """Yield what ouro added to a message from files, servers, models or git."""
     contexts = message.parts_of(Context)
     if any(_names_git_state(part.text) for part in contexts):
         yield "the git state"
     for part in contexts:
-        for kind, name in _INSERTED.findall(part.text):
+        for kind, name in _INSERTED_TEXT.findall(part.text):
             yield f"the {kind} {name}"
 
 
@@ -354,37 +370,37 @@ def _names_git_state(text: str) -> bool:
 def _describe_call(call: ToolCall) -> str:
     """A tool call as the user sees it: the tool, and what it was about."""
     keys = ("path", "command", "pattern", "url")
-    about = next((str(call.arguments[key]) for key in keys if key in call.arguments), "")
-    return f"{call.name} {' '.join(about.split())[:60]}".strip()
+    subject = next((str(call.arguments[key]) for key in keys if key in call.arguments), "")
+    return f"{call.name} {' '.join(subject.split())[:60]}".strip()
 
 
-def _content(text: str) -> Sentence:
-    """The content words, and whether the text negates them; in scripts without blanks each
+def _parse_sentence(text: str) -> Sentence:
+    """The content words of a text, and whether it negates them. In scripts without blanks each
     character is a word.
     """
-    plain = (
+    folded = (
         unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'").replace("n't", " not")
     )
-    found = set(chain.from_iterable(map(_pieces, _WORD.findall(plain))))
-    return frozenset(found - _SMALL - _NEGATIONS), bool(found & _NEGATIONS)
+    words = set(chain.from_iterable(map(_split_script, _WORD.findall(folded))))
+    return frozenset(words - _WORDS_WITHOUT_CONTENT - _NEGATIONS), bool(words & _NEGATIONS)
 
 
-def _pieces(word: str) -> Sequence[str]:
-    """A word; in a script without blanks each of its characters."""
+def _split_script(word: str) -> Sequence[str]:
+    """The characters of a word in a script without blanks; else the word alone."""
     # The pattern takes 3 ms to compile, a hundredth of a start.
-    has_no_blanks = not word.isascii() and _NO_BLANKS.search(word)
+    has_no_blanks = not word.isascii() and _SCRIPT_WITHOUT_BLANKS.search(word)
     return [*word] if has_no_blanks else [word]
 
 
 def _covers(message: Sequence[Sentence], words: frozenset[str], negative: bool | None) -> bool:
-    """Whether the sentences about the subject have all the words, and are negative where that
-    matters.
+    """Whether the sentences of a message that are about these words have all of them, and are
+    negative if `negative` (None: it does not matter).
     """
-    about = [sentence for sentence in message if _have_common_word(words, sentence[0])]
-    words_of_user = frozenset[str]().union(*(sentence[0] for sentence in about))
+    sentences = [sentence for sentence in message if _have_common_word(words, sentence[0])]
+    words_of_user = frozenset[str]().union(*(sentence[0] for sentence in sentences))
     if not all(_have_common_word({word}, words_of_user) for word in words):
         return False
-    return negative is None or negative == any(sentence[1] for sentence in about)
+    return negative is None or negative == any(sentence[1] for sentence in sentences)
 
 
 def _have_common_word(some: Set[str], others: Set[str]) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TURNS = "turns"
 """The folder of the marks, next to the state folders of the memories."""
-_WRITES = "writes"
+_WRITES_RECORD = "writes"
 PATIENCE = 15.0
 """Seconds that a turn waits for the commit of another ouro, which would approve a write made at the
 same time.
@@ -28,7 +28,9 @@ same time.
 
 
 class TurnMarks(msgspec.Struct, frozen=True):
-    """A small file for each running turn. The files of a killed ouro stay until memory is read."""
+    """A small file for each running turn. The file of a killed ouro stays until memory is read the
+    next time.
+    """
 
     folder: Path
     """The folder of the marks of all sessions."""
@@ -73,6 +75,8 @@ def is_turn_running(folder: Path, session: str) -> bool:
 
 
 class ToolWrite(msgspec.Struct, frozen=True):
+    """A write of a file tool, and the session in which it ran."""
+
     session: str
     edit: FileEdit
 
@@ -96,41 +100,56 @@ class ToolWrites:
         Meanwhile no other ouro changes this memory. Raises OSError if another one holds the lock
         for `PATIENCE`.
         """
-        with ExitStack() as held:
+        with ExitStack() as locks:
             try:
-                held.enter_context(self._repository.hold_lock(timeout=PATIENCE))
+                locks.enter_context(self._repository.hold_lock(timeout=PATIENCE))
             except BlockingIOError as error:
                 raise OSError(
                     error.errno, "another ouro is changing this memory; try again"
                 ) from error
-            held.enter_context(self._repository.hold_lock("writes-lock"))
-            before = self._repository.load_state(_WRITES, _ToolWrites)
-            last = next((write for write in reversed(before) if write.edit.name == edit.name), None)
-            new = ToolWrite(session, edit)
+            locks.enter_context(self._repository.hold_lock("writes-lock"))
+            earlier_writes = self._repository.load_state(_WRITES_RECORD, _ToolWrites)
+            last_write = next(
+                (write for write in reversed(earlier_writes) if write.edit.name == edit.name), None
+            )
+            new_write = ToolWrite(session, edit)
             # One record for a text that grows.
-            if last and last.session == session and last.edit.after == edit.before:
-                new = ToolWrite(session, FileEdit(edit.name, last.edit.before, edit.after))
-            left = (write for write in before if write is not last or new.edit is edit)
-            self._repository.save_state(_WRITES, (*left, new))
+            if (
+                last_write
+                and last_write.session == session
+                and last_write.edit.after == edit.before
+            ):
+                new_write = ToolWrite(
+                    session, FileEdit(edit.name, last_write.edit.before, edit.after)
+                )
+            left = (
+                write
+                for write in earlier_writes
+                if write is not last_write or new_write.edit is edit
+            )
+            self._repository.save_state(_WRITES_RECORD, (*left, new_write))
             try:
                 yield
             except BaseException:
-                self._repository.save_state(_WRITES, before)
+                self._repository.save_state(_WRITES_RECORD, earlier_writes)
                 raise
 
     def of(self, session: str) -> Mapping[str, tuple[FileEdit, ...]]:
-        """The writes of a session: name of the file -> edits in their order."""
-        found: dict[str, tuple[FileEdit, ...]] = {}
-        for write in self._repository.load_state(_WRITES, _ToolWrites):
+        """The writes of a session: by the name of the file its edits in their order."""
+        edits_by_file: dict[str, tuple[FileEdit, ...]] = {}
+        for write in self._repository.load_state(_WRITES_RECORD, _ToolWrites):
             if write.session == session:
-                found[write.edit.name] = (*found.get(write.edit.name, ()), write.edit)
-        return found
+                edits_by_file[write.edit.name] = (
+                    *edits_by_file.get(write.edit.name, ()),
+                    write.edit,
+                )
+        return edits_by_file
 
     def of_others(self, session: str = "") -> list[FileEdit]:
         """The writes of turns of other sessions that still run: those turns will decide about these
         files.
         """
-        writes = self._repository.load_state(_WRITES, _ToolWrites)
+        writes = self._repository.load_state(_WRITES_RECORD, _ToolWrites)
         others = [write for write in writes if write.session != session]
         names = {write.session for write in others}
         running = {name for name in names if is_turn_running(self._turns, name)}
@@ -142,8 +161,8 @@ class ToolWrites:
 
     def end(self, session: str = "") -> None:
         """Drop the records of a session, and of sessions that run no turn."""
-        stored = self._repository.load_state(_WRITES, _ToolWrites)
+        stored = self._repository.load_state(_WRITES_RECORD, _ToolWrites)
         others = (write for write in stored if write.session != session)
-        left = [write for write in others if is_turn_running(self._turns, write.session)]
-        if len(left) != len(stored):
-            self._repository.save_state(_WRITES, left)
+        remaining = [write for write in others if is_turn_running(self._turns, write.session)]
+        if len(remaining) != len(stored):
+            self._repository.save_state(_WRITES_RECORD, remaining)

@@ -29,7 +29,8 @@ _MAX_READS = 5
 
 
 class ScopeState:
-    """Everything blocks: use from a thread, one call at a time.
+    """What is trusted, pending and foreign in one scope. Everything blocks: use from a thread, one
+    call at a time.
 
     What changes something works on the files and the history in `_changing`, which reads them again
     at its end.
@@ -46,7 +47,7 @@ class ScopeState:
         self.undo_bases: dict[str, str] = {}
         """For a commit that ends a group of commits: the commit before the group."""
         self._foreign_id = ""
-        """Of the changes in these files; empty without one."""
+        """The id of the foreign changes; empty if there are none."""
         self._foreign_sources: Sequence[str] = ()
         """The sources in the turn in which the foreign changes were found."""
         self._undecided: frozenset[str] = frozenset()
@@ -77,7 +78,7 @@ class ScopeState:
 
     @property
     def untrusted(self) -> tuple[str, ...]:
-        """The files with a change that is not trusted."""
+        """The names of the files with a change that is not trusted."""
         return tuple(self.foreign)
 
     @property
@@ -85,24 +86,31 @@ class ScopeState:
         return sum(map(estimate, self.texts.values()))
 
     def text_of(self, version: str) -> Mapping[str, str] | None:
-        """The texts of a version; None if they no longer exist."""
+        """The trusted texts of a version, by category; None if they no longer exist."""
         if version in (self.version, digest(self.texts)):
             return self.texts
         if version == digest({}):
             return {}
         try:
-            tree = {name: self.store.text_at(version, f"{name}.md") for name in self.store.core}
+            texts = {name: self.store.text_at(version, f"{name}.md") for name in self.store.core}
         except MemoryUnusable:
             return None
-        return {name: text for name, text in tree.items() if text and text.strip()}
+        return {name: text for name, text in texts.items() if text and text.strip()}
 
     def proposals(self) -> tuple[Proposal, ...]:
-        """Pending changes; reads the files that are not trusted."""
-        found_id, edits = self._read_foreign()
-        found = Proposal(
-            found_id, self.scope, "outside", edits, FOREIGN_REASON, tuple(self._foreign_sources)
+        """All pending changes: the stored proposals, and one for the foreign changes. Reads the
+        foreign files.
+        """
+        foreign_id, edits = self._read_foreign()
+        foreign_proposal = Proposal(
+            id=foreign_id,
+            scope=self.scope,
+            origin="outside",
+            edits=edits,
+            reason=FOREIGN_REASON,
+            sources=tuple(self._foreign_sources),
         )
-        return (*self._proposals.list(), *([found] if edits else []))
+        return (*self._proposals.list(), *([foreign_proposal] if edits else []))
 
     def proposal_ids(self) -> tuple[str, ...]:
         """The ids of `proposals`; reads no file."""
@@ -111,15 +119,15 @@ class ScopeState:
 
     def foreign_events(self) -> list[CoreChanged]:
         """The events that show changes in untrusted files; of many files only the first are read."""
-        found_id, edits = self._read_foreign(MAX_SHOWN)
+        foreign_id, edits = self._read_foreign(MAX_SHOWN)
         if not edits:
             return []
-        files = len(self.foreign)
-        return [change_of(self.scope, edits, "outside", proposal=found_id, files=files)]
+        file_count = len(self.foreign)
+        return [change_of(self.scope, edits, "outside", proposal=foreign_id, files=file_count)]
 
     def observe(self, session: str) -> None:
-        """Record what turns of other sessions have written into the files by now: `session` may
-        have read it.
+        """Record what turns of other sessions have written into the files by now: this `session`
+        may have read it.
         """
         self._unapproved_seen |= {
             content_of(edit.name, edit.after) for edit in self._writes.of_others(session)
@@ -127,8 +135,8 @@ class ScopeState:
 
     @contextmanager
     def hold_lock(self, timeout: float | None = None) -> Iterator[None]:
-        """Inside this context no other ouro writes here. A read-only memory is read without the
-        lock.
+        """Hold the lock of this memory inside: no other ouro writes here. A read-only memory is
+        read without the lock.
 
         Raises BlockingIOError after `timeout` seconds.
         """
@@ -138,7 +146,7 @@ class ScopeState:
             except BlockingIOError:
                 raise
             except OSError:
-                pass
+                pass  # it cannot be written, so nothing else writes there either
             yield
 
     def reload(self, edits: Sequence[FileEdit], origin: str, base: str) -> list[CoreChanged]:
@@ -146,7 +154,7 @@ class ScopeState:
         Returns the events.
         """
         with self._changing():
-            pass
+            pass  # its end reads everything again
         return self._events(edits, origin, base)
 
     @contextmanager
@@ -163,9 +171,9 @@ class ScopeState:
             self._places = store.places()
             with store.held():
                 loaded, unapproved = store.load_all(), store.find_unapproved()
-                self._sort_out(loaded, unapproved)
-                if seen := self._unapproved_seen | {*self.foreign.items()}:
-                    self._unapproved_seen = store.find_unapproved_contents(seen)
+                self._store_loaded(loaded, unapproved)
+                if seen_contents := self._unapproved_seen | {*self.foreign.items()}:
+                    self._unapproved_seen = store.find_unapproved_contents(seen_contents)
                 if unapproved or not loaded.head:
                     return
                 if self._read_at != loaded.head and not store.changed_since(loaded.head):
@@ -173,25 +181,26 @@ class ScopeState:
                 with suppress(OSError):  # reading works with a read-only home
                     store.repository.write_record("core", loaded.fingerprint)
 
-    def _sort_out(self, loaded: LoadedScope, unapproved: Mapping[str, str]) -> None:
-        """Store what of the loaded files is trusted, foreign or not decided yet."""
+    def _store_loaded(self, loaded: LoadedScope, unapproved: Mapping[str, str]) -> None:
+        """Store in this object what of the loaded files is trusted, foreign or not decided yet."""
         store, accepted = self.store, self.store.accepted
         undecided = self._writes.names_of_others()
         foreign = {name: blob for name, blob in unapproved.items() if name not in undecided}
-        core = [f"{name}.md" for name in store.core if f"{name}.md" in unapproved]
-        changed = store.edits_since(accepted, core) if core else ()
-        trusted = {edit.name.removesuffix(".md"): edit.before or "" for edit in changed}
-        texts = {name: trusted.get(name, loaded.core.get(name, "")) for name in store.core}
-        waiting = [edit for edit in changed if edit.name in foreign]
+        unapproved_core = [f"{name}.md" for name in store.core if f"{name}.md" in unapproved]
+        core_edits = store.edits_since(accepted, unapproved_core) if unapproved_core else ()
+        trusted_texts = {edit.name.removesuffix(".md"): edit.before or "" for edit in core_edits}
+        texts = {name: trusted_texts.get(name, loaded.core.get(name, "")) for name in store.core}
+        foreign_edits = [edit for edit in core_edits if edit.name in foreign]
         self.loaded, self._read_at, self._undecided = loaded, accepted, undecided
         self.texts = {name: text for name, text in texts.items() if text.strip()}
-        self._foreign_id = outside_id(self.scope, foreign, waiting) if foreign else ""
+        self._foreign_id = outside_id(self.scope, foreign, foreign_edits) if foreign else ""
         self.foreign = foreign
 
-    def _read_foreign(self, most: int | None = None) -> tuple[str, tuple[FileEdit, ...]]:
-        """The id of the foreign changes, and the changes (at most `most`) as the user sees them.
+    def _read_foreign(self, max_files: int | None = None) -> tuple[str, tuple[FileEdit, ...]]:
+        """The id of the foreign changes, and the changes (of at most `max_files` files) as the user
+        sees them.
 
-        The texts are those of the snapshot, so that an id stands for one text: if a file has
+        The texts are those of the last reading, so that an id stands for one text: if a file has
         changed since, everything is read again. Returns no changes if files change all the time. It
         takes the lock, because a session asks in one thread while it works in another.
         """
@@ -199,14 +208,17 @@ class ScopeState:
             return "", ()
         with self.hold_lock():
             for _ in range(_MAX_READS):
-                edits = self.store.edits_to(dict(islice(self.foreign.items(), most)), self._read_at)
+                first_files = dict(islice(self.foreign.items(), max_files))
+                edits = self.store.edits_to(first_files, self._read_at)
                 if edits is not None:
                     return self.proposal_ids()[-1] if edits else "", edits
                 self.reload((), "outside", "")
         return "", ()
 
     def _demand_as_shown(self, proposal: Proposal) -> None:
-        """Raises UsageError if the foreign changes are not those that the user has seen."""
+        """Raise UsageError if the foreign changes are not those that the user has seen. Reads
+        everything again.
+        """
         self.reload((), "outside", "")
         if not proposal.edits or proposal.edits != self._read_foreign()[1]:
             raise UsageError(
@@ -214,8 +226,8 @@ class ScopeState:
             )
 
     def _events(self, edits: Sequence[FileEdit], origin: str, base: str) -> list[CoreChanged]:
-        """The event of trusted edits that were made since the accepted commit `base`, with undo;
-        none without edits.
+        """The event that shows trusted edits since the accepted commit `base`, with the commit to
+        undo; none without edits.
         """
         if not edits:
             return []
