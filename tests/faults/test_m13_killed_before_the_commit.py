@@ -51,7 +51,9 @@ async def test_m13_kill_while_saving_a_proposal_trusts_nothing(home, monkeypatch
     monkeypatch.setattr(killed.scopes["user"].store, "write_beside_others", die)
     with pytest.raises(KeyboardInterrupt):
         killed.scopes["user"].turn_ended(
-            killed.manager._provenance(killed.messages, True)(), killed.manager._last_turn, asks=False
+            killed.manager._provenance(killed.messages, True)(),
+            killed.manager._last_turn,
+            asks=False,
         )
     killed.kill()
     again = Conversation(home, session="s-2").connect()

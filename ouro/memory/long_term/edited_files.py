@@ -60,9 +60,8 @@ def save_file(editor: MemoryEditor, opened: OpenedFile, edited_text: str) -> Sav
     edited_text = f"{edited_text.rstrip()}\n" if edited_text.strip() else ""
     try:
         current_text = editor.text(opened.scope, opened.name)
-        is_read = (
-            current_text == opened.text
-        )  # nobody changed it meanwhile: the user has read all of it
+        # If nobody changed it meanwhile, the user has read all of it.
+        is_read = current_text == opened.text
         if not is_read:
             edited_text = apply_edit(FileEdit(opened.name, opened.text, edited_text), current_text)
         event = editor.write(

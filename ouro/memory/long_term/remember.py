@@ -162,7 +162,7 @@ def _remember_again(
         new_entry, undo = write_text(editor, placement, [entry])
         return RememberResult("kept", new_entry, placement.why, undo)
     commit = editor.notebook.confirm(entry.id, "person").commit
-    confirmed = replace(entry, file=f"{new_entry.id}.md", badges=())
+    confirmed = replace(entry, file=f"{entry.id}.md", badges=())
     return RememberResult("restored" if entry.archived else "confirmed", confirmed, undo=commit)
 
 
