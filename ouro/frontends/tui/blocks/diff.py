@@ -13,7 +13,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from ouro.display import NO_FILE
-from ouro.frontends.tui.blocks.code import Code, highlight, language_of
+from ouro.frontends.tui.blocks.code import MAX_LINE, Code, highlight, language_of
 from ouro.frontends.tui.blocks.file_diff import (
     FileDiff,
     HunkLines,
@@ -28,6 +28,7 @@ from ouro.frontends.tui.blocks.lines import (
     count_fold_lines,
     crop,
     fold,
+    fold_places,
     indent,
     pad,
     restyle_spans,
@@ -157,8 +158,8 @@ def _file_pages(
             shown = crop(f"⋮ {title}".rstrip(), width)
             yield number, DrawnPage([StyledLine([Segment(shown, palette.muted)])])
         hunk = kind(lines, name, width, palette)
-        for start in range(0, hunk.row_count, PAGE_ROWS):
-            yield number, _HunkPage(hunk, start)
+        for page in _hunk_pages(hunk):
+            yield number, page
 
 
 def _head(file: FileDiff, width: int, palette: Palette) -> StyledLine:
@@ -184,13 +185,28 @@ def diff_figures(file: FileDiff, palette: Palette) -> list[Segment]:
     ]
 
 
+def _hunk_pages(hunk: _Hunk) -> Iterator[_HunkPage]:
+    start = 0
+    while start < hunk.row_count:
+        end = min(start + PAGE_ROWS, hunk.row_count)
+        long_row = hunk.find_long_row(start, end)
+        if long_row == start:
+            height = hunk.height(start, start + 1)
+            for line in range(0, height, PAGE_ROWS):
+                yield _LongRowPage(hunk, start, line, min(line + PAGE_ROWS, height))
+            end = start + 1
+        else:
+            end = min(end, long_row)
+            yield _HunkPage(hunk, start, end)
+        start = end
+
+
 class _HunkPage:
     """Some rows of a hunk."""
 
-    def __init__(self, hunk: _Hunk, start: int) -> None:
-        self._hunk, self._start = hunk, start
-        self._end = min(start + PAGE_ROWS, hunk.row_count)
-        self.height = hunk.height(start, self._end)
+    def __init__(self, hunk: _Hunk, start: int, end: int) -> None:
+        self._hunk, self._start, self._end = hunk, start, end
+        self.height = hunk.height(start, end)
 
     def draw(self, *, is_colored: bool = True) -> list[StyledLine]:
         return self._hunk.draw(self._start, self._end, is_colored)
@@ -203,6 +219,22 @@ class _HunkPage:
                 return {"sign": sign, "number": number}
             line -= height
         return {}
+
+
+class _LongRowPage(_HunkPage):
+    """Some lines of one row, whose text may have a million characters."""
+
+    def __init__(self, hunk: _Hunk, row: int, first: int, last: int) -> None:
+        super().__init__(hunk, row, row + 1)
+        self._first, self._last = first, last
+        self.height = last - first
+
+    def draw(self, *, is_colored: bool = True) -> list[StyledLine]:  # noqa: ARG002 (it has no colours of syntax)
+        return self._hunk.draw_part(self._start, self._first, self._last)
+
+    def place_of(self, line: int) -> dict[str, Any]:  # noqa: ARG002 (all are of one row)
+        sign, number = self._hunk.source(self._start)
+        return {"sign": sign, "number": number}
 
 
 class _Hunk(ABC):
@@ -227,12 +259,49 @@ class _Hunk(ABC):
             self._extra.update(self._extra_lines(run))
             self.row_count += self._count_rows(run)
         self._tall_rows = list(self._extra)
+        self._places_of_lines: dict[str, list[tuple[int, int, str]]] = {}
+        """Where the lines of a long text start and end."""
 
     def height(self, start: int, end: int) -> int:
         """The number of lines of the rows from `start` to before `end`."""
         first = bisect_left(self._tall_rows, start)
         last = bisect_left(self._tall_rows, end)
         return end - start + sum(self._extra[row] for row in self._tall_rows[first:last])
+
+    def find_long_row(self, start: int, end: int) -> int:
+        """The first row from `start` on with a text longer than MAX_LINE; else `end`."""
+        first, last = bisect_left(self._tall_rows, start), bisect_left(self._tall_rows, end)
+        return next((row for row in self._tall_rows[first:last] if self._is_long(row)), end)
+
+    @abstractmethod
+    def _is_long(self, row: int) -> bool:
+        """Whether a text of the row is longer than MAX_LINE; such a text has no colours."""
+
+    @abstractmethod
+    def draw_part(self, row: int, first: int, last: int) -> list[StyledLine]:
+        """The lines of a row from `first` to before `last`."""
+
+    def _part(
+        self, sign: str, number: int, text: str, width: int, lines: tuple[int, int]
+    ) -> list[StyledLine]:
+        """What `_row` returns for a text without colours, from the first of `lines` to before the
+        second.
+        """
+        first, last = lines
+        if text not in self._places_of_lines:
+            self._places_of_lines[text] = list(fold_places(text, self._room(width)))
+        style = self._line_style(sign)
+        shown = [
+            StyledLine([Segment(text[start:end], style)], joint=joint)
+            for start, end, joint in self._places_of_lines[text][first:last]
+        ]
+        return self._numbered(shown, sign, number, width, has_start=first == 0)
+
+    def _line_style(self, sign: str) -> Style:
+        """The style of a text without colours of its syntax."""
+        back = {"+": self._palette.added, "-": self._palette.removed}.get(sign)
+        text = self._palette.text
+        return text if back is None else text + Style(bgcolor=back.bgcolor)
 
     @abstractmethod
     def _count_rows(self, run: LineRun) -> int:
@@ -298,6 +367,13 @@ class _Hunk(ABC):
 
     def _row(self, sign: str, number: int, side: _Side, width: int) -> list[StyledLine]:
         """A line with its sign and number, wrapped to `width`."""
+        code = fold(side[number], self._room(width))
+        return self._numbered(code, sign, number, width, has_start=True)
+
+    def _numbered(
+        self, code: list[StyledLine], sign: str, number: int, width: int, *, has_start: bool
+    ) -> list[StyledLine]:
+        """Lines of one text; the first has its sign and number, if it `has_start` of the text."""
         palette, digits = self._palette, self._digits
         style, tone = {
             "+": (palette.added, palette.success),
@@ -305,9 +381,12 @@ class _Hunk(ABC):
             " ": (palette.text, palette.muted),
         }[sign]
         dim = Style(color=palette.muted.color, bgcolor=style.bgcolor)
-        code = fold(side[number], self._room(width))
-        signed = indent(code, (f"{sign} ", dim + Style(color=tone.color, bold=True)), ("  ", dim))
-        numbered = indent(signed, (f"{number:>{digits}} ", dim), (" " * (digits + 1), dim))
+        blank, no_number = ("  ", dim), (" " * (digits + 1), dim)
+        marked = (f"{sign} ", dim + Style(color=tone.color, bold=True)) if has_start else blank
+        signed = indent(code, marked, blank)
+        numbered = indent(
+            signed, (f"{number:>{digits}} ", dim) if has_start else no_number, no_number
+        )
         return pad(numbered, width, style)
 
 
@@ -351,6 +430,15 @@ class _OneColumn(_Hunk):
         texts = run.news if run.is_same else [*run.olds, *run.news]
         return _count_extra_lines(texts, self._room(self._width), self.row_count)
 
+    def _is_long(self, row: int) -> bool:
+        sign, pair = self._row_at(row)
+        return len(_text_of(sign, pair)) > MAX_LINE
+
+    def draw_part(self, row: int, first: int, last: int) -> list[StyledLine]:
+        sign, pair = self._row_at(row)
+        number = pair.old_number if sign == "-" else pair.new_number
+        return self._part(sign, number, _text_of(sign, pair), self._width, (first, last))
+
     def _rows(self, start: int, end: int) -> list[tuple[str, Pair]]:
         """The sign and the lines of the rows from `start` to before `end`."""
         return [self._row_at(row) for row in range(start, end)]
@@ -384,6 +472,10 @@ class _OneColumn(_Hunk):
             number = pair.old_number if is_old else pair.new_number
             lines += self._row(sign, number, olds if is_old else news, self._width)
         return lines
+
+
+def _text_of(sign: str, pair: Pair) -> str:
+    return (pair.old if sign == "-" else pair.new) or ""
 
 
 def _count_extra_lines(texts: Sequence[str], width: int, row: int) -> dict[int, int]:
@@ -431,14 +523,33 @@ class _TwoColumns(_Hunk):
 
     def _pair_lines(self, pair: Pair, olds: _Side, news: _Side) -> Iterator[StyledLine]:
         """The old and the new line side by side; the shorter one is filled with blank lines."""
-        palette = self._palette
         left = self._column(" " if pair.is_same else "-", pair.old_number, olds)
         right = self._column(" " if pair.is_same else "+", pair.new_number, news)
+        return self._side_by_side(left, right)
+
+    def _side_by_side(
+        self, left: Sequence[StyledLine], right: Sequence[StyledLine]
+    ) -> Iterator[StyledLine]:
+        palette = self._palette
         blank = StyledLine([Segment(" " * self._half, palette.text)])
         for one, other in zip_longest(left, right, fillvalue=blank):
             segments = [*one.segments, Segment("│", palette.muted), *other.segments]
             # The right column is copied: the file as it is now.
             yield StyledLine(segments, len(one.text) + 1 + other.gutter, other.joint, other.filling)
+
+    def _is_long(self, row: int) -> bool:
+        pair = self._lines[row]
+        return max(len(pair.old or ""), len(pair.new or "")) > MAX_LINE
+
+    def draw_part(self, row: int, first: int, last: int) -> list[StyledLine]:
+        pair, lines = self._lines[row], (first, last)
+        before, after = (" ", " ") if pair.is_same else ("-", "+")
+        left = right = list[StyledLine]()
+        if pair.old is not None:
+            left = self._part(before, pair.old_number, pair.old, self._half, lines)
+        if pair.new is not None:
+            right = self._part(after, pair.new_number, pair.new, self._half, lines)
+        return list(self._side_by_side(left, right))
 
     def _column(self, sign: str, number: int, side: _Side) -> list[StyledLine]:
         return self._row(sign, number, side, self._half) if number else []

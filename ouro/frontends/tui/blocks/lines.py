@@ -149,9 +149,16 @@ def fold(runs: Sequence[Run], width: int) -> list[StyledLine]:
 
 def count_fold_lines(text: str, width: int) -> int:
     """The number of lines of `fold`, without building them."""
+    return sum(1 for _ in fold_places(text, width))
+
+
+def fold_places(text: str, width: int) -> Iterator[tuple[int, int, str]]:
+    """Where each line of `fold` starts and ends, and its joint."""
     width = max(1, width)
     cells = len(text) if text.isascii() else cell_len(text)
-    return 1 if cells <= width else sum(1 for _ in _split(text, width, keeps_spaces=True))
+    if cells <= width:
+        return iter([(0, len(text), "\n")])
+    return _split(text, width, keeps_spaces=True)
 
 
 def indent(

@@ -6,6 +6,7 @@ import pytest
 from fakes.entered_functions import counted_calls
 
 from ouro.display import Diff, Display, FileChange, Plain
+from ouro.frontends.tui.blocks import diff
 from ouro.frontends.tui.blocks.code import highlight
 from ouro.frontends.tui.blocks.diff import PAGE_ROWS, _Hunk
 from ouro.frontends.tui.blocks.file_diff import LineRun, file_diffs, find_changed_words
@@ -232,6 +233,33 @@ def test_lines_that_need_more_than_one_row_are_counted_wherever_they_are():
         lines = body_lines(Diff((change,)), width, PALETTE)
         assert len(lines) == sum(1 for _ in lines)
         assert text_to_copy(lines[1:]).split("\n")[-2:] == ["x", "    y"]
+
+
+@pytest.mark.parametrize("width", [60, 200])
+@pytest.mark.parametrize("word", ["value ", "長い文字 "])
+def test_of_a_line_of_a_million_characters_only_the_pages_that_are_seen_are_drawn(width, word):
+    old, new = word * 160_000, f"{word * 160_000}end"
+    lines = body_lines(Diff((FileChange("a.js", f"x\n{old}\n", f"x\n{new}\n"),)), width, PALETTE)
+    assert isinstance(lines, PagedLines)
+    assert len(lines[:24]) == len(lines[-24:]) == 24
+    assert sum(map(len, lines._drawn.values())) <= 5 * PAGE_ROWS
+    assert lines[-1].text.rstrip().endswith("end")
+    assert sum(1 for _ in lines) == len(lines)
+
+
+@pytest.mark.parametrize("width", [60, 200])
+def test_a_long_line_is_drawn_in_parts_as_it_would_be_in_one(width, monkeypatch):
+    text = "".join(f"word {'x' * (n % 90)} 字 " for n in range(300))
+    files = (FileChange("a.txt", f"a\n{text}\nb\n", f"a\n{text}!\nc\n"),)
+    parts = list(body_lines(Diff(files), width, PALETTE))
+    monkeypatch.setattr(diff, "MAX_LINE", 10**9)
+    whole = list(body_lines(Diff(files), width, PALETTE))
+    assert [line.text for line in parts] == [line.text for line in whole]
+    assert [line.joint for line in parts] == [line.joint for line in whole]
+    assert [(line.gutter, line.filling) for line in parts] == [
+        (line.gutter, line.filling) for line in whole
+    ]
+    assert [line.runs[-1][1] for line in parts] == [line.runs[-1][1] for line in whole]
 
 
 def test_the_files_of_a_question_are_read_once_for_all_widths():
