@@ -117,7 +117,7 @@ class RunningCommand(ABC):
                 self._kill()
             finally:
                 if self.inside is not None:
-                    self.inside.done()
+                    self.inside.release()
                 self.capture.close()
                 running.discard(self)
 

@@ -37,7 +37,7 @@ DEFENCES = (
             "test_e13_killed_turns.py"),
     Defence("E13", f"{CHECKPOINTS}/turn_journal.py", " and self.running <= 0:", ":",
             "test_e13_killed_turns.py"),
-    Defence("E13", f"{CHECKPOINTS}/checkpoints.py", "self._leave_unknown(changes)\n        unsure", "unsure",
+    Defence("E13", f"{CHECKPOINTS}/checkpoints.py", "self._move_new_files_to_lost(changes)\n        unsure", "unsure",
             "test_e13_killed_turns.py"),
     Defence("E10", f"{CHECKPOINTS}/checkpoint_repository.py", '"* -text -filter -ident -working-tree-encoding !merge !diff\\n",',
             '"",', "../safety/test_checkpoints.py"),

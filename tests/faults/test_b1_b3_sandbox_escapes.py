@@ -23,7 +23,7 @@ from ouro.safety.sandbox.tiers import (
     Landlock,
     Sandbox,
     SandboxPolicy,
-    _bwrap,
+    _find_bwrap,
     _self_test,
 )
 from ouro.settings import SandboxSettings
@@ -266,7 +266,7 @@ def host(tmp_path) -> Iterator[Host]:
 
 def sandboxes(tmp_path: Path) -> dict[str, Sandbox]:
     return {
-        "bubblewrap": Bubblewrap(_bwrap() or Path("/usr/bin/bwrap"), tmp_path),
+        "bubblewrap": Bubblewrap(_find_bwrap() or Path("/usr/bin/bwrap"), tmp_path),
         "landlock": Landlock(tmp_path),
     }
 

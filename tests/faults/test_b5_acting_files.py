@@ -16,7 +16,7 @@ from ouro.safety.sandbox import confinement as confinement_module
 from ouro.safety.sandbox.acting_files import is_plain_repository
 from ouro.safety.sandbox.confinement import Confinement
 from ouro.safety.sandbox.landlock import abi
-from ouro.safety.sandbox.tiers import Bubblewrap, ChosenSandbox, Landlock, _bwrap
+from ouro.safety.sandbox.tiers import Bubblewrap, ChosenSandbox, Landlock, _find_bwrap
 from ouro.settings import SandboxSettings
 from ouro.tools.tool import ToolContext
 
@@ -39,7 +39,7 @@ def confine(request, tmp_path, monkeypatch):
     """Makes a confinement of a tier for a workspace."""
     state = tmp_path / "state"
     state.mkdir()
-    program = _bwrap()
+    program = _find_bwrap()
     if request.param == "bubblewrap":
         if program is None:
             pytest.skip("bwrap is not installed")

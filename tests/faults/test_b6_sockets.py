@@ -133,7 +133,7 @@ def test_b6_a_socket_that_a_variable_names_cannot_be_reached(
     """It is not listed if its program is in another network, as that of rootless containers."""
     path = listen("c.sock")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
-    monkeypatch.setattr("ouro.safety.sandbox.sockets._LISTED", os.devnull)
+    monkeypatch.setattr("ouro.safety.sandbox.sockets._SOCKET_LIST", os.devnull)
     assert "CONNECTED" not in connect(confinement, path)
 
 

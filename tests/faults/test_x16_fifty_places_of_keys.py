@@ -14,7 +14,7 @@ import pytest
 from ouro.safety import Ask, Confinement, Effect, Permissions, Workspace
 from ouro.safety.sandbox import confinement as confinement_module
 from ouro.safety.sandbox.landlock import abi
-from ouro.safety.sandbox.tiers import Bubblewrap, ChosenSandbox, Landlock, _bwrap, _self_test
+from ouro.safety.sandbox.tiers import Bubblewrap, ChosenSandbox, Landlock, _find_bwrap, _self_test
 from ouro.tools.glob import Glob, GlobArgs
 from ouro.tools.grep import Grep
 from ouro.tools.grep_search import GrepArgs
@@ -114,7 +114,7 @@ def tier(request, tmp_path, monkeypatch) -> str:
             pytest.skip("the kernel has no Landlock")
         sandbox = Landlock(state)
     else:
-        if not (program := _bwrap()):
+        if not (program := _find_bwrap()):
             pytest.skip("bwrap is not installed")
         sandbox = Bubblewrap(program, state)
     if problem := _self_test(sandbox, state):

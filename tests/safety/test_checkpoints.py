@@ -13,7 +13,7 @@ from ouro.safety import Checkpoints, Undo, clean_checkpoints, stored_checkpoints
 from ouro.safety.checkpoints import checkpoint_repository, checkpoints, undo
 from ouro.safety.checkpoints.checkpoint_repository import CheckpointError
 from ouro.safety.checkpoints.checkpoints import MAX_FILE_BYTES
-from ouro.safety.checkpoints.undo import BESIDE
+from ouro.safety.checkpoints.undo import BESIDE_SUFFIX
 from ouro.utils.files import lock_file
 
 
@@ -153,7 +153,7 @@ class TestWhatTheUserChangedSince:
         (root / "a.py").write_text(text.replace("one", "mine"))
         assert "you have changed it since" in Undo(kept).undo(kept.turns()).left["a.py"]
         assert (root / "a.py").read_text() == text.replace("one", "mine")
-        assert (root / f"a.py{BESIDE}").read_text() == text
+        assert (root / f"a.py{BESIDE_SUFFIX}").read_text() == text
 
     def test_folder_replaced_by_a_file_is_skipped_and_the_rest_undone(self, kept, root):
         def work():
@@ -248,7 +248,7 @@ def test_undo_keeps_file_permissions(kept, root):
     assert (root / "same.txt").read_text() == "one\n"
     keys.write_text("mine\n")
     assert "you have changed it" in Undo(kept).redo(kept.turns()).left["keys.txt"]
-    assert (root / f"keys.txt{BESIDE}").stat().st_mode & 0o777 == 0o600
+    assert (root / f"keys.txt{BESIDE_SUFFIX}").stat().st_mode & 0o777 == 0o600
 
 
 def test_undo_of_one_file(kept, root):

@@ -33,8 +33,9 @@ from ouro.utils.git_process import GitProfile, finish_git, start_git
 from ouro.utils.runtime import ensure_private_dir
 
 TIMEOUT = 600.0
-LOWEST = 19
-_FILES = {
+"""Seconds for the lock, and for each command of git."""
+LOWEST_PRIORITY = 19
+_REPOSITORY_FILES = {
     "config": "[core]\n\trepositoryformatversion = 0\n\tbare = false\n",
     "info/exclude": "node_modules/\n.venv/\nvenv/\n__pycache__/\n.tox/\n.ouro/memory/\n.ouro/plans/\n",
     # Files are saved byte for byte, even if attributes in the workspace would convert them.
@@ -42,7 +43,8 @@ _FILES = {
     "HEAD": "ref: refs/heads/main\n",  # written last: when it exists, the repository is complete
 }
 _CHUNK = 1 << 20
-_MANY = 100
+_PACK_FROM = 100
+"""More objects than this are copied as one pack, fewer as single files."""
 REFS = "refs/checkpoints"
 
 
@@ -51,12 +53,12 @@ class CheckpointError(OuroError):
 
 
 def demand_known_checkpoints(base: Path) -> None:
-    """Raises CheckpointError if a newer ouro has written checkpoints there."""
+    """Raise CheckpointError if a newer ouro has written checkpoints there."""
     demand_known_layout(base / MARK, str(base), CheckpointError)
 
 
 class Cancelled(CheckpointError):
-    """The session ends: what git did in the background was stopped."""
+    """git was stopped, because the session ends."""
 
 
 class Repository:
@@ -79,13 +81,14 @@ class Repository:
     @cached_property
     def top(self) -> Path:
         """The root of the user's repository that has the workspace, or the workspace."""
-        found = find_root(self.root)
-        if git_dirs(found)[0] is None or found in (Path.home(), Path(found.anchor)):
+        root = find_root(self.root)
+        if git_dirs(root)[0] is None or root in (Path.home(), Path(root.anchor)):
             return self.root
-        return found
+        return root
 
     @property
     def exists(self) -> bool:
+        """Whether the repository was created completely."""
         return (self.folder / "HEAD").exists()  # written last
 
     def cancel(self) -> None:
@@ -97,7 +100,9 @@ class Repository:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """The repository, created if it is missing; one process at a time uses its index."""
+        """Hold the lock of the repository inside this context, because only one process at a time may
+        use its index. The repository is created if it is missing. Raises CheckpointError.
+        """
         if Path.home().is_relative_to(self.root):
             raise CheckpointError(
                 f"{self.root} holds your home folder: start ouro in the folder of a project."
@@ -106,18 +111,19 @@ class Repository:
         ensure_private_dir(self.folder)
         mark_layout(self.folder.parent / MARK)
         with lock_file(self.folder / "lock", timeout=TIMEOUT) as self._lock:
-            # A killed git left it: a running one would have our lock.
+            # A killed git left this file: a running git would have our lock.
             (self.folder / "index.lock").unlink(missing_ok=True)
             self.create()
             yield
 
     def create(self) -> None:
+        """Make the repository, unless it exists, without starting git."""
         if (self.folder / "HEAD").exists():
             return
         for name in ("objects", "refs"):
             ensure_private_dir(self.folder / name)
         write_private(self.folder / "workspace", os.fsencode(self.root))
-        for name, content in _FILES.items():
+        for name, content in _REPOSITORY_FILES.items():
             write_private(self.folder / name, content)
 
     def git(
@@ -158,6 +164,9 @@ class Repository:
         return self._run(words, data, self._shared_objects(), keep, is_background=is_background)
 
     def _shared_objects(self) -> dict[str, str]:
+        """The variable with which git also reads the objects of the user's repository; empty if
+        there is none.
+        """
         shared = git_dirs(self.top)[1]
         if shared is None or not (shared / "objects").is_dir():
             return {}
@@ -181,10 +190,10 @@ class Repository:
         process = start_checkpoint_git(self.folder, self.root, words, environment, keep)
         if is_background:
             with suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, process.pid, LOWEST)
+                os.setpriority(os.PRIO_PROCESS, process.pid, LOWEST_PRIORITY)
         self._running.add(process)
         try:
-            ended = finish_git(GitProfile.CHECKPOINTS, process, data, TIMEOUT)
+            result = finish_git(GitProfile.CHECKPOINTS, process, data, TIMEOUT)
         except subprocess.TimeoutExpired as error:
             raise CheckpointError(
                 f"git {words[1]} took more than {TIMEOUT:.0f} seconds in {self.root}."
@@ -193,13 +202,14 @@ class Repository:
             self._running.discard(process)
         if self.is_cancelled:
             raise Cancelled("The session ends.")
-        if ended.returncode:
+        if result.returncode:
             raise CheckpointError(
-                f"git {words[1]} failed in {self.folder} (exit code {ended.returncode})."
+                f"git {words[1]} failed in {self.folder} (exit code {result.returncode})."
             )
-        return ended.stdout
+        return result.stdout
 
     def read_blob(self, name: str) -> bytes:
+        """The content with this id. Raises CheckpointError if it is not there."""
         return os.fsencode(self.git("cat-file", "blob", name, strip=False))
 
     def write_object(self, kind: str, content: bytes) -> str:
@@ -213,7 +223,7 @@ class Repository:
         return name
 
     def write_large_blob(self, path: Path) -> str:
-        """Keep the content of a file that does not fit into memory."""
+        """Write the content of a file that does not fit into memory as a blob; returns its id."""
         with path.open("rb") as file:
             name = hash_file(file)
             if not self._has_loose(name):
@@ -222,7 +232,9 @@ class Repository:
         return name
 
     def _has_loose(self, name: str) -> bool:
-        """Whether a blob is there; it counts as new then: a clean-up does not remove it."""
+        """Whether an object is there as a file. Its time becomes the present one, so that a clean-up
+        does not remove it.
+        """
         try:
             os.utime(self.folder / "objects" / name[:2] / name[2:])
         except OSError:
@@ -230,8 +242,8 @@ class Repository:
         return True
 
     def _write_loose(self, name: str, pieces: Iterable[bytes]) -> None:
-        """Write a loose object; `pieces` are already compressed. There is no fsync: it would cost
-        each change of a file some milliseconds.
+        """Write an object as a file; `pieces` are already compressed. It is not flushed to the disk,
+        which would cost each change of a file some milliseconds.
         """
         folder = ensure_private_dir(self.folder / "objects" / name[:2])
         with open_folder(folder) as descriptor:
@@ -242,8 +254,10 @@ class Repository:
         temporary.chmod(0o400)
         temporary.replace(folder / name[2:])
 
-    def missing(self, names: Iterable[str], *, own_only: bool = False) -> set[str]:
-        """Which of these objects are not there."""
+    def absent_objects(self, names: Iterable[str], *, own_only: bool = False) -> set[str]:
+        """Those of these objects that are not there; with `own_only` also not in the user's
+        repository.
+        """
         wanted = "".join(f"{name}\n" for name in names).encode()
         if not wanted:
             return set()
@@ -251,30 +265,31 @@ class Repository:
         return {line.split(" ")[0] for line in lines if line.endswith(" missing")}
 
     def copy_objects(self, names: set[str]) -> set[str]:
-        """Copy objects of the user's repository into this one: they stay when it removes them.
+        """Copy objects of the user's repository into this one, so that they stay when it removes
+        them.
 
         Returns:
             Those that are in neither.
         """
-        wanted = self.missing(names, own_only=True)
-        lost = self.missing(wanted)
-        found = "".join(f"{name}\n" for name in wanted - lost).encode()
-        if not found:
-            return lost
-        if len(wanted) > _MANY:
+        missing_here = self.absent_objects(names, own_only=True)
+        missing_everywhere = self.absent_objects(missing_here)
+        listing = "".join(f"{name}\n" for name in missing_here - missing_everywhere).encode()
+        if not listing:
+            return missing_everywhere
+        if len(missing_here) > _PACK_FROM:
             ensure_private_dir(self.folder / "objects" / "pack")
-            self.git("pack-objects", "-q", f"{self.folder}/objects/pack/pack", data=found)
+            self.git("pack-objects", "-q", f"{self.folder}/objects/pack/pack", data=listing)
         else:
-            pack = self.git("pack-objects", "-q", "--stdout", data=found, strip=False)
+            pack = self.git("pack-objects", "-q", "--stdout", data=listing, strip=False)
             self.git("unpack-objects", "-q", data=os.fsencode(pack), own_only=True)
-        return lost
+        return missing_everywhere
 
     def write_ref(self, ref: str, commit: str) -> None:
-        """A ref as a file: `git update-ref` would start a process."""
+        """Let a ref name a commit, without starting git."""
         path = self.folder / ref
         ensure_private_dir(path.parent)
         with open_folder(path.parent) as folder:
-            note_written_dir(folder)  # recorded: otherwise the turn's own folder is not swept
+            note_written_dir(folder)  # otherwise the folder of the turn is not swept after a kill
             replace_file(folder, path.name, f"{commit}\n".encode())
 
 
@@ -282,7 +297,7 @@ def start_checkpoint_git(
     folder: Path,
     root: Path,
     words: Sequence[str],
-    own: Mapping[str, str] | None = None,
+    variables: Mapping[str, str] | None = None,
     keep: tuple[int, ...] = (),
 ) -> subprocess.Popen[bytes]:
     """Start git on a repository of checkpoints, with descriptors to `keep`.
@@ -293,7 +308,7 @@ def start_checkpoint_git(
     places = (f"--git-dir={folder}",)
     try:
         return start_git(
-            GitProfile.CHECKPOINTS, words, root, places=places, variables=own, keep=keep
+            GitProfile.CHECKPOINTS, words, root, places=places, variables=variables, keep=keep
         )
     except OSError as error:
         raise CheckpointError(
@@ -311,7 +326,7 @@ def hash_file(file: BinaryIO) -> str:
 
 
 def _compress_blob(file: BinaryIO) -> Iterator[bytes]:
-    """A file as the compressed pieces of a loose blob."""
+    """Yield the compressed pieces of a blob with the content of a file."""
     packer = zlib.compressobj(1)
     yield packer.compress(b"blob %d\0" % os.fstat(file.fileno()).st_size)
     while piece := file.read(_CHUNK):

@@ -53,16 +53,17 @@ from ouro.utils.files import sweep_written_dirs
 Moment = Literal["before", "after"]
 MAX_FILE_BYTES = 5_000_000
 _DAY = 86_400
-_IN_MEMORY = 64_000_000
+_MAX_BYTES_IN_MEMORY = 64_000_000
 _NOT_KNOWN = "it may have been there before the turn: commands did not wait for the checkpoint"
 _NOT_KEPT = "it changed before it was kept: commands did not wait for the checkpoint"
 
 
 class TurnFiles(msgspec.Struct, frozen=True):
-    """A turn with its checkpoints; an empty commit: no checkpoint."""
+    """A turn and the commits of its checkpoints; each is empty if there is none."""
 
     number: int
     before: str = ""
+    """All files before the turn."""
     after: str = ""
     """Written by earlier versions: all files after the turn."""
     undone: str = ""
@@ -78,9 +79,9 @@ class ChangedFiles(msgspec.Struct):
 
     files: dict[str, TreeChange] = msgspec.field(default_factory=dict)
     unsure: set[str] = msgspec.field(default_factory=set)
-    """Of these, files that others may have changed: the user is asked."""
+    """Those of `files` that others may have changed: the user is asked before they are restored."""
     lost: dict[str, str] = msgspec.field(default_factory=dict)
-    """Changed files that cannot be restored -> the reason."""
+    """The reason why a changed file cannot be restored, by its name."""
 
 
 class Checkpoints:
@@ -100,10 +101,10 @@ class Checkpoints:
         self._guard = threading.Lock()
         self.left_out: frozenset[str] = frozenset()
         """What the last checkpoint left out: nested repositories, large and unreadable files."""
-        self._taken: tuple[object, str, Path] = (None, "", self.folder)
-        """What the last checkpoint holds, its commit and its ref."""
+        self._last_taken: tuple[object, str, Path] = (None, "", self.folder)
+        """What the last checkpoint holds, its commit, and the file of its ref."""
         self.is_undoing = False
-        """An undo is written down, and this process carries it out."""
+        """Whether an undo is written down that this process carries out."""
 
     def take(self, number: int, moment: Moment) -> ChangedFiles:
         """Keep the files before the turn that begins with message `number`, or what it changed.
@@ -123,23 +124,22 @@ class Checkpoints:
         journal = self._journals.get(number)
         self.index.changed_since = journal.record.began if journal else 0
         with self.repository.lock():
-            found = self.index.look()
-            self.left_out = found.left_out
-            large = remember_large(self.repository, found.left_out)
-            more = {
+            now = self.index.refresh()
+            self.left_out = now.left_out
+            large = remember_large(self.repository, now.left_out)
+            notes = {
                 "large": {name: [one.key, one.mode] for name, one in large.items()},
-                "late": sorted(found.late),
+                "late": sorted(now.late),
             }
-            content = (found, more, time.time() // _DAY)  # old ones are deleted by their date
-            known, made, place = self._taken
-            if (
-                content != known or not place.is_file()
-            ):  # unchanged, and no other ouro has deleted it
-                more = {name: value for name, value in more.items() if value}
-                made = commit(self.repository, found.tree, found.left_out, more)
-            ref = self._ref(number, "before")
-            self.repository.write_ref(ref, made)
-            self._taken = (content, made, self.folder / ref)
+            content = (now, notes, time.time() // _DAY)  # old ones are deleted by their date
+            last_content, commit_id, ref_file = self._last_taken
+            # The ref may have been deleted by another ouro, and the commit with it.
+            if content != last_content or not ref_file.is_file():
+                notes = {name: value for name, value in notes.items() if value}
+                commit_id = commit(self.repository, now.tree, now.left_out, notes)
+            ref = self._turn_ref(number, "before")
+            self.repository.write_ref(ref, commit_id)
+            self._last_taken = (content, commit_id, self.folder / ref)
 
     def _take_after(self, number: int) -> ChangedFiles:
         """Keep what a turn changed, and end its journal. If this fails, the journal stays for the
@@ -150,7 +150,7 @@ class Checkpoints:
         is_done = False
         try:
             with self.repository.lock():
-                changes = self._changes_of(record)
+                changes = self._find_changes(record)
                 self._keep(record, changes)
             is_done = True
         finally:
@@ -160,7 +160,7 @@ class Checkpoints:
 
     def keep(self, number: int, path: Path) -> bool:
         """Keep a file that a tool is about to change; False if there is no room for it."""
-        name = self._name(path)
+        name = self._name_in_workspace(path)
         if not name or path.is_dir():
             return True  # not in the workspace, or the tool will refuse it
         with self._guard:
@@ -176,7 +176,7 @@ class Checkpoints:
 
     def keep_written(self, number: int, path: Path) -> None:
         """Keep a file as a tool left it."""
-        name = self._name(path)
+        name = self._name_in_workspace(path)
         journal = self._journals.get(number)
         if not name or journal is None:
             return
@@ -185,7 +185,7 @@ class Checkpoints:
                 journal.append(written=[name, *state])
 
     def command_began(self, number: int, *, is_early: bool = False) -> None:
-        """A command begins that may change any file.
+        """Write into the journal of the turn that a command begins, which may change any file.
 
         Args:
             is_early: the checkpoint before the turn is not complete.
@@ -203,6 +203,7 @@ class Checkpoints:
                 journal.append(ended=1)
 
     def _journal(self, number: int) -> TurnJournal:
+        """The journal of a turn, which is begun if there is none."""
         if number not in self._journals:
             self.repository.create()
             self._journals[number] = TurnJournal(self.folder, self.session, number)
@@ -215,63 +216,68 @@ class Checkpoints:
     def changed_until_now(
         self, number: int, max_files: int
     ) -> dict[Path, tuple[bytes | None, bytes | None]]:
-        """The contents before the turn and now of the files that it has changed until now; None: no
-        such file. Empty if these are more than `max_files`, or there is no checkpoint.
+        """The contents before the turn and now of the files that it has changed until now; a content
+        is None if there is no such file. Empty if these are more than `max_files`, or there is no
+        checkpoint.
         """
         with self.repository.lock():
             self.index.changed_since = 0
-            found = self.index.look()
-        before = self._ref(number, "before")
-        changes = [*changes_between(self.repository, before, found.tree)]
+            now = self.index.refresh()
+        before = self._turn_ref(number, "before")
+        changes = [*changes_between(self.repository, before, now.tree)]
         if len(changes) > max_files:
             return {}
         return {
-            self.root / change.path: (self._content(change.old), self._content(change.new))
+            self.root / change.path: (
+                self._read_content(change.old),
+                self._read_content(change.new),
+            )
             for change in changes
         }
 
-    def _content(self, state: FileState) -> bytes | None:
+    def _read_content(self, state: FileState) -> bytes | None:
+        """The content of a file in a checkpoint; None if there is none."""
         return None if state == ABSENT else self.repository.read_blob(state[1])
 
     def release(self) -> list[int]:
-        """Give up the journals of turns whose changes are not kept yet: another process can do it.
-
-        Returns:
-            Their numbers.
+        """Close the journals of turns whose changes are not kept yet, so that another process can
+        keep them; returns their numbers.
         """
-        left = sorted(self._journals)
-        for number in left:
+        numbers = sorted(self._journals)
+        for number in numbers:
             self._journals.pop(number).close(is_done=False)
-        return left
+        return numbers
 
     def has_turn_elsewhere(self) -> bool:
         """Whether another process keeps a turn of this session, or was killed before it had."""
         return any(number not in self._journals for number in open_turns(self.folder, self.session))
 
     def recover(self) -> list[CutTurn]:
-        """Keep what turns changed whose ouro has ended before it did; returns these turns."""
+        """Keep what turns changed whose ouro has ended before it kept it; returns these turns."""
         sweep_written_dirs(())  # a file that was half written is no change of a turn
-        found = []
+        recovered = []
         for cut in cut_turns(self.folder, self.session, self._journals):
             with self.repository.lock():
-                changes = self._changes_of(cut.record, cut)
+                changes = self._find_changes(cut.record, cut)
                 self._keep(cut.record, changes)
             cut.delete()
-            found.append(cut)
-        return found
+            recovered.append(cut)
+        return recovered
 
     def turns(self) -> tuple[TurnFiles, ...]:
         """The turns of this session that have checkpoints, oldest first."""
         if not self.repository.exists:
             return ()
-        found: dict[int, dict[str, str]] = {}
+        commits_by_turn: dict[int, dict[str, str]] = {}
         words = ("--format=%(objectname) %(refname)", f"{REFS}/turns/{self.session}/")
         for line in self.repository.git("for-each-ref", *words).splitlines():
-            made, ref = line.split(" ", 1)
+            commit_id, ref = line.split(" ", 1)
             number, moment = ref.split("/")[-2:]
             if moment in TurnFiles.__struct_fields__:
-                found.setdefault(int(number), {})[moment] = made
-        return tuple(TurnFiles(number, **found[number]) for number in sorted(found))
+                commits_by_turn.setdefault(int(number), {})[moment] = commit_id
+        return tuple(
+            TurnFiles(number, **commits_by_turn[number]) for number in sorted(commits_by_turn)
+        )
 
     def changes(self, turn: TurnFiles) -> tuple[TreeChange, ...]:
         """The files that a turn changed; none if it has not ended."""
@@ -282,12 +288,12 @@ class Checkpoints:
         start, end = (turn.old, turn.new) if turn.new else (turn.before, turn.after)
         if not (start and end):
             return ChangedFiles()
-        message = read_notes(self.repository, end)
-        left_out = message.left_out | read_notes(self.repository, start).left_out
-        found = changes_between(self.repository, start, end)
-        files = {change.path: change for change in found if change.path not in left_out}
+        end_notes = read_notes(self.repository, end)
+        left_out = end_notes.left_out | read_notes(self.repository, start).left_out
+        differences = changes_between(self.repository, start, end)
+        files = {change.path: change for change in differences if change.path not in left_out}
         return ChangedFiles(
-            files, set(message.more.get("unsure", ())), dict(message.more.get("lost", {}))
+            files, set(end_notes.details.get("unsure", ())), dict(end_notes.details.get("lost", {}))
         )
 
     def state(self, path: Path) -> FileState | None:
@@ -295,29 +301,32 @@ class Checkpoints:
         return file_state(path)[0]
 
     def _write_content(self, state: FileState, content: bytes) -> None:
+        """Keep the content of a file, unless there is no file."""
         if state != ABSENT:
             self.repository.write_object("blob", content)
 
-    def _ref(self, number: int, moment: str, session: str = "") -> str:
+    def _turn_ref(self, number: int, moment: str, session: str = "") -> str:
+        """The name of the ref of a checkpoint: `before`, `old` or `new` of a turn."""
         return f"{REFS}/turns/{session or self.session}/{number}/{moment}"
 
-    def _name(self, path: Path) -> str:
-        """A path relative to the workspace; empty if checkpoints do not have it."""
+    def _name_in_workspace(self, path: Path) -> str:
+        """The path of a file relative to the workspace; empty if checkpoints do not have it."""
         try:
             parent = Path(os.path.realpath(path.parent))
             name = (parent / path.name).relative_to(self.root).as_posix()
         except (OSError, ValueError):
             return ""
-        return (
-            name
-            if is_inside(name) and not name.startswith((".ouro/memory/", ".ouro/plans/"))
-            else ""
-        )
+        is_kept_by_ouro = name.startswith((".ouro/memory/", ".ouro/plans/"))
+        return name if is_inside(name) and not is_kept_by_ouro else ""
 
     def _keep_file(self, path: Path) -> FileState | None:
         """Keep a file's content; None if it is not a file, or there is no room for it."""
         status = path.lstat() if os.path.lexists(path) else None
-        if status is not None and stat.S_ISREG(status.st_mode) and status.st_size > _IN_MEMORY:
+        if (
+            status is not None
+            and stat.S_ISREG(status.st_mode)
+            and status.st_size > _MAX_BYTES_IN_MEMORY
+        ):
             if not has_room(self.folder, status.st_size):
                 return None
             mode = "100755" if status.st_mode & 0o100 else "100644"
@@ -327,12 +336,14 @@ class Checkpoints:
             self._write_content(state, content)
         return state
 
-    def _changes_of(self, record: TurnRecord, cut: CutTurn | None = None) -> ChangedFiles:
-        """Compare the files before a turn with the files as they are."""
+    def _find_changes(self, record: TurnRecord, cut: CutTurn | None = None) -> ChangedFiles:
+        """Compare the files before a turn with the files as they are. `cut`: the turn, if its ouro was
+        killed.
+        """
         changes = ChangedFiles()
         if record.began:
-            self._compare_all(record, changes)
-        later = self._kept_later(record)
+            self._add_all_differences(record, changes)
+        later = self._files_kept_by_later_turns(record)
         for name in set(later) & set(changes.files):
             changes.files[name] = TreeChange(name, *changes.files[name].old, *later[name])
         for name, old in record.kept.items():
@@ -349,65 +360,71 @@ class Checkpoints:
             }
         return changes
 
-    def _kept_later(self, record: TurnRecord) -> dict[str, FileState]:
-        """The files that tools of later turns of this process change already, as they were."""
-        found: dict[str, FileState] = {}
+    def _files_kept_by_later_turns(self, record: TurnRecord) -> dict[str, FileState]:
+        """The files that tools of later turns of this process have changed since, as they were
+        before that.
+        """
+        kept: dict[str, FileState] = {}
         for number, journal in sorted(self._journals.items(), reverse=True):
             if number > record.number and record.session == self.session:
-                found |= journal.record.kept
-        return found
+                kept |= journal.record.kept
+        return kept
 
-    def _compare_all(self, record: TurnRecord, changes: ChangedFiles) -> None:
+    def _add_all_differences(self, record: TurnRecord, changes: ChangedFiles) -> None:
         """Add what differs between the files before the turn and now to `changes`. Without a
         checkpoint from before, everything is unsure.
         """
-        ref = self.folder / self._ref(record.number, "before", record.session)
-        start, message = "", CommitNotes()
+        ref = self.folder / self._turn_ref(record.number, "before", record.session)
+        start, notes = "", CommitNotes()
         if ref.is_file():
             start = ref.read_text().strip()
-            message = read_notes(self.repository, start)
-        elif (known := self.index.last()) is not None:
-            start = commit(self.repository, known.tree)
+            notes = read_notes(self.repository, start)
+        elif (last_files := self.index.last()) is not None:
+            start = commit(self.repository, last_files.tree)
         else:
-            self._name_unknown(record, changes)
+            self._add_files_not_kept(record, changes)
         self.index.changed_since = 0
-        now = self.index.look()
+        now = self.index.refresh()
         is_complete = ref.is_file()
         for change in changes_between(self.repository, start, now.tree):
-            if change.path not in message.left_out | now.left_out:
+            if change.path not in notes.left_out | now.left_out:
                 changes.files[change.path] = change
         if not is_complete:
-            self._leave_unknown(changes)
-        unsure = set(message.more.get("late", ())) if is_complete else set(changes.files)
+            self._move_new_files_to_lost(changes)
+        unsure = set(notes.details.get("late", ())) if is_complete else set(changes.files)
         changes.unsure.update(unsure & set(changes.files))
-        self._compare_left_out(record, message, now, changes)
+        self._add_left_out(record, notes, now, changes)
         if record.began > 1:
-            self._name_nested(record, now, changes)
+            self._add_nested_repositories(record, now, changes)
 
-    def _leave_unknown(self, changes: ChangedFiles) -> None:
-        """Name what looks new beside an incomplete checkpoint: it may have been there before."""
+    def _move_new_files_to_lost(self, changes: ChangedFiles) -> None:
+        """Move the files that look new from `files` to `lost`: an incomplete checkpoint may only
+        lack them.
+        """
         new = [change.path for change in changes.files.values() if change.old == ABSENT]
         for name in new:
             del changes.files[name]
             changes.lost[name] = _NOT_KNOWN
 
-    def _name_unknown(self, record: TurnRecord, changes: ChangedFiles) -> None:
-        """Name the files that changed since the first command: nothing was kept before it."""
-        listed = self.repository.git_files("ls-files", "-z", "-o", "--exclude-standard")
-        for name in os.fsdecode(listed).split("\0"):
+    def _add_files_not_kept(self, record: TurnRecord, changes: ChangedFiles) -> None:
+        """Add the files that changed since the first command to `lost`: nothing was kept before
+        it.
+        """
+        untracked = self.repository.git_files("ls-files", "-z", "-o", "--exclude-standard")
+        for name in os.fsdecode(untracked).split("\0"):
             path = self.root / name
             if name and os.path.lexists(path) and path.lstat().st_ctime_ns > record.began:
                 changes.lost[name] = _NOT_KEPT
 
-    def _compare_left_out(
+    def _add_left_out(
         self, record: TurnRecord, before: CommitNotes, now: FilesNow, changes: ChangedFiles
     ) -> None:
-        """Add what happened to files that checkpoints leave out: from a kept copy, or as a loss
-        with its reason.
+        """Add the changed files that checkpoints leave out: to `files` if there is a copy of the old
+        content, else to `lost`.
         """
-        large = {name: LargeFile(*words) for name, words in before.more.get("large", {}).items()}
-        for name, one in changed_large(self.repository, large).items():
-            change = self._large_change(name, one)
+        large = {name: LargeFile(*words) for name, words in before.details.get("large", {}).items()}
+        for name, large_file in changed_large(self.repository, large).items():
+            change = self._large_change(name, large_file)
             if change is None:
                 limit = _megabytes(self.max_file_bytes)
                 changes.lost[name] = f"it was over {limit}, and its content was not kept"
@@ -423,8 +440,10 @@ class Checkpoints:
                 if record.began and path.lstat().st_ctime_ns > record.began > 1:
                     changes.lost[name] = _NOT_KEPT
 
-    def _name_nested(self, record: TurnRecord, now: FilesNow, changes: ChangedFiles) -> None:
-        """Name the nested repositories in which commands of the turn changed files."""
+    def _add_nested_repositories(
+        self, record: TurnRecord, now: FilesNow, changes: ChangedFiles
+    ) -> None:
+        """Add the nested repositories in which commands of the turn changed files to `lost`."""
         kept = {*record.written, *changes.files}
         for name in {*now.left_out, *submodules(self.root)}:
             if reason := changed_inside(self.root, name, record.began, kept):
@@ -443,39 +462,47 @@ class Checkpoints:
             mode = "100755" if os.fstat(file.fileno()).st_mode & 0o100 else "100644"
             return TreeChange(name, large.mode, blob, mode, hash_file(file))
 
-    def _join_earlier(self, record: TurnRecord, changes: ChangedFiles) -> None:
-        """Add what is kept of the turn already: its subagents may have gone on after its end."""
+    def _add_earlier_changes(self, record: TurnRecord, changes: ChangedFiles) -> None:
+        """Add the changes of the turn that were kept before: its subagents may have worked on after
+        its end.
+        """
         refs = {
-            moment: self._ref(record.number, moment, record.session) for moment in ("old", "new")
+            moment: self._turn_ref(record.number, moment, record.session)
+            for moment in ("old", "new")
         }
         if not all((self.folder / ref).is_file() for ref in refs.values()):
             return
-        made = {moment: (self.folder / ref).read_text().strip() for moment, ref in refs.items()}
-        earlier = self.turn_changes(TurnFiles(record.number, old=made["old"], new=made["new"]))
+        commits = {moment: (self.folder / ref).read_text().strip() for moment, ref in refs.items()}
+        earlier = self.turn_changes(
+            TurnFiles(record.number, old=commits["old"], new=commits["new"])
+        )
         changes.lost = earlier.lost | changes.lost
         for name, change in earlier.files.items():
             new = changes.files[name].new if name in changes.files else change.new
             changes.files[name] = TreeChange(name, *change.old, *new)
 
     def _keep(self, record: TurnRecord, changes: ChangedFiles) -> None:
-        """Write the two small commits of a turn; what they have already stays."""
-        self._join_earlier(record, changes)
+        """Write the two small commits of a turn. Changes that they have already stay."""
+        self._add_earlier_changes(record, changes)
         wanted = set[str]()
         for change in changes.files.values():
             wanted.update(blob for mode, blob in (change.old, change.new) if mode != ABSENT[0])
-        gone = self.repository.copy_objects(wanted)
+        missing = self.repository.copy_objects(wanted)
         for change in tuple(changes.files.values()):
-            if change.old_blob in gone:
+            if change.old_blob in missing:
                 changes.lost[change.path] = "its old content is not in the repository any more"
                 del changes.files[change.path]
         old, new = small_trees(self.repository, tuple(changes.files.values()))
-        more: Mapping[str, object] = {"unsure": sorted(changes.unsure), "lost": changes.lost}
+        notes: Mapping[str, object] = {"unsure": sorted(changes.unsure), "lost": changes.lost}
         for moment, tree in (("old", old), ("new", new)):
-            made = commit(self.repository, tree, (), more if moment == "new" else None)
-            self.repository.write_ref(self._ref(record.number, moment, record.session), made)
+            commit_id = commit(self.repository, tree, (), notes if moment == "new" else None)
+            self.repository.write_ref(
+                self._turn_ref(record.number, moment, record.session), commit_id
+            )
 
 
 def _megabytes(size: int) -> str:
+    """`5 MB`."""
     return f"{size / 1_000_000:g} MB"
 
 
@@ -484,11 +511,11 @@ def file_state(path: Path) -> tuple[FileState | None, bytes]:
     device.
     """
     try:
-        found = path.lstat()
-        if stat.S_ISLNK(found.st_mode):
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode):
             mode, content = "120000", os.fsencode(path.readlink())
-        elif stat.S_ISREG(found.st_mode):
-            mode, content = "100755" if found.st_mode & 0o100 else "100644", path.read_bytes()
+        elif stat.S_ISREG(status.st_mode):
+            mode, content = "100755" if status.st_mode & 0o100 else "100644", path.read_bytes()
         else:
             return None, b""
     except (FileNotFoundError, NotADirectoryError):

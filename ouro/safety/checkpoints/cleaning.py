@@ -18,8 +18,7 @@ from ouro.safety.checkpoints.checkpoint_repository import (
     demand_known_checkpoints,
 )
 from ouro.safety.checkpoints.large_files import forget_old_large
-from ouro.safety.checkpoints.turn_journal import FOLDER as OPEN
-from ouro.safety.checkpoints.turn_journal import has_live_turn
+from ouro.safety.checkpoints.turn_journal import OPEN_TURNS_FOLDER, has_live_turn
 from ouro.utils.files import lock_file
 
 _DAY = 86_400
@@ -36,14 +35,18 @@ class StoredCheckpoints(msgspec.Struct, frozen=True):
 
 
 def stored_checkpoints(base: Path) -> tuple[StoredCheckpoints, ...]:
-    """The stored checkpoints below `base`, newest first. Raises CheckpointError: of a newer ouro."""
+    """The stored checkpoints below `base`, newest first. Raises CheckpointError if a newer ouro has
+    written them.
+    """
     demand_known_checkpoints(base)
-    found = []
+    stored = []
     for folder in base.iterdir() if base.is_dir() else ():
         with suppress(OSError):
             workspace = os.fsdecode((folder / "workspace").read_bytes())
-            found.append(StoredCheckpoints(folder, workspace, _size(folder), _last(folder)))
-    return tuple(sorted(found, key=lambda one: -one.last))
+            stored.append(
+                StoredCheckpoints(folder, workspace, _folder_size(folder), _last_change(folder))
+            )
+    return tuple(sorted(stored, key=lambda item: -item.last))
 
 
 def clean_checkpoints(base: Path, *, days: float, max_bytes: int, keep: Path | None = None) -> int:
@@ -62,40 +65,44 @@ def clean_checkpoints(base: Path, *, days: float, max_bytes: int, keep: Path | N
         OSError: they cannot be deleted.
     """
     freed, total, oldest = 0, 0, time.time() - days * _DAY
-    for one in stored_checkpoints(base):
-        with lock_file(one.folder / "lock", timeout=TIMEOUT):
-            is_used = one.folder == keep or has_live_turn(one.folder)
-            if not is_used and (one.last < oldest or total + one.bytes > max_bytes):
-                shutil.rmtree(one.folder)
-                freed += one.bytes
+    for stored in stored_checkpoints(base):
+        with lock_file(stored.folder / "lock", timeout=TIMEOUT):
+            is_used = stored.folder == keep or has_live_turn(stored.folder)
+            if not is_used and (stored.last < oldest or total + stored.bytes > max_bytes):
+                shutil.rmtree(stored.folder)
+                freed += stored.bytes
             else:
-                freed += _prune(one, oldest)
-                forget_old_large(one.folder, days)
-                total += one.bytes
+                freed += _prune(stored, oldest)
+                forget_old_large(stored.folder, days)
+                total += stored.bytes
     return freed
 
 
-def _prune(one: StoredCheckpoints, oldest: float) -> int:
-    """Delete old refs, and the objects that nothing uses; those of a turn that runs are new."""
-    repository = Repository(Path(one.workspace), one.folder.parent)
-    if repository.folder != one.folder or not repository.root.is_dir():
+def _prune(stored: StoredCheckpoints, oldest: float) -> int:
+    """Delete old refs, and the objects that nothing uses; returns the number of bytes that were
+    freed. Objects of a turn that runs stay, because they are new.
+    """
+    repository = Repository(Path(stored.workspace), stored.folder.parent)
+    if repository.folder != stored.folder or not repository.root.is_dir():
         return 0  # the workspace is gone: the folder is deleted when it is old
     listing = ("for-each-ref", "--format=%(committerdate:unix) %(refname)", REFS)
-    found = (line.split(" ", 1) for line in repository.git(*listing).splitlines())
-    deletions = "".join(f"delete {ref}\n" for date, ref in found if float(date) < oldest)
+    refs = (line.split(" ", 1) for line in repository.git(*listing).splitlines())
+    deletions = "".join(f"delete {ref}\n" for date, ref in refs if float(date) < oldest)
     if not deletions:
         return 0
     repository.git("update-ref", "--stdin", data=deletions.encode())
-    with suppress(CheckpointError):  # the user's repository may have lost what old ones refer to
+    with suppress(CheckpointError):  # the user's repository may have lost what old refs need
         repository.git("gc", "--quiet", "--prune=1.hour.ago")
-    return max(0, one.bytes - _size(one.folder))
+    return max(0, stored.bytes - _folder_size(stored.folder))
 
 
-def _size(folder: Path) -> int:
+def _folder_size(folder: Path) -> int:
+    """The bytes of all files in a folder and below it."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
-def _last(folder: Path) -> float:
-    places = (folder / "index", folder / OPEN)
-    times = [place.stat().st_mtime for place in places if place.exists()]
+def _last_change(folder: Path) -> float:
+    """The time of the last checkpoint in a folder (Unix time); 0 if there is none."""
+    files = (folder / "index", folder / OPEN_TURNS_FOLDER)
+    times = [file.stat().st_mtime for file in files if file.exists()]
     return max(times, default=0.0)

@@ -1,4 +1,4 @@
-"""The index of checkpoints: it has the files as they were at the last look, and finds what differs."""
+"""The index of checkpoints: it has the files as they were at the last update, and finds what differs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from ouro.safety.checkpoints.user_index import copy_user_index
 from ouro.utils.files import is_temporary
 
 _PACK_FROM = 500
+"""More files than this are written as one pack."""
 _FIRST_CHUNK = 2_000
+"""Files that are added at first; each next chunk is twice as large."""
 _REMOVED, _CHANGED, _OTHER = "R", "C", "?"
-_TICK = 10_000_000
+"""Letters of `git ls-files -t`: a removed file, a changed one, and one that is not in the index."""
+_CLOCK_LAG = 10_000_000
 """Nanoseconds by which the time of a file may lag behind the clock."""
 
 
 def _is_being_written(item: str) -> bool:
-    """Whether an item of git's list is a file that ouro is writing, or was killed in the middle of
-    it: it gets another name, or it is removed.
+    """Whether an item of git's list is a temporary file that ouro writes, or was writing when it was
+    killed. It is no file of the workspace: it gets its name soon, or is removed.
     """
     return item[0] == _OTHER and is_temporary(item[2:])
 
@@ -44,83 +47,91 @@ class CheckpointIndex:
         self._repository = repository
         self._root = repository.root
         self._max_bytes = max_bytes
-        self._written: tuple[object, str] = (None, "")
+        self._last_tree: tuple[object, str] = (None, "")
         """The state of the index whose tree was written last, and that tree."""
         self.changed_since = 0
         """The time at which a command began that may change files; 0: none did."""
 
-    def look(self) -> FilesNow:
-        """Find what differs from the last look, and keep it."""
-        if self._state() is None:
+    def refresh(self) -> FilesNow:
+        """Bring the index up to date, so that it has the files as they are now; returns them."""
+        if self._index_state() is None:
             copy_user_index(self._repository)
         tags = self._list_differences()
-        late = self._late(tags)
+        late = self._find_late(tags)
         left_out = {name.rstrip("/") for name in tags if self._is_left_out(name)}
         skipped = left_out | late
-        looked_at = [name for name in tags if name.rstrip("/") not in skipped]
-        deleted = {name for name in looked_at if self._is_gone(name, tags[name])}
+        examined = [name for name in tags if name.rstrip("/") not in skipped]
+        deleted = {name for name in examined if self._is_gone(name, tags[name])}
         # By force: git refuses a file below a folder that is a link now.
-        self._update("--force-remove", deleted | (left_out - late))
-        for chunk in _chunks([name for name in looked_at if name not in deleted]):
-            self._update("--remove", chunk)
-            late |= self._late(chunk)
+        self._update_index("--force-remove", deleted | (left_out - late))
+        for chunk in _chunks([name for name in examined if name not in deleted]):
+            self._update_index("--remove", chunk)
+            late |= self._find_late(chunk)
         unknown = {name for name in late if tags[name] == _OTHER}
-        return FilesNow(self._tree(), frozenset(left_out | unknown), frozenset(late - unknown))
+        return FilesNow(
+            self._tree_of_index(), frozenset(left_out | unknown), frozenset(late - unknown)
+        )
 
     def _is_gone(self, name: str, tag: str) -> bool:
+        """Whether a file of the index is not there any more: it was removed, is a folder, or is below
+        a link.
+        """
         if tag == _REMOVED or self._is_folder(name):
             return True
         parent = os.path.dirname(f"{self._root}/{name}")  # noqa: PTH120 (many files)
         return tag == _CHANGED and os.path.realpath(parent) != parent
 
     def _list_differences(self) -> dict[str, str]:
-        """The files that differ from the last look -> the letter that git gives to the difference."""
+        """The letter of git for each file that differs from the index."""
         words = ("ls-files", "-z", "-t", "-m", "-d", "-o", "--exclude-standard")
-        listed = os.fsdecode(self._repository.git_files(*words)).split("\0")
-        return {item[2:]: item[0] for item in listed if item and not _is_being_written(item)}
+        items = os.fsdecode(self._repository.git_files(*words)).split("\0")
+        return {item[2:]: item[0] for item in items if item and not _is_being_written(item)}
 
-    def _late(self, names: Iterable[str]) -> set[str]:
-        """The files that may have changed since a command began before this look was complete."""
+    def _find_late(self, names: Iterable[str]) -> set[str]:
+        """Those of the files that a command may have changed before they were read, because it began
+        while the index was being updated.
+        """
         began = self.changed_since
         if not began:
             return set()
-        return {name for name in names if changed_after(f"{self._root}/{name}", began - _TICK)}
+        return {name for name in names if changed_after(f"{self._root}/{name}", began - _CLOCK_LAG)}
 
     def last(self) -> FilesNow | None:
-        """The files as they were at the last look, or as the user's index has them; None: there was
-        no look.
+        """The files as the index has them, or the user's own index if there is none yet. None if
+        there is neither.
         """
-        if self._state() is None and not copy_user_index(self._repository):
+        if self._index_state() is None and not copy_user_index(self._repository):
             return None
-        return FilesNow(self._tree(), frozenset())
+        return FilesNow(self._tree_of_index(), frozenset())
 
     def _is_folder(self, name: str) -> bool:
+        """Whether a name is a folder, and not a link to one."""
         path = self._root / name
         return path.is_dir() and not path.is_symlink()
 
     def _is_left_out(self, name: str) -> bool:
-        """Whether an item of git's list is skipped: a nested repository (with a slash), or not a
-        readable, small file.
+        """Whether checkpoints leave out an item of git's list: a nested repository (with a slash at
+        its end), a device, or a file that is too large or cannot be read.
         """
         path = self._root / name
         try:
-            found = path.lstat()
+            status = path.lstat()
         except OSError:
             return False
-        if stat.S_ISREG(found.st_mode):
-            return found.st_size > self._max_bytes or not os.access(path, os.R_OK)
-        is_other = not (stat.S_ISLNK(found.st_mode) or stat.S_ISDIR(found.st_mode))
+        if stat.S_ISREG(status.st_mode):
+            return status.st_size > self._max_bytes or not os.access(path, os.R_OK)
+        is_other = not (stat.S_ISLNK(status.st_mode) or stat.S_ISDIR(status.st_mode))
         return name.endswith("/") or is_other
 
-    def _tree(self) -> str:
+    def _tree_of_index(self) -> str:
         """The tree of the index; written again only if the index has changed."""
-        state = self._state()
+        state = self._index_state()
         if state is None:
             return self._repository.git("mktree")
-        if state != self._written[0]:
+        if state != self._last_tree[0]:
             tree = self._write_tree()
-            self._written = (self._state(), tree)
-        return self._written[1]
+            self._last_tree = (self._index_state(), tree)
+        return self._last_tree[1]
 
     def _write_tree(self) -> str:
         """Write the index as a tree; returns its id."""
@@ -133,14 +144,14 @@ class CheckpointIndex:
                 return self._repository.git("mktree")
         return os.fsdecode(self._repository.git_files(*words, lock=True)).strip()
 
-    def _state(self) -> tuple[int, int] | None:
+    def _index_state(self) -> tuple[int, int] | None:
         """The inode and time of the index: git writes a new file for each change. None if there is
         no index yet.
         """
         index = self._repository.folder / "index"
         return (index.stat().st_ino, index.stat().st_mtime_ns) if index.exists() else None
 
-    def _update(self, option: str, names: Collection[str]) -> None:
+    def _update_index(self, option: str, names: Collection[str]) -> None:
         """Add these files to the index with an option of `git update-index`."""
         data = b"".join(os.fsencode(name) + b"\0" for name in names)
         # Above the threshold git writes all files into one pack: thousands of loose objects take
@@ -154,7 +165,9 @@ class CheckpointIndex:
 
 
 def _chunks(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Each larger than the one before: what was kept stays if the session ends."""
+    """Yield the names in chunks, each twice as large as the one before: what was kept stays if the
+    session ends in between.
+    """
     start, size = 0, _FIRST_CHUNK
     while start < len(names):
         yield names[start : start + size]

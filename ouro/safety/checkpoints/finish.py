@@ -8,13 +8,13 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from ouro.safety.checkpoints.checkpoint_repository import LOWEST, CheckpointError
+from ouro.safety.checkpoints.checkpoint_repository import LOWEST_PRIORITY, CheckpointError
 from ouro.safety.checkpoints.checkpoints import Checkpoints
 from ouro.safety.checkpoints.turn_journal import cut_turns
-from ouro.safety.checkpoints.undo import ASKED, UNDOING
+from ouro.safety.checkpoints.undo import QUESTION_SUFFIX, UNDOING_FOLDER
 
 # The search path is that of this process: a module of the workspace is never imported.
-_CODE = """
+_PROGRAM = """
 import sys
 sys.path[:] = sys.argv[4:]
 from ouro.safety.checkpoints.finish import main
@@ -28,7 +28,7 @@ def finish_later(checkpoints: Checkpoints) -> None:
     words = [*places, str(checkpoints.max_file_bytes), *filter(None, sys.path)]
     with suppress(OSError):  # the next start does it
         subprocess.Popen(
-            [sys.executable, "-c", _CODE, *words],
+            [sys.executable, "-c", _PROGRAM, *words],
             cwd=checkpoints.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -41,16 +41,19 @@ def needs_recovery(checkpoints: Checkpoints) -> bool:
     """Whether a turn or an undo in this workspace was cut off; starts no process."""
     if next(cut_turns(checkpoints.folder), None) is not None or checkpoints.has_turn_elsewhere():
         return True
-    place = checkpoints.folder / UNDOING / checkpoints.session
-    return place.exists() and not checkpoints.is_undoing
+    plan_file = checkpoints.folder / UNDOING_FOLDER / checkpoints.session
+    return plan_file.exists() and not checkpoints.is_undoing
 
 
 def has_question(checkpoints: Checkpoints) -> bool:
-    """Whether an undo left files about which the user has not said what happens to them."""
-    return (checkpoints.folder / UNDOING / f"{checkpoints.session}{ASKED}").exists()
+    """Whether an undo left files about which the user has not decided yet."""
+    return (
+        checkpoints.folder / UNDOING_FOLDER / f"{checkpoints.session}{QUESTION_SUFFIX}"
+    ).exists()
 
 
 def main(root: str, base: str, max_file_bytes: str) -> None:
-    os.nice(LOWEST)
+    """Keep what the turns of ended processes changed; the program of the process."""
+    os.nice(LOWEST_PRIORITY)
     with suppress(OSError, CheckpointError):  # the next start does it, and reports what fails
         Checkpoints(Path(root), Path(base), "", int(max_file_bytes)).recover()

@@ -16,12 +16,13 @@ import msgspec
 from ouro.safety.checkpoints.checkpoint_repository import Repository
 from ouro.utils.runtime import ensure_private_dir
 
-_FOLDER = "large"
-_FICLONE = 0x40049409
-_COPY = ".copy"
-_SPARE = 3
+_LARGE_FILES_FOLDER = "large"
+_CLONE_FILE = 0x40049409
+"""The ioctl FICLONE of Linux."""
+_COPY_SUFFIX = ".copy"
+_SPARE_FACTOR = 3
 """A content is kept if the disk has room for this many of it."""
-_MAX_KEPT = 4_000_000_000
+_MAX_KEPT_BYTES = 4_000_000_000
 
 
 class LargeFile(msgspec.Struct, frozen=True):
@@ -33,18 +34,22 @@ class LargeFile(msgspec.Struct, frozen=True):
 
 
 def remember_large(repository: Repository, names: Collection[str]) -> dict[str, LargeFile]:
-    """The large files among the names that were left out, each with a link or a copy of its blocks
-    where the file system has them.
+    """The large files among these names. A hard link or a copy that shares its blocks is made of each,
+    where the file system can do so.
     """
-    found: dict[str, LargeFile] = {}
+    large_files: dict[str, LargeFile] = {}
     for name in names:
         path = repository.root / name
         with suppress(OSError):
             status = path.lstat()
             if stat.S_ISREG(status.st_mode):
-                found[name] = LargeFile(_key(status), _mode(status))
-                _share(path, ensure_private_dir(repository.folder / _FOLDER) / found[name].key)
-    return found
+                large_files[name] = LargeFile(_key(status), _mode(status))
+                _share(
+                    path,
+                    ensure_private_dir(repository.folder / _LARGE_FILES_FOLDER)
+                    / large_files[name].key,
+                )
+    return large_files
 
 
 def changed_large(repository: Repository, before: Mapping[str, LargeFile]) -> dict[str, LargeFile]:
@@ -66,14 +71,15 @@ def key_now(path: Path) -> str:
 
 
 def keep_content(repository: Repository, large: LargeFile) -> str:
-    """Keep the content of a large file as it was before a turn; the id of the blob, or an empty
+    """Keep the content of a large file as it was before a turn. Returns the id of the blob; an empty
     text if the content is lost or the disk has no room.
     """
-    place = repository.folder / _FOLDER / large.key
-    copy = place.with_name(place.name + _COPY)
-    source = copy if copy.exists() else place
+    link = repository.folder / _LARGE_FILES_FOLDER / large.key
+    copy = link.with_name(link.name + _COPY_SUFFIX)
+    source = copy if copy.exists() else link
     size = int(large.key.split("-")[2])
-    is_intact = source == copy or key_now(place) == large.key
+    # A program that changes a file in place changes what a hard link names, too.
+    is_intact = source == copy or key_now(link) == large.key
     try:
         if not is_intact or not has_room(repository.folder, size):
             return ""
@@ -83,17 +89,18 @@ def keep_content(repository: Repository, large: LargeFile) -> str:
 
 
 def has_room(folder: Path, size: int) -> bool:
-    return size <= _MAX_KEPT and shutil.disk_usage(folder).free > _SPARE * size
+    """Whether a content of this size may be kept on the disk of a folder."""
+    return size <= _MAX_KEPT_BYTES and shutil.disk_usage(folder).free > _SPARE_FACTOR * size
 
 
 def forget_old_large(folder: Path, days: float) -> None:
     """Delete the links of files that no checkpoint of the last days mentions."""
     oldest = time.time() - days * 86_400
-    for path in (folder / _FOLDER).glob("*"):
-        mark = path.with_name(path.name) if path.suffix == ".seen" else None
-        if mark is not None and mark.stat().st_mtime < oldest:
-            for name in (mark, mark.with_suffix(""), mark.with_suffix(_COPY)):
-                name.unlink(missing_ok=True)
+    for path in (folder / _LARGE_FILES_FOLDER).glob("*"):
+        is_old_mark = path.suffix == ".seen" and path.stat().st_mtime < oldest
+        if is_old_mark:
+            for file in (path, path.with_suffix(""), path.with_suffix(_COPY_SUFFIX)):
+                file.unlink(missing_ok=True)
 
 
 def _key(status: os.stat_result) -> str:
@@ -101,19 +108,20 @@ def _key(status: os.stat_result) -> str:
 
 
 def _mode(status: os.stat_result) -> str:
+    """The mode of a file as git has it."""
     return "100755" if status.st_mode & 0o100 else "100644"
 
 
-def _share(path: Path, place: Path) -> None:
-    """A copy that shares the blocks of a file, else a hard link: it outlives a removed or replaced
-    file, not one that is changed in place.
+def _share(path: Path, link: Path) -> None:
+    """Make a copy that shares the blocks of a file, else a hard link, which keeps the content of a
+    file that is removed or replaced, but not of one that is changed in place.
     """
-    place.with_name(place.name + ".seen").touch(mode=0o600)
-    copy = place.with_name(place.name + _COPY)
-    if copy.exists() or place.exists() or _clone(path, copy):
+    link.with_name(link.name + ".seen").touch(mode=0o600)
+    copy = link.with_name(link.name + _COPY_SUFFIX)
+    if copy.exists() or link.exists() or _clone(path, copy):
         return
     with suppress(OSError):
-        os.link(path, place, follow_symlinks=False)
+        os.link(path, link, follow_symlinks=False)
 
 
 def _clone(path: Path, copy: Path) -> bool:
@@ -121,7 +129,7 @@ def _clone(path: Path, copy: Path) -> bool:
     temporary = copy.with_name(f".{copy.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     try:
         with path.open("rb") as source, temporary.open("xb") as target:
-            fcntl.ioctl(target.fileno(), _FICLONE, source.fileno())
+            fcntl.ioctl(target.fileno(), _CLONE_FILE, source.fileno())
         temporary.chmod(0o600)
         temporary.replace(copy)
     except OSError:

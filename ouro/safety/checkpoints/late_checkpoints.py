@@ -34,7 +34,7 @@ class LateCheckpoints:
         self.opened: Checkpoints | None = None
 
     def open(self) -> Checkpoints:
-        """The same object each time. Blocks."""
+        """Make the checkpoints at the first call; returns the same object each time. Blocks."""
         from ouro.safety.checkpoints.checkpoints import Checkpoints
 
         with self._making:

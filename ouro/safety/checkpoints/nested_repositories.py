@@ -18,45 +18,45 @@ _MAX_LOOKED_AT = 20_000
 """Entries of one repository that are looked at: 60 ms."""
 _MAX_NAMED = 3
 _MAX_BYTES = 1 << 16
-_PATH = late_pattern(r"^\s*path\s*=(.*)$", re.MULTILINE)
+_SUBMODULE_PATH = late_pattern(r"^\s*path\s*=(.*)$", re.MULTILINE)
 
 
 def submodules(root: Path) -> list[str]:
     """The folders of the submodules that `.gitmodules` names, relative to `root`."""
     text = read_start(root / ".gitmodules", _MAX_BYTES, os.O_NOFOLLOW)
-    names = (found[1].strip().strip('"') for found in _PATH.finditer(text))
+    names = (match[1].strip().strip('"') for match in _SUBMODULE_PATH.finditer(text))
     return [name for name in names if name and ".." not in name.split("/")]
 
 
-def changed_inside(root: Path, name: str, began: int, known: Collection[str]) -> str:
+def changed_inside(root: Path, name: str, began: int, kept: Collection[str]) -> str:
     """Why the changes in a nested repository cannot be undone; empty if nothing changed there, or
     it is none.
 
     Args:
         name: the folder of the repository, relative to `root`.
         began: files that changed after this time (ns) count.
-        known: the files of which the content was kept, relative to `root`.
+        kept: the files of which the content was kept, relative to `root`.
     """
     if not os.path.lexists(root / name / ".git"):
         return ""
-    found = islice(_changed_files(root, name, began), len(known) + _MAX_NAMED + 1)
-    changed = [path for path in found if path not in known]
+    changed_files = islice(_changed_files(root, name, began), len(kept) + _MAX_NAMED + 1)
+    changed = [path for path in changed_files if path not in kept]
     if not changed:
         return ""
-    more = " and more" if len(changed) > _MAX_NAMED else ""
+    and_more = " and more" if len(changed) > _MAX_NAMED else ""
     files = ", ".join(os.path.relpath(path, name) for path in changed[:_MAX_NAMED])
-    return f"it is a git repository of its own; {files}{more} changed there"
+    return f"it is a git repository of its own; {files}{and_more} changed there"
 
 
 def _changed_files(root: Path, name: str, began: int) -> Iterator[str]:
-    """The files of a nested repository with a change after `began`. After too many files the rest
-    is not looked at.
+    """Yield the files of a nested repository that changed after `began`. Stops when it has seen too
+    many files.
     """
-    looked_at = 0
+    number = 0
     for folder, folders, files in os.walk(root / name):
         folders[:] = sorted(inner for inner in folders if inner != ".git")
-        looked_at += len(files) + len(folders)
-        if looked_at > _MAX_LOOKED_AT:
+        number += len(files) + len(folders)
+        if number > _MAX_LOOKED_AT:
             return
         for file in sorted(files):
             path = os.path.join(folder, file)  # noqa: PTH118 - for many files

@@ -13,11 +13,13 @@ from ouro.safety.checkpoints.trees import ABSENT, FileState, TreeChange, commit,
 from ouro.safety.checkpoints.undo import Undo
 from ouro.utils.git_diff import DiffedFile, HunkSides, hunk_sides
 
-_CHANGED = "Its lines have changed since this diff was made."
+_CHANGED_SINCE = "Its lines have changed since this diff was made."
 
 
 class PartUndo:
-    """Remembers each undo as the changes that it made. Everything blocks: use from a thread."""
+    """Undoes single hunks and files, and remembers each undo as the changes that it made. Everything
+    blocks: use from a thread.
+    """
 
     def __init__(self, checkpoints: Checkpoints) -> None:
         self._checkpoints = checkpoints
@@ -48,24 +50,27 @@ class PartUndo:
             }
 
     def _changes(self, file: DiffedFile, hunk: str) -> tuple[TreeChange, ...]:
-        """The changes that undo a hunk, or the whole file if `hunk` is empty."""
+        """Undo a hunk, or the whole file if `hunk` is empty; returns the changes that were made."""
         if file.kind == "deleted":
-            return self._make_again(file)
-        change = self._reverse(file, [hunk] if hunk else file.hunks, is_whole=not hunk)
+            return self._restore_deleted(file)
+        change = self._take_hunks_out(file, [hunk] if hunk else file.hunks, is_whole=not hunk)
         if file.kind == "renamed" and not hunk:
             return self._rename_back(file, change)
         return (change,)
 
-    def _make_again(self, file: DiffedFile) -> tuple[TreeChange, ...]:
+    def _restore_deleted(self, file: DiffedFile) -> tuple[TreeChange, ...]:
+        """Write a deleted file again from its diff. Raises UsageError if there is one now."""
         path = self._checkpoints.root / file.path
         if file_state(path)[0] != ABSENT:
-            raise UsageError(f"{file.path} is there again.", _CHANGED)
+            raise UsageError(f"{file.path} is there again.", _CHANGED_SINCE)
         text = "".join("".join(hunk_sides(hunk).old) for hunk in file.hunks)
         return (self._change(file.path, ABSENT, file.old_mode, text),)
 
-    def _reverse(self, file: DiffedFile, hunks: Sequence[str], *, is_whole: bool) -> TreeChange:
-        """The change of a file that takes these hunks out. It is deleted if the turn made it and
-        nothing is left.
+    def _take_hunks_out(
+        self, file: DiffedFile, hunks: Sequence[str], *, is_whole: bool
+    ) -> TreeChange:
+        """Take these hunks out of a file; returns the change. The file is deleted if the turn made it
+        and nothing is left.
         """
         path = self._checkpoints.root / file.path
         state, content = self._read(path, file.path)
@@ -79,7 +84,7 @@ class PartUndo:
         """Move a renamed file, whose lines are restored already, to its old name."""
         old = self._checkpoints.root / file.old_path
         if file_state(old)[0] != ABSENT:
-            raise UsageError(f"{file.old_path} is there again.", _CHANGED)
+            raise UsageError(f"{file.old_path} is there again.", _CHANGED_SINCE)
         state, content = self._read(self._checkpoints.root / file.path, file.path)
         text = content.decode("utf-8", "surrogateescape")
         made = self._change(file.old_path, ABSENT, state[0], text)
@@ -87,6 +92,7 @@ class PartUndo:
         return change, made, gone
 
     def _read(self, path: Path, name: str) -> tuple[FileState, bytes]:
+        """The state and the content of a file. Raises UsageError if there is none."""
         state, content = file_state(path)
         if state is None or state == ABSENT:
             raise UsageError(f"{name} is not a file any more.")
@@ -95,7 +101,9 @@ class PartUndo:
     def _change(
         self, name: str, before: FileState, mode: str, text: str, content: bytes = b""
     ) -> TreeChange:
-        """Write the file, or delete it without a `mode`; keep it as it was and as it is now."""
+        """Write a file, or delete it if `mode` is empty; returns the change. Its contents before
+        (`content`) and after are kept.
+        """
         path = self._checkpoints.root / name
         if self._undo.leads_away(path):
             raise UsageError(f"{name}: a folder on its path is a link.")
@@ -105,14 +113,16 @@ class PartUndo:
             self._undo.write(path, mode, text.encode("utf-8", "surrogateescape"))
         else:
             self._undo.remove(path)
-        after, written = file_state(path)
+        after, content_after = file_state(path)
         if after is None or after == ABSENT:
             return TreeChange(name, *before, *ABSENT)
-        self._repository.write_object("blob", written)
+        self._repository.write_object("blob", content_after)
         return TreeChange(name, *before, *after)
 
     def _keep(self, name: str, state: FileState, content: bytes) -> None:
-        """Keep the file as it is: `git` finds it in the checkpoints, as after each undo."""
+        """Keep a file as it was before an undo, so that a user can find it with git in the
+        checkpoints.
+        """
         self._repository.write_object("blob", content)
         tree = small_trees(self._repository, (TreeChange(name, *ABSENT, *state),))[1]
         ref = f"{REFS}/undone/{self._checkpoints.session}/{time.time_ns()}"
@@ -122,33 +132,38 @@ class PartUndo:
 def _reverse_hunk(text: str, hunk: str, name: str) -> str:
     """The text with the old lines of a hunk instead of its new ones, where these are nearest."""
     sides = hunk_sides(hunk)
-    lines = _split(text)
-    place = _find(lines, sides)
-    if place is None and "\r\n" in text:  # git shows lines as it would commit them
-        sides = HunkSides(sides.start, _with_returns(sides.old), _with_returns(sides.new))
-        place = _find(lines, sides)
-    if place is None:
-        raise UsageError(f"{name} has no such lines now.", _CHANGED)
-    return "".join([*lines[:place], *sides.old, *lines[place + len(sides.new) :]])
+    lines = _split_lines(text)
+    start = _find_new_lines(lines, sides)
+    if start is None and "\r\n" in text:  # git shows lines as it would commit them
+        sides = HunkSides(
+            sides.start, _with_windows_endings(sides.old), _with_windows_endings(sides.new)
+        )
+        start = _find_new_lines(lines, sides)
+    if start is None:
+        raise UsageError(f"{name} has no such lines now.", _CHANGED_SINCE)
+    return "".join([*lines[:start], *sides.old, *lines[start + len(sides.new) :]])
 
 
-def _split(text: str) -> list[str]:
-    """Lines end with a newline only, as for git."""
+def _split_lines(text: str) -> list[str]:
+    """The lines of a text with their ends. Only a newline ends a line, as for git."""
     lines = [f"{line}\n" for line in text.split("\n")]
     last = lines.pop().removesuffix("\n")
     return [*lines, last] if last else lines
 
 
-def _find(lines: list[str], sides: HunkSides) -> int | None:
-    """Where the new lines of a hunk are, nearest to where it says."""
+def _find_new_lines(lines: list[str], sides: HunkSides) -> int | None:
+    """The number of the line where the new lines of a hunk begin, nearest to where the hunk says;
+    None if they are not there.
+    """
     new, count = sides.new, len(sides.new)
     if not new:
         return min(sides.start, len(lines))
-    places = [
-        place for place in range(len(lines) - count + 1) if lines[place : place + count] == new
+    starts = [
+        start for start in range(len(lines) - count + 1) if lines[start : start + count] == new
     ]
-    return min(places, key=lambda place: abs(place - sides.start), default=None)
+    return min(starts, key=lambda start: abs(start - sides.start), default=None)
 
 
-def _with_returns(lines: list[str]) -> list[str]:
+def _with_windows_endings(lines: list[str]) -> list[str]:
+    """The lines with `\\r\\n` at their end."""
     return [f"{line[:-1]}\r\n" if line.endswith("\n") else line for line in lines]

@@ -16,14 +16,14 @@ FileState = tuple[str, str]
 """The mode and the id of the content, as git has them."""
 ABSENT: FileState = ("000000", "0" * 40)
 _SUBMODULE = "160000"
-_MORE = "//{"
+_DETAILS_MARK = "//{"
 """Begins the last line of a message, with what the names before it do not say. A name cannot begin
 like that: its line breaks are written as `//`.
 """
 
 
 class TreeChange(msgspec.Struct, frozen=True):
-    """One file in two trees; mode `000000` if it does not exist there."""
+    """One file that differs in two trees. The mode is `000000` in a tree that does not have it."""
 
     path: str
     old_mode: str
@@ -69,16 +69,16 @@ def is_inside(path: str) -> bool:
 
 
 def small_trees(repository: Repository, changes: Collection[TreeChange]) -> tuple[str, str]:
-    """Two trees with only the changed files, before and after. They need no object of the user's
-    repository.
+    """Write two trees with only the changed files, before and after; returns their ids. They need no
+    object of the user's repository.
     """
-    old = _tree(repository, {change.path: change.old for change in changes})
-    new = _tree(repository, {change.path: change.new for change in changes})
+    old = _write_tree(repository, {change.path: change.old for change in changes})
+    new = _write_tree(repository, {change.path: change.new for change in changes})
     return old, new
 
 
-def _tree(repository: Repository, files: Mapping[str, FileState]) -> str:
-    """Write a tree without starting git."""
+def _write_tree(repository: Repository, files: Mapping[str, FileState]) -> str:
+    """Write a tree and those below it without starting git; returns its id."""
     entries: list[tuple[bytes, bytes]] = []
     folders: dict[str, dict[str, FileState]] = {}
     for path, state in files.items():
@@ -88,15 +88,16 @@ def _tree(repository: Repository, files: Mapping[str, FileState]) -> str:
         if rest:
             folders.setdefault(name, {})[rest] = state
         else:
-            entries.append((os.fsencode(name), _entry(state[0], name, state[1])))
-    for name, inside in folders.items():
+            entries.append((os.fsencode(name), _tree_entry(state[0], name, state[1])))
+    for name, files_inside in folders.items():
         # git sorts a folder as if its name ended with a slash.
-        tree = _tree(repository, inside)
-        entries.append((os.fsencode(f"{name}/"), _entry("40000", name, tree)))
+        tree = _write_tree(repository, files_inside)
+        entries.append((os.fsencode(f"{name}/"), _tree_entry("40000", name, tree)))
     return repository.write_object("tree", b"".join(entry for _, entry in sorted(entries)))
 
 
-def _entry(mode: str, name: str, blob: str) -> bytes:
+def _tree_entry(mode: str, name: str, blob: str) -> bytes:
+    """One entry of a tree in git's format."""
     return mode.encode() + b" " + os.fsencode(name) + b"\0" + bytes.fromhex(blob)
 
 
@@ -105,30 +106,36 @@ class CommitNotes(msgspec.Struct, frozen=True):
 
     left_out: frozenset[str] = frozenset()
     """The files that are not in it."""
-    more: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    details: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    """What else is known of its files, by `large`, `late`, `unsure` and `lost`."""
 
 
 def commit(
     repository: Repository,
     tree: str,
     names: Iterable[str] = (),
-    more: Mapping[str, Any] | None = None,
+    details: Mapping[str, Any] | None = None,
 ) -> str:
-    """A commit without parents that leaves out the files `names`."""
+    """Write a commit without parents; returns its id. Its message has the names of the files that
+    are left out (`names`), and `details`.
+    """
     lines = [str(repository.root), "", *sorted(names)]
     text = "\n".join(line.replace("\n", "//") for line in lines)  # no path has `//`
-    if more:
-        text += f"\n//{json.dumps(more)}"
+    if details:
+        text += f"\n//{json.dumps(details)}"
     who = f"ouro <ouro@localhost> {time.time():.0f} +0000"
     head = f"tree {tree}\nauthor {who}\ncommitter {who}\n\n"
     return repository.write_object("commit", (head + text + "\n").encode(errors="surrogateescape"))
 
 
 def read_notes(repository: Repository, name: str) -> CommitNotes:
+    """What the message of a commit says about its tree."""
     lines = repository.git("log", "-1", "--format=%B", name, strip=False).split("\n")[2:]
-    more: dict[str, Any] = {}
+    details: dict[str, Any] = {}
     for line in lines:
-        if line.startswith(_MORE):
-            more = json.loads(line[2:])
-    names = (line.replace("//", "\n") for line in lines if line and not line.startswith(_MORE))
-    return CommitNotes(frozenset(names), more)
+        if line.startswith(_DETAILS_MARK):
+            details = json.loads(line[2:])
+    names = (
+        line.replace("//", "\n") for line in lines if line and not line.startswith(_DETAILS_MARK)
+    )
+    return CommitNotes(frozenset(names), details)

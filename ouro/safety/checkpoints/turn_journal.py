@@ -18,8 +18,8 @@ from ouro.safety.checkpoints.trees import FileState
 from ouro.utils.files import lock_descriptor, unlock
 from ouro.utils.runtime import ensure_private_dir
 
-FOLDER = "open"
-_DIED = ".died"
+OPEN_TURNS_FOLDER = "open"
+_DIED_SUFFIX = ".died"
 _WRITE_NANOSECONDS = 1_000_000_000
 """A tool that was about to change a file has done so after this time, or never."""
 _PATIENCE = 20.0
@@ -27,7 +27,7 @@ _PATIENCE = 20.0
 _RELEASED = b"released\n"
 # It reads until ouro releases the turn, or the system closes the pipe while a killed ouro ends. Its
 # parent is another process once that has ended; then the commands in a sandbox are killed, too.
-_WATCH = """
+_WATCHER_SCRIPT = """
 read -r released
 [ -e "$0" ] || exit
 n=0
@@ -40,7 +40,7 @@ done 2> /dev/null
 
 
 class TurnRecord(msgspec.Struct):
-    """What the journal of a turn says."""
+    """What the journal of a turn says up to now."""
 
     session: str
     number: int
@@ -61,7 +61,7 @@ class TurnRecord(msgspec.Struct):
     """Files that tools were about to change, with the time of each tool."""
 
     def take(self, line: Mapping[str, Any]) -> None:
-        """Take one line of the journal."""
+        """Bring the record up to date with one more line of the journal."""
         self.last = line["at"]
         if kept := line.get("kept"):
             if not self.began:  # a command may have changed it already: the checkpoint has it
@@ -84,9 +84,9 @@ class TurnRecord(msgspec.Struct):
             self.running -= 1
 
     def _finish_one(self, name: str) -> bool:
-        """A tool has written a file; returns whether another one is about to."""
+        """Note that a tool has written a file; returns whether another tool is about to write it."""
         others = self.pending.pop(name, [])[1:]
-        recent = [at for at in others if self.last - at < _WRITE_NANOSECONDS]
+        recent = [time for time in others if self.last - time < _WRITE_NANOSECONDS]
         if recent:
             self.pending[name] = recent
         return bool(recent)
@@ -98,13 +98,16 @@ class TurnJournal:
     def __init__(self, folder: Path, session: str, number: int) -> None:
         demand_known_checkpoints(folder.parent)
         self.record = TurnRecord(session, number)
-        self._path = ensure_private_dir(folder / FOLDER) / f"{session}.{number}"
+        self._path = ensure_private_dir(folder / OPEN_TURNS_FOLDER) / f"{session}.{number}"
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._descriptor = os.open(self._path, flags, 0o600)
         lock_descriptor(self._descriptor)
         self._watcher: subprocess.Popen[bytes] | None = None
 
     def append(self, **words: Any) -> None:
+        """Write one line, with these fields and the time. A watcher is started before the first
+        command (`began`).
+        """
         if "began" in words and self._watcher is None:
             self._watch()
         line = {"at": time.time_ns(), **words}
@@ -115,7 +118,7 @@ class TurnJournal:
         """Start a shell that notes the moment at which this process is killed."""
         with suppress(OSError):
             self._watcher = subprocess.Popen(
-                ["/bin/sh", "-c", _WATCH, self._path],
+                ["/bin/sh", "-c", _WATCHER_SCRIPT, self._path],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -144,7 +147,7 @@ class CutTurn(msgspec.Struct):
     path: Path
     record: TurnRecord
     died: int
-    """What changed after this time, in nanoseconds, the turn did not change."""
+    """The time, in nanoseconds, after which the turn changed nothing."""
 
     def is_unsure(self, path: str, file: str) -> bool:
         """Whether a file may have been changed by others after ouro was killed."""
@@ -152,29 +155,30 @@ class CutTurn(msgspec.Struct):
         return changed_after(file, max([self.died, *ends]))
 
     def delete(self) -> None:
+        """Delete the journal and the file of its watcher."""
         self.path.unlink(missing_ok=True)
-        self.path.with_name(self.path.name + _DIED).unlink(missing_ok=True)
+        self.path.with_name(self.path.name + _DIED_SUFFIX).unlink(missing_ok=True)
 
 
 def changed_after(path: str, moment: int) -> bool:
-    """Whether a file was changed after a time in nanoseconds; for a missing one its folder."""
-    for place in (path, os.path.dirname(path)):  # noqa: PTH120 (many files)
+    """Whether a file, or the folder of a missing file, was changed after a time in nanoseconds."""
+    for candidate in (path, os.path.dirname(path)):  # noqa: PTH120 (many files)
         try:
-            return os.lstat(place).st_ctime_ns > moment
+            return os.lstat(candidate).st_ctime_ns > moment
         except OSError:
             continue
     return False
 
 
 def cut_turns(folder: Path, session: str = "", held: Collection[int] = ()) -> Iterator[CutTurn]:
-    """The turns of processes that have ended; each is locked until the next one is asked for.
+    """Yield the turns of processes that have ended. Each is locked until the next one is asked for.
 
     Args:
         session: its turns are waited for while another process keeps what they changed.
         held: the turns of `session` that this process has open.
     """
     try:
-        names = sorted(os.listdir(folder / FOLDER))  # noqa: PTH208
+        names = sorted(os.listdir(folder / OPEN_TURNS_FOLDER))  # noqa: PTH208
     except OSError:
         return
     for name in names:
@@ -182,35 +186,37 @@ def cut_turns(folder: Path, session: str = "", held: Collection[int] = ()) -> It
         if not number.isdecimal():
             continue
         is_awaited = owner == session and int(number) not in held
-        descriptor = _lock_dead(folder / FOLDER / name, _PATIENCE if is_awaited else 0.0)
+        descriptor = _lock_if_dead(
+            folder / OPEN_TURNS_FOLDER / name, _PATIENCE if is_awaited else 0.0
+        )
         if descriptor >= 0:
             try:
-                yield _read(folder / FOLDER / name, owner, int(number))
+                yield _read_cut_turn(folder / OPEN_TURNS_FOLDER / name, owner, int(number))
             finally:
                 unlock(descriptor)
 
 
 def open_turns(folder: Path, session: str) -> Iterator[int]:
-    """The turns of a session whose changes are not kept yet."""
-    for path in (folder / FOLDER).glob(f"{session}.*"):
+    """Yield the numbers of a session's turns whose changes are not kept yet."""
+    for path in (folder / OPEN_TURNS_FOLDER).glob(f"{session}.*"):
         if path.suffix[1:].isdecimal():
             yield int(path.suffix[1:])
 
 
 def has_live_turn(folder: Path) -> bool:
     """Whether a process that runs has a turn open in this folder of checkpoints."""
-    for path in (folder / FOLDER).glob("*.*"):
-        if path.suffix != _DIED:
-            descriptor = _lock_dead(path)
+    for path in (folder / OPEN_TURNS_FOLDER).glob("*.*"):
+        if path.suffix != _DIED_SUFFIX:
+            descriptor = _lock_if_dead(path)
             if descriptor < 0:
                 return True
             unlock(descriptor)
     return False
 
 
-def _lock_dead(path: Path, patience: float = 0.0) -> int:
-    """The descriptor of a journal that no process holds; -1 if one still does after `patience`
-    seconds.
+def _lock_if_dead(path: Path, patience: float = 0.0) -> int:
+    """Lock a journal that no process holds; returns its descriptor. Returns -1 if a process still
+    holds it after `patience` seconds, or the journal is gone.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -227,7 +233,7 @@ def _lock_dead(path: Path, patience: float = 0.0) -> int:
     return descriptor
 
 
-def _read(path: Path, session: str, number: int) -> CutTurn:
+def _read_cut_turn(path: Path, session: str, number: int) -> CutTurn:
     """A journal that ouro left when it was killed, with the time at which it died."""
     record = TurnRecord(session, number)
     for line in path.read_bytes().splitlines(keepends=True):
@@ -237,5 +243,5 @@ def _read(path: Path, session: str, number: int) -> CutTurn:
     if record.running > 0:
         # Without the watcher's file nothing after the last line is certain to be of the turn.
         with suppress(OSError):
-            died = path.with_name(path.name + _DIED).stat().st_mtime_ns
+            died = path.with_name(path.name + _DIED_SUFFIX).stat().st_mtime_ns
     return CutTurn(path, record, died)

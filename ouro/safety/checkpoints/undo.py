@@ -39,16 +39,16 @@ from ouro.utils.git import PREFIXES
 from ouro.utils.git_process import GitProfile, finish_git
 from ouro.utils.text_files import save
 
-BESIDE = ".ouro-undo"
+BESIDE_SUFFIX = ".ouro-undo"
 """Suffix of a file next to one that the user has changed meanwhile; it has the text that undo would
 have written.
 """
 MERGED = "merged"
 CUT_OFF = "it changed after the turn was cut off"
-_LINES = re.compile(r"[^\n]*\n|[^\n]+")
-_SECONDS = 120.0
-UNDOING = "undoing"
-ASKED = ".asked"
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_MERGE_TIMEOUT = 120.0
+UNDOING_FOLDER = "undoing"
+QUESTION_SUFFIX = ".asked"
 """Suffix of the file with the question that the user has not answered yet."""
 
 
@@ -60,20 +60,22 @@ class Restored(msgspec.Struct, frozen=True):
     merged: tuple[str, ...] = ()
     """Restored files that still have the user's own changes."""
     left: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Files that were not changed -> the reason."""
+    """The reason why a file was not restored, by its name."""
     unsure: tuple[str, ...] = ()
-    """Of these, files that may have the user's own changes: they are restored if the user agrees."""
+    """Those of `left` that may have the user's own changes: they are restored if the user agrees."""
 
 
 class RestorePlan(msgspec.Struct):
     """An undo or a redo, as it is written down before it begins."""
 
     numbers: tuple[int, ...]
+    """The turns, in the order in which they are undone."""
     path: str
+    """Only this file is restored; empty: all files."""
     undone: bool
-    """False: a redo."""
+    """Whether it is an undo, and not a redo."""
     sure: tuple[str, ...] = ()
-    """If there are any, only these files are restored: the user agreed."""
+    """Only these files are restored, because the user agreed; empty: all files."""
     session: str = ""
 
     def includes(self, path: str) -> bool:
@@ -102,8 +104,8 @@ class Undo:
         return self._carry_out(self._plan(turns, path, sure), turns)
 
     def prepare(self, turns: Sequence[TurnFiles], *, is_redo: bool = False) -> None:
-        """Write down that `turns` are undone next: if this process is killed before it has done
-        so, the next one does it.
+        """Write down that `turns` are undone or redone next. If this process is killed before it has
+        done so, the next one does it.
         """
         plan = self._redo_plan(turns) if is_redo else self._plan(turns)
         with self._repository.lock():
@@ -111,52 +113,54 @@ class Undo:
             self._write_plan(plan)
 
     def cancel(self) -> None:
-        """Revert `prepare`."""
+        """Delete the plan that `prepare` has written: nothing is undone."""
         self._checkpoints.is_undoing = False
-        self._place().unlink(missing_ok=True)
+        self._plan_file().unlink(missing_ok=True)
 
     def _plan(
         self, turns: Sequence[TurnFiles], path: str = "", sure: Collection[str] = ()
     ) -> RestorePlan:
         numbers = tuple(sorted((turn.number for turn in turns), reverse=True))
-        return RestorePlan(numbers, path, True, tuple(sure), self._checkpoints.session)
+        return RestorePlan(
+            numbers, path, undone=True, sure=tuple(sure), session=self._checkpoints.session
+        )
 
     def _redo_plan(self, turns: Sequence[TurnFiles]) -> RestorePlan:
         numbers = tuple(sorted(turn.number for turn in turns))
-        return RestorePlan(numbers, "", False, (), self._checkpoints.session)
+        return RestorePlan(numbers, path="", undone=False, session=self._checkpoints.session)
 
     def _write_plan(self, plan: RestorePlan) -> None:
-        write_private(self._place(), json.dumps(msgspec.to_builtins(plan)) + "\n")
+        write_private(self._plan_file(), json.dumps(msgspec.to_builtins(plan)) + "\n")
 
     def redo(self, turns: Sequence[TurnFiles]) -> Restored:
         """Redo what `undo` has undone."""
         return self._carry_out(self._redo_plan(turns), turns)
 
     def finish(self) -> Restored | None:
-        """Finish an undo of this session that was cut off; None if there is none."""
-        place = self._place()
-        if self._checkpoints.is_undoing or not place.exists():
+        """Finish an undo or redo of this session that was cut off; None if there is none."""
+        plan_file = self._plan_file()
+        if self._checkpoints.is_undoing or not plan_file.exists():
             return None
         with self._repository.lock():
-            lines = _whole_lines(place)
+            lines = _whole_lines(plan_file)
             if not lines:
-                place.unlink(missing_ok=True)
+                plan_file.unlink(missing_ok=True)
                 return None
             plan = from_plain(lines[0], RestorePlan)
             turns = [turn for turn in self._checkpoints.turns() if turn.number in plan.numbers]
             done = {(number, path): outcome for number, path, outcome in lines[1:]}
             if not done:
-                self._keep_now(turns)
+                self._keep_present_files(turns)
             outcomes = self._apply(plan, turns, done)
         return self._sort_outcomes(outcomes)
 
-    def _place(self) -> Path:
-        return self._folder / UNDOING / self._checkpoints.session
+    def _plan_file(self) -> Path:
+        return self._folder / UNDOING_FOLDER / self._checkpoints.session
 
     def _carry_out(self, plan: RestorePlan, turns: Sequence[TurnFiles]) -> Restored:
         """Undo or redo the changes of each turn, in the order of the plan."""
         with self._repository.lock():
-            self._keep_now(turns)
+            self._keep_present_files(turns)
             self._write_plan(plan)
             outcomes = self._apply(plan, turns, {})
         return self._sort_outcomes(outcomes)
@@ -167,7 +171,9 @@ class Undo:
         turns: Sequence[TurnFiles],
         done: Mapping[tuple[int, str], str],
     ) -> dict[str, str]:
-        """Carry out what is not `done` of a plan; writes down each file that is."""
+        """Carry out a plan, and write down each file that is restored; returns the outcome for each
+        file. `done`: the outcomes of an earlier process, by turn and file.
+        """
         outcomes: dict[str, str] = {}
         by_number = {turn.number: turn for turn in turns}
         wanted = [by_number[number] for number in plan.numbers if number in by_number]
@@ -175,21 +181,21 @@ class Undo:
             for change, is_unsure in self._steps(plan, turn):
                 outcome = done.get((turn.number, change.path))
                 if outcome is None:
-                    outcome = self._try(change, is_unsure=is_unsure)
+                    outcome = self._try_to_restore(change, is_unsure=is_unsure)
                     line = json.dumps([turn.number, change.path, outcome])
-                    append_private(self._place(), f"{line}\n")
+                    append_private(self._plan_file(), f"{line}\n")
                 # The worst outcome of all turns is the one that counts.
                 if outcome not in ("", MERGED) or not outcomes.get(change.path):
                     outcomes[change.path] = outcome
         if not (plan.path or plan.sure):
-            self._mark(plan, wanted)
+            self._mark_turns(plan, wanted)
         self._note_question(plan, outcomes)
-        self._place().unlink(missing_ok=True)
+        self._plan_file().unlink(missing_ok=True)
         self._checkpoints.is_undoing = False
         return outcomes
 
     def open_questions(self) -> dict[str, tuple[int, ...]]:
-        """The files about which the user was asked, or should have been -> the turns to undo."""
+        """The turns to undo by file, for the files about which the user has not decided yet."""
         try:
             asked = json.loads(self._question_file().read_bytes())
         except (OSError, ValueError):
@@ -197,18 +203,20 @@ class Undo:
         return {path: tuple(numbers) for path, numbers in asked.items()}
 
     def note_answers(self, paths: Collection[str]) -> None:
-        """The user has said what happens to these files."""
-        left = {path: turns for path, turns in self.open_questions().items() if path not in paths}
-        if left:
-            write_private(self._question_file(), json.dumps(left))
+        """Note that the user has decided about these files."""
+        unanswered = {
+            path: turns for path, turns in self.open_questions().items() if path not in paths
+        }
+        if unanswered:
+            write_private(self._question_file(), json.dumps(unanswered))
         else:
             self._question_file().unlink(missing_ok=True)
 
     def _question_file(self) -> Path:
-        return self._place().with_name(self._checkpoints.session + ASKED)
+        return self._plan_file().with_name(self._checkpoints.session + QUESTION_SUFFIX)
 
     def _note_question(self, plan: RestorePlan, outcomes: Mapping[str, str]) -> None:
-        """Keep the question about unsure files until it is answered; a redo ends it."""
+        """Write down the question about unsure files until it is answered. A redo answers it."""
         if not plan.undone:
             self.note_answers(outcomes.keys())
             return
@@ -218,27 +226,30 @@ class Undo:
             write_private(self._question_file(), json.dumps(asked))
 
     def _steps(self, plan: RestorePlan, turn: TurnFiles) -> list[tuple[TreeChange, bool]]:
-        """The changes to make for one turn, each with whether the user has to agree first."""
-        found = self._checkpoints.turn_changes(turn)
-        changes = [change for change in found.files.values() if plan.includes(change.path)]
+        """The changes that restore the files of one turn, each with whether the user has to agree
+        first.
+        """
+        turn_changes = self._checkpoints.turn_changes(turn)
+        changes = [change for change in turn_changes.files.values() if plan.includes(change.path)]
         if plan.undone:
             changes = [change.inverse() for change in changes]
         # Removed files come first: a file may replace a folder.
         changes.sort(key=lambda change: change.kind != "deleted")
         return [
-            (change, plan.undone and change.path in found.unsure - set(plan.sure))
+            (change, plan.undone and change.path in turn_changes.unsure - set(plan.sure))
             for change in changes
         ]
 
-    def _mark(self, plan: RestorePlan, turns: Sequence[TurnFiles]) -> None:
+    def _mark_turns(self, plan: RestorePlan, turns: Sequence[TurnFiles]) -> None:
+        """Mark the turns as undone; a redo removes the mark."""
         for turn in turns:
             ref = f"{REFS}/turns/{plan.session}/{turn.number}/undone"
-            made = turn.new or turn.before
-            self._repository.git("update-ref", *((ref, made) if plan.undone else ("-d", ref)))
+            commit_id = turn.new or turn.before
+            self._repository.git("update-ref", *((ref, commit_id) if plan.undone else ("-d", ref)))
 
-    def _try(self, change: TreeChange, *, is_unsure: bool) -> str:
-        """Restore a file; returns why it was not restored or that it was merged, empty if it was
-        restored as it was.
+    def _try_to_restore(self, change: TreeChange, *, is_unsure: bool) -> str:
+        """Restore a file; returns the outcome: empty if it was restored, MERGED, or why it was not
+        restored.
         """
         try:
             if is_unsure and file_state(self._root / change.path)[0] != change.new:
@@ -251,14 +262,15 @@ class Undo:
 
     def _sort_outcomes(self, outcomes: Mapping[str, str]) -> Restored:
         """The files by outcome: restored, merged, not restored with the reason, and cut off."""
+        left = {name: outcome for name, outcome in outcomes.items() if outcome not in ("", MERGED)}
         return Restored(
-            tuple(name for name, outcome in outcomes.items() if not outcome),
-            tuple(name for name, outcome in outcomes.items() if outcome == MERGED),
-            {name: outcome for name, outcome in outcomes.items() if outcome not in ("", MERGED)},
-            tuple(name for name, outcome in outcomes.items() if outcome == CUT_OFF),
+            paths=tuple(name for name, outcome in outcomes.items() if not outcome),
+            merged=tuple(name for name, outcome in outcomes.items() if outcome == MERGED),
+            left=left,
+            unsure=tuple(name for name, outcome in outcomes.items() if outcome == CUT_OFF),
         )
 
-    def _keep_now(self, turns: Sequence[TurnFiles]) -> None:
+    def _keep_present_files(self, turns: Sequence[TurnFiles]) -> None:
         """Save the present files before an undo, so that they can be restored by hand."""
         files = {}
         for turn in turns:
@@ -280,8 +292,8 @@ class Undo:
         return os.path.realpath(parent) != str(parent)
 
     def restore(self, change: TreeChange) -> str:
-        """Apply the new side of a change. Returns why it cannot be applied, `merged`, or an empty
-        text.
+        """Give a file the content after a change. Returns the outcome: empty, MERGED, or why it was
+        not restored.
         """
         file = self._root / change.path
         if self.leads_away(file):
@@ -302,7 +314,9 @@ class Undo:
     def _restore_changed(
         self, file: Path, now: FileState, content: bytes, change: TreeChange
     ) -> str:
-        """Restore a file that the user has changed since."""
+        """Restore a file that the user has changed since, by a merge, or in a file beside it. Returns
+        the outcome: MERGED, or why the file itself was not restored.
+        """
         if now[0] == ABSENT[0]:
             return "you have deleted it"
         if change.kind == "deleted":
@@ -312,7 +326,7 @@ class Undo:
         if joined is not None:
             self.write(file, change.new_mode, joined)
             return MERGED
-        beside = file.with_name(file.name + BESIDE)
+        beside = file.with_name(file.name + BESIDE_SUFFIX)
         self.write(beside, "100644", wanted)
         if file.exists():
             shutil.copymode(file, beside)
@@ -322,6 +336,7 @@ class Undo:
         """The user's text with the change in it; None if both change the same lines, or it is not
         text.
         """
+        # There is no text to merge with without a file, or for a link.
         is_odd = {change.old_mode, change.new_mode} & {ABSENT[0], "120000"}
         if is_odd or b"\0" in own or b"\0" in other:
             return None
@@ -334,19 +349,22 @@ class Undo:
             words = [f"--work-tree={self._root}", "merge-file", "-p", "-q", *names]
             process = start_checkpoint_git(self._folder, self._root, words)
             try:
-                ended = finish_git(GitProfile.CHECKPOINTS, process, b"", _SECONDS)
+                result = finish_git(GitProfile.CHECKPOINTS, process, b"", _MERGE_TIMEOUT)
             except subprocess.TimeoutExpired:
                 return None
-        return ended.stdout if ended.returncode == 0 else None
+        return result.stdout if result.returncode == 0 else None
 
     def remove(self, file: Path) -> None:
+        """Delete a file, and the folders of the workspace that are empty then."""
         _unlink(file)
         with suppress(OSError):
             for parent in file.relative_to(self._root).parents[:-1]:
                 (self._root / parent).rmdir()
 
     def write(self, file: Path, mode: str, data: bytes) -> None:
-        """Write a file or link; the permissions of an existing file stay unchanged."""
+        """Write a file or a link. The permissions of an existing file stay, except that it can be run
+        if `mode` says so.
+        """
         file.parent.mkdir(parents=True, exist_ok=True)
         if os.path.lexists(file) and (mode == "120000" or file.is_symlink()):
             _unlink(file)
@@ -355,27 +373,28 @@ class Undo:
                 os.symlink(os.fsdecode(data), file.name, dir_fd=folder)
                 return
             expected = file.lstat() if file.exists() else None
-            found = save(folder, file.name, data, expected=expected)
-            plain = stat.S_IMODE(found.st_mode) & ~0o111
-            wanted = plain | (plain & 0o444) >> 2 if mode == "100755" else plain
-            os.chmod(file.name, wanted, dir_fd=folder)
+            status = save(folder, file.name, data, expected=expected)
+            plain = stat.S_IMODE(status.st_mode) & ~0o111
+            # Those who can read the file can run it.
+            new_mode = plain | (plain & 0o444) >> 2 if mode == "100755" else plain
+            os.chmod(file.name, new_mode, dir_fd=folder)
 
     def diff(self, turns: Sequence[TurnFiles]) -> str:
-        """What changed since the first of `turns`, also by others, as a unified diff; the id of the
-        hunk follows each `@@ … @@`.
+        """What changed since the first of `turns`, also by others, as a unified diff in which the id
+        of the hunk follows each `@@ … @@`.
         """
         with self._repository.lock():
-            return "".join(self._pieces(turns))
+            return "".join(self._diff_pieces(turns))
 
     def shown_diff(self, turns: Sequence[TurnFiles]) -> str:
         """What changed since the first of `turns`, also by others, as git writes it."""
         with self._repository.lock():
-            return self._text(self._changes_since(turns).values())
+            return self._diff_text(self._changes_since(turns).values())
 
     def turn_diff(self, turn: TurnFiles) -> str:
         """What one turn changed, as git writes it."""
         with self._repository.lock():
-            return self._text(self._checkpoints.turn_changes(turn).files.values())
+            return self._diff_text(self._checkpoints.turn_changes(turn).files.values())
 
     def blob_size(self, name: str) -> int | None:
         """The bytes of a content that a diff names; None if it is not known."""
@@ -389,31 +408,33 @@ class Undo:
         has this hunk.
         """
         with self._repository.lock():
-            pieces = list(self._pieces(turns, path))
+            pieces = list(self._diff_pieces(turns, path))
             wanted = re.compile(rf"@@ .* @@ #{re.escape(hunk_id)}\n")
             hunk = next((piece for piece in pieces if wanted.match(piece)), "")
             file = self._root / path
-            found, content = file_state(file)
-            if not hunk or found is None or os.path.realpath(file.parent) != str(file.parent):
+            state, content = file_state(file)
+            if not hunk or state is None or os.path.realpath(file.parent) != str(file.parent):
                 raise UsageError(
                     f"{path} has no hunk #{hunk_id} now.", "`/diff` shows them as they are."
                 )
-            self._keep_now(turns)
-            start, count, old = _old_lines(hunk)
-            lines = _LINES.findall(os.fsdecode(content))
+            self._keep_present_files(turns)
+            start, count, old = _parse_hunk(hunk)
+            lines = _LINE.findall(os.fsdecode(content))
             restored = "".join([*lines[:start], *old, *lines[start + count :]])
             if restored or not any("\nnew file mode " in piece for piece in pieces):
-                self.write(file, found[0], os.fsencode(restored))
+                self.write(file, state[0], os.fsencode(restored))
             else:
                 _unlink(file)
         return Restored((path,))
 
-    def _pieces(self, turns: Sequence[TurnFiles], path: str = "") -> Iterator[str]:
-        """The unified diff in pieces: the head of a file, or a hunk with its id."""
+    def _diff_pieces(self, turns: Sequence[TurnFiles], path: str = "") -> Iterator[str]:
+        """Yield the unified diff in pieces: the head of a file, or a hunk with its id. `path`: only
+        of this file.
+        """
         changes = self._changes_since(turns)
         if path:
             changes = {path: changes[path]} if path in changes else {}
-        text = self._text(changes.values(), "--no-renames")
+        text = self._diff_text(changes.values(), "--no-renames")
         for piece in re.split(r"^(?=diff --git |@@ )", text, flags=re.MULTILINE):
             head, newline, body = piece.partition("\n")
             if piece.startswith("@@ "):
@@ -422,50 +443,54 @@ class Undo:
             else:
                 yield piece
 
-    def _text(self, changes: Iterable[TreeChange], *options: str) -> str:
+    def _diff_text(self, changes: Iterable[TreeChange], *options: str) -> str:
+        """The changes as git writes them."""
         old, new = small_trees(self._repository, tuple(changes))
         words = ("diff", "--no-ext-diff", "--no-color", *PREFIXES, *options, old, new, "--")
         return self._repository.git(*words, strip=False)
 
     def _changes_since(self, turns: Sequence[TurnFiles]) -> dict[str, TreeChange]:
         """The files that differ from what they were before the first of `turns`."""
-        found: dict[str, TreeChange] = {}
+        changes: dict[str, TreeChange] = {}
         first = next((turn.before for turn in turns if turn.before), "")
         if first:
-            now = self._checkpoints.index.look()
+            now = self._checkpoints.index.refresh()
             for change in changes_between(self._repository, first, now.tree):
                 if change.path not in now.left_out:
-                    found[change.path] = change
+                    changes[change.path] = change
         for turn in sorted(turns, key=lambda turn: -turn.number):
             for name, change in self._checkpoints.turn_changes(turn).files.items():
                 state, content = file_state(self._root / name)
-                found.pop(name, None)
+                changes.pop(name, None)
                 if state is not None and state != change.old:
                     self._repository.write_object("blob", content)
-                    found[name] = TreeChange(name, *change.old, *state)
-        return found
+                    changes[name] = TreeChange(name, *change.old, *state)
+        return changes
 
 
 def _unlink(file: Path) -> None:
+    """Delete a file, unless a folder above it is a link. Raises OSError."""
     with open_folder(file.parent, follow=False) as folder:
         os.unlink(file.name, dir_fd=folder)
 
 
 def _whole_lines(path: Path) -> list[Any]:
+    """The values in a file of JSON lines. The last line is left out if it is incomplete."""
     text = path.read_bytes()
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith(b"\n")]
 
 
-def _old_lines(hunk: str) -> tuple[int, int, list[str]]:
-    """The start (from 0) and number of lines of the new side of a hunk, and the lines of the old
-    side.
+def _parse_hunk(hunk: str) -> tuple[int, int, list[str]]:
+    """The first line (from 0) and the number of lines of the new side of a hunk, and the lines of its
+    old side.
     """
-    head, *body = _LINES.findall(hunk)
-    found = re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", head)
-    assert found is not None
-    count = int(found[2] or 1)
+    head, *body = _LINE.findall(hunk)
+    numbers = re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", head)
+    assert numbers is not None
+    count = int(numbers[2] or 1)
     old: list[str] = []
     for line, following in zip(body, [*body[1:], ""], strict=True):
         if line[0] in " -":  # `\\` follows a line that has no newline
             old.append(line[1:].removesuffix("\n") if following.startswith("\\") else line[1:])
-    return int(found[1]) - (1 if count else 0), count, old
+    # Without new lines git names the line before.
+    return int(numbers[1]) - (1 if count else 0), count, old

@@ -21,7 +21,7 @@ MAX_FOLDERS = 400
 """Maximum folders that are looked at, those near the root first: a look takes 0.6 ms for 200 folders,
 before and after each command.
 """
-_SETTLED = 50_000_000
+_CHANGE_TIME_MARGIN = 50_000_000
 """Nanoseconds after which a change of a folder has another time than the one before."""
 ACTING_IN_GIT = (
     "config",
@@ -33,7 +33,7 @@ ACTING_IN_GIT = (
     "objects/info/alternates",
 )
 """The parts of a git directory that run programs, or name settings."""
-_MAX_COPIED = 1_000_000
+_MAX_COPIED_BYTES = 1_000_000
 _MAX_COPIES = 500
 _PLAIN_SETTING = late_pattern(
     r"\s*(?:[#;].*)?|\s*\[(?:core|user|init|extensions|(?:remote|branch) \"[\w./@+ -]+\")\]"
@@ -42,11 +42,13 @@ _PLAIN_SETTING = late_pattern(
     r"|tagopt|vscode-merge-base)\s*=[^\n]*|\s*(?:push)?url\s*=(?![^\n]*::)[^\n]*",
     re.IGNORECASE,
 )
-_PLAIN_IN_INFO = {"exclude", "refs"}
+_PLAIN_NAMES_IN_INFO = {"exclude", "refs"}
 _MAX_CONFIG = 1 << 16
 
 
 class _Listing(msgspec.Struct, frozen=True):
+    """The acting files and the other folders in a folder, as paths."""
+
     acting: tuple[str, ...]
     folders: tuple[str, ...]
 
@@ -84,11 +86,13 @@ class ActingFiles:
         self._roots = tuple(map(str, roots))
         self._store = store
         self._listings: dict[str, tuple[int, int, _Listing]] = {}
-        """Folders -> the time of their last change, their inode, and what is in them."""
+        """The time of the last change of each folder, its inode, and what is in it."""
         self._accepted: dict[str, str] = {}
-        """Acting files -> what kind of file they are, with the target of a link."""
+        """The kind of each acting file, with the target of a link."""
         self._copies: dict[str, _FileCopy] = {}
+        """The copies of the files that commands may change, by their paths."""
         self._copied: list[str] = []
+        """The acting files and folders of which copies were made."""
 
     def add_root(self, folder: Path) -> None:
         """Watch a further folder that commands may change."""
@@ -104,14 +108,14 @@ class ActingFiles:
             is_alone: whether nothing else runs confined, which may have made some of them.
             is_first: whether no other command runs, which may have changed some of them.
         """
-        places = self._find()
+        acting = self._find_acting()
         if not is_alone:
-            places = [place for place in places if place in self._accepted]
-        self._accepted = {place: _kind_of(place) for place in places}
+            acting = [path for path in acting if path in self._accepted]
+        self._accepted = {path: _kind_of(path) for path in acting}
         if is_first:
-            self._copies = dict(self._copy(places)) if copies else {}
-            self._copied = places if copies else []
-        return tuple(map(Path, places))
+            self._copies = dict(self._copy_files(acting)) if copies else {}
+            self._copied = acting if copies else []
+        return tuple(map(Path, acting))
 
     def revert(self) -> list[RevertedFile]:
         """Move out what a command has made or changed since `accept`, and restore what was there.
@@ -119,14 +123,14 @@ class ActingFiles:
 
         A new git directory stays if nothing in it can run a program.
         """
-        taken: list[RevertedFile] = []
-        for place in self._find():
-            kind = _kind_of(place)
-            if self._accepted.get(place) != kind and not is_plain_repository(Path(place)):
-                taken.append(self._move_out(place, was_changed=False))
+        reverted: list[RevertedFile] = []
+        for path in self._find_acting():
+            kind = _kind_of(path)
+            if self._accepted.get(path) != kind and not is_plain_repository(Path(path)):
+                reverted.append(self._move_out(path, was_changed=False))
             else:
-                self._accepted[place] = kind
-        return [*taken, *self._restore_copies()]
+                self._accepted[path] = kind
+        return [*reverted, *self._restore_copies()]
 
     def restore(self, taken: Sequence[RevertedFile]) -> list[Path]:
         """Move what the user allows into the workspace again; returns what could not be moved."""
@@ -147,10 +151,10 @@ class ActingFiles:
         return failed
 
     def _restore_copies(self) -> Iterator[RevertedFile]:
-        """Compare the files that were copied with what is there now."""
+        """Yield the files that differ from their copies, after the copies were restored."""
         if not self._copies:
             return
-        now = dict(self._copy(self._copied))
+        now = dict(self._copy_files(self._copied))
         # With too many files a new one may be an old one that was not copied.
         new = now if len(self._copies) < _MAX_COPIES else {}
         for path in dict.fromkeys((*self._copies, *new)):
@@ -161,8 +165,8 @@ class ActingFiles:
                 yield reverted
 
     def _restore_copy(self, path: str, before: _FileCopy | None) -> RevertedFile | None:
-        """Move out what is at a path, and write what was there; None if its folder is gone: what is
-        gone acts no more.
+        """Move out what is at a path, and write what was there. Returns None if the folder is gone,
+        because nothing can obey what is gone.
         """
         is_there = os.path.lexists(path)
         if not is_there and not Path(path).parent.is_dir():
@@ -174,11 +178,11 @@ class ActingFiles:
             _write_copy(path, before)
         return reverted
 
-    def _find(self) -> list[str]:
-        """The acting files of all folders, each folder read again only if it changed."""
-        found: list[str] = []
+    def _find_acting(self) -> list[str]:
+        """The acting files of all folders. A folder is read again only if it changed."""
+        acting: list[str] = []
         folders = [*self._roots]
-        known_listings, look_at = self._listings, os.stat
+        saved_listings, look_at = self._listings, os.stat
         # The list grows while it is read: the folders near the root come first.
         for folder in islice(folders, MAX_FOLDERS):
             try:
@@ -186,19 +190,19 @@ class ActingFiles:
             except OSError:
                 continue
             # Nothing can set the time of a change, and each change of the list changes it.
-            known = known_listings.get(folder)
-            if known and known[0] == status.st_ctime_ns and known[1] == status.st_ino:
-                listing = known[2]
+            saved = saved_listings.get(folder)
+            if saved and saved[0] == status.st_ctime_ns and saved[1] == status.st_ino:
+                listing = saved[2]
             else:
-                listing = self._list(folder, status)
+                listing = self._list_folder(folder, status)
             if listing.acting:
-                found += listing.acting
+                acting += listing.acting
             if listing.folders:
                 folders += listing.folders
-        return found
+        return acting
 
-    def _list(self, folder: str, status: os.stat_result) -> _Listing:
-        """The acting entries and the other folders in a folder."""
+    def _list_folder(self, folder: str, status: os.stat_result) -> _Listing:
+        """Read a folder. What was found is saved, unless the folder changed just now."""
         from ouro.utils.project_files import GENERATED
 
         try:
@@ -215,22 +219,22 @@ class ActingFiles:
             elif entry.name not in skipped and entry.is_dir(follow_symlinks=False):
                 folders.append(entry.path)
         listing = _Listing(tuple(acting), tuple(folders))
-        if time.time_ns() - status.st_ctime_ns > _SETTLED:
+        if time.time_ns() - status.st_ctime_ns > _CHANGE_TIME_MARGIN:
             self._listings[folder] = status.st_ctime_ns, status.st_ino, listing
         return listing
 
-    def _copy(self, places: Sequence[str]) -> Iterator[tuple[str, _FileCopy]]:
-        """The paths of files and links with their copies. Large files and those that cannot be read
-        are left out.
+    def _copy_files(self, places: Sequence[str]) -> Iterator[tuple[str, _FileCopy]]:
+        """Yield the paths of files and links with their copies. Large files and those that cannot be
+        read are left out.
         """
         files = chain.from_iterable(map(_files_of, places))
         for _, path in zip(range(_MAX_COPIES), files, strict=False):
             try:
-                found = os.lstat(path)
-                if stat.S_ISLNK(found.st_mode):
-                    yield path, _FileCopy(found.st_mode, os.fsencode(os.readlink(path)))  # noqa: PTH115
-                elif stat.S_ISREG(found.st_mode) and found.st_size <= _MAX_COPIED:
-                    yield path, _FileCopy(found.st_mode, Path(path).read_bytes())
+                status = os.lstat(path)
+                if stat.S_ISLNK(status.st_mode):
+                    yield path, _FileCopy(status.st_mode, os.fsencode(os.readlink(path)))  # noqa: PTH115
+                elif stat.S_ISREG(status.st_mode) and status.st_size <= _MAX_COPIED_BYTES:
+                    yield path, _FileCopy(status.st_mode, Path(path).read_bytes())
             except OSError:
                 continue
 
@@ -258,13 +262,14 @@ def is_plain_repository(git_dir: Path) -> bool:
     config = git_dir / "config"
     return (
         all(name.endswith(".sample") for name in hooks)
-        and _PLAIN_IN_INFO.issuperset(info)
+        and _PLAIN_NAMES_IN_INFO.issuperset(info)
         and not config.is_symlink()
         and (not config.exists() or _is_plain_config(_start_of(config)))
     )
 
 
 def _is_plain_config(data: bytes) -> bool:
+    """Whether the text of a configuration of git names no program."""
     lines = data.decode("utf-8", "replace").splitlines()
     # A line that ends with a backslash continues in the next one.
     return len(data) < _MAX_CONFIG and all(
@@ -281,6 +286,7 @@ def _is_harmless_in_git(path: str, after: _FileCopy | None) -> bool:
 
 
 def _start_of(path: Path) -> bytes:
+    """The text of a configuration; if it cannot be read, one that does not count as plain."""
     try:
         with path.open("rb") as file:
             return file.read(_MAX_CONFIG)
@@ -298,32 +304,30 @@ def _names_in(folder: Path) -> list[str]:
         return []
 
 
-def _files_of(place: str) -> Iterator[str]:
-    """The files of an acting file or folder; of a git directory those that act."""
-    if place.lower().endswith("/.git"):
+def _files_of(path: str) -> Iterator[str]:
+    """Yield the files of an acting file or folder; of a git directory only those that act."""
+    if path.lower().endswith("/.git"):
         for name in ACTING_IN_GIT:
-            yield from _files_below(f"{place}/{name}")
+            yield from _files_below(f"{path}/{name}")
     else:
-        yield from _files_below(place)
+        yield from _files_below(path)
 
 
-def _files_below(place: str) -> Iterator[str]:
-    """The files and links below a folder; the path itself if it is not a folder."""
-    if os.path.islink(place) or not os.path.isdir(place):  # noqa: PTH114, PTH112
-        yield place
+def _files_below(path: str) -> Iterator[str]:
+    """Yield the files and links below a folder; the path itself if it is not a folder."""
+    if os.path.islink(path) or not os.path.isdir(path):  # noqa: PTH114, PTH112
+        yield path
         return
-    for folder, folders, files in os.walk(place):
+    for folder, folders, files in os.walk(path):
         links = [name for name in folders if os.path.islink(f"{folder}/{name}")]  # noqa: PTH114
         yield from (f"{folder}/{name}" for name in (*links, *files))
 
 
-def _kind_of(place: str) -> str:
-    """Changes if something else is at the place: a link to another target, or a file of another
-    type; empty if nothing is there.
-    """
+def _kind_of(path: str) -> str:
+    """The type of the file at a path, with the target of a link; empty if nothing is there."""
     try:
-        mode = os.lstat(place).st_mode
-        return f"link {os.readlink(place)}" if stat.S_ISLNK(mode) else str(stat.S_IFMT(mode))  # noqa: PTH115
+        mode = os.lstat(path).st_mode
+        return f"link {os.readlink(path)}" if stat.S_ISLNK(mode) else str(stat.S_IFMT(mode))  # noqa: PTH115
     except OSError:
         return ""
 

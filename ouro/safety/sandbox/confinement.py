@@ -40,9 +40,18 @@ if TYPE_CHECKING:
     from ouro.safety.sandbox.proxy import NetworkProxy
     from ouro.safety.sandbox.temp_folder import TempFolder
 
-_PROTECTED = (".git", ".ouro", ".vscode", ".idea", ".husky", ".mcp.json", ".gitmodules", ".envrc")
+_PROTECTED_NAMES = (
+    ".git",
+    ".ouro",
+    ".vscode",
+    ".idea",
+    ".husky",
+    ".mcp.json",
+    ".gitmodules",
+    ".envrc",
+)
 """The protected names directly in a folder of `sandbox.writable`, which is not searched."""
-_IN_WORKSPACE = ("workspace", "repository")
+_WORKSPACE_LIMITS = ("workspace", "repository")
 """The limits of commands that may change the workspace."""
 _NO_CALL = ""
 """The id of a hook or server: it has no call, and no end that is known here."""
@@ -64,7 +73,7 @@ _DENIALS = (
     "NewConnectionError",
     "unable to access",
 )
-BOUNDED = (
+SET_LIMITS = (
     'token=$1; { ulimit -n "$2"; ulimit -d "$3"; ulimit -u "$4" || ulimit -p "$4"; } 2>&-; '
     "shift 4; "
 )
@@ -74,8 +83,8 @@ reserved memory.
 _OUT_OF_MEMORY = late_pattern(
     r"MemoryError|Cannot allocate memory|bad_alloc|[Oo]ut of memory|ENOMEM"
 )
-_MAX_NAMED = 5
-_ON_THIS_MACHINE = late_pattern(r"(localhost|127\.0\.0\.1):\d+")
+_MAX_FOLDERS_NAMED = 5
+_LOCAL_ADDRESS = late_pattern(r"(localhost|127\.0\.0\.1):\d+")
 _RELAY = Path(os.path.realpath(__file__)).with_name("relay.py")
 _PYTHON = Path(os.path.realpath(sys.executable))
 _choose = cache(choose_sandbox)
@@ -116,15 +125,19 @@ class Confinement:
         opened = tuple(Path(name).expanduser() for name in settings.writable)
         self._also_writable = (*also_writable, *opened)
         self._opened = existing(opened)
+        """The folders of `sandbox.writable`."""
         self._acting = ActingFiles(existing((self._root, *also_writable)), state_dir / "reverted")
         self._confined_calls: set[str] = set()
+        """The calls that run confined, with the right to change the workspace."""
         self._memory = tuple(memory)
         self._visible = tuple(visible)
         self._unreadable = unreadable
         self._kept_back: Sequence[Path] = ()
+        """The paths that rules denied to read for the last command."""
         self._temp: TempFolder | None = None
         self._chosen: ChosenSandbox | None = None
         self._kept_from_memory: set[str] = set()
+        """The calls whose last command could not write into long-term memory."""
         self._has_warned = False
         self._tokens: dict[str, str] = {}
         """What identifies the last command of a call in the file of processes left running."""
@@ -133,7 +146,7 @@ class Confinement:
     """Whether commands run in a container, and nowhere else."""
 
     def describe_container(self) -> str:
-        """Where commands run, for the model; empty: on this machine."""
+        """Where commands run, as text for the model; empty if on this machine."""
         return ""
 
     def add_writable(self, folder: Path) -> None:
@@ -161,13 +174,13 @@ class Confinement:
         if self._has_warned or not chosen.refused:
             return ""
         self._has_warned = True
-        left, why = "; ".join(chosen.sandbox.leaves_open), "; ".join(chosen.refused)
+        open_ways, why = "; ".join(chosen.sandbox.leaves_open), "; ".join(chosen.refused)
         what = (
             "no sandbox"
             if chosen.sandbox.tier == "none"
             else f"a weaker sandbox ({chosen.sandbox.tier})"
         )
-        return f"Commands run in {what}, which leaves open: {left}. Why: {why}."
+        return f"Commands run in {what}, which leaves open: {open_ways}. Why: {why}."
 
     @property
     def known_tier(self) -> str:
@@ -198,19 +211,19 @@ class Confinement:
             sandbox, policy = self.chosen().sandbox, self._policy(limits)
             if sandbox.tier != "none":
                 policy = self._record_call(policy, limits, sandbox.tier, call_id)
-            # So that one shell does both.
+            # The limits become a part of a script, so that one shell does both.
             is_script = _is_script(argv)
             script, words = (argv[2], argv[4:]) if is_script else ('exec "$@" 8>&-', argv)
             is_watched = is_script and sandbox.tier == "bubblewrap"
             if is_watched:
                 script = script.removesuffix('exec "$@"') + WATCHED
-            bounds = (self._new_token(call_id), *self._bounds(sandbox.tier))
+            limit_arguments = (self._new_token(call_id), *self._ulimit_arguments(sandbox.tier))
             if is_script and sandbox.tier == "landlock":
                 # The limits first: its filter refuses to set the one that marks the processes.
                 inner = "exec " + shlex.join(sandbox.wrap([], policy))
                 script = script.removesuffix('exec "$@"') + f'{inner} "$@"'
-                return ["/bin/sh", "-c", BOUNDED + script, "sh", *bounds, *words]
-            argv = ["/bin/sh", "-c", BOUNDED + script, "sh", *bounds, *words]
+                return ["/bin/sh", "-c", SET_LIMITS + script, "sh", *limit_arguments, *words]
+            argv = ["/bin/sh", "-c", SET_LIMITS + script, "sh", *limit_arguments, *words]
             if self._reaches_hosts(policy) and sandbox.tier == "bubblewrap":
                 argv, policy = self._behind_proxy(argv, policy)
             elif is_watched:
@@ -226,27 +239,27 @@ class Confinement:
         *,
         pty: bool = False,  # noqa: ARG002
     ) -> Sequence[str]:
-        """As `wrap`, for a command of the agent, from `limit_command`.
+        """The command that starts a command of the agent (`argv` is from `limit_command`) with these
+        limits: on this machine, or in a container.
 
         Raises:
-            ToolError: its container cannot be used, or the settings want one, and this is the
-                confinement without.
+            ToolError: the container cannot be used, or the settings want one and there is none.
         """
         if self.settings.in_container:
             raise ToolError("The settings want a container, but there is none here: nothing ran.")
         return self.wrap(argv, limits, call_id)
 
     def take_setup(self) -> str:
-        """The line that prepares the place of commands, the first time; else empty. Blocks; raises
-        ToolError.
+        """The line that prepares the container for commands; empty after the first call, or if there
+        is nothing to prepare. Blocks; raises ToolError.
         """
         return ""
 
     def _record_call(
         self, policy: SandboxPolicy, limits: Limits, tier: Tier, call_id: str
     ) -> SandboxPolicy:
-        """Record what a confined call can write; returns its policy."""
-        if limits in _IN_WORKSPACE:
+        """Record that a call is confined, and whether it can write memory; returns its policy."""
+        if limits in _WORKSPACE_LIMITS:
             policy = self._with_acting(policy, limits, tier)
             self._confined_calls.add(call_id)
         if not self._state_dir.is_dir():  # it has been deleted since
@@ -271,13 +284,13 @@ class Confinement:
             from ouro.safety.sandbox.proxy import NetworkProxy  # only if hosts are named
 
             self._proxy = NetworkProxy(self.settings.hosts)
-        local = [host for host in self.settings.hosts if _ON_THIS_MACHINE.fullmatch(host)]
+        local = [host for host in self.settings.hosts if _LOCAL_ADDRESS.fullmatch(host)]
         relay = [str(_PYTHON), "-I", "-S", str(_RELAY), str(self._proxy.socket), ",".join(local)]
         visible = (*policy.visible, self._proxy.socket, _RELAY, _PYTHON)
         return [*relay, *argv], msgspec.structs.replace(policy, visible=visible)
 
     def revert(self, call_id: str) -> list[RevertedFile]:
-        """What a command has made or changed that other programs obey, moved out. Blocks.
+        """Move out what a command has made or changed that other programs obey; returns it. Blocks.
 
         Raises:
             OSError: something of it cannot be moved.
@@ -288,10 +301,10 @@ class Confinement:
             self._confined_calls.discard(call_id)
             return self._acting.revert()
 
-    def restore(self, taken: Sequence[RevertedFile]) -> list[Path]:
+    def restore(self, reverted: Sequence[RevertedFile]) -> list[Path]:
         """Move what the user allows into the workspace again; returns what could not be moved."""
         with self._lock:
-            return self._acting.restore(taken)
+            return self._acting.restore(reverted)
 
     def was_kept_from_memory(self, call_id: str) -> bool:
         """Whether the last command of this call id could not write into long-term memory."""
@@ -303,8 +316,8 @@ class Confinement:
         return self._state_dir / LEFT_RUNNING
 
     def take_left_running(self, call_id: str) -> int:
-        """How many processes the last command of this call left running when its sandbox ended
-        them; 0 where ouro itself ends them. Blocks.
+        """The number of processes that the last command of this call left running, and that its
+        sandbox has ended; 0 where ouro itself ends them. Blocks.
         """
         token = self._tokens.pop(call_id, "")
         path = self._left_running
@@ -319,28 +332,31 @@ class Confinement:
         return int(counts[-1]) if counts and counts[-1].isdecimal() else 0
 
     def _new_token(self, call_id: str) -> str:
+        """A text that identifies the command of a call in the file of processes left running."""
         if not call_id:
             return "-"
         self._tokens[call_id] = f"{os.getpid()}.{next(_numbers)}"
         return self._tokens[call_id]
 
-    def _bounds(self, tier: Tier) -> tuple[str, str, str]:
+    def _ulimit_arguments(self, tier: Tier) -> tuple[str, str, str]:
         """The limits of a command for `ulimit`: open files, memory in kB, processes."""
         settings = self.settings
         # Only in its own namespace the user's other processes are not counted.
         shares = tier == "landlock" or (tier == "container" and sys.platform == "linux")
-        others = count_processes() if shares else 0
+        other_processes = count_processes() if shares else 0
         return (
             str(settings.max_open_files),
-            str(_memory_mb(settings) * 1024),
-            str(settings.max_processes + others),
+            str(_memory_limit_mb(settings) * 1024),
+            str(settings.max_processes + other_processes),
         )
 
     def find_limit(self, output: str) -> str:
         """The limit that a failed command's output names, and its setting; empty if none."""
         settings = self.settings
         if _OUT_OF_MEMORY.search(output):
-            return f"{_memory_mb(settings):,} MB of memory a process (`sandbox.max_memory_mb`)"
+            return (
+                f"{_memory_limit_mb(settings):,} MB of memory a process (`sandbox.max_memory_mb`)"
+            )
         if "Too many open files" in output:
             return f"{settings.max_open_files:,} open files a process (`sandbox.max_open_files`)"
         if "Resource temporarily unavailable" in output:
@@ -355,7 +371,9 @@ class Confinement:
             return hosts
         line = self._find_refusal(output)
         if line and self._kept_back and self.known_tier == "landlock":
-            folders = ", ".join(sorted({str(path.parent) for path in self._kept_back})[:_MAX_NAMED])
+            folders = ", ".join(
+                sorted({str(path.parent) for path in self._kept_back})[:_MAX_FOLDERS_NAMED]
+            )
             line += (
                 "\nLandlock lets nothing be made or removed beside a file that a rule denies to"
                 f" read: in {folders}."
@@ -363,18 +381,19 @@ class Confinement:
         return line
 
     def _find_refusal(self, output: str) -> str:
-        """The last line with a sign of a refusal that is not about a file that is kept back."""
+        """The last line with a sign of a refusal, other than about a file that a rule denies to
+        read; empty if there is none.
+        """
         kept_back = [path.name for path in self._kept_back]
         for line in reversed(output.splitlines()[-200:]):
-            if _has_one(line, _DENIALS) and not _has_one(line, kept_back):
+            if _contains_any(line, _DENIALS) and not _contains_any(line, kept_back):
                 return line.strip()[:200]
         return ""
 
     def close(self) -> None:
-        """Delete the /tmp of the commands, and stop their network proxy; move out what hooks and
+        """Delete the /tmp of the commands, and stop their network proxy. Move out what hooks and
         servers have made that other programs obey.
         """
-
         with self._lock, suppress(OSError):
             for item in self._acting.revert() if self._confined_calls else ():
                 log.warning("%s was moved to %s: programs obey it", item.path, item.moved)
@@ -409,14 +428,16 @@ class Confinement:
         return msgspec.structs.replace(
             policy,
             writable=existing((self._root, *self._also_writable)),
-            protected=existing(starmap(Path, product(self._opened, _PROTECTED))),
+            protected=existing(starmap(Path, product(self._opened, _PROTECTED_NAMES))),
             temp=self._temp.path,
             network=self.settings.network,
             connects=True,
         )
 
     def _used_in_private(self) -> list[Path]:
-        """The folders in private places that commands need: of the work, and of programs."""
+        """The folders that commands need, of those in private places such as /tmp: home, the
+        workspace, memory, and the folders of programs.
+        """
         folders = os.environ.get("PATH", "").split(os.pathsep)
         programs = [folder for folder in folders if is_private(folder)]
         libraries = [os.path.dirname(folder) for folder in programs]  # noqa: PTH120 - of an environment
@@ -425,7 +446,7 @@ class Confinement:
         return [Path(place) for place in used if is_private(place)]
 
     def _without_sockets(self, policy: SandboxPolicy, tier: Tier) -> SandboxPolicy:
-        """The policy without the sockets of other programs that a command could connect to."""
+        """The policy that also hides the sockets of other programs, to which a command could connect."""
         if tier not in ("bubblewrap", "container"):
             return policy
         from ouro.safety.sandbox.sockets import find_sockets, is_below
@@ -437,38 +458,41 @@ class Confinement:
         exempt = workspace if policy.network else ()
 
         def is_reachable(path: str) -> bool:
-            is_gone = is_private(path) and not is_below(path, shown)
-            return not is_gone and not is_below(path, (*hidden, *exempt))
+            is_not_shown = is_private(path) and not is_below(path, shown)
+            return not is_not_shown and not is_below(path, (*hidden, *exempt))
 
-        found = find_sockets(os.environ, workspace, is_reachable)
-        return msgspec.structs.replace(policy, sockets=tuple(map(Path, found)))
+        sockets = find_sockets(os.environ, workspace, is_reachable)
+        return msgspec.structs.replace(policy, sockets=tuple(map(Path, sockets)))
 
     def _with_acting(self, policy: SandboxPolicy, limits: Limits, tier: Tier) -> SandboxPolicy:
-        """The policy with the files that other programs obey read-only, at any depth."""
-        places = self._acting.accept(
+        """The policy that also keeps the files that other programs obey read-only, at any depth. They
+        are accepted as they are.
+        """
+        acting = self._acting.accept(
             copies=tier == "landlock" or limits == "repository",
             is_alone=not self._confined_calls,
             is_first=not self._confined_calls - {_NO_CALL},
         )
-        closed = [folder / ".ouro" for folder in policy.writable]
+        read_only = [folder / ".ouro" for folder in policy.writable]
         git_dirs: list[Path] = []
-        for place in places[:_MAX_MOUNTS]:
+        for place in acting[:_MAX_MOUNTS]:
             if limits == "repository" and _is_git_dir(place):
                 git_dirs.append(place)
-                closed += [place / name for name in ACTING_IN_GIT]
+                read_only += [place / name for name in ACTING_IN_GIT]
             else:
-                closed.append(place)
+                read_only.append(place)
         return msgspec.structs.replace(
             policy,
             # A mount point cannot be renamed; otherwise another folder could replace .git with
             # other settings.
             writable=(*policy.writable, *existing(git_dirs)),
-            protected=(*policy.protected, *existing(closed)),
+            protected=(*policy.protected, *existing(read_only)),
             may_make_git=limits == "repository",
         )
 
 
 def _is_git_dir(place: Path) -> bool:
+    """Whether a path is the git directory of a repository."""
     return place.name == ".git" and place.is_dir()
 
 
@@ -477,14 +501,16 @@ def _is_script(argv: Sequence[str]) -> bool:
     return list(argv[:2]) == ["/bin/sh", "-c"] and argv[3:4] == ["sh"]
 
 
-def _has_one(line: str, texts: Iterable[str]) -> bool:
+def _contains_any(line: str, texts: Iterable[str]) -> bool:
     return any(text in line for text in texts)
 
 
 def _is_in(place: Path, folders: Sequence[Path]) -> bool:
+    """Whether a path, with links followed, is in one of the folders."""
     return any(Path(os.path.realpath(place)).is_relative_to(folder) for folder in folders)
 
 
-def _memory_mb(settings: SandboxSettings) -> int:
+def _memory_limit_mb(settings: SandboxSettings) -> int:
+    """The memory that a process may have: that of the settings, or three quarters of the machine's."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1_048_576
     return settings.max_memory_mb or machine * 3 // 4

@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 
 from ouro.safety.rules import Limits
-from ouro.safety.sandbox.confinement import BOUNDED, Confinement
+from ouro.safety.sandbox.confinement import SET_LIMITS, Confinement
 from ouro.safety.sandbox.containers import Containers
 from ouro.safety.sandbox.devcontainer import DevContainer, read_devcontainer
 from ouro.safety.sandbox.tiers import LEFT_RUNNING, existing
 from ouro.settings import SandboxSettings
 
-_TAG_AT = 4
-"""Where the tag is in the words of `limit_command`."""
+_TAG_POSITION = 4
+"""The position of the tag among the words of `limit_command`."""
 
 
 class ContainerConfinement(Confinement):
@@ -49,6 +49,7 @@ class ContainerConfinement(Confinement):
 
     @cached_property
     def containers(self) -> Containers:
+        """The containers of the session; none is started here."""
         return Containers(self._root, self._state_dir, self.settings, self._devcontainer)
 
     def describe_container(self) -> str:
@@ -80,8 +81,8 @@ class ContainerConfinement(Confinement):
     def wrap_command(
         self, argv: Sequence[str], limits: Limits, call_id: str, cwd: Path, *, pty: bool = False
     ) -> Sequence[str]:
-        """As `wrap`, in the container for these limits. `off` means all of the workspace and the
-        network of the machine; nothing of the agent runs on the machine itself.
+        """The command that starts `argv` in the container for these limits. `off` means all of the
+        workspace and the network of the machine: no command of the agent runs on the machine itself.
         """
         with self._lock:
             self._kept_from_memory.discard(call_id)
@@ -92,9 +93,9 @@ class ContainerConfinement(Confinement):
             else:
                 policy = self._record_call(policy, limits, "container", call_id)
             policy = self._without_sockets(policy, "container")
-            bounds = self._bounds("container")
-            bounded = ["/bin/sh", "-c", f'{BOUNDED}exec "$@"', "sh", "-", *bounds, *argv]
-            tag = int(argv[_TAG_AT])
+            bounds = self._ulimit_arguments("container")
+            bounded = ["/bin/sh", "-c", f'{SET_LIMITS}exec "$@"', "sh", "-", *bounds, *argv]
+            tag = int(argv[_TAG_POSITION])
             command = self.containers.command(tag, bounded, limits, policy, cwd, pty=pty)
             self._tokens[call_id] = command.inside.tag
             return command

@@ -1,8 +1,7 @@
-"""The containers in which the commands of a session run, and what each of them shares."""
+"""The containers in which the commands of a session run: started, verified, reused and removed."""
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import secrets
@@ -11,7 +10,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from csv import writer
 from functools import cached_property
 from pathlib import Path
 
@@ -20,7 +18,13 @@ import msgspec
 from ouro.errors import ToolError
 from ouro.safety.environment import child_environment
 from ouro.safety.sandbox import container_scripts
-from ouro.safety.sandbox.devcontainer import DevContainer, ExtraMount
+from ouro.safety.sandbox.container_mounts import (
+    SCRIPTS_FOLDER,
+    ContainerView,
+    all_mounts,
+    extra_mounts,
+)
+from ouro.safety.sandbox.devcontainer import DevContainer
 from ouro.safety.sandbox.engine import (
     NAMES,
     ContainerEngine,
@@ -36,18 +40,26 @@ from ouro.utils.git import Git, git_dirs
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 
-_IMAGE = late_pattern(r"[A-Za-z0-9][\w./:@-]*")
-_TEMP = "/tmp"  # noqa: S108 - inside
-_COVERED = ("/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/sbin", "/sys", "/usr")
+_IMAGE_NAME = late_pattern(r"[A-Za-z0-9][\w./:@-]*")
+_FOLDERS_OF_IMAGES = (
+    "/",
+    "/bin",
+    "/dev",
+    "/etc",
+    "/lib",
+    "/lib64",
+    "/proc",
+    "/sbin",
+    "/sys",
+    "/usr",
+)
 """Folders of every image: a workspace in their place would leave no programs."""
-_OWN_INSIDE = "/run/ouro"
-"""The folder of ouro's scripts."""
-_OWN_PREFIX = "ouro-container-"
+_OWN_FOLDER_PREFIX = "ouro-container-"
 _MAX_CHECKED = 20
 _START_TIMEOUT = 120.0
 _MAX_NPROC = 30_000
 """Processes of the user in the whole machine; podman itself has no right to more than 32,768."""
-_OF_ENGINE = (125, 126, 127, 137, 255)
+_EXIT_CODES_OF_ENGINE = (125, 126, 127, 137, 255)
 """Exit codes with which the engine itself may have failed."""
 _LOST_SIGNS = (
     "no such container",
@@ -59,62 +71,6 @@ _LOST_SIGNS = (
     "oci runtime",
 )
 _GIT_SECONDS = 2.0
-
-
-class ContainerView(msgspec.Struct, frozen=True):
-    """What the commands with the same limits share with this machine; each view is a container,
-    because mounts cannot change while one runs.
-    """
-
-    name: str
-    """The limits of its commands."""
-    policy: SandboxPolicy
-    root: Path
-    alias: str = ""
-    """A second path of the workspace inside."""
-    mounts: tuple[ExtraMount, ...] = ()
-    """What the project's devcontainer adds."""
-
-    @property
-    def shared(self) -> tuple[Path, ...]:
-        """The folders of this machine that are seen inside, the outer ones first."""
-        policy = self.policy
-        return tuple(sorted({self.root, *policy.writable, *policy.visible}))
-
-    def is_shared(self, place: Path) -> bool:
-        return any(place.is_relative_to(folder) for folder in self.shared)
-
-    def may_write(self, folder: Path) -> bool:
-        policy = self.policy
-        if any(folder.is_relative_to(place) for place in policy.protected):
-            return False
-        return any(folder.is_relative_to(place) for place in policy.writable)
-
-    @property
-    def masked(self) -> tuple[Path, ...]:
-        """What is hidden in the shared folders."""
-        hidden = (*self.policy.hidden, *self.policy.sockets)
-        shown = set(self.policy.visible)
-        return tuple(place for place in hidden if self.is_shared(place) and place not in shown)
-
-    @property
-    def read_only(self) -> tuple[Path, ...]:
-        return tuple(place for place in self.policy.protected if self.is_shared(place))
-
-    def state(self) -> tuple[object, ...]:
-        """Differs if a container that was started for this view no longer fits: also if a folder or
-        file was replaced, because a mount stays with the old one.
-        """
-        places = (*self.shared, *self.masked, *self.read_only)
-        return (self.policy.network, *((place, _identity(place)) for place in places))
-
-
-def _identity(place: Path) -> tuple[int, int]:
-    try:
-        status = place.lstat()
-    except OSError:
-        return 0, 0
-    return status.st_dev, status.st_ino
 
 
 class ContainerCommand(list[str]):
@@ -145,21 +101,23 @@ class CommandInside:
             self._container.engine.call(*self._signal_words(number), timeout=10)
 
     def signal_later(self, number: int) -> None:
-        """As `signal`, without waiting."""
+        """Signal all processes of the command in a thread, without waiting for it."""
         threading.Thread(target=self.signal, args=(number,), name="container-signal").start()
 
-    def done(self) -> None:
-        """Must be called once when the command has ended."""
+    def release(self) -> None:
+        """Let the container be removed if its view is out of date and this was its last command. Must
+        be called when the command has ended; later calls do nothing.
+        """
         if not self._is_done:
             self._is_done = True
-            self._container.leave()
+            self._container.note_command_end()
 
     def find_loss(self, code: int, output: str) -> str:
         """Why the command could not run or was ended, if its container is gone; else empty.
         Blocks.
         """
         tail = output[-2_000:].lower()
-        if code not in _OF_ENGINE and not any(sign in tail for sign in _LOST_SIGNS):
+        if code not in _EXIT_CODES_OF_ENGINE and not any(sign in tail for sign in _LOST_SIGNS):
             return ""
         container = self._container
         try:
@@ -175,7 +133,8 @@ class CommandInside:
         )
 
     def _signal_words(self, number: int) -> list[str]:
-        script = f"{_OWN_INSIDE}/signal"
+        """The arguments of the engine that signal the command in its container."""
+        script = f"{SCRIPTS_FOLDER}/signal"
         return ["exec", self._container.name, "/bin/sh", script, self.tag, str(number)]
 
 
@@ -183,19 +142,28 @@ class _Container:
     """A running container of a session."""
 
     def __init__(
-        self, engine: ContainerEngine, name: str, state: tuple[object, ...], record: ProcessRecord
+        self,
+        engine: ContainerEngine,
+        name: str,
+        fingerprint: tuple[object, ...],
+        record: ProcessRecord,
     ) -> None:
         self.engine = engine
         self.name = name
-        self.state = state
+        self.fingerprint = fingerprint
+        """That of its view when it was started."""
         self.uses = 0
         """How many commands run in it."""
         self.is_lost = False
+        """Whether it was stopped or removed by another program."""
         self._record = record
         self._is_retired = False
+        """Whether it is removed as soon as no command runs in it."""
 
-    def leave(self) -> None:
-        """One of its commands has ended."""
+    def note_command_end(self) -> None:
+        """Note that one of its commands has ended. A retired container without commands is removed in
+        a thread.
+        """
         self.uses -= 1
         if self._is_retired and not self.uses:
             threading.Thread(target=self.remove, name="container-removal").start()
@@ -203,8 +171,9 @@ class _Container:
     def retire(self) -> None:
         """Let its running commands end, then remove it."""
         self._is_retired = True
+        # Counted as a command that ends here, so that a container without commands is removed now.
         self.uses += 1
-        self.leave()
+        self.note_command_end()
 
     def remove(self) -> None:
         """Remove it with all that runs in it. Blocks."""
@@ -220,7 +189,7 @@ def remove_left_containers(state_dir: Path) -> int:
     for record in left_records(_records_dir(state_dir)):
         with suppress(OSError, ValueError, ToolError):
             about = json.loads(record.about or "{}")
-            engine = _engine_of(about)
+            engine = _engine_in_record(about)
             if engine is None or engine.remove_container(record.path.name):
                 _remove_own_folder(about.get("folder", ""))
                 record.path.unlink(missing_ok=True)
@@ -229,11 +198,13 @@ def remove_left_containers(state_dir: Path) -> int:
 
 
 def _remove_own_folder(name: str) -> None:
-    if Path(name).name.startswith(_OWN_PREFIX):
+    """Delete the private folder of a session, if that is one."""
+    if Path(name).name.startswith(_OWN_FOLDER_PREFIX):
         shutil.rmtree(name, ignore_errors=True)
 
 
-def _engine_of(about: Mapping[str, str]) -> ContainerEngine | None:
+def _engine_in_record(about: Mapping[str, str]) -> ContainerEngine | None:
+    """The engine that a record names; None if it is not installed any more."""
     name: EngineName | None = next((name for name in NAMES if name == about.get("engine")), None)
     program = about.get("program", "")
     return ContainerEngine(name, program) if name and os.access(program, os.X_OK) else None
@@ -289,7 +260,7 @@ class Containers:
                 "The settings name a container, but no image",
                 "Set `sandbox.image`, or `sandbox.devcontainer` where the project has one.",
             )
-        if not _IMAGE.fullmatch(plan.image):  # otherwise it could be an option of the engine
+        if not _IMAGE_NAME.fullmatch(plan.image):  # otherwise it could be an option of the engine
             raise refuse(f"{plan.image!r} is not the name of an image")
         return plan
 
@@ -312,7 +283,7 @@ class Containers:
         Raises:
             ToolError: it cannot be started, or does not confine what runs in it.
         """
-        view = self._view(limits, policy)
+        view = self._make_view(limits, policy)
         if not view.is_shared(cwd):
             raise refuse(
                 f"{cwd} is not in the container",
@@ -323,14 +294,14 @@ class Containers:
         words = [self.engine.program, "exec", "--workdir", str(cwd)]
         if pty:
             words += ["--interactive", "--tty", *_environment_words(container_scripts.ATTENDED)]
-        shell = ["/bin/sh", f"{_OWN_INSIDE}/run", mark]
+        shell = ["/bin/sh", f"{SCRIPTS_FOLDER}/run", mark]
         return ContainerCommand(
             [*words, container.name, *shell, *argv], CommandInside(container, mark)
         )
 
     def check(self, policy: SandboxPolicy) -> str:
         """Start a container and remove it: returns its engine and image. Raises ToolError."""
-        view = self._view("workspace", policy)
+        view = self._make_view("workspace", policy)
         container = self._reuse_or_start(view)
         container.remove()
         self.running.clear()
@@ -349,36 +320,40 @@ class Containers:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    def _view(self, limits: str, policy: SandboxPolicy) -> ContainerView:
+    def _make_view(self, limits: str, policy: SandboxPolicy) -> ContainerView:
         """What the container for these limits shows of this machine."""
         plan = self.plan
-        own, common = git_dirs(self._root)
+        git_dir, shared_dir = git_dirs(self._root)
         # Of a worktree the repository is elsewhere.
-        repository = () if own is None or common is None else (own.resolve(), common.resolve())
+        repository = (
+            ()
+            if git_dir is None or shared_dir is None
+            else (git_dir.resolve(), shared_dir.resolve())
+        )
         elsewhere = (place for place in repository if not place.is_relative_to(self._root))
-        seen = tuple(dict.fromkeys((*policy.visible, *elsewhere)))
-        seen = tuple(place for place in seen if place.is_dir())
-        policy = msgspec.structs.replace(policy, visible=seen)
+        visible = tuple(dict.fromkeys((*policy.visible, *elsewhere)))
+        visible = tuple(place for place in visible if place.is_dir())
+        policy = msgspec.structs.replace(policy, visible=visible)
         return ContainerView(limits, policy, self._root, plan.alias(self._root), plan.mounts)
 
     def _reuse_or_start(self, view: ContainerView) -> _Container:
         """The running container of a view, or a new one if what it shares has changed or it was
         lost. The old one ends with its last command.
         """
-        found, state = self.running.get(view.name), view.state()
-        if found is not None and found.state == state and not found.is_lost:
-            return found
-        if found is not None:
-            found.retire()
-            self._retired = [old for old in (*self._retired, found) if old.uses]
-        self.running[view.name] = container = self._start(view, state)
+        old, fingerprint = self.running.get(view.name), view.fingerprint()
+        if old is not None and old.fingerprint == fingerprint and not old.is_lost:
+            return old
+        if old is not None:
+            old.retire()
+            self._retired = [retired for retired in (*self._retired, old) if retired.uses]
+        self.running[view.name] = container = self._start(view, fingerprint)
         self.place = self.engine.name
         return container
 
-    def _start(self, view: ContainerView, state: tuple[object, ...]) -> _Container:
+    def _start(self, view: ContainerView, fingerprint: tuple[object, ...]) -> _Container:
         """Start a container and verify what it can reach; it is removed if anything fails."""
-        self._demand_image()
-        if str(self._root) in _COVERED:
+        self._require_image()
+        if str(self._root) in _FOLDERS_OF_IMAGES:
             raise refuse(f"{self._root} cannot be shared with a container")
         name = f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
         records = _records_dir(self._state_dir)
@@ -389,13 +364,13 @@ class Containers:
             "folder": str(self._own_folder()),
         }
         record = ProcessRecord(records, name, json.dumps(about))
-        container = _Container(self.engine, name, state, record)
+        container = _Container(self.engine, name, fingerprint, record)
         try:
             words = self._run_words(view, name)
-            done = self.engine.call("run", *words, timeout=_START_TIMEOUT)
-            if done.returncode:
+            result = self.engine.call("run", *words, timeout=_START_TIMEOUT)
+            if result.returncode:
                 raise refuse(
-                    f"{self.engine.name} cannot start a container: {last_line(done.stderr)}"
+                    f"{self.engine.name} cannot start a container: {last_line(result.stderr)}"
                 )
             self._verify(view, name)
         except BaseException:
@@ -403,9 +378,9 @@ class Containers:
             raise
         return container
 
-    def _demand_image(self) -> None:
-        """Raises an error that names the user's command if the image is not on this machine: ouro
-        neither builds nor fetches one.
+    def _require_image(self) -> None:
+        """Raise ToolError if the image is not on this machine, with the command that the user can run:
+        ouro neither builds nor fetches an image.
         """
         plan, engine = self.plan, self.engine
         if engine.has_image(plan.image):
@@ -443,16 +418,17 @@ class Containers:
             "--workdir=/",
         ]
         words += _environment_words({**self.plan.environment, **self._environment()})
-        words += [*_all_mounts(view, self._own_folder()), *_extra_mounts(view)]
+        words += [*all_mounts(view, self._own_folder()), *extra_mounts(view)]
         return [*words, self.plan.image, "-c", container_scripts.IDLE]
 
     def _environment(self) -> dict[str, str]:
+        """The variables of commands in the container."""
         return {**child_environment({}), "HOME": os.path.realpath(Path.home())}
 
     def _own_folder(self) -> Path:
         """A private folder of the session: its scripts, and the home folder of its commands."""
         if self._folder is None:
-            self._folder = Path(os.path.realpath(tempfile.mkdtemp(prefix=_OWN_PREFIX)))
+            self._folder = Path(os.path.realpath(tempfile.mkdtemp(prefix=_OWN_FOLDER_PREFIX)))
             home, own = self._folder / "home", self._folder / "own"
             home.mkdir()
             own.mkdir()
@@ -464,7 +440,7 @@ class Containers:
         return self._folder
 
     def _write_author(self, path: Path) -> None:
-        """Commits in the container have the user's name."""
+        """Write settings of git with the user's name, which commits in the container then have."""
         git = Git(self._root, _GIT_SECONDS)
         lines = ["[user]"]
         for name in ("name", "email"):
@@ -474,28 +450,30 @@ class Containers:
         path.write_text("\n".join(lines) + "\n")
 
     def _verify(self, view: ContainerView, name: str) -> None:
-        """Raises ToolError: the container does not confine what runs in it."""
+        """Raise ToolError if a container does not confine what runs in it."""
         proof = (self._own_folder() / "own" / "proof").read_text()
         read_only = [*view.read_only, *(() if view.may_write(self._root) else (self._root,))]
         network = "host" if view.policy.network else "none"
         shell = (
             "/bin/sh",
-            f"{_OWN_INSIDE}/verify",
+            f"{SCRIPTS_FOLDER}/verify",
             str(self.engine.uid_inside),
             network,
             proof,
             *map(str, read_only[:_MAX_CHECKED]),
         )
-        done = self.engine.call("exec", "--workdir", str(self._root), name, *shell)
-        problem = done.stdout.strip().splitlines()
-        if done.returncode == 0 and problem == [container_scripts.VERIFIED]:
+        result = self.engine.call("exec", "--workdir", str(self._root), name, *shell)
+        problem = result.stdout.strip().splitlines()
+        if result.returncode == 0 and problem == [container_scripts.VERIFIED]:
             return
-        reason = problem[0] if problem else last_line(done.stderr)
+        reason = problem[0] if problem else last_line(result.stderr)
         raise refuse(f"The container of {self.engine.name} does not confine commands: {reason}")
 
 
 def _ulimit_words(settings: SandboxSettings) -> Iterator[str]:
-    """Limits that the engine may set: by default it asks for more than its user may have."""
+    """Yield options for limits that the engine may set: by default it asks for more than its user may
+    have.
+    """
     import resource  # imported late, as elsewhere
 
     for name, kind, most in (
@@ -509,68 +487,8 @@ def _ulimit_words(settings: SandboxSettings) -> Iterator[str]:
 
 
 def _environment_words(variables: Mapping[str, str]) -> list[str]:
+    """The options that set these variables in a container."""
     words: list[str] = []
     for name, value in variables.items():
         words += ("--env", f"{name}={value}")
     return words
-
-
-def _all_mounts(view: ContainerView, own_folder: Path) -> Iterator[str]:
-    """The options for all that a container shares; inner places after outer ones."""
-    policy, home = view.policy, Path(os.path.realpath(Path.home()))
-    if not view.is_shared(home):
-        yield from _mount(own_folder / "home", str(home), writes=view.name != "read")
-    if policy.temp is not None:
-        yield from _mount(policy.temp, _TEMP, writes=True)
-    else:
-        yield from _empty(_TEMP)
-    for folder in ("/run", "/var/tmp"):  # noqa: S108 - inside
-        yield from _empty(folder)
-    yield from _mount(own_folder / "own", _OWN_INSIDE, writes=False)
-    for place in view.shared:
-        for path in _paths_inside(place, view):
-            yield from _mount(place, path, writes=view.may_write(place))
-    for place in view.read_only:
-        for path in _paths_inside(place, view):
-            yield from _mount(place, path, writes=False)
-    for place in view.masked:
-        for path in _paths_inside(place, view):
-            yield from _empty(path) if place.is_dir() else _mount(os.devnull, path, writes=False)
-
-
-def _extra_mounts(view: ContainerView) -> Iterator[str]:
-    """The options for what the devcontainer adds; in the workspace below both of its paths."""
-    alias = Path(view.alias or "/-")
-    for mount in view.mounts:
-        targets, path = [mount.target], Path(mount.target)
-        if path.is_relative_to(alias):
-            targets.append(str(view.root / path.relative_to(alias)))
-        for target in targets:
-            if mount.volume:
-                fields = ["type=volume", f"source={mount.volume}", f"target={target}"]
-                yield from ("--mount", _join_fields(fields))
-            else:
-                yield from _empty(target)
-
-
-def _paths_inside(place: Path, view: ContainerView) -> list[str]:
-    """The paths of a place inside: its own, and one below the second path of the workspace."""
-    if not view.alias or not place.is_relative_to(view.root):
-        return [str(place)]
-    return [str(place), str(Path(view.alias) / place.relative_to(view.root))]
-
-
-def _mount(source: Path | str, target: str, *, writes: bool) -> list[str]:
-    fields = ["type=bind", f"source={source}", f"target={target}"]
-    return ["--mount", _join_fields([*fields, *([] if writes else ["readonly"])])]
-
-
-def _empty(target: str) -> list[str]:
-    return ["--mount", _join_fields(["type=tmpfs", f"target={target}"])]
-
-
-def _join_fields(fields: Sequence[str]) -> str:
-    """The fields of a mount: engines read them as CSV, so paths may have commas."""
-    text = io.StringIO()
-    writer(text, lineterminator="").writerow(fields)
-    return text.getvalue()

@@ -15,11 +15,11 @@ from ouro.errors import ToolError
 EngineName = Literal["podman", "docker"]
 NAMES: tuple[EngineName, ...] = ("podman", "docker")
 CALL_TIMEOUT = 30.0
-_ROOTLESS = {
+_ROOTLESS_QUERY = {
     "podman": ("info", "--format", "{{.Host.Security.Rootless}}"),
     "docker": ("info", "--format", "{{json .SecurityOptions}}"),
 }
-_NONE = (
+_ABSENCE_SIGNS = (
     "no such image",
     "no such container",
     "no such object",
@@ -27,7 +27,7 @@ _NONE = (
     "no container with",
 )
 """What the engines print if there is no such image or container, and they themselves work."""
-_ON_HOST = "Nothing ran, and nothing runs on this machine instead."
+_NOTHING_RAN = "Nothing ran, and nothing runs on this machine instead."
 
 
 class ContainerEngine:
@@ -63,71 +63,76 @@ class ContainerEngine:
         except OSError as error:
             raise refuse(f"{self.name} cannot be started: {error.strerror}") from error
 
-    def demand(self, *words: str) -> str:
-        """What the engine prints. Blocks.
+    def query(self, *words: str) -> str:
+        """Run the engine; returns what it prints. Blocks.
 
         Raises:
             ToolError: it failed; the message has the last line of its error.
         """
-        done = self.call(*words)
-        if done.returncode:
-            raise refuse(f"`{self.name} {words[0]}` failed: {last_line(done.stderr)}")
-        return done.stdout.strip()
+        result = self.call(*words)
+        if result.returncode:
+            raise refuse(f"`{self.name} {words[0]}` failed: {last_line(result.stderr)}")
+        return result.stdout.strip()
 
     @cached_property
     def is_rootless(self) -> bool:
         """Whether its root is this user. Blocks; raises ToolError: the engine does not answer."""
-        answer = self.demand(*_ROOTLESS[self.name])
+        answer = self.query(*_ROOTLESS_QUERY[self.name])
         return answer == "true" or "name=rootless" in answer
 
     def has_image(self, image: str) -> bool:
         """Whether the image is on this machine. Blocks; raises ToolError: it does not answer."""
-        done = self.call("image", "inspect", "--format", "{{.Id}}", image)
-        if done.returncode and not _says_there_is_none(done.stderr):
-            raise refuse(f"{self.name} does not answer: {last_line(done.stderr)}")
-        return done.returncode == 0
+        result = self.call("image", "inspect", "--format", "{{.Id}}", image)
+        if result.returncode and not _is_absence(result.stderr):
+            raise refuse(f"{self.name} does not answer: {last_line(result.stderr)}")
+        return result.returncode == 0
 
     def is_container_running(self, name: str) -> bool:
         """Whether the container runs. Blocks; raises ToolError: the engine does not answer."""
-        done = self.call("container", "inspect", "--format", "{{.State.Running}}", name)
-        return done.stdout.strip() == "true"
+        result = self.call("container", "inspect", "--format", "{{.State.Running}}", name)
+        return result.stdout.strip() == "true"
 
     def user_words(self) -> list[str]:
         """Options with which files that a command makes belong to this user. Blocks."""
-        own = f"{os.getuid()}:{os.getgid()}"
+        own_ids = f"{os.getuid()}:{os.getgid()}"
         if not self.is_rootless:
-            return ["--user", own]
+            return ["--user", own_ids]
         return (
-            ["--userns", "keep-id", "--user", own] if self.name == "podman" else ["--user", "0:0"]
+            ["--userns", "keep-id", "--user", own_ids]
+            if self.name == "podman"
+            else ["--user", "0:0"]
         )
 
     @property
     def uid_inside(self) -> int:
+        """The number of the user with which commands run inside."""
         return 0 if self.name == "docker" and self.is_rootless else os.getuid()
 
     def remove_container(self, name: str) -> bool:
         """End a container and all its processes; returns whether it is gone. Blocks."""
         at_once = ("--time", "0") if self.name == "podman" else ()
         try:
-            done = self.call("rm", "--force", *at_once, name)
+            result = self.call("rm", "--force", *at_once, name)
         except ToolError:
             return False
-        return done.returncode == 0 or _says_there_is_none(done.stderr)
+        return result.returncode == 0 or _is_absence(result.stderr)
 
 
 def refuse(problem: str, advice: str = "") -> ToolError:
     """The error of a command that cannot run in its container."""
-    return ToolError(" ".join(filter(None, (f"{problem}.", advice, _ON_HOST))))
+    return ToolError(" ".join(filter(None, (f"{problem}.", advice, _NOTHING_RAN))))
 
 
 def last_line(text: str) -> str:
+    """The last line of what an engine printed, for a message."""
     lines = text.strip().splitlines() or ["it printed no reason"]
     return lines[-1].strip().rstrip(".?")[:300]
 
 
-def _says_there_is_none(text: str) -> bool:
+def _is_absence(text: str) -> bool:
+    """Whether an engine says that there is no such image or container."""
     lowered = text.lower()
-    return any(sign in lowered for sign in _NONE)
+    return any(sign in lowered for sign in _ABSENCE_SIGNS)
 
 
 def find_engine(wanted: str, workspace: Sequence[Path]) -> ContainerEngine:
@@ -139,9 +144,9 @@ def find_engine(wanted: str, workspace: Sequence[Path]) -> ContainerEngine:
     """
     names = [name for name in NAMES if wanted in ("", name)]
     for name in names:
-        found = shutil.which(name)
-        if found and not any(_is_below(found, folder) for folder in workspace):
-            return ContainerEngine(name, os.path.abspath(found))  # noqa: PTH100 - links stay
+        program = shutil.which(name)
+        if program and not any(_is_below(program, folder) for folder in workspace):
+            return ContainerEngine(name, os.path.abspath(program))  # noqa: PTH100 - links stay
     raise refuse(
         f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not installed",
         "The settings run commands in a container: install it, or start ouro with --no-sandbox.",
@@ -149,4 +154,5 @@ def find_engine(wanted: str, workspace: Sequence[Path]) -> ContainerEngine:
 
 
 def _is_below(program: str, folder: Path) -> bool:
+    """Whether a program, or what its link leads to, is in a folder."""
     return Path(program).resolve().is_relative_to(folder) or Path(program).is_relative_to(folder)

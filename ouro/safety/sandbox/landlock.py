@@ -17,14 +17,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-_CREATE, _ADD, _RESTRICT = 444, 445, 446
+# The numbers of Landlock's system calls.
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _PATH_BENEATH, _VERSION = 1, 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REFER, _TRUNCATE, _IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
 _MAKE_DEVICES = 1 << 6 | 1 << 11
 _RESOLVE_UNIX, _RESOLVE_UNIX_FROM_ABI = 1 << 16, 9
 """Reaching a socket by its path; those of the command itself need no right."""
-_READ = _EXECUTE | _READ_FILE | _READ_DIR
+_READ_RIGHTS = _EXECUTE | _READ_FILE | _READ_DIR
 _RIGHTS_BY_ABI = {
     1: (1 << 13) - 1,
     2: (1 << 14) - 1,
@@ -32,12 +33,12 @@ _RIGHTS_BY_ABI = {
     5: (1 << 16) - 1,
     _RESOLVE_UNIX_FROM_ABI: (1 << 17) - 1,
 }
-_NEVER = _MAKE_DEVICES | _IOCTL_DEVICE | _RESOLVE_UNIX
+_DENIED_RIGHTS = _MAKE_DEVICES | _IOCTL_DEVICE | _RESOLVE_UNIX
 """Rights that no command has in the folders it may change: root could make a device of a disk."""
 _TCP, _TCP_FROM_ABI = 0b11, 4
 _SCOPES, _SCOPES_FROM_ABI = 0b11, 6
 """Abstract Unix sockets and signals reach only the processes of the command."""
-_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
+_RIGHTS_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
 _DEVICE_FOLDER = "/dev"
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - multiprocessing's locks are there
@@ -58,11 +59,13 @@ def leaves_sockets(version: int) -> bool:
 def abi() -> int:
     """The version of Landlock in the kernel; 0 if there is none."""
     return max(
-        0, int(_libc().syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION)))
+        0,
+        int(_libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))),
     )
 
 
 def _libc() -> ctypes.CDLL:
+    """The C library of this process."""
     return ctypes.CDLL(None, use_errno=True)
 
 
@@ -78,20 +81,22 @@ def _restrict(plan: dict[str, Any], version: int) -> None:
     hidden = tuple(f"{place}/" for place in plan["hidden"])
     inside_hidden = (path for path in plan["visible"] if path.startswith(hidden))
     for path in (*_all_but("/", (*plan["hidden"], _DEVICE_FOLDER)), *inside_hidden):
-        _allow(ruleset, path, _READ & handled)
+        _allow(ruleset, path, _READ_RIGHTS & handled)
     for path in (*plan["writable"], _SHARED_MEMORY):
         # In the folder of a hidden file nothing can be created or removed.
         for place in _all_but(path, plan["hidden"]):
-            _allow(ruleset, place, handled & ~_NEVER)
+            _allow(ruleset, place, handled & ~_DENIED_RIGHTS)
     for path in _DEVICES:
         _allow(ruleset, path, (_READ_FILE | _WRITE_FILE | _IOCTL_DEVICE) & handled)
     _check_result(_libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
-    _check_result(_libc().syscall(_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0)))
+    _check_result(_libc().syscall(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0)))
     os.close(ruleset)
 
 
 def _create_ruleset(handled: int, version: int, *, refuses_tcp: bool) -> int:
-    """The descriptor of a ruleset with as many fields as the kernel knows."""
+    """Make a ruleset, with as many fields as the kernel knows; returns its descriptor. `handled`: the
+    rights that only rules give.
+    """
     fields = [handled]
     if version >= _TCP_FROM_ABI:
         fields.append(_TCP if refuses_tcp else 0)
@@ -99,7 +104,7 @@ def _create_ruleset(handled: int, version: int, *, refuses_tcp: bool) -> int:
         fields.append(_SCOPES)
     attributes = struct.pack(f"={len(fields)}Q", *fields)
     size = ctypes.c_size_t(len(attributes))
-    return _check_result(_libc().syscall(_CREATE, attributes, size, ctypes.c_uint32(0)))
+    return _check_result(_libc().syscall(_CREATE_RULESET, attributes, size, ctypes.c_uint32(0)))
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
@@ -112,11 +117,15 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         return  # it does not exist (any more): then there is nothing to allow
     try:
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            rights &= _OF_FILES
+            rights &= _RIGHTS_OF_FILES
         rule = struct.pack("=Qi", rights, descriptor)
         _check_result(
             _libc().syscall(
-                _ADD, ctypes.c_int(ruleset), ctypes.c_int(_PATH_BENEATH), rule, ctypes.c_uint32(0)
+                _ADD_RULE,
+                ctypes.c_int(ruleset),
+                ctypes.c_int(_PATH_BENEATH),
+                rule,
+                ctypes.c_uint32(0),
             )
         )
     finally:
@@ -124,8 +133,8 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def _all_but(folder: str, hidden: Sequence[str]) -> Iterator[str]:
-    """The fewest paths that together contain everything below `folder` except `hidden`: rules can
-    only allow.
+    """Yield the fewest paths that together contain everything below `folder` except `hidden`, because
+    rules can only allow.
     """
     if folder in hidden:
         return
@@ -143,6 +152,7 @@ def _all_but(folder: str, hidden: Sequence[str]) -> Iterator[str]:
 
 
 def _check_result(result: int) -> int:
+    """The result of a system call. Raises OSError if it failed."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -26,6 +26,7 @@ class ProcessRecord:
         self._file.flush()
 
     def remove(self) -> None:
+        """Delete the record, because what it names is gone."""
         self._path.unlink(missing_ok=True)
         self._file.close()
 
@@ -38,7 +39,9 @@ class LeftRecord(NamedTuple):
 
 
 def left_records(folder: Path) -> Iterator[LeftRecord]:
-    """The records whose process has ended; each is locked until the next one is asked for. Blocks."""
+    """Yield the records whose process has ended. Each is locked until the next one is asked for.
+    Blocks.
+    """
     for path in sorted(folder.glob(f"{PREFIX}*")):
         with suppress(OSError, ValueError), path.open("r+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

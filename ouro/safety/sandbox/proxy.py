@@ -48,8 +48,8 @@ class NetworkProxy:
     def close(self) -> None:
         """Stop serving; connections end with the commands that opened them."""
         self._is_open = False
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as last:
-            last.connect(str(self.socket))
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(self.socket))
             self._thread.join()
         self._server.server_close()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -62,12 +62,12 @@ class NetworkProxy:
             self._server.handle_request()
 
     def take_refusals(self) -> str:
-        """Why hosts were refused since the last call."""
+        """Why hosts were refused since the last call; empty if none was."""
         refused, self._refused = self._refused, []
         return "; ".join(dict.fromkeys(refused))
 
     def connect(self, host: str, port: int) -> socket.socket:
-        """A connection to an allowed host.
+        """Connect to an allowed host; returns the socket.
 
         Raises:
             PermissionError: the settings do not name it.
@@ -80,15 +80,15 @@ class NetworkProxy:
             str(place[0]) for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         ]
         is_named = not self._hosts.isdisjoint((host, f"{host}:{port}"))
-        is_own = is_named and host in ("localhost", *addresses)
+        is_local_and_named = is_named and host in ("localhost", *addresses)
         # A name on the internet must not lead to a server of this machine.
-        reached = [name for name in addresses if is_own or is_on_internet(name)]
-        if not reached:
+        usable = [name for name in addresses if is_local_and_named or is_on_internet(name)]
+        if not usable:
             raise self._refusal(f"{host} is an address of a local network")
-        for address in reached[:-1]:
+        for address in usable[:-1]:
             with contextlib.suppress(OSError):
                 return socket.create_connection((address, port), _CONNECT_TIMEOUT)
-        return socket.create_connection((reached[-1], port), _CONNECT_TIMEOUT)
+        return socket.create_connection((usable[-1], port), _CONNECT_TIMEOUT)
 
     def _is_allowed(self, host: str, port: int) -> bool:
         """Whether the settings name the host with its port, or it or a host above at a usual port."""
@@ -99,6 +99,7 @@ class NetworkProxy:
         return host in self._hosts or any(host.endswith(f".{above}") for above in self._hosts)
 
     def _refusal(self, reason: str) -> PermissionError:
+        """The error of a refused host, which is noted for `take_refusals`."""
         self._refused.append(reason)
         return PermissionError(reason)
 
@@ -117,6 +118,8 @@ def _parse_target(target: str, *, is_tunnel: bool) -> tuple[SplitResult, str]:
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    """Accepts the connections of commands, each in a thread."""
+
     daemon_threads = True
     proxy: NetworkProxy
 
@@ -125,7 +128,10 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 
 class _Connection(socketserver.BaseRequestHandler):
+    """One connection of a command."""
+
     def handle(self) -> None:
+        """Read a request, connect to its host, and forward bytes until both ends have finished."""
         server, client = self.server, self.request
         assert isinstance(server, _Server)
         assert isinstance(client, socket.socket)
@@ -133,7 +139,7 @@ class _Connection(socketserver.BaseRequestHandler):
         head, _, rest = _read_head(client).partition(b"\r\n\r\n")
         lines = head.decode("latin-1").split("\r\n")
         method, target, version = (*lines[0].split(" "), "", "", "")[:3]
-        # The second is that of the relay: no answer is mixed with the bytes.
+        # OPEN is the request of the relay: no answer is mixed with the bytes.
         is_tunnel = method in ("CONNECT", "OPEN")
         try:
             url, host = _parse_target(target, is_tunnel=is_tunnel)
@@ -154,11 +160,13 @@ class _Connection(socketserver.BaseRequestHandler):
                 # Only one request for each connection: the next one could be for another host.
                 # The request is sent to the same host that was checked.
                 dropped = ("proxy-", "connection:", "host:")
-                kept = [line for line in lines[1:] if not line.lower().startswith(dropped)]
+                kept_headers = [line for line in lines[1:] if not line.lower().startswith(dropped)]
                 path = f"{url.path or '/'}{'?' if url.query else ''}{url.query}"
                 host = f"Host: {url.netloc.rpartition('@')[2]}"
-                new = "\r\n".join([f"{method} {path} {version}", host, *kept, "Connection: close"])
-                upstream.sendall(f"{new}\r\n\r\n".encode("latin-1"))
+                request = "\r\n".join(
+                    [f"{method} {path} {version}", host, *kept_headers, "Connection: close"]
+                )
+                upstream.sendall(f"{request}\r\n\r\n".encode("latin-1"))
             upstream.sendall(rest)
             join(client, upstream, _IDLE_TIMEOUT)
 

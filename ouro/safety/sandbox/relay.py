@@ -18,8 +18,8 @@ import sys
 import threading
 from typing import cast
 
-_NAMES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-_OWN = "localhost,127.0.0.1,::1"
+_PROXY_VARIABLES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+_WITHOUT_PROXY = "localhost,127.0.0.1,::1"
 
 
 def main(path: str, places: str, *command: str) -> int:
@@ -28,17 +28,18 @@ def main(path: str, places: str, *command: str) -> int:
     threading.Thread(target=_serve, args=(server, path), daemon=True).start()
     for place in filter(None, places.split(",")):
         with contextlib.suppress(OSError):  # a port below 1024
-            at_port = socket.create_server(("127.0.0.1", int(place.rpartition(":")[2])))
-            threading.Thread(target=_serve, args=(at_port, path, place), daemon=True).start()
+            port_server = socket.create_server(("127.0.0.1", int(place.rpartition(":")[2])))
+            threading.Thread(target=_serve, args=(port_server, path, place), daemon=True).start()
     proxy = f"http://127.0.0.1:{server.getsockname()[1]}"
-    environment = {**os.environ, **dict.fromkeys(_NAMES, proxy), "NO_PROXY": _OWN, "no_proxy": _OWN}
+    environment = {**os.environ, **dict.fromkeys(_PROXY_VARIABLES, proxy)}
+    environment |= {"NO_PROXY": _WITHOUT_PROXY, "no_proxy": _WITHOUT_PROXY}
     code = subprocess.call(command, env=environment)
     return 128 - code if code < 0 else code
 
 
 def _serve(server: socket.socket, path: str, place: str = "") -> None:
-    """Join each client of the port with the proxy. With `place`, the proxy is first told what to
-    open.
+    """Join each client of a port with the proxy. With `place` (`localhost:5432`) the proxy first gets
+    a request to open that address.
     """
     while True:
         client, _ = server.accept()

@@ -18,7 +18,7 @@ from pathlib import Path
 from ouro.utils.files import write_private
 
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-_DENIED = {
+_DENIED_CALLS = {
     # name: (x86_64, aarch64)
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
@@ -67,14 +67,16 @@ _DENIED = {
 _SOCKET, _CONNECT, _IOCTL, _CLONE, _CLONE3 = (41, 198), (42, 203), (16, 29), (56, 220), (435, 435)
 _SET_LIMIT, _PROCESS_LIMIT = (160, 164), (302, 261)
 _RESIDENT_LIMIT = 5
-_X32 = 0x4000_0000
-_NEW_USER = 0x1000_0000
+_X32_CALLS = 0x4000_0000
+_NEW_USER_NAMESPACE = 0x1000_0000
 _TYPES_INTO_TERMINAL = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX."""
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _ERROR = 0x7FFF_0000, 0x8000_0000, 0x0005_0000
 _EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
-_NUMBER, _ARCHITECTURE, _FIRST, _SECOND, _THIRD, _THIRD_UPPER = 0, 4, 16, 24, 32, 36
+_NUMBER_OFFSET, _ARCHITECTURE_OFFSET = 0, 4
+_FIRST_ARGUMENT, _SECOND_ARGUMENT = 16, 24
+_THIRD_ARGUMENT, _THIRD_ARGUMENT_UPPER = 32, 36
 """Offsets in `struct seccomp_data`; for an argument that of its lower half, as both processors are
 little-endian.
 """
@@ -102,68 +104,76 @@ def _program(internet: bool, connects: bool, keeps_tag: bool, machine: str) -> b
     """The instructions of the filter, as bytes. What no rule names is allowed."""
     column = list(_ARCHITECTURES).index(machine)
     families = [socket.AF_UNIX, *((socket.AF_INET, socket.AF_INET6) if internet else ())]
-    denied = sorted(numbers[column] for numbers in _DENIED.values())
+    denied = sorted(numbers[column] for numbers in _DENIED_CALLS.values())
     if not connects:
         denied.append(_CONNECT[column])
     program = [
         # Calls of another architecture have other numbers.
-        *_load(_ARCHITECTURE),
-        _line(_JUMP_EQUAL, _ARCHITECTURES[machine], 1, 0),
-        _ret(_KILL),
-        *_load(_NUMBER),
-        *_when(_JUMP_AT_LEAST, _X32, _ERROR | _ENOSYS),
-        *_when_one_of(denied, _ERROR | _EPERM),
+        *_load(_ARCHITECTURE_OFFSET),
+        _instruction(_JUMP_EQUAL, _ARCHITECTURES[machine], 1, 0),
+        _return(_KILL),
+        *_load(_NUMBER_OFFSET),
+        *_return_if(_JUMP_AT_LEAST, _X32_CALLS, _ERROR | _ENOSYS),
+        *_return_if_one_of(denied, _ERROR | _EPERM),
         # glibc then uses clone, whose flags a filter can read.
-        *_when(_JUMP_EQUAL, _CLONE3[column], _ERROR | _ENOSYS),
-        *(_keep_tag(column) if keeps_tag else ()),
+        *_return_if(_JUMP_EQUAL, _CLONE3[column], _ERROR | _ENOSYS),
+        *(_refuse_tag_changes(column) if keeps_tag else ()),
         *_for_call(
             _CLONE[column],
-            [*_load(_FIRST), *_when(_JUMP_BITS, _NEW_USER, _ERROR | _EPERM), _ret(_ALLOW)],
+            [
+                *_load(_FIRST_ARGUMENT),
+                *_return_if(_JUMP_BITS, _NEW_USER_NAMESPACE, _ERROR | _EPERM),
+                _return(_ALLOW),
+            ],
         ),
         *_for_call(
             _IOCTL[column],
             [
-                *_load(_SECOND),
-                *_when_one_of(_TYPES_INTO_TERMINAL, _ERROR | _EPERM),
-                _ret(_ALLOW),
+                *_load(_SECOND_ARGUMENT),
+                *_return_if_one_of(_TYPES_INTO_TERMINAL, _ERROR | _EPERM),
+                _return(_ALLOW),
             ],
         ),
         *_for_call(
             _SOCKET[column],
             [
-                *_load(_FIRST),
-                *_when_one_of(families, _ALLOW),
-                _ret(_ERROR | _EAFNOSUPPORT),
+                *_load(_FIRST_ARGUMENT),
+                *_return_if_one_of(families, _ALLOW),
+                _return(_ERROR | _EAFNOSUPPORT),
             ],
         ),
-        _ret(_ALLOW),
+        _return(_ALLOW),
     ]
     return b"".join(program)
 
 
-def _keep_tag(column: int) -> list[bytes]:
-    """Lines that refuse to set the limit of resident memory, and allow to read it."""
-    is_other = _line(_JUMP_EQUAL, _RESIDENT_LIMIT, 1, 0)
-    refuse = _ret(_ERROR | _EPERM)
-    is_null = _line(_JUMP_EQUAL, 0, 1, 0)
+def _refuse_tag_changes(column: int) -> list[bytes]:
+    """Instructions that refuse to set the limit of resident memory, and allow to read it."""
+    is_other = _instruction(_JUMP_EQUAL, _RESIDENT_LIMIT, 1, 0)
+    refuse = _return(_ERROR | _EPERM)
+    is_null = _instruction(_JUMP_EQUAL, 0, 1, 0)
     return [
         *_for_call(
             _SET_LIMIT[column],
-            [*_load(_FIRST), *_when(_JUMP_EQUAL, _RESIDENT_LIMIT, _ERROR | _EPERM), _ret(_ALLOW)],
+            [
+                *_load(_FIRST_ARGUMENT),
+                *_return_if(_JUMP_EQUAL, _RESIDENT_LIMIT, _ERROR | _EPERM),
+                _return(_ALLOW),
+            ],
         ),
         *_for_call(
             _PROCESS_LIMIT[column],
             [
-                *_load(_SECOND),
+                *_load(_SECOND_ARGUMENT),
                 is_other,
-                _ret(_ALLOW),
-                *_load(_THIRD),
+                _return(_ALLOW),
+                *_load(_THIRD_ARGUMENT),
                 is_null,
                 refuse,
-                *_load(_THIRD_UPPER),
+                *_load(_THIRD_ARGUMENT_UPPER),
                 is_null,
                 refuse,
-                _ret(_ALLOW),
+                _return(_ALLOW),
             ],
         ),
     ]
@@ -183,29 +193,36 @@ def filter_file(folder: Path, *, internet: bool, connects: bool, keeps_tag: bool
     return path
 
 
-def _line(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    """One instruction. A jump skips `if_true` or `if_false` instructions."""
     return struct.pack("=HBBI", code, if_true, if_false, value)
 
 
-def _ret(value: int) -> bytes:
-    return _line(_RETURN, value)
+def _return(value: int) -> bytes:
+    """The instruction that ends the filter with a result."""
+    return _instruction(_RETURN, value)
 
 
 def _load(offset: int) -> list[bytes]:
-    return [_line(_LOAD, offset)]
+    """The instruction that loads a word of the system call, which the next ones test."""
+    return [_instruction(_LOAD, offset)]
 
 
-def _when(test: int, value: int, result: int) -> list[bytes]:
-    return [_line(test, value, 0, 1), _ret(result)]
+def _return_if(test: int, value: int, result: int) -> list[bytes]:
+    """Instructions that end the filter with a result if the loaded word passes a test."""
+    return [_instruction(test, value, 0, 1), _return(result)]
 
 
-def _when_one_of(values: Iterable[int], result: int) -> list[bytes]:
+def _return_if_one_of(values: Iterable[int], result: int) -> list[bytes]:
+    """Instructions that end the filter with a result if the loaded word is one of these."""
     lines: list[bytes] = []
     for value in values:
-        lines += _when(_JUMP_EQUAL, value, result)
+        lines += _return_if(_JUMP_EQUAL, value, result)
     return lines
 
 
 def _for_call(number: int, lines: list[bytes]) -> list[bytes]:
-    """Lines for one system call; they end with a return, because they load another word."""
-    return [_line(_JUMP_EQUAL, number, 0, len(lines)), *lines]
+    """Instructions for one system call only. They must end with a return, because they load another
+    word.
+    """
+    return [_instruction(_JUMP_EQUAL, number, 0, len(lines)), *lines]

@@ -12,10 +12,10 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-_LISTED = "/proc/net/unix"
+_SOCKET_LIST = "/proc/net/unix"
 _COLUMNS_BEFORE_PATH = 7
 _PATH_IN_VARIABLE = re.compile(r"/[^\s:;,]+")
-_WELL_KNOWN = (
+_WELL_KNOWN_SOCKETS = (
     "/var/lib/docker.sock",
     "/var/lib/incus/unix.socket",
     "/var/lib/libvirt/libvirt-sock",
@@ -26,51 +26,61 @@ _WELL_KNOWN = (
     "~/.podman.sock",
 )
 """Those of containers and virtual machines may be in another namespace, which does not list them."""
-_OF_PROCESS = "/proc/self/"
-_found_by_owner: dict[str, str] = {}
-"""Inodes of sockets whose path depends on their process -> the path, or an empty one if unknown."""
+_PROCESS_FOLDER = "/proc/self/"
+_paths_by_inode: dict[str, str] = {}
+"""The path of each socket that was bound with a path which depends on its process, by the inode;
+empty if it is not known.
+"""
 
 
 def find_sockets(
-    environment: Mapping[str, str], own: Sequence[str], is_reachable: Callable[[str], bool]
+    environment: Mapping[str, str], workspace: Sequence[str], is_reachable: Callable[[str], bool]
 ) -> list[str]:
     """The sockets that a command must not reach: those that programs have open, others beside them
     (OpenSSH renames its own), those that variables name, and well-known ones. Blocks.
 
     Args:
         environment: the variables that commands get.
-        own: folders where commands make sockets: only those that are open are hidden there.
+        workspace: folders where commands make sockets: only those that are open are hidden there.
         is_reachable: whether a command could open this path.
     """
-    named = chain(_named_by(environment), map(os.path.expanduser, _WELL_KNOWN))
-    listed = set(map(os.path.realpath, filter(is_reachable, _list_sockets())))
-    folders = {os.path.dirname(path) for path in listed}  # noqa: PTH120
-    beside = (_in_folder(folder) for folder in folders if not is_below(folder, own))
-    there = filter(os.path.lexists, filter(is_reachable, named))
-    candidates = chain(listed, map(os.path.realpath, there))
-    found = {*filter(_is_socket, candidates), *chain.from_iterable(beside)}
-    return sorted(filter(is_reachable, found))
+    named_paths = chain(
+        _paths_in_variables(environment), map(os.path.expanduser, _WELL_KNOWN_SOCKETS)
+    )
+    open_sockets = set(map(os.path.realpath, filter(is_reachable, _list_sockets())))
+    folders = {os.path.dirname(path) for path in open_sockets}  # noqa: PTH120
+    beside_them = (
+        _sockets_in_folder(folder) for folder in folders if not is_below(folder, workspace)
+    )
+    existing = filter(os.path.lexists, filter(is_reachable, named_paths))
+    candidates = chain(open_sockets, map(os.path.realpath, existing))
+    sockets = {*filter(_is_socket, candidates), *chain.from_iterable(beside_them)}
+    return sorted(filter(is_reachable, sockets))
 
 
 def _list_sockets() -> Iterator[str]:
-    """The paths of the sockets that programs have open in this network namespace."""
+    """Yield the paths of the sockets that programs have open in this network namespace."""
     try:
-        with open(_LISTED, "rb") as file:  # noqa: PTH123 - before each command
+        with open(_SOCKET_LIST, "rb") as file:  # noqa: PTH123 - before each command
             lines = file.read().splitlines()[1:]
     except OSError:
         return
     columns = (line.split(None, _COLUMNS_BEFORE_PATH) for line in lines)
-    named = (found for found in columns if len(found) > _COLUMNS_BEFORE_PATH)
-    bound = {(os.fsdecode(found[7]), os.fsdecode(found[6])) for found in named}
-    own = {inode: path for path, inode in bound if _depends_on_process(path)}
-    yield from (path for path, inode in bound if inode not in own and path[0] == "/")
-    _find_by_owner(own)
-    yield from filter(None, _found_by_owner.values())
+    rows = (fields for fields in columns if len(fields) > _COLUMNS_BEFORE_PATH)
+    paths_and_inodes = {(os.fsdecode(fields[7]), os.fsdecode(fields[6])) for fields in rows}
+    relative = {inode: path for path, inode in paths_and_inodes if _depends_on_process(path)}
+    yield from (
+        path for path, inode in paths_and_inodes if inode not in relative and path[0] == "/"
+    )
+    _find_relative_sockets(relative)
+    yield from filter(None, _paths_by_inode.values())
 
 
 def _depends_on_process(path: str) -> bool:
-    """Whether it is relative, or names an open folder, as for paths that are too long."""
-    return path[0] not in "/@" or path.startswith(_OF_PROCESS)
+    """Whether the path of a socket is relative, or goes through an open folder of its process, as for
+    a path that is too long.
+    """
+    return path[0] not in "/@" or path.startswith(_PROCESS_FOLDER)
 
 
 def is_below(path: str, folders: Iterable[str]) -> bool:
@@ -78,48 +88,52 @@ def is_below(path: str, folders: Iterable[str]) -> bool:
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
 
 
-def _named_by(environment: Mapping[str, str]) -> Iterator[str]:
-    """The paths in variables such as SSH_AUTH_SOCK and DOCKER_HOST."""
+def _paths_in_variables(environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield the paths in variables such as SSH_AUTH_SOCK and DOCKER_HOST."""
     for name, value in environment.items():
         if "sock" in f"{name}={value}".lower() or value.startswith("unix:"):
             yield from _PATH_IN_VARIABLE.findall(value.replace("//", "/"))
 
 
-def _find_by_owner(paths: Mapping[str, str]) -> None:
-    """Remember where these sockets are, by inode: in the folder of the process that has it open.
-    Few programs bind such a path.
+def _find_relative_sockets(paths: Mapping[str, str]) -> None:
+    """Find where these sockets are (`paths` has their paths by inode), in the folder of the process
+    that has each open; keeps the result in `_paths_by_inode`. Few programs bind such a path.
     """
-    for gone in _found_by_owner.keys() - paths.keys():
-        del _found_by_owner[gone]
-    wanted = {f"socket:[{inode}]": inode for inode in paths.keys() - _found_by_owner.keys()}
-    if not wanted:
+    for gone in _paths_by_inode.keys() - paths.keys():
+        del _paths_by_inode[gone]
+    inodes_by_target = {
+        f"socket:[{inode}]": inode for inode in paths.keys() - _paths_by_inode.keys()
+    }
+    if not inodes_by_target:
         return
-    _found_by_owner.update(dict.fromkeys(wanted.values(), ""))
+    _paths_by_inode.update(dict.fromkeys(inodes_by_target.values(), ""))
     for pid in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 - only names
-        for target in _open_files(pid) & wanted.keys():
-            place = _place_for(pid, paths[wanted[target]])
-            if _is_socket(place):
-                _found_by_owner[wanted[target]] = place
+        for target in _open_files(pid) & inodes_by_target.keys():
+            path = _resolve_for_process(pid, paths[inodes_by_target[target]])
+            if _is_socket(path):
+                _paths_by_inode[inodes_by_target[target]] = path
 
 
-def _place_for(pid: str, path: str) -> str:
-    below = path.replace(_OF_PROCESS, "") if path.startswith(_OF_PROCESS) else f"cwd/{path}"
+def _resolve_for_process(pid: str, path: str) -> str:
+    """The real path of a path that depends on a process."""
+    below = path.replace(_PROCESS_FOLDER, "") if path.startswith(_PROCESS_FOLDER) else f"cwd/{path}"
     return os.path.realpath(f"/proc/{pid}/{below}")
 
 
 def _open_files(pid: str) -> set[str]:
     """What the descriptors of a process lead to; empty for a process of another user."""
     folder = f"/proc/{pid}/fd"
-    found = set()
+    targets = set()
     try:
         for name in os.listdir(folder):  # noqa: PTH208
-            found.add(os.readlink(f"{folder}/{name}"))  # noqa: PTH115
+            targets.add(os.readlink(f"{folder}/{name}"))  # noqa: PTH115
     except OSError:
-        return found  # it has ended, or is of another user
-    return found
+        return targets  # it has ended, or is of another user
+    return targets
 
 
-def _in_folder(folder: str) -> list[str]:
+def _sockets_in_folder(folder: str) -> list[str]:
+    """The sockets in a folder; empty if it cannot be read."""
     try:
         with os.scandir(folder) as entries:
             return [entry.path for entry in entries if _is_socket_entry(entry)]
@@ -128,6 +142,7 @@ def _in_folder(folder: str) -> list[str]:
 
 
 def _is_socket_entry(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry of a folder is a socket. Most are files or folders, which costs nothing."""
     is_other = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
     return not is_other and _is_socket(entry.path)
 

@@ -26,6 +26,7 @@ class TempFolder:
             log.warning("no record of a temporary folder: %s", error)
 
     def remove(self) -> None:
+        """Delete the folder and its record."""
         import shutil  # imported late: few sessions need it
 
         shutil.rmtree(self.path, ignore_errors=True)

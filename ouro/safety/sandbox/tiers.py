@@ -14,7 +14,7 @@ import msgspec
 
 from ouro.safety.protected import acting_regex
 
-_EMPTY_INSIDE = ("/tmp", "/run", "/var/tmp", "/dev/shm")  # noqa: S108
+_EMPTY_FOLDERS = ("/tmp", "/run", "/var/tmp", "/dev/shm")  # noqa: S108
 """Folders with sockets and files of other programs. In the sandbox they are empty, except for what
 a policy names.
 """
@@ -69,7 +69,7 @@ def is_private(place: str) -> bool:
     """Whether a place is in a folder that is empty inside the sandbox, so that it would not be
     visible there.
     """
-    return place.startswith(tuple(f"{folder}/" for folder in _EMPTY_INSIDE))
+    return place.startswith(tuple(f"{folder}/" for folder in _EMPTY_FOLDERS))
 
 
 def existing(paths: Iterable[Path]) -> tuple[Path, ...]:
@@ -78,24 +78,24 @@ def existing(paths: Iterable[Path]) -> tuple[Path, ...]:
 
 
 def _resolve(path: Path) -> str:
-    """The real path, or an empty text if there is nothing. The kernel is asked for it where it can
-    be: `realpath` looks at each folder above, five times as slow.
+    """The real path of a path; empty if nothing is there. Linux names it for an open file:
+    `realpath`, which looks at each folder above, takes five times as long.
     """
     try:
         descriptor = os.open(path, _O_PATH) if _O_PATH else -1
         if descriptor >= 0:
             try:
-                found = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115
+                target = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115
             finally:
                 os.close(descriptor)
-            if found[0] == "/" and not found.endswith(" (deleted)"):
-                return found
+            if target[0] == "/" and not target.endswith(" (deleted)"):
+                return target
     except OSError:
         pass  # a link to nothing, or no /proc
     return os.path.realpath(path) if os.path.lexists(path) else ""
 
 
-_ALWAYS = (
+_BWRAP_OPTIONS = (
     "--new-session",
     "--die-with-parent",
     "--unshare-user",
@@ -153,26 +153,26 @@ class Bubblewrap(Sandbox):
         self._filter_dir = filter_dir
 
     def wrap(self, argv: Sequence[str], policy: SandboxPolicy) -> list[str]:
-        command = [str(self._program), *_ALWAYS]
+        command = [str(self._program), *_BWRAP_OPTIONS]
         if not policy.network:
             command.append("--unshare-net")
-        for name in _EMPTY_INSIDE[1:]:
+        for name in _EMPTY_FOLDERS[1:]:
             if Path(name).is_dir() and not Path(name).is_symlink():
                 command += ("--tmpfs", name)
         command += ("--bind", str(policy.temp), "/tmp") if policy.temp else ("--tmpfs", "/tmp")  # noqa: S108
         if policy.network:
-            command += _bound("--ro-bind", (Path(os.path.realpath("/etc/resolv.conf")),))
+            command += _bind("--ro-bind", (Path(os.path.realpath("/etc/resolv.conf")),))
         # Later mounts win: hidden places are hidden in writable folders too.
-        command += _bound("--ro-bind", policy.visible)
-        command += _bound("--bind", policy.writable)
+        command += _bind("--ro-bind", policy.visible)
+        command += _bind("--bind", policy.writable)
         # One of them may have been removed since they were found.
-        command += _bound("--ro-bind-try", policy.protected)
+        command += _bind("--ro-bind-try", policy.protected)
         for place in policy.hidden:
             command += _hide(place, policy.visible)
         for place in policy.sockets:
             if place not in policy.visible:  # ouro's own proxy
                 command += ("--ro-bind", os.devnull, str(place))
-        if policy.reaps:  # one process less
+        if policy.reaps:  # then bwrap need not run a process for it
             command.append("--as-pid-1")
         # Without a shared network a command has an empty one, with only its own servers on
         # loopback.
@@ -183,14 +183,17 @@ class Bubblewrap(Sandbox):
 
 
 def _hide(place: Path, visible: Sequence[Path]) -> list[str]:
-    """Options that put something empty over a place; what is visible below it is seen again."""
+    """The options of bwrap that put something empty over a place, and show what is visible below it
+    again.
+    """
     if not place.is_dir():
         return ["--ro-bind", "/dev/null", str(place)]
     shown = [inside for inside in visible if inside.is_relative_to(place)]
-    return ["--tmpfs", str(place), *_bound("--ro-bind", shown), "--remount-ro", str(place)]
+    return ["--tmpfs", str(place), *_bind("--ro-bind", shown), "--remount-ro", str(place)]
 
 
-def _bound(option: str, places: Sequence[Path]) -> list[str]:
+def _bind(option: str, places: Sequence[Path]) -> list[str]:
+    """The options of bwrap that show places of this machine at the same paths."""
     words: list[str] = []
     for place in places:
         words += (option, str(place), str(place))
@@ -275,6 +278,7 @@ class Seatbelt(Sandbox):
         parameters: dict[str, Path] = {}
 
         def rule(verb: str, operation: str, name: str, places: Sequence[Path]) -> None:
+            """Add a rule for each place, and a parameter with its path."""
             for number, place in enumerate(places):
                 parameters[f"{name}{number}"] = place
                 rules.append(f'({verb} {operation} (subpath (param "{name}{number}")))\n')
@@ -297,8 +301,8 @@ class Seatbelt(Sandbox):
 
 
 _SYSTEM_BWRAP = Path("/usr/bin/bwrap")
-_TIMEOUT = 10.0
-_CONFINED = 7
+_SELF_TEST_TIMEOUT = 10.0
+_SELF_TEST_RAN = 7
 """Exit code of a self-test that ran. What it could write is checked from outside."""
 _SELF_TEST = 'touch "$1/inside" && { touch "$2" 2>/dev/null; exit 7; }'
 
@@ -326,8 +330,8 @@ def choose_sandbox(state_dir: Path) -> ChosenSandbox:
 
 
 def _candidates(state_dir: Path) -> Iterator[tuple[Sandbox, str]]:
-    """The sandboxes of this system, the strongest first, each with why it cannot be used; empty if
-    it can.
+    """Yield the sandboxes of this system, the strongest first, each with the reason why it cannot be
+    used; the reason is empty if it can.
     """
     if sys.platform == "darwin":
         yield Seatbelt(), "" if Path(_SANDBOX_EXEC).exists() else f"{_SANDBOX_EXEC} is missing"
@@ -336,21 +340,21 @@ def _candidates(state_dir: Path) -> Iterator[tuple[Sandbox, str]]:
         from ouro.safety.sandbox import landlock
         from ouro.safety.sandbox.seccomp import seccomp_filter
 
-        unknown = (
+        no_filter = (
             "" if seccomp_filter(internet=True, connects=True) else "no table for this processor"
         )
-        program = _bwrap()
+        program = _find_bwrap()
         yield (
             Bubblewrap(program or _SYSTEM_BWRAP, state_dir),
-            unknown or ("" if program else "bwrap is not installed"),
+            no_filter or ("" if program else "bwrap is not installed"),
         )
         yield (
             Landlock(state_dir),
-            unknown or ("" if landlock.abi() else "the kernel has no Landlock"),
+            no_filter or ("" if landlock.abi() else "the kernel has no Landlock"),
         )
 
 
-def _bwrap() -> Path | None:
+def _find_bwrap() -> Path | None:
     """The bwrap of the distribution (rules of AppArmor name its path), or that of the PyPI package."""
     if _SYSTEM_BWRAP.exists():
         return _SYSTEM_BWRAP
@@ -375,13 +379,14 @@ def _self_test(sandbox: Sandbox, state_dir: Path) -> str:
             argv = sandbox.wrap(
                 ["/bin/sh", "-c", _SELF_TEST, "sh", str(inside.resolve()), str(outside)], policy
             )
-            ended = subprocess.run(
-                argv, capture_output=True, text=True, timeout=_TIMEOUT, check=False
+            result = subprocess.run(
+                argv, capture_output=True, text=True, timeout=_SELF_TEST_TIMEOUT, check=False
             )
         except (OSError, subprocess.SubprocessError) as error:
             return str(error)
-        if ended.returncode == _CONFINED and (inside / "inside").exists() and not outside.exists():
+        is_confined = (inside / "inside").exists() and not outside.exists()
+        if result.returncode == _SELF_TEST_RAN and is_confined:
             return ""
         return (
-            ended.stderr.strip().splitlines() or [f"the self-test ended with {ended.returncode}"]
+            result.stderr.strip().splitlines() or [f"the self-test ended with {result.returncode}"]
         )[-1][:200]

@@ -219,10 +219,10 @@ class TestB4Fallback:
         program.touch()
         monkeypatch.syspath_prepend(tmp_path)
         monkeypatch.setattr(sandbox_choice, "_SYSTEM_BWRAP", tmp_path / "none")
-        assert sandbox_choice._bwrap() == program
+        assert sandbox_choice._find_bwrap() == program
 
     def test_missing_bubblewrap_falls_back_with_a_reason(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(sandbox_choice, "_bwrap", lambda: None)
+        monkeypatch.setattr(sandbox_choice, "_find_bwrap", lambda: None)
         chosen = sandbox_choice.choose_sandbox(tmp_path)
         assert chosen.sandbox.tier in ("landlock", "none")
         assert chosen.refused[0] == "bubblewrap: bwrap is not installed"
@@ -233,7 +233,7 @@ class TestB4Fallback:
             "#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2; exit 1\n"
         )
         refusing.chmod(0o755)
-        monkeypatch.setattr(sandbox_choice, "_bwrap", lambda: refusing)
+        monkeypatch.setattr(sandbox_choice, "_find_bwrap", lambda: refusing)
         chosen = sandbox_choice.choose_sandbox(tmp_path)
         assert chosen.sandbox.tier != "bubblewrap"
         assert "uid map" in chosen.refused[0]
@@ -242,7 +242,7 @@ class TestB4Fallback:
         pretending = tmp_path / "bwrap"
         pretending.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n')
         pretending.chmod(0o755)
-        monkeypatch.setattr(sandbox_choice, "_bwrap", lambda: pretending)
+        monkeypatch.setattr(sandbox_choice, "_find_bwrap", lambda: pretending)
         assert sandbox_choice.choose_sandbox(tmp_path).sandbox.tier != "bubblewrap"
 
     def test_processor_without_a_syscall_table_has_no_sandbox(self, tmp_path, monkeypatch):
