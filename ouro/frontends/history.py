@@ -54,6 +54,11 @@ class PromptHistory:
             self._session_entries.append(text)
             write_masked(text, self._write)
 
+    def keep(self, text: str) -> None:
+        """Keep a text that was not sent, until ouro ends."""
+        if text.strip():
+            self._session_entries.append(text)
+
     def _write(self, text: str) -> None:
         """Write an entry. Disk errors are only logged: a lost history entry must not stop ouro."""
         for path in filter(None, (self._path, self._project)):

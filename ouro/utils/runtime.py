@@ -154,6 +154,15 @@ def is_running(pid: int) -> bool:
     return True
 
 
+def is_suspended(pid: int) -> bool:
+    """Whether a process was stopped by Ctrl+Z. Linux only: elsewhere it is not known."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state in ("T", "t")
+
+
 def count_processes() -> int:
     """The number of processes and threads of the machine. Linux only."""
     return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])

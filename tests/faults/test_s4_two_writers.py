@@ -3,6 +3,7 @@
 import fcntl
 import os
 import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -54,6 +55,17 @@ def root(home):
 def python(code: str, *arguments: str) -> subprocess.Popen:
     command = [sys.executable, "-c", WARM + textwrap.dedent(code), *arguments]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_s4_second_process_hears_that_the_owner_is_suspended(root):
+    with python(HOLD, str(root), HEADER.id) as holder:
+        assert holder.stdout.readline() == "held\n"
+        holder.send_signal(signal.SIGSTOP)
+        os.waitpid(holder.pid, os.WUNTRACED)
+        with pytest.raises(SessionInUse, match="is suspended: `fg`"):
+            wait(YamlFileMemoryStore(root).load_session(HEADER.id))
+        holder.kill()
 
 
 def test_s4_second_process_sees_the_owner_until_that_one_dies(root):

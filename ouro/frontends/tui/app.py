@@ -492,5 +492,5 @@ class KeyActions:
         panel = self._conversation.questions.panel
         if panel is not None and panel.scrolls and where in ("page_up", "page_down"):
             panel.scroll_body(-1 if where == "page_up" else 1)
-        else:
+        elif not self._conversation.prompt.go_to_end(where):
             getattr(self._conversation.transcript, f"action_{SCROLLS[where]}")()

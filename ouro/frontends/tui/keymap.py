@@ -102,8 +102,8 @@ ACTIONS: tuple[KeyAction, ...] = (
     KeyAction("suspend", ("ctrl+z",), "suspend", "app", "suspend_process"),
     KeyAction("page_up", ("pageup",), "transcript: a page up", "app"),
     KeyAction("page_down", ("pagedown",), "transcript: a page down", "app"),
-    KeyAction("top", ("ctrl+home",), "transcript: to its start", "app"),
-    KeyAction("bottom", ("ctrl+end",), "transcript: to its end", "app"),
+    KeyAction("top", ("ctrl+home",), "a long message, else the transcript: to its start", "app"),
+    KeyAction("bottom", ("ctrl+end",), "a long message, else the transcript: to its end", "app"),
     KeyAction("yes", ("y",), "yes", "answer"),
     KeyAction(
         "session",

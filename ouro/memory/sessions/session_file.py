@@ -30,7 +30,7 @@ from ouro.memory.backend import NumberedRecord, Record, timestamp
 from ouro.memory.sessions.yaml_text import dump
 from ouro.utils.files import lock_descriptor, note_written_dir, replace_file, unlock
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.runtime import is_running
+from ouro.utils.runtime import is_running, is_suspended
 from ouro.utils.text import local_time
 
 if TYPE_CHECKING:
@@ -526,8 +526,10 @@ class SessionLock:
             who = (
                 f"process {pid} since {local_time(since) or since}" if since else "another process"
             )
+            is_waiting = pid.isdecimal() and is_suspended(int(pid))
+            suspended = ", which is suspended: `fg` in its terminal continues it"
             raise SessionInUse(
-                f"This session is in use by {who}.",
+                f"This session is in use by {who}{suspended if is_waiting else ''}.",
                 "Continue there, close it, or open a copy with `--fork`.",
             ) from error
         except OSError:

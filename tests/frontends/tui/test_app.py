@@ -142,6 +142,32 @@ async def test_escape_before_a_message_is_shown_returns_it_to_the_prompt_with_wh
         assert "❯ hi there" not in shown(pilot.app)
 
 
+async def test_up_brings_back_a_text_that_ctrl_c_cleared():
+    async with screen_of(FakeSession()).run_test() as pilot:
+        await opened(pilot)
+        await type_text(pilot, "a long thought")
+        await pilot.press("ctrl+c")
+        assert pilot.app.conversation.prompt.text == ""
+        await pilot.press("up")
+        assert pilot.app.conversation.prompt.text == "a long thought"
+
+
+async def test_ctrl_home_goes_to_the_start_of_a_long_message_then_of_the_transcript():
+    session = FakeSession([says("\n\n".join(map(str, range(60))))])
+    async with screen_of(session).run_test(size=(60, 20)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await until(pilot, lambda: "59" in shown(pilot.app))
+        prompt, transcript = pilot.app.conversation.prompt, pilot.app.conversation.transcript
+        prompt.fill("one\ntwo\nthree")
+        await pilot.press("ctrl+home")
+        assert (prompt.cursor_location, transcript.following) == ((0, 0), True)
+        await pilot.press("ctrl+end")
+        assert prompt.cursor_location == (2, 5)
+        await pilot.press("ctrl+home", "ctrl+home")
+        await until(pilot, lambda: transcript.scroll_offset.y == 0)
+
+
 async def test_x5_ctrl_c_clears_then_interrupts_then_quits():
     session = FakeSession([[Wait()]])
     async with screen_of(session).run_test() as pilot:

@@ -446,7 +446,20 @@ class PromptArea(TextArea, inherit_bindings=False):
             self.replace(text, (row, column), (row, column + len(chosen)))
 
     def action_clear(self) -> None:
+        """Clear the text; Up brings it back, as long as ouro runs."""
+        self._history.keep(self.attachments.expand(self.text).text)
         self.fill("")
+
+    def go_to_end(self, action: str) -> bool:
+        """Move to the `top` or `bottom` of a text of several rows; returns False if it is another
+        action, or the cursor is there already.
+        """
+        target = {"top": (0, 0), "bottom": self.document.end}.get(action)
+        has_rows = self.has_focus and self.wrapped_document.height > 1
+        if target is None or not has_rows or self.cursor_location == target:
+            return False
+        self.move_cursor(target)
+        return True
 
     def get_cursor_left_location(self) -> tuple[int, int]:
         """Treat a joined emoji, a flag and a placeholder as one character."""
