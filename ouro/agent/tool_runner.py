@@ -507,9 +507,11 @@ def _text_with_notes(text: str, notes: Sequence[str]) -> str:
 def _failed_result(text: str, refused: bool = False) -> ToolResult:
     """The result of a call that failed; `text` is for the model, its first line for the user."""
     text = readable_bytes(text)
-    first_line = text.partition("\n")[0]
-    summary = "refused" if refused else first_line
-    return ToolResult(text, Display(summary, Plain(text) if text != summary else None), failed=True)
+    summary = "refused" if refused else text.partition("\n")[0]
+    shown = text.removeprefix(f"{STOPPED} They say: ")
+    # The user knows what these say; they are for the model.
+    has_body = shown not in (summary, REFUSED, STOPPED)
+    return ToolResult(text, Display(summary, Plain(shown) if has_body else None), failed=True)
 
 
 def without_checkpoint(

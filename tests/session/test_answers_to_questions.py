@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ouro.assemble import Options, open_session
-from ouro.events import PermissionAsked, Permit, TurnFinished
+from ouro.events import PermissionAsked, Permit, ToolFinished, TurnFinished
 from ouro.llm import ScriptedModel, call, calls
 from ouro.messages import ToolReply
 from ouro.session import OpenRequest
@@ -37,6 +37,24 @@ async def test_stop_ends_the_turn_and_go_on_does_not(repository):
     _, finished, model, _ = await play(repository, WRITE, "Then not.", answers=[Permit("no")])
     assert (finished.outcome, len(model.requests)) == ("answered", 2)
     assert not (repository / "a.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("answer", "shown"), [(Permit("stop"), None), (Permit("stop", "use b.md"), "use b.md")]
+)
+async def test_the_card_of_a_refused_call_shows_only_what_the_user_has_said(
+    repository, answer, shown
+):
+    session = await open_session(
+        Options(repository, ready_model=ScriptedModel([WRITE])), OpenRequest()
+    )
+    async for event in session.send("do it"):
+        if isinstance(event, PermissionAsked):
+            session.answer(event.question_id, answer)
+        elif isinstance(event, ToolFinished):
+            display = event.display
+    await session.close()
+    assert (display.summary, getattr(display.body, "text", None)) == ("refused", shown)
 
 
 async def test_stop_leaves_a_result_for_each_call(repository):
