@@ -1,4 +1,4 @@
-"""AgentsApp: the background sessions as a list that lives, with their questions."""
+"""AgentsApp: the list of background sessions, which is kept up to date, with their questions."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ PERMIT_KEYS = "y s a n d answer · Tab comment"
 REPLY_KEYS = "a digit answers · Tab another answer"
 MORE_KEYS = "Enter attach · x end · q leave"
 FIELD_KEYS = "Enter sends · Esc back"
-NOTHING = 'No session runs in the background.\n\nStart one: ouro --bg "fix the failing test"'
-_STYLES = {
+NO_SESSIONS = 'No session runs in the background.\n\nStart one: ouro --bg "fix the failing test"'
+_STATE_STYLES = {
     "waiting": "$warning bold",
     "working": "$success",
     "idle": "$muted",
@@ -66,29 +66,31 @@ class AgentTable(Widget, can_focus=True):
 
     @property
     def row(self) -> AgentRow | None:
-        """The marked session."""
+        """The marked session; None if there is none."""
         return next((row for row in self.rows if row.id == self._marked), None)
 
     def mark(self, session_id: str) -> None:
         self._marked = session_id
 
     def show(self, rows: list[AgentRow]) -> None:
-        """Show these; the marked one stays marked, wherever it has moved."""
-        place = self._place
+        """Show these sessions. The marked one stays marked at its new place; if it is gone, its
+        neighbour is marked.
+        """
+        index = self._marked_index
         self.rows, self.has_asked = rows, True
         if self.row is None and rows:
-            self._marked = rows[min(place, len(rows) - 1)].id
+            self._marked = rows[min(index, len(rows) - 1)].id
         self.refresh(layout=True)
 
     def move(self, by: int) -> None:
         if self.rows:
-            place = max(0, min(len(self.rows) - 1, self._place + by))
-            self._marked = self.rows[place].id
+            index = max(0, min(len(self.rows) - 1, self._marked_index + by))
+            self._marked = self.rows[index].id
             self.refresh()
             self.post_message(self.Marked())
 
     @property
-    def _place(self) -> int:
+    def _marked_index(self) -> int:
         return next((at for at, row in enumerate(self.rows) if row.id == self._marked), 0)
 
     def get_content_height(self, _container: Size, _viewport: Size, _width: int) -> int:
@@ -96,17 +98,17 @@ class AgentTable(Widget, can_focus=True):
 
     def render(self) -> Content:
         if not self.rows:
-            return Content(NOTHING if self.has_asked else "…")
-        fitting = max(1, self.size.height // LINES)
-        place = self._place
-        self._first = max(place - fitting + 1, min(self._first, place))
-        shown = self.rows[self._first : self._first + fitting]
-        return Content("\n").join(chain.from_iterable(map(self._lines, shown)))
+            return Content(NO_SESSIONS if self.has_asked else "…")
+        row_count = max(1, self.size.height // LINES)
+        index = self._marked_index
+        self._first = max(index - row_count + 1, min(self._first, index))
+        visible_rows = self.rows[self._first : self._first + row_count]
+        return Content("\n").join(chain.from_iterable(map(self._lines, visible_rows)))
 
     def on_click(self, event: events.Click) -> None:
-        place = self._first + event.y // LINES
-        if 0 <= place < len(self.rows):
-            self.move(place - self._place)
+        index = self._first + event.y // LINES
+        if 0 <= index < len(self.rows):
+            self.move(index - self._marked_index)
 
     def _lines(self, row: AgentRow) -> tuple[Content, Content]:
         """A session in two lines: what it is, and what it says last."""
@@ -117,22 +119,22 @@ class AgentTable(Widget, can_focus=True):
         room = width - len(figures) - 2
         head = Content.assemble(
             ("❯ " if is_marked else "  ", "$mark bold"),
-            (f"{MARKS[row.state]} {row.state:<8}", _STYLES[row.state]),
+            (f"{MARKS[row.state]} {row.state:<8}", _STATE_STYLES[row.state]),
             (f"{row.record.short_id}  ", "$muted"),
             (f"{one_line(folder_name(row), 16)}  ", "$secondary"),
             (one_line(clean(row.title), 120), "bold" if is_marked else ""),
         ).truncate(max(1, room), ellipsis=True)
         gap = " " * max(1, width - head.cell_length - len(figures))
         style = "$warning" if row.question is not None else "$muted"
-        said = Content.styled(f"    {one_line(clean(row.line), 300)}", style)
+        last_line = Content.styled(f"    {one_line(clean(row.line), 300)}", style)
         return (
             Content.assemble(head, gap, (figures, "$muted")),
-            said.truncate(width, ellipsis=True),
+            last_line.truncate(width, ellipsis=True),
         )
 
 
 class AgentsApp(App[AgentRow], inherit_bindings=False):
-    """The list; its result is the session to open, None to leave."""
+    """The screen of `ouro agents`. Its result is the session to open; None if the user leaves."""
 
     VERTICAL_BREAKPOINTS = ConversationScreen.VERTICAL_BREAKPOINTS
     CSS_PATH = "ouro.tcss"
@@ -144,8 +146,8 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         self._rings = settings.bell_after > 0
         self._watch = AgentWatch()
         self._known_questions: set[str] | None = None
-        self._to_end = ""
-        """The session whose end is asked for."""
+        self._session_to_end = ""
+        """The id of the session that ends if the user confirms it; empty without a question."""
         self._reports_focus = False
         self._is_reading = False
         self.table = AgentTable()
@@ -156,8 +158,8 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         self._head = Static(id="agents-head", markup=False)
         self._foot = Static(id="agents-foot", markup=False)
         self._is_answered = False
-        """Whether a question was answered here: the next one is marked then."""
-        self._acts: dict[str, Callable[[], None]] = {
+        """Whether a question was answered here, so that the next one is marked."""
+        self._key_actions: dict[str, Callable[[], None]] = {
             "up": partial(self.table.move, -1),
             "down": partial(self.table.move, 1),
             "enter": self._open,
@@ -194,22 +196,22 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         if self.panel is not None and self.panel.has_focus_within:
             return
         event.stop()
-        if self._to_end:
+        if self._session_to_end:
             self._answer_end(event.key)
-        elif (act := self._acts.get(event.key)) is not None:
-            act()
+        elif (key_action := self._key_actions.get(event.key)) is not None:
+            key_action()
         elif self.panel is not None:
-            self._key_for(self.panel, event)
+            self._pass_to_panel(self.panel, event)
 
-    def _key_for(self, panel: QuestionPanel, event: events.Key) -> None:
-        """Answer the question, or scroll it."""
+    def _pass_to_panel(self, panel: QuestionPanel, event: events.Key) -> None:
+        """Let a key answer or scroll the question."""
         if event.key in ("pageup", "pagedown"):
             panel.scroll_body(1 if event.key == "pagedown" else -1)
         else:
             panel.take_key(event)
 
     def _leave_or_hint(self) -> None:
-        """Esc leaves the list; at a question it might be meant as an answer."""
+        """Leave the list on Esc. At a question Esc may be meant as an answer, so the list stays."""
         if self.panel is None:
             self.exit(None)
         else:
@@ -218,7 +220,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
     def on_descendant_focus(self) -> None:
         if self.panel is not None and self.focused is self.panel:
             self.table.focus()  # Esc in its field; the keys of the list answer, too
-        elif not self._to_end:
+        elif not self._session_to_end:
             self._show_foot()
 
     def _open(self) -> None:
@@ -239,11 +241,12 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         if row.state == "ended":
             self.run_worker(self._end(row.id))
             return
-        self._to_end = row.id
+        self._session_to_end = row.id
         self._say(f"End {row.record.short_id}? It can be resumed. y: end it · any other key: no")
 
     def _answer_end(self, key: str) -> None:
-        session_id, self._to_end = self._to_end, ""
+        """Take a key as the answer to whether a session ends."""
+        session_id, self._session_to_end = self._session_to_end, ""
         self._show_foot()
         if key == "y":
             self._say(f"{session_id[:8]} ends …")
@@ -280,18 +283,20 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
 
     @on(AgentTable.Marked)
     async def _show_question(self) -> None:
-        """Show the question of the marked session, and close that of another."""
+        """Show the question of the marked session instead of the one that is shown."""
         row = self.table.row
-        asked = row.question if row is not None else None
-        wanted = (row.id, asked.question_id) if row is not None and asked is not None else None
-        if wanted == self._shown_question:
+        question = row.question if row is not None else None
+        question_key = (
+            (row.id, question.question_id) if row is not None and question is not None else None
+        )
+        if question_key == self._shown_question:
             return
-        self._shown_question = wanted
+        self._shown_question = question_key
         await self._close_panel()
-        if row is not None and asked is not None:
-            self.panel = make_panel(asked, self._answer_keys)
+        if row is not None and question is not None:
+            self.panel = make_panel(question, self._answer_keys)
             await self.mount(self.panel, before=self._foot)
-        if not self._to_end:
+        if not self._session_to_end:
             self._show_foot()
 
     async def _close_panel(self) -> None:
@@ -331,7 +336,9 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         await self._show_question()
 
     def _mark_next_question(self) -> None:
-        """After an answer: mark the next session that waits, unless this one asks again."""
+        """Mark the next session that waits, after an answer. If the same session asks again, it
+        stays marked.
+        """
         row = self.table.row
         if not self._is_answered or (row is not None and row.question is not None):
             return
@@ -341,7 +348,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         self._is_answered = False
 
     def _ring_for(self, rows: list[AgentRow]) -> None:
-        """Ring when a session asks something new, unless the user looks at this terminal."""
+        """Ring the bell for a new question, unless the user looks at this terminal."""
         questions = {
             f"{row.id} {row.question.question_id}" for row in rows if row.question is not None
         }

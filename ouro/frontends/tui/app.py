@@ -23,7 +23,7 @@ from ouro.frontends.tui.front_end import ScreenFrontEnd
 from ouro.frontends.tui.garbage import IdleCollector
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
 from ouro.frontends.tui.run import SessionStart
-from ouro.frontends.tui.screen_layout import AGAIN_QUITS
+from ouro.frontends.tui.screen_layout import QUIT_HINT
 from ouro.frontends.tui.screen_painter import PaintedUpdate, ScreenPainter
 from ouro.frontends.tui.screen_settings import ScreenSettings
 from ouro.frontends.tui.screens.conversation import ConversationScreen
@@ -41,18 +41,18 @@ if TYPE_CHECKING:
     from ouro.session import Session
 
 SECOND_PRESS = 1.0
-"""Seconds between two presses of Ctrl+O that open the transcript reader."""
+"""Within so many seconds, a second Ctrl+O opens the transcript reader."""
 SECOND_ESCAPE = 1.0
-"""Seconds after an interrupt in which Esc Esc is not a rewind."""
-MAX_SEARCHED = 2_000
+"""For so many seconds after an interrupt, Esc Esc is not a rewind."""
+MAX_SEARCHED_TEXT = 2_000
 """Characters of each prompt that the history search compares; a paste may have a million."""
-_COMMANDS = {
+_KEY_COMMANDS = {
     "memory": "/memory",
     "model": "/model",
     "detach": "/bg",
     "send_offered": "/memory send",
 }
-"""Keys that are the same as a command."""
+"""The command that a key is short for, by the name of its action."""
 _NO_CARDS = "There is no tool call to unfold."
 
 
@@ -74,11 +74,11 @@ class OuroApp(App[int], inherit_bindings=False):
     ) -> None:
         super().__init__(driver_class=driver_class, ansi_color=settings.theme == ANSI or None)
         self.hosting: DetachedHost | None = None
-        """What hosts the session from now on: the user has left it to the background."""
+        """The host of the session, after the user has left it to the background."""
         self.failure: OuroError | None = None
         """The error that ended the program because no session could be opened."""
         self.pressed_at = float("-inf")
-        """When the key was pressed whose action runs."""
+        """The time at which the key was pressed whose action runs."""
         self.painter = ScreenPainter()
         self._collector = IdleCollector(self.set_timer, lambda: self.pressed_at)
         self._start = start
@@ -93,7 +93,7 @@ class OuroApp(App[int], inherit_bindings=False):
             self, self.conversation, keymap, start, open_catalog=open_catalog, save_theme=save_theme
         )
         self._actions = self._make_actions()
-        for key, name in keymap.of("app").items():
+        for key, name in keymap.actions_of("app").items():
             in_sheets = name in ("suspend_process", "redraw")
             action = name if name == "suspend_process" else f"press('{name}')"
             self._bindings.bind(key, action, show=False, priority=in_sheets)
@@ -118,7 +118,9 @@ class OuroApp(App[int], inherit_bindings=False):
 
     @property
     def end_hint(self) -> str:
-        """How to continue, for the terminal after the end; empty if nothing was saved."""
+        """The line in the terminal after the end, which tells how to continue; empty if nothing was
+        saved.
+        """
         session = self.turns.session
         if session is None or not (self._is_kept and session.status().is_saved):
             return ""
@@ -140,8 +142,8 @@ class OuroApp(App[int], inherit_bindings=False):
         self.app_resume_signal.subscribe(self, lambda _: self.paint_all())
         if self._start.message:
             self.turns.queue(Draft(self._start.message))
-        self.conversation.prompt_history.add(self._start.typed)
-        self.call_after_refresh(lambda: self.run_worker(self._open()))
+        self.conversation.prompt_history.add(self._start.typed_message)
+        self.call_after_refresh(lambda: self.run_worker(self._open_session()))
 
     def paint_all(self) -> None:
         """Write the whole screen again: another program may have written to the terminal."""
@@ -166,8 +168,10 @@ class OuroApp(App[int], inherit_bindings=False):
         await super().on_event(event)
 
     async def _close_all(self) -> None:
-        """Leave the widgets as they are if the process ends now: to close each took half of the
-        exit. They are closed if the process goes on as the host of the session, and in tests.
+        """Close the widgets only if the process continues: as the host of the session, and in
+        tests.
+
+        To close each widget took half of the exit, so otherwise they are left as they are.
         """
         if self.hosting is not None or not isinstance(self._driver, TerminalDriver):
             await super()._close_all()
@@ -185,7 +189,8 @@ class OuroApp(App[int], inherit_bindings=False):
 
     on_app_blur = on_app_focus
 
-    async def _open(self) -> None:
+    async def _open_session(self) -> None:
+        """Open the first session, and show warnings about keys."""
         await self.front_end.open(self._start.request)
         for warning in self.front_end.keymap.unreachable:
             self.front_end.say(warning, "warning")
@@ -193,22 +198,22 @@ class OuroApp(App[int], inherit_bindings=False):
             self.conversation.prompt.focus()
 
     def fail(self, error: OuroError) -> None:
-        """End the program: no session could be opened."""
+        """End the program with this error, because no session could be opened."""
         self.failure = error
         self.exit(error.exit_code)
 
     async def action_press(self, name: str) -> None:
         if name in SCROLLS:
             self._actions.scroll(name)
-        elif name in _COMMANDS:
-            self.turns.say(Draft(_COMMANDS[name]))
+        elif name in _KEY_COMMANDS:
+            self.turns.say(Draft(_KEY_COMMANDS[name]))
         elif inspect.iscoroutinefunction(action := getattr(self._actions, name)):
             self.attempt_later(action)
         else:
             await self._attempt(action)
 
     def attempt_later(self, action: Callable[[], Any]) -> None:
-        """Run an action beside the keys that follow; a UsageError is shown."""
+        """Run an action without blocking the next keys. A UsageError is shown."""
         self.run_worker(self._attempt(action))
 
     async def _attempt(self, action: Callable[[], Any]) -> None:
@@ -235,15 +240,17 @@ class OuroApp(App[int], inherit_bindings=False):
         self.run_worker(self.front_end.open(OpenRequest(message.session_id)))
 
     def copy(self, text: str) -> str:
-        """Copy to the clipboard in every possible way; returns which one worked: `with wl-copy`."""
+        """Copy to the clipboard through the terminal and through a program; returns what is known
+        of it: `with wl-copy`.
+        """
         self.copy_to_clipboard(text)  # OSC 52
         return clipboard.copy_with_program(text) or clipboard.SENT_TO_TERMINAL
 
     @on(events.TextSelected)
     def _copy_selection(self) -> None:
         if selected := self.screen.get_selected_text():
-            how = self.copy(selected)
-            words = f"copied {how}" if how.startswith("with") else how
+            report = self.copy(selected)
+            words = f"copied {report}" if report.startswith("with") else report
             self.conversation.status.show_message(words, seconds=2.0)
 
     @on(events.Print)
@@ -255,29 +262,29 @@ class OuroApp(App[int], inherit_bindings=False):
         """Run a slash command; returns False if the text is not one."""
         from ouro.commands.slash import dispatch  # too heavy to import before the first frame
 
-        self.front_end.typed = text
+        self.front_end.typed_command = text
         try:
             return await dispatch(self.front_end, text)
         finally:
-            self.front_end.typed = ""
+            self.front_end.typed_command = ""
 
 
 class KeyActions:
-    """A method for each action of the keymap that the app carries out."""
+    """The actions of keys that the app carries out; the name of each method is that of its action."""
 
     def __init__(self, app: OuroApp) -> None:
         self._app = app
         self._conversation = app.conversation
         self._turns = app.turns
         self._front_end = app.front_end
-        self._unfolded_at = self._stopped_at = float("-inf")
+        self._unfolded_at = self._interrupted_at = float("-inf")
         self.redraw = app.paint_all
         self.card_previous = partial(self._mark_card, -1)
         self.card_next = partial(self._mark_card, 1)
 
     @property
     def _panel(self) -> ResumePanel | StartPanel:
-        """The panel above the prompt that its keys are for, on empty input."""
+        """The panel above the prompt. On empty input, the keys of the prompt are for it."""
         conversation = self._conversation
         return conversation.resume if conversation.resume.is_open else conversation.start
 
@@ -288,19 +295,20 @@ class KeyActions:
         self._panel.mark_next()
 
     def clear(self) -> None:
-        """Ctrl+C: interrupt the turn, or empty the queue; with nothing to stop, the second time
-        quit.
+        """Interrupt the turn, or empty the queue. If there is nothing to stop, the second time
+        quits.
         """
         status = self._conversation.status
-        if AGAIN_QUITS in status.message:
+        if QUIT_HINT in status.message:
             self._app.exit(0)
             return
-        stopped = ["interrupted"] if self._conversation.interrupt() else []
+        notes = ["interrupted"] if self._conversation.interrupt() else []
         # Otherwise the key clears the queue.
-        quits = [] if self._conversation.prompt.text else [AGAIN_QUITS]
-        status.show_message(" · ".join([*stopped, *quits]), seconds=SECOND_CTRL_C)
+        quit_note = [] if self._conversation.prompt.text else [QUIT_HINT]
+        status.show_message(" · ".join([*notes, *quit_note]), seconds=SECOND_CTRL_C)
 
     def leave(self) -> None:
+        """Quit, if the prompt is empty. If a background task runs, `/exit` asks the user first."""
         session = self._conversation.session
         if self._conversation.prompt.text or self._app.screen is not self._conversation:
             return
@@ -312,7 +320,9 @@ class KeyActions:
             self._app.exit(0)
 
     def interrupt(self) -> None:
-        """Esc: dismiss the agent's question, else interrupt the turn, else close the resume panel."""
+        """Do what Esc does: dismiss the agent's question, else interrupt the turn, else close the
+        panel above the prompt.
+        """
         panel = self._conversation.questions.panel
         if panel is not None and panel.dismiss_question():
             pass
@@ -323,18 +333,22 @@ class KeyActions:
             if not self._conversation.resume.is_open:
                 return
             self._conversation.resume.close()
-        self._stopped_at = time.monotonic()
+        self._interrupted_at = time.monotonic()
 
     def rewind(self) -> None:
-        """Esc Esc: rewind, unless the first Esc has just stopped something."""
-        if self._turns.running or time.monotonic() - self._stopped_at < SECOND_ESCAPE:
+        """Do what Esc Esc does: rewind. If the first Esc has just stopped something, the second one
+        is an interrupt too.
+        """
+        if self._turns.running or time.monotonic() - self._interrupted_at < SECOND_ESCAPE:
             self.interrupt()
         else:
             self._turns.say(Draft("/rewind"))
 
     def mode(self) -> Awaitable[None]:
-        """The next mode. Awaited before the next key: a message after it is sent in that mode."""
-        return self._front_end.changes.make(self._use_next_mode)
+        """Use the next mode. The next key waits for it: a message after it must be sent in that
+        mode.
+        """
+        return self._front_end.changes.apply(self._use_next_mode)
 
     async def _use_next_mode(self, session: Session) -> None:
         from ouro.commands.mode import next_mode  # too heavy to import before the first frame
@@ -343,8 +357,8 @@ class KeyActions:
         self._front_end.redraw()
 
     async def think(self) -> None:
-        """The next effort; a model that does not think raises UsageError, which is shown."""
-        await self._front_end.changes.make(self._use_next_effort)
+        """Use the next effort. Raises UsageError if the model does not think."""
+        await self._front_end.changes.apply(self._use_next_effort)
 
     async def _use_next_effort(self, session: Session) -> None:
         from ouro.commands.models import next_effort  # too heavy to import before the first frame
@@ -353,28 +367,29 @@ class KeyActions:
         self._front_end.redraw()
 
     def palette(self) -> None:
-        """Choose among commands, keys, sessions, models, settings, pages and files. The sheet opens
-        at once, so that it receives the next keys; then its list is read.
+        """Open the list of commands, keys, sessions, models, settings, pages and files.
+
+        It opens empty and at once, so that it receives the next keys. Then it is filled.
         """
         title = "Commands, keys, settings, pages, models, sessions, files"
         picker = Picker(title, (), search="", nothing="reading …")
-        shown = show_sheet(self._app, picker)
-        self._app.attempt_later(partial(self._run_palette, picker, shown))
+        result = show_sheet(self._app, picker)
+        self._app.attempt_later(partial(self._run_palette, picker, result))
 
-    async def _run_palette(self, picker: Picker, shown: Awaitable[str | None]) -> None:
+    async def _run_palette(self, picker: Picker, result: Awaitable[str | None]) -> None:
         """Fill the open palette, and do what the user picks."""
         from ouro.frontends.tui.palette import palette_choices, run_choice  # rarely used
 
         front_end = self._front_end
         choices = await palette_choices(front_end.session, front_end.keymap)
         picker.fill(choices)
-        picked = await shown
-        if picked is not None:
-            await run_choice(self._app, picked)
+        choice = await result
+        if choice is not None:
+            await run_choice(self._app, choice)
 
     async def next_model(self, step: int = 1) -> None:
-        """The next favorite model; without any, UsageError is shown."""
-        await self._front_end.changes.make(partial(self._use_favorite, step))
+        """Use the next favorite model. Raises UsageError if there is none."""
+        await self._front_end.changes.apply(partial(self._use_favorite, step))
 
     async def _use_favorite(self, step: int, session: Session) -> None:
         from ouro.commands.models import use_favorite  # too heavy to import before the first frame
@@ -387,7 +402,9 @@ class KeyActions:
         await self.next_model(-1)
 
     def outputs(self) -> None:
-        """Unfold tool outputs; twice within a second: read the whole transcript."""
+        """Unfold or fold the tool outputs. The second time within a second, the whole transcript
+        opens.
+        """
         now = self._app.pressed_at  # not the time of handling: a busy screen handles keys late
         twice = now - self._unfolded_at < SECOND_PRESS
         self._unfolded_at = now
@@ -421,8 +438,8 @@ class KeyActions:
     def jobs(self) -> None:
         """Move the running command to the background; if none runs, show what is there."""
         if moved := self._front_end.session.background.move_running():
-            what = "The command goes" if moved == 1 else f"{moved} commands go"
-            self._conversation.status.show_message(f"{what} on in the background: /tasks")
+            subject = "The command goes" if moved == 1 else f"{moved} commands go"
+            self._conversation.status.show_message(f"{subject} on in the background: /tasks")
             return
         from ouro.frontends.tui.screens.list_sheets import TasksSheet  # rarely used
 
@@ -464,16 +481,16 @@ class KeyActions:
     async def search_history(self) -> None:
         prompt = self._conversation.prompt
         entries = [
-            Choice(text, text[:MAX_SEARCHED])
+            Choice(text, text[:MAX_SEARCHED_TEXT])
             for text in reversed(self._conversation.prompt_history.entries())
         ]
         if not entries:
             raise UsageError("The prompt history is empty.")
-        picked = await show_sheet(
+        entry = await show_sheet(
             self._app, Picker("Search history", entries, search=prompt.text.split("\n")[0])
         )
-        if picked is not None:
-            prompt.fill(picked)
+        if entry is not None:
+            prompt.fill(entry)
 
     async def editor(self) -> None:
         prompt = self._conversation.prompt

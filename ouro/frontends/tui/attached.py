@@ -13,7 +13,7 @@ from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.widgets.plan_question import PlanQuestion
 from ouro.session import Draft, Session, TurnQueue
 
-COMMANDS_HERE = {"exit", "bg", "theme", "transcript", "find", "vim", "help", "running"}
+SCREEN_COMMANDS = {"exit", "bg", "theme", "transcript", "find", "vim", "help", "running"}
 """Commands of the screen itself; the session runs all others."""
 
 
@@ -26,16 +26,16 @@ class AttachedScreen(ConversationScreen):
         return RemoteTurns(self, self)
 
     def attach(self, session: Session, *, is_new: bool = False) -> None:
-        """Show this session, and say what leaving does."""
+        """Show this session, and tell the user that Ctrl+D leaves it running."""
         super().attach(session, is_new=is_new)
         text = "Attached to a session in the background. Ctrl+D leaves it running."
         self.status.show_message(text, seconds=6.0)
 
     def _restore_draft(self, session: Session) -> None:
-        """Does nothing: several terminals may write to one session."""
+        """Does nothing: several terminals may write to one session, so none has a draft of it."""
 
     def show_text(self, markdown: str, page: str) -> None:
-        """Show what a command of the session has found."""
+        """Show the text of a command that the session has run."""
         self._app.front_end.show(markdown, page)
 
     def show_session(self, draft: str) -> None:
@@ -54,7 +54,7 @@ class AttachedScreen(ConversationScreen):
     def run_here(self, text: str) -> bool:
         """Run a command of the screen; returns False if the session has to run it."""
         command = find_command(text[1:].partition(" ")[0].lower())
-        if command is None or command.name not in COMMANDS_HERE:
+        if command is None or command.name not in SCREEN_COMMANDS:
             return False
         if command.name == "bg":  # the session is in the background already
             self._app.exit(0)
@@ -65,11 +65,11 @@ class AttachedScreen(ConversationScreen):
     async def _run_here(self, text: str) -> None:
         """Run a command of the screen itself."""
         front_end = self._app.front_end
-        front_end.typed = text
+        front_end.typed_command = text
         try:
             await dispatch(front_end, text)
         finally:
-            front_end.typed = ""
+            front_end.typed_command = ""
 
     def on_plan_question_wanted(self, message: PlanQuestion.Wanted) -> None:  # noqa: ARG002
         text = "The plan cannot be edited while attached: write what to change."
@@ -83,7 +83,7 @@ class AttachedScreen(ConversationScreen):
 
 
 class AttachedApp(OuroApp):
-    """The full screen of a viewer: leaving it lets the session go on."""
+    """The full screen of a viewer. When it is left, the session continues."""
 
     def _make_conversation(
         self, settings: ScreenSettings, keymap: Keymap, *, takes_focus: bool
@@ -105,22 +105,24 @@ class AttachedApp(OuroApp):
 
 
 class AttachedActions(KeyActions):
-    """The keys, as far as their actions run in another process."""
+    """The actions of keys. Those that need the session's own process are sent to it as commands."""
 
     def jobs(self) -> None:
-        """Move the running command to the background; if none runs, list what is there."""
+        """Move the running command to the background. If none runs, list the background tasks."""
         if self._front_end.session.background.move_running():
             self._conversation.status.show_message("The command goes on in the background: /tasks")
         else:
             self._turns.say(Draft("/tasks"))
 
     def rewind(self) -> None:
-        """Esc Esc: the session asks where to."""
+        """Let the session ask for the message to rewind to. While a turn runs, Esc interrupts it
+        instead.
+        """
         if self._turns.running:
             self.interrupt()
         else:
             self._turns.say(Draft("/rewind"))
 
     async def think(self) -> None:
-        """The next effort: the session knows what its model can."""
+        """Ask the session for the next effort, because it knows which ones its model has."""
         self._turns.say(Draft("/think next"))

@@ -31,8 +31,8 @@ from ouro.frontends.tui.themes import BACKGROUND_ANSWER, THEMES, theme_for
 
 _ESCAPE_WAIT = 0.02
 """Seconds after which an Esc is the key, not the beginning of a paste."""
-_ANSWER = re.compile(BACKGROUND_ANSWER)
-"""Matches the answer about the background: that of a remote terminal may come late."""
+_BACKGROUND_ANSWER = re.compile(BACKGROUND_ANSWER)
+"""The terminal's answer about its background, which may come late from a remote terminal."""
 _ALTERNATE_SCREEN = "\x1b[?1049h"
 _MODIFIED_KEYS, _PLAIN_KEYS = "\x1b[>4;1m", "\x1b[>4m"
 """xterm's modifyOtherKeys: with it, tmux and terminals without the kitty protocol send Shift+Enter
@@ -55,10 +55,10 @@ class TerminalDriver(LinuxDriver):
 
     def __init__(self, app: App[Any], *, frame: FirstFrame, output: TextIO, **options: Any) -> None:
         super().__init__(app, **options)
-        self._file = _Outlet(output)  # type: ignore[assignment]
+        self._file = _TerminalOutput(output)  # type: ignore[assignment]
         self._loop = asyncio.get_running_loop()
         self._frame = frame
-        self._held: list[str] | None = []
+        self._held_output: list[str] | None = []
         self.is_lent = False
         """Whether another program has the terminal."""
         self._is_resuming = self._is_continued = False
@@ -67,21 +67,24 @@ class TerminalDriver(LinuxDriver):
         self.exit_event = self._exit = ExitEvent(self.listens)
 
     def write(self, data: str) -> None:
+        """Write to the terminal. Output is held while the first frame is shown, and dropped while
+        another program has the terminal.
+        """
         if self.is_lent and self._writer_thread is None:
             return
-        if self._held is None:
+        if self._held_output is None:
             super().write(data)
         elif data != _ALTERNATE_SCREEN:  # the first frame uses it already
-            self._held.append(data)
+            self._held_output.append(data)
 
     def take_over(self) -> None:
-        """Write the held output over the first frame.
+        """Write the held output over the first frame. From now on output is written at once.
 
-        It includes Textual's terminal modes: before, the terminal sent keys that the first frame
-        can read.
+        It includes the terminal modes of Textual: before, the terminal sent keys that the first
+        frame can read.
         """
-        held, self._held = self._held, None
-        for data in held or ():
+        held_output, self._held_output = self._held_output, None
+        for data in held_output or ():
             super().write(data)
 
     def resume_application_mode(self) -> None:
@@ -109,7 +112,7 @@ class TerminalDriver(LinuxDriver):
         self.attrs_before = self._frame.attributes
 
     def stop_application_mode(self) -> None:
-        if self._held is not None:
+        if self._held_output is not None:
             self._frame.take_keys()  # the program ended before there was a prompt
         self.take_over()
         self.write(_PLAIN_KEYS)
@@ -153,14 +156,17 @@ class TerminalDriver(LinuxDriver):
         # The terminal may have answered after the app was created.
         if (theme := self._frame.settings.theme) in THEMES:
             self._loop.call_soon_threadsafe(setattr, self._app, "theme", theme)
-        for at, text in typed:
-            self._process(keys.feed(text), at)
+        for pressed_at, text in typed:
+            self._process(keys.feed(text), pressed_at)
         self._process(keys.read(rest))  # the beginning of a character
         self._loop.call_soon_threadsafe(self._app.call_later, self._take_over_after_keys)
 
-    def _process(self, typed: Iterable[Message], at: float | None = None) -> None:
-        for event in typed:
-            event.time = event.time if at is None else at
+    def _process(self, messages: Iterable[Message], time: float | None = None) -> None:
+        """Pass events to the app; `time` is that of a key which was read before, by the first
+        frame.
+        """
+        for event in messages:
+            event.time = event.time if time is None else time
             self.process_message(event)
 
     def _use_theme(self, answer: re.Match[str]) -> str:
@@ -176,22 +182,23 @@ class TerminalDriver(LinuxDriver):
 
 
 class ExitEvent(Event):
-    """Ends the input thread at once: setting it makes `readable` ready, and sets `listens`.
+    """An event that ends the input thread at once. Setting it makes `readable` ready, and sets
+    `listens`.
 
-    LinuxDriver's own event is looked at every 0.1 s, which each exit waits for, and which wakes an
-    idle program 600 times a minute.
+    The event of LinuxDriver is checked every 0.1 s. Each exit waits for it, and an idle program
+    wakes 600 times a minute.
     """
 
     def __init__(self, listens: Event) -> None:
         super().__init__()
         self._listens = listens
-        self.readable, self._written = os.pipe()
+        self.readable, self._write_end = os.pipe()
         os.set_blocking(self.readable, False)
 
     def set(self) -> None:
         super().set()
         self._listens.set()
-        os.write(self._written, b"x")
+        os.write(self._write_end, b"x")
 
     def clear(self) -> None:
         super().clear()
@@ -200,14 +207,15 @@ class ExitEvent(Event):
 
     def __del__(self) -> None:
         os.close(self.readable)
-        os.close(self._written)
+        os.close(self._write_end)
 
 
 class KeyReader:
-    """Makes events of what a terminal sends.
+    """Turns what a terminal sends into events of Textual.
 
     Args:
-        on_background: called with the terminal's answer about its background; returns the rest.
+        on_background: called with the terminal's answer about its background; returns the
+            text that is read instead of it.
     """
 
     def __init__(self, debug: bool, on_background: Callable[[re.Match[str]], str]) -> None:
@@ -217,10 +225,13 @@ class KeyReader:
         self._on_background = on_background
 
     def wait(self) -> float | None:
-        """Seconds until what is held is taken for keys; None if nothing is held."""
+        """Seconds to wait for the rest of what is held; then it counts as keys. None: nothing is
+        held.
+        """
         return _ESCAPE_WAIT if self._splitter.holds else self._parser.wait()
 
     def read(self, data: bytes) -> list[Message]:
+        """The events of bytes, as `feed` returns them for a text."""
         return self.feed(self._decode(data))
 
     def feed(self, text: str) -> list[Message]:
@@ -228,9 +239,9 @@ class KeyReader:
         return self._events(self._splitter.feed(text))
 
     def release(self) -> list[Message]:
-        """The events of what is held: nothing followed it in time."""
-        held = self._splitter.release()
-        return self._events([(False, held)] if held else [])
+        """The events of the held input, after nothing followed it in time."""
+        held_text = self._splitter.release()
+        return self._events([(False, held_text)] if held_text else [])
 
     def _events(self, pieces: list[tuple[bool, str]]) -> list[Message]:
         """Pastes, keys and answers of the terminal as events of Textual; `pieces` says which texts
@@ -240,14 +251,14 @@ class KeyReader:
         for is_paste, text in pieces:
             if is_paste:
                 events.append(Paste(text.replace("\x00", "")))
-            elif typed := _ANSWER.sub(self._on_background, text):
+            elif typed := _BACKGROUND_ANSWER.sub(self._on_background, text):
                 events += self._parser.feed(typed)  # an empty text would end the parser
         return [*events, *self._parser.tick()]
 
 
 _UNPRINTABLE_TEXT = {"Cf", "Zs", "Cn", "Co"}
-"""Categories of Unicode: joiners, without which emoji and Persian words fall apart; no-break
-spaces; characters that are newer than Python's tables, as emoji often are; private ones.
+"""Categories of Unicode that Python does not call printable, but that are text: joiners of emoji
+and Persian words, no-break spaces, characters newer than Python's tables, private characters.
 """
 
 
@@ -306,7 +317,7 @@ def _escaped_character(sequence: str, *, alt: bool) -> str:
     return sequence if len(sequence) == 1 and sequence.isprintable() else ""
 
 
-class _Outlet:
+class _TerminalOutput:
     """The output of the terminal; once it is gone, writes are dropped."""
 
     def __init__(self, file: TextIO) -> None:
@@ -321,11 +332,13 @@ class _Outlet:
             self._file.flush()
 
 
-_BEGIN, _END = "\x1b[200~", "\x1b[201~"
+_PASTE_BEGIN, _PASTE_END = "\x1b[200~", "\x1b[201~"
 
 
-def _begun_mark(text: str, mark: str) -> str:
-    """The beginning of the mark with which the text ends; empty if there is none."""
+def _partial_mark(text: str, mark: str) -> str:
+    """The part of a mark with which a text ends, because the rest has not come yet; empty if there
+    is none.
+    """
     for size in range(len(mark) - 1, 0, -1):
         if text.endswith(mark[:size]):
             return mark[:size]
@@ -340,35 +353,38 @@ class PasteSplitter:
 
     def __init__(self) -> None:
         self._held = ""
-        self._pasted: list[str] | None = None
+        self._paste_parts: list[str] | None = None
+        """The parts of the paste that is being read; None outside of a paste."""
 
     @property
     def holds(self) -> bool:
-        """Whether it holds input that may be either the beginning of a paste or the Esc key."""
-        return bool(self._held) and self._pasted is None
+        """Whether the held input may be the Esc key as well as the beginning of a paste."""
+        return bool(self._held) and self._paste_parts is None
 
     def feed(self, text: str) -> list[tuple[bool, str]]:
-        """The complete input so far: pairs of (is paste, text)."""
+        """Read a further text; returns what is complete now, as pairs of (whether it is a paste,
+        text).
+        """
         pieces: list[tuple[bool, str]] = []
         rest, self._held = self._held + text, ""
         while rest:
-            mark = _BEGIN if self._pasted is None else _END
+            mark = _PASTE_BEGIN if self._paste_parts is None else _PASTE_END
             before, found, after = rest.partition(mark)
             if not found:
-                self._held = _begun_mark(rest, mark)
+                self._held = _partial_mark(rest, mark)
                 before = rest.removesuffix(self._held)
-            if self._pasted is not None:
-                self._pasted.append(before)
+            if self._paste_parts is not None:
+                self._paste_parts.append(before)
             elif before:
                 pieces.append((False, before))
-            if found and self._pasted is not None:
-                pieces.append((True, "".join(self._pasted)))
+            if found and self._paste_parts is not None:
+                pieces.append((True, "".join(self._paste_parts)))
             if found:
-                self._pasted = [] if self._pasted is None else None
+                self._paste_parts = [] if self._paste_parts is None else None
             rest = after
         return pieces
 
     def release(self) -> str:
-        """Return the held input: nothing followed it, so it is keys."""
+        """Take the held input: nothing followed it, so it is keys."""
         held, self._held = self._held, ""
         return held

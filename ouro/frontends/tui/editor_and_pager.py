@@ -19,8 +19,8 @@ BACK_TO_OURO = "The conversation is in the scrollback above. Enter returns to ou
 
 
 async def edit(app: App[Any], text: str) -> str:
-    """Edit `text` in the user's editor and return it. Raises UsageError: there is no editor, or it
-    failed.
+    """Edit a text in the user's editor; returns the new text. Raises UsageError if there is no
+    editor, or it failed.
     """
     return (await _lend_terminal(app, edit_text("message.md", text, sys.__stdout__))).removesuffix(
         "\n"
@@ -28,14 +28,14 @@ async def edit(app: App[Any], text: str) -> str:
 
 
 async def open_file(app: App[Any], path: Path, line: int) -> None:
-    """Open a file in the user's editor at a line. Raises UsageError: there is no editor, or it
+    """Open a file in the user's editor at a line. Raises UsageError if there is no editor, or it
     failed.
     """
     await _lend_terminal(app, edit_file(path, line, sys.__stdout__))
 
 
 async def page(app: App[Any], text: str) -> None:
-    """Show `text` in the pager. Raises UsageError: there is no pager, or it failed."""
+    """Show a text in the pager. Raises UsageError if there is no pager, or it failed."""
     command = os.environ.get("PAGER") or next(filter(shutil.which, ("less", "more")), "")
     if not command:
         raise UsageError("No pager was found.", "Set PAGER, or use /export.")
@@ -43,8 +43,8 @@ async def page(app: App[Any], text: str) -> None:
 
 
 async def print_text(app: App[Any], text: str) -> None:
-    """Print `text` into the terminal's own scrollback, until the user presses Enter. Raises
-    UsageError: the terminal cannot do it.
+    """Print a text into the scrollback of the terminal, and wait until the user presses Enter.
+    Raises UsageError if the terminal cannot run another program.
     """
     await _lend_terminal(app, _print(f"{text}\n\n{BACK_TO_OURO}"))
 
@@ -61,7 +61,9 @@ async def _print(text: str) -> str:
 
 
 async def _lend_terminal(app: App[Any], work: Coroutine[Any, Any, str]) -> str:
-    """Give the terminal to the program that `work` runs. The session keeps running."""
+    """Give the terminal to the program that `work` runs; returns the result of `work`. The session
+    continues meanwhile.
+    """
     try:
         with app.suspend():  # Textual does not resume if something is raised inside
             outcome = (await asyncio.gather(work, return_exceptions=True))[0]

@@ -1,5 +1,5 @@
-"""The first frame: drawn without Textual while it is imported; LineEditor: shows what is typed
-meanwhile.
+"""The first frame: it is drawn without Textual, while Textual is imported. LineEditor shows what is
+typed meanwhile.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from select import select
 from typing import Any
 
 from ouro.frontends.tui.screen_layout import (
-    AGAIN_QUITS,
     BOX_FROM_HEIGHT,
     HEADER_FROM_HEIGHT,
-    OPENING,
-    QUEUED,
+    OPENING_TEXT,
+    QUEUED_MARK,
+    QUIT_HINT,
     ROOMY_FROM_HEIGHT,
     placeholder,
 )
@@ -47,7 +47,7 @@ PASTE_GAP = 0.05
 as two parts.
 """
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_TOKEN = re.compile(
+_INPUT_TOKEN = re.compile(
     BACKGROUND_ANSWER
     + r"|\x1b\[200~(?P<paste>.*?)\x1b\[201~|\x1b\[(?!200~)[0-?]*[ -/]*[@-~]|\x1bO.|\x1b[^\[O\]]"
     r"|(?P<text>[^\x00-\x1f\x7f-\x9f]+)|[\x00-\x1a\x1c-\x1f\x7f-\x9f]",
@@ -56,7 +56,7 @@ _TOKEN = re.compile(
 """An answer of the terminal, a paste, the sequence of a key, a run of characters, or a control
 character.
 """
-_OF_SEVERAL = re.compile(
+_JOINED_CHARACTERS = re.compile(
     "[\xad\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0600-\u0605\u0610-\u061a\u064b-\u065f\u0670"
     "\u06d6-\u06ed\u0700-\u10ff\u1100-\u11ff\u1700-\u1aff\u1dc0-\u1dff\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u20d0-\u20ff\u302a-\u302f\u3099\u309a\ua66f-\ua67d\ua800-\uabff\ud7b0-\ud7ff"
@@ -66,8 +66,8 @@ _OF_SEVERAL = re.compile(
 """Characters that may be one sign together with their neighbour: accents, joiners, flags, colours
 of skin, and the scripts of India and Southeast Asia.
 """
-_ACTIONS = {"send", "newline", "clear", "leave", "help", "delete_left"}
-_KEYS = {"enter", "ctrl+j", "ctrl+c", "ctrl+d", "backspace", "question_mark"}
+_EDITOR_ACTIONS = {"send", "newline", "clear", "leave", "help", "delete_left"}
+_EDITOR_KEYS = {"enter", "ctrl+j", "ctrl+c", "ctrl+d", "backspace", "question_mark"}
 _ENTER_SCREEN = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h"
 _LEAVE_SCREEN = (
     "\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[<u\x1b[>4m\x1b[?7h"
@@ -82,7 +82,9 @@ def has_usual_keys(keys: Mapping[str, str | Sequence[str]]) -> bool:
     named = {
         key for chosen in keys.values() for key in ([chosen] if isinstance(chosen, str) else chosen)
     }
-    return _ACTIONS.isdisjoint(keys) and all(len(key) > 1 and key not in _KEYS for key in named)
+    return _EDITOR_ACTIONS.isdisjoint(keys) and all(
+        len(key) > 1 and key not in _EDITOR_KEYS for key in named
+    )
 
 
 def pasted_text(pasted: str) -> str:
@@ -98,12 +100,13 @@ class LineEditor:
     again, from the first.
     """
 
-    def __init__(self, *, follows: bool = True) -> None:
+    def __init__(self, *, understands: bool = True) -> None:
         self.text = ""
         """The text in the prompt."""
-        self.follows = follows
+        self.understands = understands
+        """Whether all keys so far were understood, so that `text` is what the prompt will have."""
         self.leaves = False
-        """The user has quit."""
+        """Whether the user has quit."""
         self.theme = ""
         """The theme that fits the background of the terminal; empty until it has answered."""
         self.cleared_at = float("-inf")
@@ -112,14 +115,16 @@ class LineEditor:
         self.entered: list[str] = []
         """All messages that were entered."""
         self._messages: list[tuple[str, int]] = []
-        self._rest = ""
+        self._incomplete = ""
+        """The beginning of a token that is not complete yet."""
         self._pasted_at = float("-inf")
         self._has_paste = False
 
     def feed(self, typed: str, now: float) -> None:
-        self._rest += typed
-        while match := _TOKEN.match(self._rest):
-            self._rest = self._rest[match.end() :]
+        """Handle input from the terminal, which came at the time `now`."""
+        self._incomplete += typed
+        while match := _INPUT_TOKEN.match(self._incomplete):
+            self._incomplete = self._incomplete[match.end() :]
             if match["background"] is not None:
                 self.theme = theme_for(match["background"])
                 continue
@@ -127,10 +132,10 @@ class LineEditor:
             self._press(match, now)
 
     def take_message(self) -> str:
-        """Remove the keys of the first message that was entered, and return it.
+        """Take the first entered message out of the keys; returns it.
 
-        Empty if there is none, or if it needs Textual: a command, or a file name that Enter may
-        complete.
+        It is empty if there is none, or if the message needs Textual: a command, or a file name
+        that Enter may complete.
         """
         if (
             not self._messages
@@ -144,9 +149,9 @@ class LineEditor:
         return message
 
     def take_keys(self) -> list[tuple[float, str]]:
-        """Remove all keys; returns when each came, and its input."""
-        keys = [*self._keys, *([(time.monotonic(), self._rest)] if self._rest else [])]
-        self._keys, self._messages, self._rest = [], [], ""
+        """Take all keys; returns the time and the input of each."""
+        keys = [*self._keys, *([(time.monotonic(), self._incomplete)] if self._incomplete else [])]
+        self._keys, self._messages, self._incomplete = [], [], ""
         return keys
 
     def _press(self, match: re.Match[str], now: float) -> None:
@@ -157,7 +162,7 @@ class LineEditor:
         is_pasted = now - self._pasted_at < PASTE_GAP
         if key == "\x03":
             self._interrupt(now)
-        elif not self.follows:
+        elif not self.understands:
             pass
         elif paste is not None or is_pasted:
             self._pasted_at, self._has_paste = now, True
@@ -169,7 +174,7 @@ class LineEditor:
 
     def _interrupt(self, now: float) -> None:
         """Ctrl+C empties the prompt; the second one on an empty prompt leaves."""
-        if self.text and self.follows:
+        if self.text and self.understands:
             self.text = ""
             return
         if now - self.cleared_at < SECOND_CTRL_C:
@@ -177,7 +182,7 @@ class LineEditor:
         self.cleared_at = now
 
     def _press_control(self, key: str) -> None:
-        """Handle a control character. Any other than those here ends the editing."""
+        """Handle a control character. Any other than these ends the editing."""
         if key == "\r":
             self._enter()
         elif key == "\n":
@@ -187,14 +192,14 @@ class LineEditor:
         elif key == "\x04":
             self.leaves = not self.text
         else:
-            self.follows = False
+            self.understands = False
 
     @property
     def _ends_simply(self) -> bool:
-        """Whether Backspace deletes one code point: not of a long paste or of a sign of several,
-        which Textual deletes as a whole.
+        """Whether Backspace deletes one code point. Textual deletes a long paste, and a sign of
+        several code points, as a whole.
         """
-        return not self._has_paste and not _OF_SEVERAL.search(self.text[-2:])
+        return not self._has_paste and not _JOINED_CHARACTERS.search(self.text[-2:])
 
     def _enter(self) -> None:
         """Enter the text as a message, or begin a new line after a backslash."""
@@ -208,8 +213,8 @@ class LineEditor:
 
 
 class FirstFrame:
-    """The first frame in the terminal. A thread reads keys and shows what is typed, until the keys
-    are taken.
+    """The first frame in the terminal. A thread reads keys and shows what is typed, until
+    `take_keys`.
     """
 
     def __init__(
@@ -218,16 +223,16 @@ class FirstFrame:
         self.attributes = attributes
         """The terminal's original modes, which will be restored."""
         self.has_left = False
-        """The user has quit."""
+        """Whether the user has quit."""
         self._settings = settings
         self._size = size
         self._rows: dict[int, str] = {}
         """The lines on the screen."""
-        self._editor = LineEditor(follows=has_usual_keys(settings.keys))
+        self._editor = LineEditor(understands=has_usual_keys(settings.keys))
         self._decoder = getincrementaldecoder("utf-8")(errors="replace")
         self._lock = threading.Lock()
         self._is_stopped = False
-        self._readable, self._written = os.pipe()
+        self._readable, self._write_end = os.pipe()
         _restore_at_signals(self)
         _write(_ENTER_SCREEN + (ASK_BACKGROUND if settings.theme == "auto" else ""))
         self._draw()
@@ -238,7 +243,9 @@ class FirstFrame:
 
     @property
     def settings(self) -> ScreenSettings:
-        """The settings; after the terminal has answered, with the theme that fits it instead of `auto`."""
+        """The settings. After the terminal has answered, `auto` is replaced by the theme that fits
+        it.
+        """
         is_known = self._settings.theme == "auto" and self._editor.theme
         return (
             replace_fields(self._settings, theme=self._editor.theme) if is_known else self._settings
@@ -246,12 +253,12 @@ class FirstFrame:
 
     @property
     def entered(self) -> Sequence[str]:
-        """As `LineEditor.entered`."""
+        """All messages that were entered so far."""
         with self._lock:
             return tuple(self._editor.entered)
 
     def take_message(self) -> str:
-        """As `LineEditor.take_message`."""
+        """Take the first entered message; see `LineEditor.take_message`."""
         with self._lock:
             return self._editor.take_message()
 
@@ -261,9 +268,9 @@ class FirstFrame:
         """
         if not self._is_stopped:
             self._stop_drawing()
-            os.write(self._written, b"x")
+            os.write(self._write_end, b"x")
             self._thread.join()
-            os.close(self._written)
+            os.close(self._write_end)
             os.close(self._readable)
         rest, _ = self._decoder.getstate()
         self._decoder.reset()
@@ -278,6 +285,7 @@ class FirstFrame:
         _restore_modes(self.attributes)
 
     def _stop_drawing(self) -> None:
+        """Draw nothing from now on: the terminal belongs to Textual, or is restored."""
         with self._lock:
             self._is_stopped = True
 
@@ -288,7 +296,7 @@ class FirstFrame:
         while True:
             with self._lock:
                 self._editor.feed(self._decoder.decode(typed), time.monotonic())
-                if typed and self._editor.follows and not self._is_stopped:
+                if typed and self._editor.understands and not self._is_stopped:
                     with contextlib.suppress(OSError):  # the terminal is gone; Textual notices, too
                         self._draw()
             if self._editor.leaves:
@@ -306,7 +314,7 @@ class FirstFrame:
 
     def _draw(self) -> None:
         """Draw the lines that have changed."""
-        rows = _Picture(self.settings, *self._size).rows(self._editor)
+        rows = _FrameText(self.settings, *self._size).rows(self._editor)
         changed = {row: text for row, text in rows.items() if self._rows.get(row) != text}
         self._rows = rows
         _write("".join(f"\x1b[{row + 1};1H{text}" for row, text in changed.items()))
@@ -324,10 +332,10 @@ def can_draw() -> bool:
 
 
 def draw(settings: ScreenSettings) -> FirstFrame:
-    """Draw the first frame, and read what is typed from now on, until Textual takes it.
+    """Draw the first frame, and read what is typed from now on.
 
     Raises:
-        OSError: the terminal cannot be written to or its modes cannot be read.
+        OSError: the terminal cannot be written to, or its modes cannot be read.
     """
     try:
         attributes = termios.tcgetattr(0)
@@ -377,9 +385,9 @@ def _restore_at_signals(frame: FirstFrame) -> None:
 
 
 def _make_raw(attributes: list[Any]) -> bytes:
-    """Switch to single keys, without echo and signals; return what was typed before.
+    """Let the terminal send single keys, without echo and signals. Returns what was typed before.
 
-    Before, the terminal turned Enter into a line feed.
+    Before, the terminal has turned Enter into a line feed.
     """
     changed = [*attributes[:_CC], list(attributes[_CC])]
     changed[_LFLAG] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN | termios.ISIG)
@@ -393,45 +401,46 @@ def _make_raw(attributes: list[Any]) -> bytes:
     return os.read(0, waiting[0]).replace(b"\n", b"\r") if waiting[0] else b""
 
 
-class _Picture:
-    """The first frame as text. It looks like the widgets that replace it."""
+class _FrameText:
+    """The text of the first frame. It looks like the widgets that replace it."""
 
     def __init__(self, settings: ScreenSettings, width: int, height: int) -> None:
         self._settings = settings
         self._width = width
         self._height = height
-        self._boxed = height >= BOX_FROM_HEIGHT
-        self._inner = max(0, width - (6 if self._boxed else 2))
+        self._has_box = height >= BOX_FROM_HEIGHT
+        self._prompt_width = max(0, width - (6 if self._has_box else 2))
 
     def rows(self, editor: LineEditor) -> dict[int, str]:
         """Every line, with what was typed so far."""
         width, height = self._width, self._height
-        base, prompt = self._of("text"), height - (3 if self._boxed else 2)
+        base, prompt = self._style("text"), height - (3 if self._has_box else 2)
         rows = dict.fromkeys(range(height), " " * width)
         if height >= HEADER_FROM_HEIGHT:
             rows[0] = self._header()
         if height >= 2:
             asks = time.monotonic() - editor.cleared_at < SECOND_CTRL_C
-            rows[height - 1] = self._status(AGAIN_QUITS if asks else OPENING)
+            rows[height - 1] = self._status(QUIT_HINT if asks else OPENING_TEXT)
         if width >= 8 and prompt >= 0:
             header = 2 if height >= ROOMY_FROM_HEIGHT else 1 if height >= HEADER_FROM_HEIGHT else 0
             for row, message in zip(range(header + 1, prompt - 1), editor.entered, strict=False):
                 rows[row] = self._message(message)
             rows[prompt] = self._prompt(editor.text)
-            if self._boxed:
-                edge = self._of("border")
+            if self._has_box:
+                edge = self._style("border")
                 rows[prompt - 1] = edge + "╭" + "─" * (width - 2) + "╮"
                 rows[prompt + 1] = edge + "╰" + "─" * (width - 2) + "╯"
         return {row: base + text for row, text in rows.items()}
 
-    def _of(self, name: str, background: str = "background") -> str:
+    def _style(self, name: str, background: str = "background") -> str:
+        """The codes of a colour of the theme, on a background; empty in the theme of 16 colours."""
         if self._settings.theme == ANSI:
             return ""
         colors = self._settings.colors
         return f"\x1b[38;{_color_code(colors[name])};48;{_color_code(colors[background])}m"
 
     def _status(self, text: str) -> str:
-        return self._of("text" if text == AGAIN_QUITS else "muted") + f" {text}"[
+        return self._style("text" if text == QUIT_HINT else "muted") + f" {text}"[
             : self._width
         ].ljust(self._width)
 
@@ -439,37 +448,39 @@ class _Picture:
         width = self._width
         name = f" ouro {self._settings.version}".rstrip()[:width]
         rest = f" · {clean(self._settings.folder)}"[: max(0, width - len(name) - 1)]
-        bold, muted = "\x1b[1m" + self._of("accent"), "\x1b[0m" + self._of("muted")
+        bold, muted = "\x1b[1m" + self._style("accent"), "\x1b[0m" + self._style("muted")
         return bold + name[:5] + muted + name[5:] + rest + " " * (width - len(name) - len(rest))
 
     def _message(self, message: str) -> str:
         """A queued message, as the transcript will show it."""
         text, width = _fit(
-            " ".join(message.split()), max(1, self._width - len(QUEUED) - 3), from_end=False
+            " ".join(message.split()), max(1, self._width - len(QUEUED_MARK) - 3), from_end=False
         )
-        padding = " " * max(0, self._width - len(QUEUED) - 2 - width)
-        return f"{self._of('warning')}  {QUEUED}{self._of('muted')}{text}{padding}"
+        padding = " " * max(0, self._width - len(QUEUED_MARK) - 2 - width)
+        return f"{self._style('warning')}  {QUEUED_MARK}{self._style('muted')}{text}{padding}"
 
     def _prompt(self, typed: str) -> str:
-        """The line of the prompt: the end of what was typed, or a hint; with the cursor."""
+        """The line of the prompt with the cursor: the end of what was typed, or a hint if there is
+        nothing.
+        """
         if typed:
-            text, width = _fit(typed.rpartition("\n")[2], self._inner - 1)
-            line = self._of("text") + text + self._of("background", "text") + " "
-            line += self._of("text") + " " * (self._inner - width - 1)
+            text, width = _fit(typed.rpartition("\n")[2], self._prompt_width - 1)
+            line = self._style("text") + text + self._style("background", "text") + " "
+            line += self._style("text") + " " * (self._prompt_width - width - 1)
         else:
-            hint = placeholder(self._inner).ljust(self._inner)
+            hint = placeholder(self._prompt_width).ljust(self._prompt_width)
             line = (
-                (self._of("background", "text") + hint[:1] if self._inner else "")
-                + self._of("faint")
+                (self._style("background", "text") + hint[:1] if self._prompt_width else "")
+                + self._style("faint")
                 + hint[1:]
             )
-        edge = self._of("border")
-        line = self._of("accent") + "❯ " + line
-        return f"{edge}│ {line}{edge} │" if self._boxed else line
+        edge = self._style("border")
+        line = self._style("accent") + "❯ " + line
+        return f"{edge}│ {line}{edge} │" if self._has_box else line
 
 
 def _fit(text: str, columns: int, *, from_end: bool = True) -> tuple[str, int]:
-    """The part of one end of `text` that fits, and its width in columns."""
+    """The part of a text that fits, from its end or its beginning, and its width in columns."""
     text = clean(text)
     if text.isascii():
         text = text[-columns:] if from_end else text[:columns]
@@ -487,7 +498,7 @@ def _fit(text: str, columns: int, *, from_end: bool = True) -> tuple[str, int]:
 
 
 def _color_code(color: str) -> str:
-    """The terminal's code for a colour `#rrggbb`: exact, or the nearest of 256."""
+    """The code of the terminal for a colour `#rrggbb`: the exact colour, or the nearest of 256."""
     red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
     if has_true_color():
         return f"2;{red};{green};{blue}"

@@ -44,10 +44,11 @@ if TYPE_CHECKING:
 
 
 _GIT_DIFF = re.compile(rf"(`{{3,}})diff\n({GIT_FILE}.*)\n\1\n?", re.DOTALL)
+"""A text that is nothing but a code block with a diff of git."""
 
 
-def _block_of(markdown: str) -> TranscriptBlock:
-    """A diff and nothing else is drawn by pages: it may be long."""
+def _make_block(markdown: str) -> TranscriptBlock:
+    """The block that shows a Markdown text. A diff alone may be long, so it is drawn page by page."""
     diff = _GIT_DIFF.fullmatch(markdown)
     if diff is None:
         return AnswerBlock(markdown)
@@ -61,7 +62,7 @@ async def _choose_matching(
 
 
 class SessionChanges:
-    """Changes the session at once, or before its first turn if none is open yet.
+    """Changes the session at once, or as soon as it is open.
 
     Args:
         show: shows a short message.
@@ -72,16 +73,16 @@ class SessionChanges:
         self._show = show
         self._waiting: list[Callable[[Session], Awaitable[None]]] = []
 
-    async def make(self, change: Callable[[Session], Awaitable[None]]) -> None:
-        """Make the change. Raises UsageError if the open session refuses it."""
+    async def apply(self, change: Callable[[Session], Awaitable[None]]) -> None:
+        """Make a change. Raises UsageError if the open session refuses it."""
         if self._turns.session is not None:
             await change(self._turns.session)
             return
         self._waiting.append(change)
         self._show("The session is being opened: in a moment.")
 
-    async def make_waiting(self, session: Session) -> None:
-        """Make the changes that keys have asked for while the session was opened."""
+    async def apply_waiting(self, session: Session) -> None:
+        """Make the changes that keys asked for while the session was being opened."""
         while self._waiting:  # another key may come meanwhile
             try:
                 await self._waiting.pop(0)(session)
@@ -90,6 +91,8 @@ class SessionChanges:
 
 
 class ScreenFrontEnd:
+    """What commands can do on the full screen, and the opening of sessions."""
+
     has_user = True
 
     def __init__(
@@ -116,8 +119,8 @@ class ScreenFrontEnd:
         self._resume_card: asyncio.Task[None] | None = None
         self._is_detaching = False
         self.changes = SessionChanges(self._turns, conversation.status.show_message)
-        self.typed = ""
-        """The running command, until it has shown something."""
+        self.typed_command = ""
+        """The text of the running command; empty once it has shown something."""
 
     @property
     def session(self) -> Session:
@@ -137,15 +140,15 @@ class ScreenFrontEnd:
     async def use_theme(self, name: str) -> None:
         for problem in await asyncio.to_thread(add_own_themes):
             self.say(problem, "warning")
-        for own in THEMES.keys() - self._app.available_themes.keys():
-            self._app.register_theme(make_theme(own, THEMES[own]))
-        themes, before = (*THEMES, "auto"), self._app.theme
+        for name_of_theme in THEMES.keys() - self._app.available_themes.keys():
+            self._app.register_theme(make_theme(name_of_theme, THEMES[name_of_theme]))
+        themes, previous_theme = (*THEMES, "auto"), self._app.theme
         if not name:
             choices = [Choice(theme, theme) for theme in themes]
-            picker = Picker("Which colours?", choices, before, preview=self._show_theme)
+            picker = Picker("Which colours?", choices, previous_theme, preview=self._show_theme)
             name = await show_sheet(self._app, picker) or ""
             if not name:
-                self._show_theme(before)
+                self._show_theme(previous_theme)
                 return
         if name not in themes:
             raise UsageError(f"There is no theme `{name}`. There are: {', '.join(themes)}.")
@@ -163,7 +166,7 @@ class ScreenFrontEnd:
         if page:
             self._app.push_screen(HelpSheet(self.keymap, markdown, page))
             return
-        answer = _block_of(markdown)
+        answer = _make_block(markdown)
         self._conversation.transcript.add(answer, start=self._show_typed_command() or answer)
 
     def say(self, text: str, level: Level = "info") -> None:
@@ -171,10 +174,13 @@ class ScreenFrontEnd:
         self._conversation.transcript.add(NoticeBlock(text, level))
 
     def _show_typed_command(self) -> TranscriptBlock | None:
-        typed, self.typed = self.typed, ""
-        if not typed:
+        """Show the command that the user typed, before its first output; returns its block. None if
+        it is shown already.
+        """
+        typed_command, self.typed_command = self.typed_command, ""
+        if not typed_command:
             return None
-        block = TypedCommand(typed)
+        block = TypedCommand(typed_command)
         self._conversation.transcript.add(block)
         return block
 
@@ -203,11 +209,11 @@ class ScreenFrontEnd:
         )
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
-        """Show the transcript again, with a draft in the prompt; a draft that is already there is
+        """Show the transcript again, with a draft in the prompt. Text that is in the prompt is
         stashed.
         """
         self._conversation.show_again()
-        self.typed = ""  # the transcript shows the result
+        self.typed_command = ""  # the transcript shows the result
         prompt = self._conversation.prompt
         attachments = [prompt.attachments.add_image(image) for image in images]
         if text := " ".join(filter(None, [draft, *attachments])):
@@ -304,7 +310,9 @@ class ScreenFrontEnd:
             self.say(as_text(answer.view))
 
     async def detach(self) -> None:
-        """Let this process continue with the session, without the terminal. Raises UsageError."""
+        """Let this process continue with the session, without the terminal. Raises UsageError if it
+        cannot.
+        """
         from ouro.frontends.background.detach import begin_hosting  # rarely used
 
         if self._is_detaching:
@@ -319,28 +327,28 @@ class ScreenFrontEnd:
     # Opening sessions
 
     async def open(self, request: OpenRequest) -> None:
-        """Open another session instead of this one. If that fails, keep this one, or leave if there
-        is none yet.
+        """Open another session instead of this one. If that fails, this one stays; if there is none
+        yet, ouro ends.
         """
         await self._turns.finish_turn(timeout=1.0)
-        before = self._turns.session
+        previous = self._turns.session
         try:
             session = await open_interactively(
-                self._start.open, request, self, keeps=before is not None
+                self._start.open, request, self, keeps=previous is not None
             )
         except OuroError as error:
-            if before is None or isinstance(error, AttachRequested):
+            if previous is None or isinstance(error, AttachRequested):
                 self._app.fail(error)
             else:
                 self._conversation.show(Notice(str(error), "error"))
             return
         if session is not None:
-            await self._use(session, request.message)
-            if before is not None:
-                await before.close()
+            await self._show_session(session, request.message)
+            if previous is not None:
+                await previous.close()
             elif self._conversation.syncs:
                 self._syncing = asyncio.create_task(self._sync_at_start(session))
-        elif before is None:
+        elif previous is None:
             self.leave()
 
     async def choose_open(
@@ -356,7 +364,9 @@ class ScreenFrontEnd:
         return await show_sheet(self._app, GuardedPicker(title, choices, esc, ctrl_c))
 
     async def pick_open(self, ids: Sequence[str]) -> OpenRequest | None:
-        """Pick a session. At the start: a new one if the user picks none, None if the user quits."""
+        """Let the user pick a session. At the start, no choice means a new session, and None that
+        the user quits.
+        """
         if self._turns.session is not None:
             return await self.pick_session(self._turns.session.session_catalog, only=ids)
         if self._open_catalog is None:
@@ -364,9 +374,9 @@ class ScreenFrontEnd:
         sheet = SessionPicker(
             self._open_catalog, self.keymap, only=ids, rename=self._rename_open, esc="new session"
         )
-        picked = await show_sheet(self._app, sheet)
+        request = await show_sheet(self._app, sheet)
         self._conversation.prompt.focus()  # no key is lost while the session is being opened
-        return None if sheet.wants_to_leave else picked or OpenRequest()
+        return None if sheet.wants_to_leave else request or OpenRequest()
 
     async def set_up_model(self) -> str:
         from ouro.commands.model_setup import set_up_and_test  # needed only without a model
@@ -389,7 +399,9 @@ class ScreenFrontEnd:
         return await show_sheet(self._app, sheet)
 
     def _label_open(self, session_id: str, tags: Sequence[str], pinned: bool) -> bool:
-        """Tag and pin the session if it is the one on the screen, as `_rename_open`."""
+        """Tag and pin the session if it is the one on the screen, because only its own writer can
+        do it. Returns whether it is.
+        """
         session = self._turns.session
         if session is None or session.id != session_id:
             return False
@@ -398,7 +410,9 @@ class ScreenFrontEnd:
         return True
 
     def _rename_open(self, session_id: str, title: str) -> bool:
-        """Rename the session if it is the one on the screen: only its own writer can do it."""
+        """Rename the session if it is the one on the screen, because only its own writer can do it.
+        Returns whether it is.
+        """
         session = self._turns.session
         if session is None or session.id != session_id:
             return False
@@ -406,16 +420,16 @@ class ScreenFrontEnd:
         self.redraw()
         return True
 
-    async def _use(self, session: Session, message: int) -> None:
-        """Show an opened session, scrolled to a message if it is not 0, and run the changes that
+    async def _show_session(self, session: Session, message: int) -> None:
+        """Show an opened session, scrolled to a message if it is not 0. Then make the changes that
         waited for it.
         """
         turn = self._start.take_turn()
         self._conversation.attach(session, is_new=turn is not None)
         if message:
             await self._conversation.go_to(message)
-        await self.changes.make_waiting(session)
-        self._turns.attach(session, turn, Draft(self._start.sent) if turn else None)
+        await self.changes.apply_waiting(session)
+        self._turns.attach(session, turn, Draft(self._start.sent_message) if turn else None)
         if session.resumed is not None:
             self._resume_card = asyncio.create_task(
                 self._show_resume_card(session, session.resumed)

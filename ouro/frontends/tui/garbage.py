@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 NEW_OBJECTS = 5_000
-"""New objects after which Python collects the garbage among them, in 3 to 5 ms of CPU. With
+"""After so many new objects Python collects the garbage among them, in 3 to 5 ms of CPU. With
 50,000 a key waited for 45 ms.
 """
 NEVER = 10_000
 """Collections of a generation after which the next older one is collected, too."""
-IDLE_AFTER = 1.0
+IDLE_SECONDS = 1.0
 """Seconds without a key after which nobody waits for the screen."""
-FULL_EVERY = 20
+FULL_COLLECTION_EVERY = 20
 """One of so many idle collections visits all objects, not only those of the last turns."""
 
 
@@ -43,19 +43,20 @@ class IdleCollector:
         self._pressed_at = pressed_at
         self._collect = collect
         self._clock = clock
-        self._is_wanted = False
+        self._is_scheduled = False
         self._collections = 0
 
     def turn_ended(self) -> None:
-        if not self._is_wanted:
-            self._is_wanted = True
-            self._call_later(IDLE_AFTER, self._try)
+        """Schedule a collection, because a turn leaves many old objects."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._call_later(IDLE_SECONDS, self._collect_if_idle)
 
-    def _try(self) -> None:
-        """Collect if no key was pressed for a moment, else try later."""
-        if self._clock() - self._pressed_at() < IDLE_AFTER:
-            self._call_later(IDLE_AFTER, self._try)
+    def _collect_if_idle(self) -> None:
+        """Collect if no key was pressed for a moment, else try again later."""
+        if self._clock() - self._pressed_at() < IDLE_SECONDS:
+            self._call_later(IDLE_SECONDS, self._collect_if_idle)
             return
-        self._is_wanted = False
+        self._is_scheduled = False
         self._collections += 1
-        self._collect(2 if self._collections % FULL_EVERY == 0 else 1)
+        self._collect(2 if self._collections % FULL_COLLECTION_EVERY == 0 else 1)

@@ -20,20 +20,25 @@ class TextKey(Key):
 class EscapedKey(Key):
     """A key that came as Esc and a character: Alt with the character, or two keys pressed fast."""
 
-    def __init__(self, key: str, character: str | None, follows: str) -> None:
+    def __init__(self, key: str, character: str | None, character_after: str) -> None:
         super().__init__(key, character)
-        self.follows = follows
+        self.character_after = character_after
         """The character after Esc."""
 
     def both(self) -> tuple[Key, Key]:
-        """Esc, and the key of the character, at the same time as this one."""
-        keys = Key("escape", "\x1b"), Key(_character_to_key(self.follows), self.follows)
+        """The two keys that may have been meant, Esc and that of the character, with the time of
+        this one.
+        """
+        keys = (
+            Key("escape", "\x1b"),
+            Key(_character_to_key(self.character_after), self.character_after),
+        )
         for key in keys:
             key.time = self.time
         return keys
 
     def copy(self) -> EscapedKey:
-        return EscapedKey(self.key, self.character, self.follows)
+        return EscapedKey(self.key, self.character, self.character_after)
 
 
 TextKey.handler_name = EscapedKey.handler_name = Key.handler_name

@@ -17,6 +17,8 @@ Place = Literal["prompt", "edit", "app", "answer", "sheet", "sessions", "memory"
 
 @dataclass(frozen=True, slots=True)
 class KeyAction:
+    """An action with its usual keys and its help."""
+
     name: str
     keys: tuple[str, ...]
     help: str
@@ -29,7 +31,7 @@ class KeyAction:
         return self.run or self.name
 
 
-def _edit(name: str, keys: str, help_text: str, run: str) -> KeyAction:
+def _edit_action(name: str, keys: str, help_text: str, run: str) -> KeyAction:
     return KeyAction(name, tuple(keys.split()), help_text, "edit", run)
 
 
@@ -160,42 +162,42 @@ ACTIONS: tuple[KeyAction, ...] = (
     KeyAction("redo_shown", ("r",), "undo the last undo", "diff"),
     KeyAction("open_there", ("e",), "open the file in your editor", "diff"),
     KeyAction("send_comments", ("ctrl+s",), "send the comments", "diff", "send"),
-    _edit("left", "left", "a character left", "cursor_left"),
-    _edit("right", "right ctrl+f", "a character right", "cursor_right"),
-    _edit("word_left", "ctrl+left alt+left alt+b", "a word left", "cursor_word_left"),
-    _edit("word_right", "ctrl+right alt+right alt+f", "a word right", "cursor_word_right"),
-    _edit("line_start", "home ctrl+a", "to the start of the line", "cursor_line_start"),
-    _edit("line_end", "end ctrl+e", "to the end of the line", "cursor_line_end"),
-    _edit("select_left", "shift+left", "select to the left", "cursor_left(True)"),
-    _edit("select_right", "shift+right", "select to the right", "cursor_right(True)"),
-    _edit("select_up", "shift+up", "select upwards", "cursor_up(True)"),
-    _edit("select_down", "shift+down", "select downwards", "cursor_down(True)"),
-    _edit("select_all", "f7", "select all", "select_all"),
-    _edit("delete_left", "backspace", "delete to the left", "delete_left"),
-    _edit("delete_right", "delete", "delete to the right", "delete_right"),
-    _edit(
+    _edit_action("left", "left", "a character left", "cursor_left"),
+    _edit_action("right", "right ctrl+f", "a character right", "cursor_right"),
+    _edit_action("word_left", "ctrl+left alt+left alt+b", "a word left", "cursor_word_left"),
+    _edit_action("word_right", "ctrl+right alt+right alt+f", "a word right", "cursor_word_right"),
+    _edit_action("line_start", "home ctrl+a", "to the start of the line", "cursor_line_start"),
+    _edit_action("line_end", "end ctrl+e", "to the end of the line", "cursor_line_end"),
+    _edit_action("select_left", "shift+left", "select to the left", "cursor_left(True)"),
+    _edit_action("select_right", "shift+right", "select to the right", "cursor_right(True)"),
+    _edit_action("select_up", "shift+up", "select upwards", "cursor_up(True)"),
+    _edit_action("select_down", "shift+down", "select downwards", "cursor_down(True)"),
+    _edit_action("select_all", "f7", "select all", "select_all"),
+    _edit_action("delete_left", "backspace", "delete to the left", "delete_left"),
+    _edit_action("delete_right", "delete", "delete to the right", "delete_right"),
+    _edit_action(
         "delete_word_left",
         "ctrl+w alt+backspace ctrl+backspace",
         "delete a word to the left",
         "delete_word_left",
     ),
-    _edit(
+    _edit_action(
         "delete_word_right", "alt+d alt+delete", "delete a word to the right", "delete_word_right"
     ),
-    _edit(
+    _edit_action(
         "delete_to_start", "ctrl+u", "delete to the start of the line", "delete_to_start_of_line"
     ),
-    _edit(
+    _edit_action(
         "delete_to_end",
         "ctrl+k",
         "delete to the end of the line",
         "delete_to_end_of_line_or_delete_line",
     ),
-    _edit("undo", "ctrl+underscore", "undo", "undo"),
-    _edit("redo", "alt+underscore", "redo", "redo"),
+    _edit_action("undo", "ctrl+underscore", "undo", "undo"),
+    _edit_action("redo", "alt+underscore", "redo", "redo"),
 )
 
-_PLACES: Mapping[Place, str] = {
+_PLACE_TITLES: Mapping[Place, str] = {
     "prompt": "Keys in the prompt",
     "app": "Keys everywhere",
     "answer": "Keys at a question",
@@ -206,9 +208,9 @@ _PLACES: Mapping[Place, str] = {
     "diff": "Keys in /diff",
 }
 _MODIFIERS = {"ctrl", "alt", "shift", "super", "hyper", "meta"}
-_NAMED = {*(key.value for key in Keys), *map(_character_to_key, punctuation)} - {"return"}
+_KEY_NAMES = {*(key.value for key in Keys), *map(_character_to_key, punctuation)} - {"return"}
 """The names of keys in Textual: `enter`, `pageup`, `question_mark` …"""
-_SHOWN = {
+_KEY_LABELS = {
     "question_mark": "?",
     "underscore": "_",
     "full_stop": ".",
@@ -225,11 +227,13 @@ _SHOWN = {
 }
 
 
-_NEWER = {
+_NEWER_ACTIONS = {
     "detach", "import_memory", "next_model", "palette", "previous_model", "queue_list", "send_offered",
     "terminal", "transcript", "unfold",
 }  # fmt: skip
-"""Actions outside of lists that came after version 0.1.0: their own keys yield."""
+"""Actions outside of lists that came after version 0.1.0. A key that the user's settings give to
+another action is taken from them.
+"""
 
 
 class Keymap:
@@ -259,23 +263,23 @@ class Keymap:
     @property
     def unreachable(self) -> tuple[str, ...]:
         """A warning for each key of an action of the app that the prompt keeps to itself."""
-        found: list[str] = []
+        warnings: list[str] = []
         for action in (item for item in ACTIONS if item.place == "app"):
             for key in self._keys[action.name]:
                 if " " in key:
-                    why = "is two keys, which only actions of the prompt can have"
+                    reason = "is two keys, which only actions of the prompt can have"
                 elif _is_typed(key):
-                    why = "is typed into the prompt"
+                    reason = "is typed into the prompt"
                 else:
                     continue
-                found.append(
-                    f"tui.keys: `{key}` never reaches `{action.name}`: it {why}."
+                warnings.append(
+                    f"tui.keys: `{key}` never reaches `{action.name}`: it {reason}."
                     " Use a key such as `f3` or `alt+k`."
                 )
-        return tuple(found)
+        return tuple(warnings)
 
-    def of(self, *places: Place) -> dict[str, str]:
-        """The Textual action of each key or chord (`ctrl+x ctrl+e`) of these places."""
+    def actions_of(self, *places: Place) -> dict[str, str]:
+        """The Textual action of each key or chord (`ctrl+x ctrl+e`) in these places."""
         return {
             key: action.action
             for action in ACTIONS
@@ -285,19 +289,24 @@ class Keymap:
 
     def sections(self) -> list[tuple[str, list[tuple[str, str]]]]:
         """The keys and what they do, grouped by place."""
-        sections: dict[str, list[tuple[str, str]]] = {title: [] for title in _PLACES.values()}
+        sections: dict[str, list[tuple[str, str]]] = {title: [] for title in _PLACE_TITLES.values()}
         for action in ACTIONS:
-            if (title := _PLACES.get(action.place)) and (keys := self._keys[action.name]):
+            if (title := _PLACE_TITLES.get(action.place)) and (keys := self._keys[action.name]):
                 sections[title].append((", ".join(map(format_key, keys)), action.help))
         return list(sections.items())
 
-    def of_place(self, place: Place) -> list[tuple[str, str]]:
-        """The keys of one place, as they are written, and what they do."""
+    def help_of_place(self, place: Place) -> list[tuple[str, str]]:
+        """The keys of one place as they are shown, and what they do."""
         actions = [action for action in ACTIONS if action.place == place]
         keys = [(self._keys[action.name], action.help) for action in actions]
-        return [(" ".join(map(format_key, found)), what) for found, what in keys if found]
+        return [
+            (" ".join(map(format_key, action_keys)), help_text)
+            for action_keys, help_text in keys
+            if action_keys
+        ]
 
     def keys(self, name: str) -> tuple[str, ...]:
+        """The keys of an action, as Textual names them."""
         return self._keys[name]
 
     def key_text(self, name: str) -> str:
@@ -305,18 +314,18 @@ class Keymap:
         return format_key(self._keys[name][0]) if self._keys[name] else ""
 
     def _yield_keys(self, changed: set[str]) -> None:
-        """Take from newer actions the keys that the user has given to others: settings that were
-        right before stay right.
+        """Take from newer actions the keys that the user gives to others, so that older settings
+        stay valid.
         """
         wanted = set[str]()
         for name in changed:
             wanted.update(self._keys[name])
-        for name in _NEWER - changed:
+        for name in _NEWER_ACTIONS - changed:
             self._keys[name] = tuple(key for key in self._keys[name] if key not in wanted)
 
     def _refuse_clashes(self, changed: set[str]) -> None:
-        """One key may have different actions in the prompt and in a question, but not two in one
-        place.
+        """Raises ConfigError if the user's changes give one key to two actions in one place. The
+        prompt and a question are two places.
         """
         lists: tuple[tuple[Place, ...], ...] = (
             ("sessions",),
@@ -325,10 +334,10 @@ class Keymap:
             ("diff",),
         )
         for places in (("prompt", "edit", "app"), ("answer", "app"), ("sheet", "app"), *lists):
-            taken: dict[str, str] = {}
+            owners: dict[str, str] = {}
             for action in (item for item in ACTIONS if item.place in places):
                 for key in self._keys[action.name]:
-                    other = taken.setdefault(key, action.name)
+                    other = owners.setdefault(key, action.name)
                     if other != action.name and {other, action.name} & changed:
                         raise ConfigError(
                             f"tui.keys: `{key}` is a key of both `{other}` and `{action.name}`.",
@@ -337,7 +346,7 @@ class Keymap:
 
 
 def format_key(key: str) -> str:
-    """A key, written `Ctrl+X Ctrl+E`; a letter alone as it is typed: `u`, `U`."""
+    """A key as it is shown: `Ctrl+X Ctrl+E`. A letter alone is shown as it is typed: `u`, `U`."""
     return " ".join(map(_format_step, key.split()))
 
 
@@ -347,37 +356,37 @@ def _format_step(step: str) -> str:
 
 def _format_part(part: str) -> str:
     is_shifted = len(part) == 1 and part.isupper()
-    return f"Shift+{part}" if is_shifted else _SHOWN.get(part, part.capitalize())
+    return f"Shift+{part}" if is_shifted else _KEY_LABELS.get(part, part.capitalize())
 
 
 def _normalize(key: str) -> str:
-    """A key as Textual names it, from what the user wrote."""
+    """The name that Textual has for a key which the user wrote."""
     parts = []
     for step in key.strip().split():
         *modifiers, last = step.split("+") if len(step) > 1 else [step]
         last = (
             "." if last == "period" else last if len(last) == 1 and not modifiers else last.lower()
         )
-        named = _character_to_key(last) if len(last) == 1 else last
-        parts.append("+".join([*sorted(modifier.lower() for modifier in modifiers), named]))
+        name = _character_to_key(last) if len(last) == 1 else last
+        parts.append("+".join([*sorted(modifier.lower() for modifier in modifiers), name]))
     return " ".join(parts)
 
 
 def _is_typed(key: str) -> bool:
-    """Whether a key writes a character."""
+    """Whether a key types a character."""
     *modifiers, last = key.split("+")
     is_character = len(last) == 1 or last == "space" or last in map(_character_to_key, punctuation)
     return is_character and not {*modifiers} - {"shift"}
 
 
 def _check_key(name: str, key: object) -> str:
-    """A valid key as Textual names it. Raises ConfigError for a key that does not exist."""
+    """The name that Textual has for a key. Raises ConfigError if there is no such key."""
     text = _normalize(key) if isinstance(key, str) else ""
     for part in text.split() or [""]:
         *modifiers, last = part.split("+")
         if (
             not last
-            or (len(last) > 1 and last not in _NAMED)
+            or (len(last) > 1 and last not in _KEY_NAMES)
             or not _MODIFIERS.issuperset(modifiers)
         ):
             raise ConfigError(

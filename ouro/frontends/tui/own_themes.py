@@ -13,7 +13,7 @@ _COLOR = re.compile(r"#[0-9a-fA-F]{6}")
 
 
 def add_own_themes() -> list[str]:
-    """Add the themes of the user to `THEMES`, and return a problem for each file that is not used.
+    """Add the themes of the user to `THEMES`. Returns a problem for each file that cannot be used.
     Blocks.
     """
     problems = list[str]()
@@ -26,20 +26,24 @@ def add_own_themes() -> list[str]:
 
 
 def _read_theme(name: str) -> dict[str, str]:
-    """The colours of a file, and those of its base that it does not change. Raises ConfigError."""
+    """The colours of a theme file; what it does not set is that of its base. Raises ConfigError."""
     path = get_themes_dir() / f"{name}.yaml"
-    shown = tilde(path)
-    table = read_yaml(path, shown)
-    given = {key: convert(node, str, shown, key) for key, node in table.entries.items()}
-    base = given.pop("base", "dark")
+    shown_path = tilde(path)
+    table = read_yaml(path, shown_path)
+    entries = {key: convert(node, str, shown_path, key) for key, node in table.entries.items()}
+    base = entries.pop("base", "dark")
     if base not in ("dark", "light", "high-contrast"):
-        raise ConfigError(f"{shown}: `base` must be dark, light or high-contrast, not `{base}`.")
+        raise ConfigError(
+            f"{shown_path}: `base` must be dark, light or high-contrast, not `{base}`."
+        )
     colors = dict(THEMES[base])
-    for key, value in given.items():
+    for key, value in entries.items():
         if key not in colors:
             raise ConfigError(
-                f"{shown}: unknown colour `{key}`.", f"There are: {', '.join(colors)}."
+                f"{shown_path}: unknown colour `{key}`.", f"There are: {', '.join(colors)}."
             )
         if not _COLOR.fullmatch(value):
-            raise ConfigError(f'{shown}: `{key}` must be like "#d9b26a", in quotes, not `{value}`.')
-    return colors | given
+            raise ConfigError(
+                f'{shown_path}: `{key}` must be like "#d9b26a", in quotes, not `{value}`.'
+            )
+    return colors | entries

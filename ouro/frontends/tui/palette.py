@@ -27,51 +27,53 @@ MAX_FILES = 20_000
 MAX_SESSIONS = 200
 MODELS_TIMEOUT = 0.4
 """Seconds for the list of models: servers on this machine are asked."""
-_PROMPT_KEYS = {"search_history", "editor", "paste_image", "help", "rewind"}
+_PROMPT_ACTIONS = {"search_history", "editor", "paste_image", "help", "rewind"}
 """Actions of the prompt that the palette can carry out."""
 
 
 async def palette_choices(session: Session, keymap: Keymap) -> list[Choice]:
     """Everything that the palette offers; each value begins with its kind: `model:sonnet`."""
-    listing = asyncio.gather(
-        _sessions(session), _models(session), asyncio.to_thread(_files, session)
+    reading = asyncio.gather(
+        _session_choices(session),
+        _model_choices(session),
+        asyncio.to_thread(_file_choices, session),
     )
-    fixed = await asyncio.to_thread(_built_in_choices, session, keymap)
-    sessions, models, files = await listing
-    return [*fixed, *models, *sessions, *files]
+    built_in = await asyncio.to_thread(_built_in_choices, session, keymap)
+    sessions, models, files = await reading
+    return [*built_in, *models, *sessions, *files]
 
 
 def _built_in_choices(session: Session, keymap: Keymap) -> list[Choice]:
-    """Commands, keys, settings and pages. Blocks."""
-    found = [
-        Choice(f"command:{choice.value}", choice.label, choice.detail)
-        for choice in matching_commands(session, "")
+    """The choices that every session has: commands, keys, settings and pages. Blocks."""
+    choices = [
+        Choice(f"command:{command.value}", command.label, command.detail)
+        for command in matching_commands(session, "")
     ]
-    found += _keys(keymap)
-    found += [
+    choices += _key_choices(keymap)
+    choices += [
         Choice(f"setting:{key}", key, f"setting · {text}".rstrip(" ·"))
         for key, text in setting_helps().items()
     ]
-    found += [Choice(f"page:{name}", name, "page of the documentation") for name in page_files()]
-    return found
+    choices += [Choice(f"page:{name}", name, "page of the documentation") for name in page_files()]
+    return choices
 
 
-def _keys(keymap: Keymap) -> Iterator[Choice]:
+def _key_choices(keymap: Keymap) -> Iterator[Choice]:
     for action in ACTIONS:
         is_offered = action.place == "app" and not action.run
-        if not (is_offered or action.name in _PROMPT_KEYS) or not keymap.keys(action.name):
+        if not (is_offered or action.name in _PROMPT_ACTIONS) or not keymap.keys(action.name):
             continue
         yield Choice(f"key:{action.name}", action.help, f"key · {keymap.key_text(action.name)}")
 
 
-async def _sessions(session: Session) -> list[Choice]:
+async def _session_choices(session: Session) -> list[Choice]:
     """The other sessions of this project, the last used first; none if the list cannot be read."""
     try:
-        found = await session.session_catalog.sessions()
+        all_sessions = await session.session_catalog.sessions()
     except (OuroError, OSError) as error:
         log.warning("the palette lists no sessions: %s", error)
         return []
-    here = (info for info in found if session.session_catalog.is_here(info.project))
+    here = (info for info in all_sessions if session.session_catalog.is_here(info.project))
     others = [info for info in here if info.id != session.id]
     return [_session_choice(info) for info in others[:MAX_SESSIONS]]
 
@@ -81,19 +83,19 @@ def _session_choice(info: SessionInfo) -> Choice:
     return Choice(f"session:{info.id}", session_title(info), " · ".join(filter(None, about)))
 
 
-async def _models(session: Session) -> list[Choice]:
+async def _model_choices(session: Session) -> list[Choice]:
     """The models that can be used; none if their servers do not answer in time."""
     try:
         async with asyncio.timeout(MODELS_TIMEOUT):
-            found = await session.models()
+            models = await session.models()
     except (OuroError, OSError, TimeoutError) as error:
         log.warning("the palette lists no models: %s", error)
         return []
-    usable = (choice.name for choice in found if choice.usable)
+    usable = (choice.name for choice in models if choice.usable)
     return [Choice(f"model:{name}", name, "model") for name in usable]
 
 
-def _files(session: Session) -> list[Choice]:
+def _file_choices(session: Session) -> list[Choice]:
     """The files of the project; none if they cannot be listed. Blocks."""
     try:
         index = FileIndex(chain.from_iterable(session.find_files()))
@@ -105,7 +107,9 @@ def _files(session: Session) -> list[Choice]:
 
 
 async def run_choice(app: OuroApp, choice: str) -> None:
-    """Do what was chosen: run, open, use or insert it."""
+    """Carry out a choice of the palette: run a command or key, open a session or page, or insert a
+    file.
+    """
     kind, _, name = choice.partition(":")
     prompt, front_end = app.conversation.prompt, app.front_end
     match kind:
@@ -128,16 +132,18 @@ async def run_choice(app: OuroApp, choice: str) -> None:
 
 
 def _needs_argument(session: Session, command: str) -> bool:
-    """Whether nothing happens without an argument: `/btw <question>`, and custom commands with one."""
-    shown = _shown_as(matching_commands(session, command.strip().removeprefix("/")), command)
-    return "<" in shown or (shown.endswith("]") and not _is_own(shown))
+    """Whether a command needs an argument, so that the user must type one: `/btw <question>`. A
+    custom command with an optional argument counts too.
+    """
+    label = _label_of(matching_commands(session, command.strip().removeprefix("/")), command)
+    return "<" in label or (label.endswith("]") and not _is_built_in(label))
 
 
-def _shown_as(choices: Sequence[Choice], command: str) -> str:
+def _label_of(choices: Sequence[Choice], command: str) -> str:
     return next((choice.label for choice in choices if choice.value == command), "")
 
 
-def _is_own(shown: str) -> bool:
+def _is_built_in(label: str) -> bool:
     from ouro.commands.builtin import find_command
 
-    return find_command(shown.split()[0].removeprefix("/")) is not None
+    return find_command(label.split()[0].removeprefix("/")) is not None

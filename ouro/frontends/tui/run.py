@@ -1,5 +1,5 @@
-"""run_tui: the full screen, from the first frame to the line that says how to resume; SessionStart:
-its session.
+"""run_tui: the full screen, from its first frame to the last line in the terminal. SessionStart
+opens its session.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ CLOSE_TIMEOUT = 0.7
 """Seconds for the session to close after its turn."""
 EXIT_TIMEOUT = 1.8
 """Seconds after a signal until the process ends, even if something hangs."""
-WARM_UP_AFTER = 0.6
+WARM_UP_DELAY = 0.6
 """Seconds after which a thread imports what the first answer needs; by then the screen is drawn."""
 TAIL_LINES = 24
 """Lines of the transcript that stay in the terminal at the end."""
 
 
 class SessionStart:
-    """Opens the session and sends what was already typed, so that the request does not wait for
-    Textual.
+    """Opens the session and sends the first message while Textual is still being imported.
 
     Args:
         message: a first message of the command line.
-        take_message: returns the first message that was entered, each only once; empty if there is none.
+        take_message: returns the first message that was typed, each only once; empty if
+            there is none.
     """
 
     def __init__(
@@ -64,17 +64,19 @@ class SessionStart:
         self.request = request
         self.message = message
         """The message that is still to be sent."""
-        self.typed = ""
+        self.typed_message = ""
         """The typed message that was sent."""
-        self.sent = ""
+        self.sent_message = ""
         """The message that begins the turn of `take_turn`."""
         self._open_session = open_session
         self._take_message = take_message
         self._opening: asyncio.Future[Session] | None = None
-        self._turn: AsyncGenerator[Event, None] | None = None
+        self._begun_turn: AsyncGenerator[Event, None] | None = None
 
     async def begin(self) -> None:
-        """Open a session and send the first message, unless the user has to be asked something."""
+        """Open a session and send the first message. Does nothing if the user must be asked for a
+        session.
+        """
         if self.request.resume == PICK:
             return
         opening = self._opening = asyncio.ensure_future(self._open_session(self.request))
@@ -89,30 +91,32 @@ class SessionStart:
         if self.message.startswith(("/", "#", "!")):
             return
         if not self.message:
-            self.message = self.typed = self._take_message()
+            self.message = self.typed_message = self._take_message()
         if self.message:
             events = opening.result().send(self.message)
-            self.sent, self.message = self.message, ""
-            heads = []
-            # Until the message is on disk; until the answer begins.
+            self.sent_message, self.message = self.message, ""
+            first_events = []
+            # The first event comes when the message is on disk, the second when the answer begins.
             for timeout in (
                 OPEN_TIMEOUT,
                 SEND_TIMEOUT,
             ):
-                heads.append(asyncio.ensure_future(anext(events)))
-                await asyncio.wait(heads[-1:], timeout=timeout)
-                if not heads[-1].done():
+                first_events.append(asyncio.ensure_future(anext(events)))
+                await asyncio.wait(first_events[-1:], timeout=timeout)
+                if not first_events[-1].done():
                     break
-            self._turn = _chain(heads, events)
+            self._begun_turn = _join_events(first_events, events)
 
     async def open(self, request: OpenRequest) -> Session:
-        """As `open_session`; the first call returns the session that was begun."""
+        """Open a session. The first call returns the one that `begin` has opened."""
         opening, self._opening = self._opening, None
         return await (opening or self._open_session(request))
 
     def take_turn(self) -> AsyncGenerator[Event, None] | None:
-        """Return the events of the turn that was begun; None the second time."""
-        turn, self._turn = self._turn, None
+        """The events of the turn that `begin` has started; None if there is none, or at the second
+        call.
+        """
+        turn, self._begun_turn = self._begun_turn, None
         return turn
 
     async def close(self) -> None:
@@ -128,14 +132,14 @@ class SessionStart:
             await session.close()
 
 
-async def _chain(
-    heads: Sequence[asyncio.Future[Event]], events: AsyncGenerator[Event, None]
+async def _join_events(
+    first_events: Sequence[asyncio.Future[Event]], events: AsyncGenerator[Event, None]
 ) -> AsyncGenerator[Event, None]:
-    """The events of `heads`, which were requested before, and then the rest of `events`."""
+    """Yield the events that were requested already, then the rest of `events`."""
     async with aclosing(events):
-        for head in heads:
+        for first_event in first_events:
             try:
-                event = await head
+                event = await first_event
             except StopAsyncIteration:
                 return
             yield event
@@ -206,8 +210,10 @@ def run_tui(
 
 
 def _run_to_the_end(program: Coroutine[Any, Any, T]) -> T:
-    """As `asyncio.run`, but what is pending when `program` returns is left as it is: the process
-    ends, and to cancel the tasks of all widgets took a third of the exit.
+    """Run a coroutine to its end, and return its result. Other tasks are left as they are.
+
+    The process ends then: `asyncio.run` would cancel the tasks of all widgets, which took a third
+    of the exit.
     """
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -219,8 +225,10 @@ def _run_to_the_end(program: Coroutine[Any, Any, T]) -> T:
 async def _run(
     start: SessionStart, make_app: Callable[[], OuroApp], frame: FirstFrame, terminal: TextIO
 ) -> OuroApp | int:
-    """Run the app to its end, and then the session in the background if the user has left it there;
-    returns the exit code if it ends before there is an app.
+    """Run the app to its end. Returns it, or the exit code if a signal came before there was an
+    app.
+
+    If the user leaves the session to the background, it is hosted here afterwards.
     """
     app: OuroApp | None = None
     loop, code = asyncio.get_running_loop(), 0
@@ -230,7 +238,7 @@ async def _run(
         frame.restore()
         os._exit(code)
 
-    def end(number: int) -> None:
+    def handle_signal(number: int) -> None:
         nonlocal code
         code = 0 if frame.has_left else 128 + number
         if app is not None and app.lends_terminal and number in (signal.SIGINT, signal.SIGQUIT):
@@ -247,11 +255,11 @@ async def _run(
         app.exit(code)
 
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
-        loop.add_signal_handler(number, end, number)
+        loop.add_signal_handler(number, handle_signal, number)
     try:
         await opening
         app = make_app()
-        loop.call_later(WARM_UP_AFTER, threading.Thread(target=_warm_up, daemon=True).start)
+        loop.call_later(WARM_UP_DELAY, threading.Thread(target=_warm_up, daemon=True).start)
         await app.run_async()
         if app.hosting is not None:
             frame.restore_modes()
@@ -268,13 +276,13 @@ async def _run(
     return app
 
 
-def attach_command(session_id: str, *more: str) -> list[str]:
+def attach_command(session_id: str, *flags: str) -> list[str]:
     """The command line that attaches to a background session."""
-    return [sys.executable, "-P", "-m", "ouro", "attach", session_id, *more]
+    return [sys.executable, "-P", "-m", "ouro", "attach", session_id, *flags]
 
 
 def _warm_up() -> None:
-    """Import what the first answer needs, and let the garbage collector skip it."""
+    """Import what the first answer needs. The garbage collector then skips these modules."""
     from ouro.frontends.tui.blocks.markdown import warm_up
     from ouro.frontends.tui.blocks.palette import Palette
 
@@ -304,7 +312,9 @@ def _print_end(app: OuroApp) -> None:
 
 @contextmanager
 def _standard_error_in_log() -> Iterator[TextIO]:
-    """Send what libraries write to stderr to the log; yields the terminal that stderr was."""
+    """Write what libraries print on standard error into the log. Yields the stream of the terminal
+    that it was.
+    """
     terminal = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace")
     try:
         ensure_private_dir(get_log_path().parent)

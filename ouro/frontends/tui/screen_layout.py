@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-OPENING = "opening the session …"
+OPENING_TEXT = "opening the session …"
 """The status line before there is a session."""
-AGAIN_QUITS = "Ctrl+C again quits"
-"""Shown after Ctrl+C on empty input."""
-QUEUED = "⋯ next turn: "
-"""Before a message that waits for its turn."""
+QUIT_HINT = "Ctrl+C again quits"
+"""The status line after Ctrl+C on empty input."""
+QUEUED_MARK = "⋯ next turn: "
+"""The text before a message that waits for its turn."""
 PLACEHOLDERS = (
     "Ask for anything · / commands · @ files · ! shell · ? help",
     "Ask for anything · ? help",

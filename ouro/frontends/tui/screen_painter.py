@@ -1,7 +1,7 @@
 """ScreenPainter: writes to the terminal only the cells of the screen that have changed.
 
-Textual writes each changed region whole, every piece of text with its full style: 2.9 MB for an
-answer of 20 kB, 600 kB a minute for a spinner, which a user over SSH waits for.
+Textual writes each changed region whole, and every piece of text with its full style. That is 2.9
+MB for an answer of 20 kB, and 600 kB a minute for a spinner; a user over SSH waits for it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _ONE_CELL_EACH = re.compile(
     "[\x20-\x7e\xa0-\xac\xae-\u02ff\u0370-\u0482\u048a-\u0557\u2010-\u2027\u2030-\u205e\u2190-\u21ff"
     "\u2500-\u25fc\u25ff\u2800-\u28ff\u276f\u2713\u2717]*"
 )
-"""Text of characters that each take one cell in every terminal; other text is written whole."""
-_CODE = re.compile(r"[34]8;2;\d+;\d+;\d+|[34]8;5;\d+|\d+")
-"""One code of SGR; a color of 24 or 8 bits has several numbers."""
+"""Text of characters that each take one cell in every terminal. Other text is written whole."""
+_SGR_CODE = re.compile(r"[34]8;2;\d+;\d+;\d+|[34]8;5;\d+|\d+")
+"""One code of SGR, such as `1` or `38;5;12`: a color of 24 or 8 bits has several numbers."""
 _MIN_SCROLLED = 6
-"""Rows that must have moved together, so that the terminal is asked to scroll them."""
+"""The terminal scrolls rows only if at least so many have moved together."""
 _MAX_GAP = 4
-"""Unchanged cells that are written again, because a move of the cursor has as many bytes."""
+"""Up to so many unchanged cells are written again: a move of the cursor has as many bytes."""
 
 
 class CellLook(NamedTuple):
-    """How a cell looks, in codes of SGR; the link is an address, or empty."""
+    """How a cell looks: its codes of SGR, and the address of its link, which may be empty."""
 
     attributes: str
     color: str
@@ -48,9 +48,10 @@ _PLAIN = CellLook("", "", "", "")
 
 
 class ScreenRow:
-    """What a row shows: for each cell its text and look.
+    """The text and the look of each cell of a row.
 
-    Text that is not of one cell each is in its first cell, followed by empty texts. None: unknown.
+    A text that takes several cells is in the first of them, and the others are empty. None is an
+    unknown text.
     """
 
     __slots__ = ("looks", "texts")
@@ -67,17 +68,20 @@ class ScreenRow:
         return ScreenRow(self.texts.copy(), self.looks.copy())
 
     def put_strip(self, x: int, strip: Strip, looks: Callable[[Style | None], CellLook]) -> None:
+        """Set the cells from `x` on to a piece of a row of Textual."""
         for text, style, control in strip:
             if text and not control:
                 x = self.put(x, text, looks(style))
 
     def put(self, x: int, text: str, look: CellLook) -> int:
-        """Set the cells from `x` on; returns the cell after them. What does not fit is left out."""
+        """Set the cells from `x` on; returns the cell after them. Text that does not fit is left
+        out.
+        """
         room = len(self.texts) - x
         if _ONE_CELL_EACH.fullmatch(text):
-            shown = text[: max(room, 0)]
-            self.texts[x : x + len(shown)] = shown
-            self.looks[x : x + len(shown)] = [look] * len(shown)
+            fitting = text[: max(room, 0)]
+            self.texts[x : x + len(fitting)] = fitting
+            self.looks[x : x + len(fitting)] = [look] * len(fitting)
             return x + len(text)
         size = cell_len(text)
         if 0 < size <= room:
@@ -95,54 +99,60 @@ class ScreenRow:
 
 
 class ScreenPainter:
-    """Knows what the terminal shows. `forget` when something else may have written to it."""
+    """Remembers what the terminal shows, and writes only what differs.
+
+    `forget` must be called when another program may have written to the terminal.
+    """
 
     def __init__(self) -> None:
         self._rows: list[ScreenRow] = []
         self._size = (0, 0)
 
     def forget(self) -> None:
+        """Write all cells at the next update."""
         self._size = (0, 0)
 
     def paint(
         self, update: CompositorUpdate, size: tuple[int, int], console: Console
     ) -> str | None:
-        """The bytes that bring an update of Textual to a terminal of that width and height; None
-        for an update of an unknown kind.
+        """The codes that show an update of Textual on a terminal of this width and height. None:
+        the kind of the update is unknown.
         """
-        placed = _pieces_of(update)
-        if placed is None:
+        pieces = _pieces_of(update)
+        if pieces is None:
             return None
         width, height = size
         if size != self._size:
             self._rows = [ScreenRow.unknown(width) for _ in range(height)]
             self._size = size
-        looks = _looks(console._color_system)
+        looks = _make_look_of(console._color_system)
         changed: dict[int, ScreenRow] = {}
-        for y, x, strip in placed:
+        for y, x, strip in pieces:
             if not 0 <= y < height:
                 continue
-            row = changed.get(y) or changed.setdefault(y, self._rows[y].copy())
-            row.put_strip(x, strip, looks)
+            write_row = changed.get(y) or changed.setdefault(y, self._rows[y].copy())
+            write_row.put_strip(x, strip, looks)
         return self._write(changed)
 
     def _write(self, changed: dict[int, ScreenRow]) -> str:
-        """The codes that show these rows; first those that the terminal can scroll are moved."""
-        changed = {y: row for y, row in changed.items() if not row.shows(self._rows[y])}
+        """The codes that show these rows. Rows that the terminal can scroll are moved first."""
+        changed = {
+            y: write_row for y, write_row in changed.items() if not write_row.shows(self._rows[y])
+        }
         writer = _Writer()
         if len(changed) >= _MIN_SCROLLED:
             self._scroll(changed, writer)
         for y in sorted(changed):
-            writer.row(y, self._rows[y], changed[y])
+            writer.write_row(y, self._rows[y], changed[y])
             self._rows[y] = changed[y]
         return writer.end()
 
     def _scroll(self, changed: dict[int, ScreenRow], writer: _Writer) -> None:
-        """Let the terminal move the rows that an update has only moved up or down."""
+        """Let the terminal scroll, if an update has only moved most of its rows up or down."""
         shift = self._shift(changed)
         if not shift:
             return
-        moved = [y for y, row in changed.items() if self._is_moved(y, row, shift)]
+        moved = [y for y, write_row in changed.items() if self._is_moved(y, write_row, shift)]
         first, last = min(moved), max(moved)
         top, bottom = min(first, first + shift), max(last, last + shift)
         for y in range(top, bottom + 1):  # rows that should stay are moved, too
@@ -155,22 +165,24 @@ class ScreenPainter:
         )
 
     def _shift(self, changed: Mapping[int, ScreenRow]) -> int:
-        """By how many rows most of the changed rows have moved up, negative: down; 0 if too few."""
-        places: dict[str, list[int]] = {}
-        for y, row in enumerate(self._rows):
-            places.setdefault(_content(row), []).append(y)
+        """By how many rows most of the changed rows have moved up; negative if down, and 0 if too
+        few have moved.
+        """
+        positions: dict[str, list[int]] = {}
+        for y, write_row in enumerate(self._rows):
+            positions.setdefault(_content(write_row), []).append(y)
         votes: Counter[int] = Counter()
-        for y, row in changed.items():
-            content = _content(row)
+        for y, write_row in changed.items():
+            content = _content(write_row)
             if content.strip():
-                votes.update(old - y for old in places.get(content, ()))
+                votes.update(old_y - y for old_y in positions.get(content, ()))
         votes.pop(0, None)
         [(shift, count)] = votes.most_common(1) or [(0, 0)]
         return shift if count >= _MIN_SCROLLED else 0
 
-    def _is_moved(self, y: int, row: ScreenRow, shift: int) -> bool:
+    def _is_moved(self, y: int, write_row: ScreenRow, shift: int) -> bool:
         is_inside = 0 <= y + shift < len(self._rows)
-        return is_inside and _content(self._rows[y + shift]) == _content(row)
+        return is_inside and _content(self._rows[y + shift]) == _content(write_row)
 
 
 class PaintedUpdate(CompositorUpdate):
@@ -192,7 +204,9 @@ class PaintedUpdate(CompositorUpdate):
 
 
 class _Writer:
-    """Writes rows with few bytes: the look is changed by what differs, the cursor moved if needed."""
+    """Writes rows with few bytes. Only differences of the look are written, and the cursor moves
+    only if it must.
+    """
 
     def __init__(self) -> None:
         self._out: list[str] = []
@@ -210,18 +224,18 @@ class _Writer:
         moves += "\x1bM" * -shift
         self._out.append(f"\x1b[{top + 1};{bottom + 1}r{moves}\x1b[r")
 
-    def row(self, y: int, old: ScreenRow, new: ScreenRow) -> None:
+    def write_row(self, y: int, old: ScreenRow, new: ScreenRow) -> None:
         is_even = old.is_even and new.is_even
         for number, (x, end) in enumerate(_changed_runs(old, new) if is_even else _known_runs(new)):
             if number:
                 self._out.append(f"\x1b[{x + 1}G")
             else:
                 self._out.append(f"\x1b[{y + 1};{x + 1}H" if x else f"\x1b[{y + 1}H")
-            self._cells(new, x, end)
+            self._write_cells(new, x, end)
 
-    def _cells(self, row: ScreenRow, x: int, end: int) -> None:
+    def _write_cells(self, write_row: ScreenRow, x: int, end: int) -> None:
         """Write cells, with a change of the look where it differs."""
-        texts, looks = row.texts, row.looks
+        texts, looks = write_row.texts, write_row.looks
         while x < end:
             look, begin = looks[x], x
             while x < end and looks[x] is look:
@@ -252,6 +266,9 @@ def _changed_runs(old: ScreenRow, new: ScreenRow) -> Iterator[tuple[int, int]]:
 
 
 def _end_of_run(same: Sequence[bool], new: ScreenRow, x: int) -> int:
+    """The cell after the last changed one of a run that begins before `x`. Short gaps of unchanged
+    cells belong to the run.
+    """
     width, gap, end = len(same), 0, x + 1
     while x < width and gap <= _MAX_GAP and new.texts[x] is not None:
         gap = gap + 1 if same[x] else 0
@@ -261,27 +278,29 @@ def _end_of_run(same: Sequence[bool], new: ScreenRow, x: int) -> int:
     return end
 
 
-def _known_runs(row: ScreenRow) -> Iterator[tuple[int, int]]:
-    """The whole row, without cells of unknown content.
+def _known_runs(write_row: ScreenRow) -> Iterator[tuple[int, int]]:
+    """The runs of known cells of a whole row, as the first cell and the cell after the last one.
 
-    Terminals differ in the width of some characters, and then show what follows elsewhere: as
-    Textual does, all of such a row is written from left to right.
+    Terminals differ in the width of some characters, and then show later ones in another place. So
+    all of such a row is written from left to right, as Textual does.
     """
     x = 0
-    for is_known, cells in groupby(row.texts, lambda text: text is not None):
+    for is_known, cells in groupby(write_row.texts, lambda text: text is not None):
         size = len(list(cells))
         if is_known:
             yield x, x + size
         x += size
 
 
-def _content(row: ScreenRow) -> str:
+def _content(write_row: ScreenRow) -> str:
     """The text of a row without its last cell, which belongs to the scrollbar."""
-    return "".join(filter(None, row.texts[:-1]))
+    return "".join(filter(None, write_row.texts[:-1]))
 
 
 def _pieces_of(update: CompositorUpdate) -> Iterator[tuple[int, int, Strip]] | None:
-    """The row, the column and the content of each piece of an update."""
+    """The pieces of an update, each with its row and column. None: the kind of the update is
+    unknown.
+    """
     if isinstance(update, LayoutUpdate):
         return _pieces_of_lines(update)
     if isinstance(update, ChopsUpdate):
@@ -290,6 +309,7 @@ def _pieces_of(update: CompositorUpdate) -> Iterator[tuple[int, int, Strip]] | N
 
 
 def _pieces_of_lines(update: LayoutUpdate) -> Iterator[tuple[int, int, Strip]]:
+    """The pieces of an update of whole rows."""
     for y, line in enumerate(update.strips, update.region.y):
         x = update.region.x
         for strip in line:
@@ -298,7 +318,7 @@ def _pieces_of_lines(update: LayoutUpdate) -> Iterator[tuple[int, int, Strip]]:
 
 
 def _pieces_of_chops(update: ChopsUpdate) -> Iterator[tuple[int, int, Strip]]:
-    """As `_pieces_of`, for an update of parts of rows."""
+    """The pieces of an update of parts of rows."""
     for y, begin, end in update.spans:
         for chop_end, (x, strip) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
             if strip is None or x > end or chop_end <= begin:
@@ -308,14 +328,14 @@ def _pieces_of_chops(update: ChopsUpdate) -> Iterator[tuple[int, int, Strip]]:
 
 
 @lru_cache(8)
-def _looks(colors: ColorSystem | None) -> Callable[[Style | None], CellLook]:
+def _make_look_of(colors: ColorSystem | None) -> Callable[[Style | None], CellLook]:
     """The function that returns the look of a style, with its own cache."""
 
     @lru_cache(4096)
     def look_of(style: Style | None) -> CellLook:
         if style is None or colors is None:
             return _PLAIN
-        return _unique_look(*_parts(style._make_ansi_codes(colors)), style._link or "")
+        return _unique_look(*_split_codes(style._make_ansi_codes(colors)), style._link or "")
 
     return look_of
 
@@ -327,16 +347,16 @@ def _unique_look(attributes: str, color: str, background: str, link: str) -> Cel
     return _PLAIN if look == _PLAIN else look
 
 
-def _parts(codes: str) -> tuple[str, str, str]:
-    """The codes of attributes, of the color and of the background."""
-    found: dict[str, list[str]] = {"": [], "3": [], "4": []}
-    for code in _CODE.findall(codes):
-        found[_place_of(code.partition(";")[0])].append(code)
-    return ";".join(found[""]), ";".join(found["3"]), ";".join(found["4"])
+def _split_codes(codes: str) -> tuple[str, str, str]:
+    """Split codes of SGR into those of attributes, of the color and of the background."""
+    codes_by_kind: dict[str, list[str]] = {"": [], "3": [], "4": []}
+    for code in _SGR_CODE.findall(codes):
+        codes_by_kind[_kind_of_code(code.partition(";")[0])].append(code)
+    return ";".join(codes_by_kind[""]), ";".join(codes_by_kind["3"]), ";".join(codes_by_kind["4"])
 
 
-def _place_of(number: str) -> str:
-    """What an SGR code sets: `3` the color, `4` the background, empty: an attribute."""
+def _kind_of_code(number: str) -> str:
+    """The kind of an SGR code: `3` sets the color, `4` the background; empty for an attribute."""
     if len(number) == 1:
         return ""
     if number.startswith(("4", "10")):
@@ -345,17 +365,19 @@ def _place_of(number: str) -> str:
 
 
 @lru_cache(4096)
-def _change_of_look(before: CellLook | None, look: CellLook) -> str:
-    """The codes that change one look of the terminal to another; `before` is None if unknown."""
+def _change_of_look(old: CellLook | None, new: CellLook) -> str:
+    """The codes that change the look of the terminal from one to another; `old` is None if it is
+    unknown.
+    """
     link = ""
-    if look.link != (before.link if before else ""):
-        link = f"\x1b]8;;{look.link}\x1b\\"
-    if before is None or before.attributes != look.attributes:
-        codes = ["0", look.attributes, look.color, look.background]
+    if new.link != (old.link if old else ""):
+        link = f"\x1b]8;;{new.link}\x1b\\"
+    if old is None or old.attributes != new.attributes:
+        codes = ["0", new.attributes, new.color, new.background]
         return f"{link}\x1b[{';'.join(filter(None, codes))}m"
     codes = []
-    if before.color != look.color:
-        codes.append(look.color or "39")
-    if before.background != look.background:
-        codes.append(look.background or "49")
+    if old.color != new.color:
+        codes.append(new.color or "39")
+    if old.background != new.background:
+        codes.append(new.background or "49")
     return f"{link}\x1b[{';'.join(codes)}m" if codes else link

@@ -26,12 +26,13 @@ class ScreenSettings:
     """`tui.keys`: the name of an action -> the key or keys instead of its own."""
     status: tuple[str, ...] = STATUS_ITEMS
     bell_after: float = 15.0
-    """A turn that takes more seconds rings the bell at its end, and so does a question; 0: never.
+    """The bell rings at the end of a turn that took more seconds, and at a question. 0: it never
+    rings.
     """
     welcomes: bool = False
     """Whether to greet the user, because it is the first start."""
     is_kept: bool = True
-    """Whether the session can be resumed after the end; not that of the demo."""
+    """Whether the session can be resumed after the end. That of the demo cannot."""
     shows_start: bool = False
     """Whether a new session begins with its folder, model, memory, and the last sessions."""
     syncs: bool = False
@@ -41,8 +42,8 @@ class ScreenSettings:
 
     @property
     def colors(self) -> ThemeColors:
-        """The theme's colours; those of `dark` for an unknown theme, and for `auto` until the
-        terminal has answered.
+        """The colours of the theme. An unknown theme has those of `dark`, and so has `auto` until
+        the terminal has answered.
         """
         return THEMES.get(self.theme, THEMES["dark"])
 

@@ -14,13 +14,13 @@ ASK_BACKGROUND = "\x1b]11;?\x1b\\"
 """Asks the terminal for its background colour; some do not answer."""
 BACKGROUND_ANSWER = r"\x1b\]11;(?P<background>[^\x07\x1b]*)(?:\x07|\x1b\\)"
 """The answer as a pattern."""
-_RGB = re.compile(r"rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})")
+_RGB_ANSWER = re.compile(r"rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})")
 ANSI = "ansi"
 """The theme in the 16 colours that the user gave the terminal. Greys are not used: some terminals
 cannot show them.
 """
-_THEMES = ("dark", "light", "high-contrast", ANSI)
-_COLORS = {
+_BUILT_IN_THEMES = ("dark", "light", "high-contrast", ANSI)
+_COLOR_TABLE = {
     "background": ("#0f1115", "#fbfaf7", "#000000", "ansi_default"),
     "surface": ("#161920", "#f3f2ef", "#000000", "ansi_default"),
     "panel": ("#1d212a", "#eae7df", "#1a1a1a", "ansi_default"),
@@ -34,23 +34,25 @@ _COLORS = {
     "warning": ("#e59a5c", "#a34a06", "#ffb84d", "ansi_yellow"),
     "error": ("#ec7279", "#b3261e", "#ff8a8a", "ansi_red"),
 }
-"""The colours of each theme, in the order of `_THEMES`."""
+"""The values of each colour, one for each theme of `_BUILT_IN_THEMES`."""
 ThemeColors = Mapping[str, str]
 """The colours of a theme by name: `#rrggbb`, or `ansi_red` in the theme `ansi`."""
 
 
 def _colors_of(column: int) -> ThemeColors:
-    """The colours of one column of `_COLORS`."""
-    return {name: values[column] for name, values in _COLORS.items()}
+    """The colours of one column of `_COLOR_TABLE`."""
+    return {name: values[column] for name, values in _COLOR_TABLE.items()}
 
 
-THEMES: dict[str, ThemeColors] = {theme: _colors_of(column) for column, theme in enumerate(_THEMES)}
+THEMES: dict[str, ThemeColors] = {
+    theme: _colors_of(column) for column, theme in enumerate(_BUILT_IN_THEMES)
+}
 """The themes by name; `own_themes` adds those of the user."""
 
 
 def theme_for(background: str) -> str:
     """The theme for a background in the notation of terminals (`rgb:fbfb/fafa/f7f7`)."""
-    match = _RGB.match(background)
+    match = _RGB_ANSWER.match(background)
     shares = [int(part, 16) / (16 ** len(part) - 1) for part in match.groups()] if match else [0]
     return "light" if sum(shares) / len(shares) > 0.5 else "dark"
 
@@ -61,8 +63,8 @@ def has_true_color() -> bool:
 
 
 def has_few_colors() -> bool:
-    """Whether at most 16 colours can be shown, or none is wanted: `dark` and `light` would become
-    shades of grey.
+    """Whether the terminal shows at most 16 colours, or the user wants none. `dark` and `light`
+    would become shades of grey there.
     """
     has_many = has_true_color() or os.environ.get("TERM", "").endswith(("256color", "kitty"))
     return "NO_COLOR" in os.environ or not has_many

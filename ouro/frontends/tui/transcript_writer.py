@@ -37,7 +37,9 @@ _COMPACTION_TITLE = "compact the session"
 
 
 def blocks_of(earlier: Iterable[Event], like: TranscriptView) -> list[TranscriptBlock]:
-    """The blocks of these events, with the keys and the clock of the transcript `like`."""
+    """Make the blocks of these events, for a place above the transcript `like`, whose keys they
+    name.
+    """
     view = TranscriptView(
         outputs_key=like.outputs_key,
         receipt_key=like.receipt_key,
@@ -49,13 +51,16 @@ def blocks_of(earlier: Iterable[Event], like: TranscriptView) -> list[Transcript
 
 
 class TranscriptWriter:
+    """Shows events in a transcript: a block for each answer, tool call and notice."""
+
     def __init__(self, transcript: TranscriptView) -> None:
         self._transcript = transcript
-        self._reply: list[AnswerBlock | ThinkingBlock] = []
+        self._streamed_blocks: list[AnswerBlock | ThinkingBlock] = []
         """The streamed blocks of the running model call."""
         self._cards: dict[str, ToolCard] = {}
-        self._asked_calls: dict[str, str] = {}  # by question id
-        self._retry: NoticeBlock | None = None
+        self._asked_calls: dict[str, str] = {}
+        """The call that each open question is about, by the id of the question."""
+        self._retry_notice: NoticeBlock | None = None
         self._memory = MemoryChanges()
 
     def replay(self, earlier: Iterable[Event]) -> None:
@@ -77,14 +82,14 @@ class TranscriptWriter:
                 self._show_reply(event.message)
                 self._end_reply()
             case events.Retrying():
-                view.discard(*self._reply)
+                view.discard(*self._streamed_blocks)
                 self._end_reply()
-                self._retry = RetryBlock(event, view.clock)
-                view.add(self._retry)
+                self._retry_notice = RetryBlock(event, view.clock)
+                view.add(self._retry_notice)
             case events.ToolStarted():
-                self._card(event.call.id, tool=event.call.name).rename(event.title)
+                self._get_card(event.call.id, tool=event.call.name).rename(event.title)
             case events.ToolProgress():
-                self._card(event.call_id).append(event.text)
+                self._get_card(event.call_id).append(event.text)
             case events.SubagentProgress():
                 self._show_subagent(event)
             case events.PermissionAsked():
@@ -97,25 +102,27 @@ class TranscriptWriter:
                 self._set_state(event.call_id, "running")
             case events.ToolFinished():
                 self._memory.add_call(event)
-                self._finish(event.call_id, event.name, event.display, event.failed, event.seconds)
+                self._finish_card(
+                    event.call_id, event.name, event.display, event.failed, event.seconds
+                )
             case events.Compacting():
                 self._show_compacting(event)
             case events.Compacted():
                 receipt = Display(
                     describe_compaction(event), Plain(compaction_receipt(event), "markdown")
                 )
-                self._finish(_COMPACTION, _COMPACTION_TITLE, receipt)
+                self._finish_card(_COMPACTION, _COMPACTION_TITLE, receipt)
             case events.Notice():
                 self._stop_cards([_COMPACTION])
-                self._notice(event)
+                self._add_notice(event)
             case events.TurnFinished():
                 self._end_reply()
                 self._stop_cards(list(self._cards))
-                self._notice(event)
+                self._add_notice(event)
             case events.NotesRecalled():
-                self._notice(event, _hint_of(event, view))
+                self._add_notice(event, _receipt_hint(event, view))
             case events.NoteKept():
-                self._notice(event)
+                self._add_notice(event)
             case events.CoreChanged():
                 self._show_core(event)
             case (
@@ -130,16 +137,16 @@ class TranscriptWriter:
         view.draw_soon()
 
     def _show_prompt(self, event: events.Prompted) -> None:
-        self._transcript.add(self._message(event.text, event.images))
+        self._transcript.add(self._make_message(event.text, event.images))
 
     def show_queue(
         self, steering: Sequence[str], queued: Sequence[str], starting: Draft | None
     ) -> None:
         """Show what waits, and the message of a turn that has not shown it yet."""
-        message = self._message(starting.text, starting.images) if starting else None
+        message = self._make_message(starting.text, starting.images) if starting else None
         self._transcript.set_queued(steering, queued, message)
 
-    def _message(self, text: str, images: Sequence[Image]) -> UserMessage:
+    def _make_message(self, text: str, images: Sequence[Image]) -> UserMessage:
         names = [image.name or image.media_type for image in images]
         return UserMessage(text, names, self._transcript.outputs_key)
 
@@ -151,30 +158,31 @@ class TranscriptWriter:
             self._transcript.add(DisplayBlock(event.display))
 
     def _show_compacting(self, event: events.Compacting) -> None:
-        card = self._card(_COMPACTION, _COMPACTION_TITLE)
+        card = self._get_card(_COMPACTION, _COMPACTION_TITLE)
         card.set_state("running")
         if event.parts > 1 and not event.written:
             card.append(f"part {event.part} of {event.parts}\n")
 
     def _show_subagent(self, event: events.SubagentProgress) -> None:
-        """Show the state of a subagent on its card; one in the background has none."""
-        if (
-            card := self._cards.get(event.call_id)
-        ) is None:  # it runs in the background: its end is a notice
+        """Show the state of a subagent on its card. A subagent in the background has no card: its
+        end is a notice.
+        """
+        card = self._cards.get(event.call_id)
+        if card is None:
             return
         card.rename(f"{event.id}: {event.task}")
-        doing = event.state if event.state in ("thinking", "answering") else ""
-        used = event.figures if event.calls else ""
+        activity = event.state if event.state in ("thinking", "answering") else ""
+        figures = event.figures if event.calls else ""
         state: State = "waiting" if event.state == "waiting" else "running"
-        card.note(" · ".join(filter(None, (doing, used))), event.activity, state)
+        card.note(" · ".join(filter(None, (activity, figures))), event.activity, state)
 
-    def _notice(self, event: Event, hint: str = "") -> None:
-        if found := notice_of(event):
-            self._transcript.add(NoticeBlock(found[0] + hint, found[1]))
+    def _add_notice(self, event: Event, hint: str = "") -> None:
+        if notice := notice_of(event):
+            self._transcript.add(NoticeBlock(notice[0] + hint, notice[1]))
 
     def _stream(self, kind: type[AnswerBlock] | type[ThinkingBlock], text: str) -> None:
         """Append text to the last block of its kind, or begin a block."""
-        block = self._reply[-1] if self._reply else None
+        block = self._streamed_blocks[-1] if self._streamed_blocks else None
         if not isinstance(block, kind):
             self._close_streams()
             view = self._transcript
@@ -183,31 +191,34 @@ class TranscriptWriter:
                 if kind is AnswerBlock
                 else ThinkingBlock(clock=view.clock, key=view.outputs_key)
             )
-            self._reply.append(block)
+            self._streamed_blocks.append(block)
             view.add(block)
         block.append(text)
 
     def _close_streams(self) -> None:
-        for block in self._reply:
+        for block in self._streamed_blocks:
             if isinstance(block, ThinkingBlock):
                 block.close()
 
     def _end_reply(self) -> None:
         """End the streams of a model call, and remove the notice of its retry."""
         self._close_streams()
-        self._reply = []
-        if self._retry is not None:
-            self._transcript.discard(self._retry)
-            self._retry = None
+        self._streamed_blocks = []
+        if self._retry_notice is not None:
+            self._transcript.discard(self._retry_notice)
+            self._retry_notice = None
 
     def _show_reply(self, message: Message) -> None:
-        """Show an answer that was not streamed, or that ended as another one than was streamed: a
-        part of its text was thinking, or a call.
+        """Show the whole answer if what was streamed differs from it. Nothing may have been
+        streamed, or a part of the text turned out to be thinking or a call.
         """
-        shown = (_words_of(self._reply, AnswerBlock), _words_of(self._reply, ThinkingBlock))
+        streamed = (
+            _streamed_text(self._streamed_blocks, AnswerBlock),
+            _streamed_text(self._streamed_blocks, ThinkingBlock),
+        )
         thinking = "".join(part.text for part in message.parts_of(Thinking))
-        if shown != tuple("".join(text.split()) for text in (message.text, thinking)):
-            self._transcript.discard(*self._reply)
+        if streamed != tuple("".join(text.split()) for text in (message.text, thinking)):
+            self._transcript.discard(*self._streamed_blocks)
             self._show_message(message)
 
     def _show_message(self, message: Message) -> None:
@@ -217,8 +228,8 @@ class TranscriptWriter:
             elif isinstance(part, Thinking) and part.text.strip():
                 self._transcript.add(ThinkingBlock(part.text, key=self._transcript.outputs_key))
 
-    def _card(self, call_id: str, title: str = "tool", tool: str = "") -> ToolCard:
-        """The card of a tool call; a new one is added to the transcript."""
+    def _get_card(self, call_id: str, title: str = "tool", tool: str = "") -> ToolCard:
+        """The card of a tool call. If there is none, it is added to the transcript."""
         if call_id not in self._cards:
             view = self._transcript
             card = ToolCard(title, view.clock, view.outputs_key, tool)
@@ -243,7 +254,7 @@ class TranscriptWriter:
         if (card := self._cards.get(call_id)) is not None:
             card.set_state(state)
 
-    def _finish(
+    def _finish_card(
         self,
         call_id: str,
         title: str,
@@ -251,8 +262,8 @@ class TranscriptWriter:
         failed: bool = False,
         seconds: float | None = None,
     ) -> None:
-        """Show the result on the card of a call, which is forgotten then."""
-        self._card(call_id, title or "tool", title).finish(display, failed, seconds)
+        """Show the result on the card of a call. The call has ended, so its card is not kept."""
+        self._get_card(call_id, title or "tool", title).finish(display, failed, seconds)
         del self._cards[call_id]
 
     def _stop_cards(self, call_ids: Iterable[str]) -> None:
@@ -261,14 +272,14 @@ class TranscriptWriter:
                 card.stop()
 
 
-def _hint_of(event: events.NotesRecalled, view: TranscriptView) -> str:
-    """The key for a receipt, after its line."""
+def _receipt_hint(event: events.NotesRecalled, view: TranscriptView) -> str:
+    """The text after the notice of recalled notes: the key that shows or sends them."""
     if is_of_other_project(event):
         return f" · {view.send_key or '/memory send'} sends it"
     return f" · {view.receipt_key}" if view.receipt_key else ""
 
 
-def _words_of(blocks: Iterable[StreamedBlock], kind: type[StreamedBlock]) -> str:
-    """The text of the blocks of a kind, without spaces."""
+def _streamed_text(blocks: Iterable[StreamedBlock], kind: type[StreamedBlock]) -> str:
+    """The text of all blocks of a kind, without spaces."""
     text = "".join(block.text for block in blocks if isinstance(block, kind))
     return "".join(text.split())

@@ -6,7 +6,7 @@ import termios
 
 import pytest
 
-from ouro.frontends.tui.screen_layout import OPENING
+from ouro.frontends.tui.screen_layout import OPENING_TEXT
 
 
 def cells(terminal):
@@ -31,9 +31,9 @@ def cells(terminal):
 def test_first_frame_matches_the_screen_that_follows(start, size, colours):
     terminal = start("slow", size=size, **colours)
     terminal.until(lambda: terminal.shows("❯"))
-    terminal.until(lambda: terminal.shows(OPENING[: size[1] - 2]))
+    terminal.until(lambda: terminal.shows(OPENING_TEXT[: size[1] - 2]))
     first = cells(terminal)
-    terminal.until(lambda: not terminal.shows(OPENING))
+    terminal.until(lambda: not terminal.shows(OPENING_TEXT))
     then = cells(terminal)
     assert [
         (row, column, *pair)
@@ -65,7 +65,7 @@ def test_keys_typed_at_once_reach_the_prompt_with_enter(start):
 
 def test_keys_typed_while_textual_starts_reach_the_prompt(start):
     terminal = start("slow")
-    terminal.until(lambda: terminal.shows(OPENING))
+    terminal.until(lambda: terminal.shows(OPENING_TEXT))
     for key in "thirty keys, typed one by one\rand more":
         terminal.send(key)
     terminal.until(lambda: terminal.calls("sent") == ["thirty keys, typed one by one"])
@@ -110,7 +110,7 @@ def test_theme_auto_follows_the_terminal_background(start, answer, background):
     terminal.background = ""
     terminal.until(lambda: b"\x1b]11;?" in terminal.raw)
     terminal.send(f"\x1b]11;{answer}\x1b\\typed")
-    terminal.until(lambda: terminal.shows("❯ typed") and not terminal.shows(OPENING))
+    terminal.until(lambda: terminal.shows("❯ typed") and not terminal.shows(OPENING_TEXT))
     terminal.until(
         lambda: {cell[2] for line in cells(terminal)[1:-4] for cell in line} == {background}
     )
@@ -121,7 +121,7 @@ def test_background_reply_between_first_frame_and_app_is_used(start, tmp_path):
     terminal.background = ""
     terminal.until(lambda: (tmp_path / "made").exists())
     terminal.send("\x1b]11;rgb:fbfb/fafa/f7f7\x1b\\typed")
-    terminal.until(lambda: terminal.shows("❯ typed") and not terminal.shows(OPENING))
+    terminal.until(lambda: terminal.shows("❯ typed") and not terminal.shows(OPENING_TEXT))
     terminal.send(" more")
     terminal.until(lambda: terminal.shows("❯ typed more"))
     terminal.until(
@@ -133,7 +133,7 @@ def test_late_background_reply_changes_the_theme_and_types_nothing(start):
     terminal = start("auto")
     terminal.background = ""
     terminal.send("typed")
-    terminal.until(lambda: terminal.shows("❯ typed") and not terminal.shows(OPENING))
+    terminal.until(lambda: terminal.shows("❯ typed") and not terminal.shows(OPENING_TEXT))
     terminal.send("\x1b]11;rgb:fbfb/fafa/f7f7\x07 more")
     terminal.until(lambda: terminal.shows("❯ typed more"))
     terminal.until(

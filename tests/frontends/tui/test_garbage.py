@@ -4,7 +4,12 @@ import gc
 
 import pytest
 
-from ouro.frontends.tui.garbage import FULL_EVERY, IDLE_AFTER, IdleCollector, shorten_collections
+from ouro.frontends.tui.garbage import (
+    FULL_COLLECTION_EVERY,
+    IDLE_SECONDS,
+    IdleCollector,
+    shorten_collections,
+)
 
 
 class Screen:
@@ -37,7 +42,7 @@ def test_a_collection_waits_until_no_key_is_pressed():
     screen = Screen()
     screen.collector.turn_ended()
     for _ in range(3):
-        screen.pressed = screen.now + IDLE_AFTER / 2
+        screen.pressed = screen.now + IDLE_SECONDS / 2
         screen.wait()
     assert screen.collected == []
     screen.wait()
@@ -54,7 +59,7 @@ def test_turns_in_a_row_are_followed_by_one_collection():
 
 def test_all_objects_are_visited_now_and_then():
     screen = Screen()
-    for _ in range(FULL_EVERY):
+    for _ in range(FULL_COLLECTION_EVERY):
         screen.collector.turn_ended()
         screen.wait()
     assert screen.collected.count(2) == 1

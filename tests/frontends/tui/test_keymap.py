@@ -12,7 +12,7 @@ def test_default_keys_have_their_documented_actions():
     assert keymap.keys("help") == ("question_mark", "f1")
     assert {
         key: name
-        for key, name in keymap.of("app").items()
+        for key, name in keymap.actions_of("app").items()
         if key in ("escape", "shift+tab", "alt+p")
     } == {
         "escape": "interrupt",
@@ -90,7 +90,10 @@ def test_key_that_edits_the_prompt_is_refused_for_an_action_of_the_app(key):
 
 def test_editing_key_is_free_after_the_user_has_removed_it():
     keymap = Keymap({"jobs": "f7", "select_all": []})
-    assert (keymap.of("app")["f7"], "f7" in keymap.of("prompt", "edit")) == ("jobs", False)
+    assert (keymap.actions_of("app")["f7"], "f7" in keymap.actions_of("prompt", "edit")) == (
+        "jobs",
+        False,
+    )
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ async def test_line_editor_and_prompt_end_with_the_same_text_for_the_same_bytes(
             chunks = typed_by(seed)
             editor = edit(chunks, began)
             # The editor has left the rest to the prompt; Enter may complete such a name.
-            is_left_to_the_prompt = not editor.follows or editor.leaves or editor.entered
+            is_left_to_the_prompt = not editor.understands or editor.leaves or editor.entered
             may_complete = re.search(r"^[/#!]|@", editor.text)
             if is_left_to_the_prompt or (may_complete and b"\r" in b"".join(chunks)):
                 continue

@@ -33,9 +33,9 @@ async def test_the_first_message_is_sent_before_the_session_is_asked_for():
     session = FakeSession([says("the answer")])
     start, waiting = start_on(session, "fix it", "and then")
     await start.begin()
-    assert (session.sent, waiting, start.typed) == (["fix it"], ["and then"], "fix it")
+    assert (session.sent, waiting, start.typed_message) == (["fix it"], ["and then"], "fix it")
     assert await start.open(OpenRequest()) is session
-    assert (start.typed, start.sent) == ("fix it", "fix it")
+    assert (start.typed_message, start.sent_message) == ("fix it", "fix it")
     events = [event async for event in start.take_turn()]
     assert [type(event) for event in (events[0], events[-1])] == [Prompted, TurnFinished]
     assert start.take_turn() is None
@@ -45,7 +45,12 @@ async def test_command_line_message_goes_before_typed_text():
     session = FakeSession([says("the answer")])
     start, waiting = start_on(session, "typed", message="given")
     await start.begin()
-    assert (session.sent, waiting, start.message, start.typed) == (["given"], ["typed"], "", "")
+    assert (session.sent, waiting, start.message, start.typed_message) == (
+        ["given"],
+        ["typed"],
+        "",
+        "",
+    )
 
 
 @pytest.mark.parametrize("case", ["resumed", "command", "picked", "asked"])

@@ -7,7 +7,7 @@ import pytest
 from properties import given, settings, st
 
 from ouro.frontends.tui.first_frame import LineEditor, has_usual_keys
-from ouro.frontends.tui.screen_layout import AGAIN_QUITS, OPENING
+from ouro.frontends.tui.screen_layout import OPENING_TEXT, QUIT_HINT
 
 
 def messages_of(editor):
@@ -38,7 +38,7 @@ def editor_after(*pieces, gap=1.0):
 )
 def test_editor_behaves_like_the_prompt(typed, text, messages):
     editor = editor_after(*typed)
-    assert (editor.text, messages_of(editor), editor.follows, editor.leaves) == (
+    assert (editor.text, messages_of(editor), editor.understands, editor.leaves) == (
         text,
         messages,
         True,
@@ -58,7 +58,7 @@ def test_keys_right_after_a_paste_belong_to_it():
 @pytest.mark.parametrize("key", ["\x1b[A", "\x1b[D", "\x01", "\t", "\x17", "?"])
 def test_editor_stops_at_a_key_it_does_not_support(key):
     editor = editor_after(key, "x", "\r")
-    assert (editor.follows, editor.text, messages_of(editor)) == (False, "", [])
+    assert (editor.understands, editor.text, messages_of(editor)) == (False, "", [])
     assert "".join(text for _, text in editor.take_keys()) == f"{key}x\r"
 
 
@@ -103,7 +103,7 @@ def test_editor_is_disabled_by_changed_keys():
 @pytest.mark.parametrize("size", [(24, 80), (10, 40), (7, 30)])
 def test_keys_are_shown_before_textual(start, size):
     terminal = start("held", size=size)
-    terminal.until_shows(OPENING)
+    terminal.until_shows(OPENING_TEXT)
     terminal.send("hello wörld 日本!\x7f?")
     terminal.until_shows("❯ hello wörld 日本?")
     terminal.send("\r\x1b[200~one\rlast line\x1b[201~")
@@ -117,11 +117,11 @@ def test_keys_are_shown_before_textual(start, size):
 
 def test_ctrl_c_and_ctrl_d_quit_before_textual(start):
     terminal = start("held")
-    terminal.until_shows(OPENING)
+    terminal.until_shows(OPENING_TEXT)
     terminal.send("text\x03")
     terminal.until_gone("text")
     terminal.send("\x03")
-    terminal.until_shows(AGAIN_QUITS)
+    terminal.until_shows(QUIT_HINT)
     terminal.send("\x04")
     assert terminal.end() == 0
     assert terminal.raw.rfind(b"\x1b[?1049l") > terminal.raw.rfind(b"\x1b[?1049h") > -1

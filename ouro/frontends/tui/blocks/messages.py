@@ -26,7 +26,7 @@ from ouro.frontends.tui.blocks.lines import (
 )
 from ouro.frontends.tui.blocks.markdown import MarkdownPiece, MarkdownPieces, markdown_lines
 from ouro.frontends.tui.blocks.palette import Palette
-from ouro.frontends.tui.screen_layout import QUEUED
+from ouro.frontends.tui.screen_layout import QUEUED_MARK
 from ouro.utils.text import clean, clean_start, plural
 
 MARGIN = "  "
@@ -267,7 +267,7 @@ def queued_lines(
     turn.
     """
     lines: list[StyledLine] = [StyledLine([])] if steering or queued else []
-    for mark, texts in ((f"{MARGIN}→ steers: ", steering), (f"{MARGIN}{QUEUED}", queued)):
+    for mark, texts in ((f"{MARGIN}→ steers: ", steering), (f"{MARGIN}{QUEUED_MARK}", queued)):
         for text in texts:
             words = crop(tidy(text), max(1, width - len(mark) - 1))
             lines.append(

@@ -158,7 +158,7 @@ class Browser(Sheet[OpenRequest | None]):
 
     def __init__(self, id: str, keymap: Keymap, place: Place, rows: RowList[Any]) -> None:  # noqa: A002
         self._keymap = keymap
-        self._actions = keymap.of(place)
+        self._actions = keymap.actions_of(place)
         self._search = SearchField(
             placeholder="/ searches" if self.READS_PAGES else "type to search",
             id="browser-search",
@@ -212,7 +212,7 @@ class Browser(Sheet[OpenRequest | None]):
 
     def all_keys(self) -> Keys:
         return [
-            *self._keymap.of_place(self._place),
+            *self._keymap.help_of_place(self._place),
             *MOVES,
             ("Tab", "search, list"),
             ("Esc", "back"),

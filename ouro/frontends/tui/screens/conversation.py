@@ -27,10 +27,10 @@ from ouro.frontends.tui.blocks.lines import tidy
 from ouro.frontends.tui.blocks.messages import AnswerBlock, UserMessage
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screen_layout import (
-    AGAIN_QUITS,
     ALL_AROUND_FROM_HEIGHT,
     BOX_FROM_HEIGHT,
     HEADER_FROM_HEIGHT,
+    QUIT_HINT,
     ROOMY_FROM_HEIGHT,
 )
 from ouro.frontends.tui.screen_settings import ScreenSettings
@@ -540,7 +540,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     @on(PromptArea.SelectionChanged)
     def _suggest(self) -> None:
         """Show what completes the text of the prompt, and what it attaches; save it as the draft."""
-        if self.prompt.text and AGAIN_QUITS in self.status.message:
+        if self.prompt.text and QUIT_HINT in self.status.message:
             self.status.message = ""  # the next Ctrl+C is about this text
         if self.prompt.vim_mode in ("", "INSERT"):
             self.completion.look_at(self.prompt.before_cursor)

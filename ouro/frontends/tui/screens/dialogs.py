@@ -265,7 +265,7 @@ class HelpSheet(Sheet[None]):
         keys = ((moves, ""), ("/", "searches"), ("Esc", "closes"))
         frame = make_frame(title, self._field, self._text, keys=keys, more="")
         super().__init__(frame)
-        for key, name in keymap.of("app").items():
+        for key, name in keymap.actions_of("app").items():
             if name in SCROLLS:
                 self._bindings.bind(key, f"scroll_text('{SCROLLS[name]}')", show=False)
         for key in keymap.keys("help"):

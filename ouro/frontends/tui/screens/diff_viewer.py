@@ -80,7 +80,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
         self._shown = shown
         self._diff = diff
         self._keymap = keymap
-        self._actions = keymap.of("diff")
+        self._actions = keymap.actions_of("diff")
         self._files: Sequence[ParsedFile] = ()
         self._files_of: ShownDiff | None = None
         """The changes that `_files` were read from."""
@@ -240,7 +240,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
 
     def all_keys(self) -> Keys:
         comments = (("Enter", "comment on the line"), ("Delete", "remove the comment"))
-        return [*self._keymap.of_place("diff"), *comments, *MOVES, ("Esc q", "close")]
+        return [*self._keymap.help_of_place("diff"), *comments, *MOVES, ("Esc q", "close")]
 
     def _key(self, action: str) -> str:
         """The first key of an action; a letter as one types it."""

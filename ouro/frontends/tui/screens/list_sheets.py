@@ -144,7 +144,7 @@ class ContextSheet(ListSheet[None]):
     """The items of the context, the largest first; keys drop, restore and pin them."""
 
     def __init__(self, window: ContextWindow, keymap: Keymap) -> None:
-        actions = {**keymap.of("context"), "q": "close", "enter": "close"}
+        actions = {**keymap.actions_of("context"), "q": "close", "enter": "close"}
         drop, pin = keymap.key_text("drop_item"), keymap.key_text("pin_item")
         keys = (("↑↓", ""), (drop, "drops or restores"), (pin, "pins"), ("Esc", "closes"))
         super().__init__(
@@ -197,7 +197,7 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         self._boxes = ScopeBoxes({"conversation", "files"} if with_files else {"conversation"})
         fork = [(key, "forks")] if (key := keymap.key_text("fork_there")) else []
         keys = (("↑↓ Enter", "rewinds"), *fork, ("Tab Space", "tick"), ("Esc", "closes"))
-        actions = {**keymap.of("sheet"), "enter": "choose"}
+        actions = {**keymap.actions_of("sheet"), "enter": "choose"}
         super().__init__("Rewind to a message", actions, keys=keys, more="F1", id="rewind")
 
     def _body(self) -> Sequence[Widget]:

@@ -155,8 +155,8 @@ class PromptArea(TextArea, inherit_bindings=False):
         super().__init__(id="prompt", soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
         self.cursor_blink = False
         self.attachments = Placeholders()
-        self._actions = keymap.of("prompt", "edit")
-        self._elsewhere = frozenset(keymap.of("app"))
+        self._actions = keymap.actions_of("prompt", "edit")
+        self._elsewhere = frozenset(keymap.actions_of("app"))
         self._history = history
         self.completion = completion
         self._withdraw = withdraw
@@ -239,7 +239,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         escape, character = event.both()
         await self._press(escape)
         if not await self._press(character):
-            self.put(event.follows)
+            self.put(event.character_after)
         return True
 
     async def _run_action_of(self, event: events.Key) -> bool:

@@ -106,9 +106,9 @@ class QuestionPanel(Vertical, can_focus=True):
         self._keys = keys
         shown = Static(keys, classes="question--keys", markup=False)
         super().__init__(*above, options, self.field, shown, classes="question")
-        self._actions = keymap.of("answer")
+        self._actions = keymap.actions_of("answer")
         self._editing = {
-            key: act for key, act in keymap.of("edit").items() if key not in self._actions
+            key: act for key, act in keymap.actions_of("edit").items() if key not in self._actions
         }
         self._page_down = keymap.key_text("page_down")
         self._page_keys = f"{keymap.key_text('page_up')} {self._page_down}"

@@ -26,7 +26,7 @@ from ouro.frontends.session_format import (
     status_items,
 )
 from ouro.frontends.tui.blocks.lines import code_content
-from ouro.frontends.tui.screen_layout import HEADER_FROM_HEIGHT, OPENING
+from ouro.frontends.tui.screen_layout import HEADER_FROM_HEIGHT, OPENING_TEXT
 from ouro.frontends.tui.screen_settings import ScreenSettings
 from ouro.session.opening import Part
 from ouro.utils.text import clean
@@ -131,7 +131,7 @@ class StatusLine(Widget):
         if self.message:
             line = code_content(clean(self.message), _STYLES[self._level])
         elif self.status is None:
-            line = Content(OPENING)
+            line = Content(OPENING_TEXT)
         else:
             queued = f"{self.queued} queued" if self.queued else ""
             texts = {**status_items(self.status), "queued": queued}
