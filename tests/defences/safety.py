@@ -60,6 +60,8 @@ DEFENCES = (
             "test_k1_secrets_written.py -k agents"),
     Defence("K1", "ouro/safety/secrets.py", 'if decoded.isascii() and may_match(decoded.decode("ascii")):', "if False:",
             "../safety/test_secret_shapes.py -k encoded"),
+    Defence("K1", "ouro/safety/secrets.py", r"(?<![\w-])(?:memory-[0-9a-f]{16}|", r"(?:memory-[0-9a-f]{16}|",
+            "../safety/test_secret_shapes.py -k contains_a_mark"),
     Defence("M15", "ouro/safety/secrets.py", "return self.kind_of_secret(text) or spoken_secret(text)",
             "return self.kind_of_secret(text)", "test_m15_secrets_in_sentences.py"),
     Defence("M15", "ouro/safety/spoken_secrets.py", "is_counted = not is_quoted and not _CLAUSE_END.match(rest)",

@@ -116,6 +116,10 @@ def test_text_matching_a_scanner_rule_may_match():
         '<memory-db01da77acb78964 recalled="mem_1a2b3c4d:176a4753 command:176a4753">',
         '<memory-db01da77acb78964 recalled="command:176a4753">',
         (
+            '<memory-db01da77acb78964 recalled="mem_00000007:b59c917e">\n| [mem_00000007] (user ·'
+            " patterns) The queue listens on port 7.\n</memory-db01da77acb78964>"
+        ),
+        (
             '<memory-db01da77acb78964 changed="user 1873a138bfbb82b166c1a31bce9d47aa58815a59 repo'
             ' ~e3b0c44298fc">'
         ),
@@ -123,6 +127,11 @@ def test_text_matching_a_scanner_rule_may_match():
 )
 def test_common_words_skip_the_scanner(text):
     assert not may_match(text)
+
+
+def test_a_secret_that_contains_a_mark_of_ouro_goes_to_the_scanner():
+    assert may_match("x = mem_1a2b3c4d-R8x2")
+    assert may_match("x = R8x2-mem_1a2b3c4d")
 
 
 def test_encoded_and_long_texts_go_to_the_scanner():

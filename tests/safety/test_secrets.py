@@ -196,6 +196,25 @@ def test_rules_are_compiled_once_and_in_a_process_that_may_outlive_ouro(tmp_path
     assert started == [("", True)]
 
 
+def test_a_message_with_recalled_notes_does_not_load_the_scanner():
+    loaded = []
+
+    class Scanner(SecretScanner):
+        def find(self, data, until, on_wait):
+            loaded.append(data)
+            return []
+
+    block = (
+        '<memory-db01da77acb78964 recalled="mem_00000007:b59c917e mem_00000003:88a4b9a8">\n'
+        "| [mem_00000007] (user · patterns) The queue listens on port 7.\n"
+        "</memory-db01da77acb78964>"
+    )
+    assert SecretMask(scanner=Scanner()).mask(block) == block
+    assert not loaded
+    SecretMask(scanner=Scanner()).mask(f"{block} password: R8x2LqZ7mVt4Kc9WnB3yHs6Jd")
+    assert loaded
+
+
 def test_many_first_starts_at_once_compile_the_rules_once(tmp_path, monkeypatch):
     begun, rules = tmp_path / "begun", tmp_path / "rules"
     rules.mkdir()
