@@ -48,9 +48,31 @@ def notes(program: Program) -> None:
     program.server.begin()
     answer = [*with_notes.headless, "Say hello."]
     program.note(f"headless with {NOTES:,} notes ms", _run(with_notes, answer))
+    _time_messages(program, with_notes)
     for words in (["memory", "list"], ["memory", "stats"], ["memory", "search", "port 4711"]):
         took = _run(with_notes, [*with_notes.screen, *words])
         program.note(f"{' '.join(words[:2])} ms", took)
+
+
+def _time_messages(program: Program, with_notes: Program) -> None:
+    """On the screen, from Enter to the request, the first message of a session and the second: both
+    are compared with the notes.
+    """
+    terminal = Terminal(with_notes.screen, with_notes.full_environment(), with_notes.work)
+    terminal.after(lambda screen: "Ask for anything" in screen, 30)
+    _read(terminal, 3.0)
+    for number, name in enumerate(("first", "second")):
+        program.server.begin()
+        terminal.send(f"Which service listens on port {4711 + number}?")
+        _read(terminal, 1.0)
+        began = time.monotonic()
+        terminal.send("\r")
+        while not program.server.asked and time.monotonic() < began + 20:
+            _read(terminal, 0.005)
+        came = program.server.asked[0].came
+        program.note(f"Enter to {name} request with notes ms", (came - began) * 1000)
+        _read(terminal, 7.0)  # the model of the vectors leaves the memory meanwhile
+    terminal.close()
 
 
 def sessions(program: Program) -> None:

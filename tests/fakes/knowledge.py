@@ -287,6 +287,10 @@ class WordEmbedder:
     def __init__(self, name: str = "words") -> None:
         self.name = name
         self.asked: list[tuple[str, ...]] = []
+        self.prepared = 0
+
+    def prepare(self) -> None:
+        self.prepared += 1
 
     def embed(self, texts: Sequence[str]):
         """A row of length one for each text."""

@@ -54,6 +54,9 @@ class Embedder(Protocol):
         be asked now.
         """
 
+    def prepare(self) -> None:
+        """Load what the next `embed` needs, if that takes long. Asks no server."""
+
     def close(self) -> None: ...
 
 
@@ -76,17 +79,28 @@ class LocalEmbedder:
         self._timer: threading.Timer | None = None
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        rows = self._load().embed(texts)
+        self._keep()
+        return rows
+
+    def prepare(self) -> None:
+        self._load()
+        self._keep()
+
+    def _load(self) -> MiniLm:
+        """The model, read from the disk if it is not in memory."""
         with self._model_lock:
             if self._model is None:
                 import_numpy()
                 self._model = MiniLm(read_weights(self._weights))
-            model = self._model
-        rows = model.embed(texts)
+            return self._model
+
+    def _keep(self) -> None:
+        """Keep the model in memory for another RELEASE_AFTER seconds."""
         with self._model_lock:
             self._used_at = time.monotonic()
             if self._timer is None:
                 self._release_in(RELEASE_AFTER)
-        return rows
 
     def _release_in(self, seconds: float) -> None:
         """Start the timer that releases the model."""
@@ -160,6 +174,9 @@ class RemoteEmbedder:
             self._budget.pay(self.name, answer.usage)
         rows = np.array(answer.vectors, np.float32)
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-12))  # type: ignore[no-any-return]
+
+    def prepare(self) -> None:
+        """Do nothing: the model is on a server."""
 
     def close(self) -> None:
         self._model.close()

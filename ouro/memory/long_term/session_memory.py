@@ -127,6 +127,13 @@ class SessionMemory:
             channel = self.maintenance.channel
             channel.start("expired notes", ask_owner(self.manager, channel))
 
+    def prepare_recall(self) -> None:
+        """Load in the background what the next message needs; returns at once. Called while the
+        user writes.
+        """
+        if self._recall:
+            self._recall.prepare()
+
     def require(self) -> LongTermMemoryManager:
         """The manager of long-term memory. Raises UsageError if memory is off here."""
         if self.manager is None:

@@ -4,7 +4,7 @@ import asyncio
 import re
 
 import pytest
-from fakes.fake_session import FakeSession, Wait, says
+from fakes.fake_session import FakeSession, FakeSessionMemory, Wait, says
 from fakes.screens import opened, screen_of, screen_text, shown, type_text, until
 from msgspec.structs import replace
 from textual import events
@@ -29,6 +29,17 @@ async def test_enter_sends_the_prompt_and_shows_the_answer():
         await pilot.press("enter")
         await until(pilot, lambda: "Hello, you." in shown(pilot.app))
     assert session.sent == ["hi there"]
+
+
+async def test_a_message_that_is_begun_prepares_its_recall(monkeypatch):
+    calls = []
+    monkeypatch.setattr(FakeSessionMemory, "prepare_recall", lambda _: calls.append(1))
+    session = FakeSession([])
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        assert not calls
+        await pilot.press("h")
+        await until(pilot, lambda: calls)
 
 
 async def test_every_newline_key_inserts_a_newline():

@@ -75,6 +75,14 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         if self.lookup.update(Sources.of_scopes(self.scopes), UPDATE_TIMEOUT):
             self._indexed = build_id, loaded
 
+    def prepare(self) -> None:
+        """Index the notes and load the embedding model, so that the next message waits for neither.
+        Blocks.
+        """
+        self.update_index()
+        if (vectors := self.lookup.search().vectors) is not None:
+            vectors.embedder.prepare()
+
     def embed(self, text: str) -> bool:
         """Make the vectors of a message; returns False without an embedding model, or if it does
         not answer.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -42,6 +43,8 @@ VECTOR_TIMEOUT = 0.2
 """The next part, for the vector of the message; without the vector, recall uses words only."""
 FILL_TIMEOUT = 0.15
 """The next part, for the vectors of notes that have none yet."""
+PREPARED_FOR = 2.0
+"""Seconds in which a message needs no further preparation: the model stays in memory longer."""
 FILL_NOTES = 8
 """Maximum notes without a vector for which a turn makes the vectors; a process makes those of more.
 """
@@ -76,6 +79,8 @@ class TurnRecall(msgspec.Struct, eq=False):
     """The receipt of the notes that are sent with the next message."""
     _late_search: asyncio.Task[Recalled] | None = None
     """The search for the last message, which took longer than a turn may wait."""
+    _prepared_at: float = float("-inf")
+    """When what recall needs was loaded, by the monotonic clock."""
     _missing: str = ""
     """The setting that `hyde` needs and that is not set."""
 
@@ -85,6 +90,17 @@ class TurnRecall(msgspec.Struct, eq=False):
             self.dead_ends.start()
         if self.finder.settings.retrieval == "hyde":
             self.channel.start("check recall", self._warn_if_not_configured())
+
+    def prepare(self) -> None:
+        """Load in the background what recall needs, because the user has begun to write; returns at
+        once. Does nothing without notes, and within `PREPARED_FOR` seconds of the last time.
+        """
+        now = time.monotonic()
+        is_ready = now < self._prepared_at + PREPARED_FOR
+        if is_ready or not self.finder.has_notes or self._retrieval_way() != "local":
+            return
+        self._prepared_at = now
+        self.channel.start("prepare recall", asyncio.to_thread(self.finder.prepare))
 
     @property
     def last(self) -> NotesRecalled:

@@ -10,6 +10,7 @@ import yaml
 from fakes.classifier import wait_until_quiet
 from fakes.knowledge import WordEmbedder, vector_of
 from fakes.model_server import Raw, Reply
+from fakes.waiting import until
 
 from ouro.assemble import Options, opener
 from ouro.events import NotesRecalled, Notice, Prompted
@@ -86,6 +87,20 @@ async def test_the_first_message_of_the_first_session_is_compared_by_vectors_too
     put(user_folder, BREAD, TEA)
     [event] = [event for event in await say(session, QUESTION) if isinstance(event, NotesRecalled)]
     assert "close in meaning" in event.items[0].reason
+    await session.close()
+
+
+async def test_a_message_that_is_begun_loads_the_model_once(repository, user_folder, monkeypatch):
+    embedder = WordEmbedder()
+    monkeypatch.setattr("ouro.memory.index.embeddings.choose_embedder", lambda *_: embedder)
+    put(user_folder, BREAD)
+    session, _ = await opened(repository)
+    for _ in "two keys":
+        session.memory.prepare_recall()
+    await until(lambda: embedder.prepared == 1)
+    monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.PREPARED_FOR", 0.0)
+    session.memory.prepare_recall()
+    await until(lambda: embedder.prepared == 2)
     await session.close()
 
 
