@@ -78,7 +78,7 @@ class SessionMemory:
         self.is_held = False
         """Memory is used as of the time when the session was last used."""
         self._memory = memory
-        self._recall = recall
+        self.recall = recall
         self.other_projects = recall.other_projects if recall else None
 
     async def effect_of(self, statement: OpenStatement) -> StatementEffect | None:
@@ -116,7 +116,7 @@ class SessionMemory:
 
     def start(self) -> None:
         """Start the services of memory. Called when the session is open."""
-        for service in (self.manager, self._recall, self.capture, self.maintenance):
+        for service in (self.manager, self.recall, self.capture, self.maintenance):
             if service:
                 service.start()
         if not (self.manager and self.maintenance and self.maintenance.is_automatic):
@@ -126,13 +126,6 @@ class SessionMemory:
 
             channel = self.maintenance.channel
             channel.start("expired notes", ask_owner(self.manager, channel))
-
-    def prepare_recall(self) -> None:
-        """Load in the background what the next message needs; returns at once. Called while the
-        user writes.
-        """
-        if self._recall:
-            self._recall.prepare()
 
     def require(self) -> LongTermMemoryManager:
         """The manager of long-term memory. Raises UsageError if memory is off here."""
@@ -145,12 +138,12 @@ class SessionMemory:
     @property
     def recalled(self) -> NotesRecalled:
         """The receipt of the notes that were recalled in the last turn."""
-        return self._recall.last if self._recall else NotesRecalled((), "off")
+        return self.recall.last if self.recall else NotesRecalled((), "off")
 
     @property
     def recalled_count(self) -> int:
         """The number of notes sent with the last message."""
-        return len(self._recall.loaded_items()) if self._recall else 0
+        return len(self.recall.loaded_items()) if self.recall else 0
 
     @property
     def last_recalled(self) -> str:
@@ -173,8 +166,8 @@ class SessionMemory:
             self.manager.prompt.is_held = True
             changed = self.manager.changed_since(at, session_id)
             self.is_held = True
-            if self._recall:
-                self._recall.finder.changed = changed
+            if self.recall:
+                self.recall.finder.changed = changed
 
     def receipt(self) -> MemoryReceipt:
         """The parts of memory that were sent when the session began, and the changes since then.
@@ -187,7 +180,7 @@ class SessionMemory:
         notes.
         """
         changes = await self.manager.begin_turn(self._memory.context()) if self.manager else ""
-        notes = await self._recall.recall_for(text) if self._recall else ""
+        notes = await self.recall.recall_for(text) if self.recall else ""
         last_session = (
             await self.maintenance.carry_over() if self.maintenance and self.manager else ""
         )
@@ -203,7 +196,7 @@ class SessionMemory:
 
     async def for_subagent(self, task: str) -> str:
         """The notes that are relevant to the task of a subagent; they are in no receipt."""
-        recalled = await self._recall.find(task) if self._recall else None
+        recalled = await self.recall.find(task) if self.recall else None
         return recalled.text if recalled else ""
 
     async def tool_finished(self, tool: str) -> None:
@@ -215,16 +208,16 @@ class SessionMemory:
 
     async def notes_about_files(self, paths: Sequence[str]) -> str:
         """The text to send with the results of tools that used these files: the notes about them."""
-        return await self._recall.recall_about_files(paths) if self._recall else ""
+        return await self.recall.recall_about_files(paths) if self.recall else ""
 
     def on_event(self, event: Event) -> list[Event]:
         """React to an event of the turn; returns the events to show after it."""
-        return self._recall.on_event(event) if self._recall else []
+        return self.recall.on_event(event) if self.recall else []
 
     async def broken_rules(self) -> list[Event]:
         """The warnings about remembered rules that the turn broke, one for each."""
         try:
-            broken = await self._recall.broken_rules() if self._recall else {}
+            broken = await self.recall.broken_rules() if self.recall else {}
         except (OuroError, OSError) as error:
             log.warning("memory: the rules of the turn are not judged: %s", error)
             return []
@@ -234,13 +227,13 @@ class SessionMemory:
     @property
     def undo_observer(self) -> DeadEnds | None:
         """Learns what the user undid in files: it may be a dead end. None if nothing is learned."""
-        return self._recall.dead_ends if self._recall else None
+        return self.recall.dead_ends if self.recall else None
 
     def turn_ended(self) -> None:
         """Commit what the turn wrote, and capture notes, in the background; returns at once."""
         if self.manager:
             self.manager.turn_ended(*self._turn())
-        for service in (self._recall, self.capture, self.maintenance):
+        for service in (self.recall, self.capture, self.maintenance):
             if service:
                 service.turn_ended()
 

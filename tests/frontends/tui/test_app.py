@@ -2,9 +2,10 @@
 
 import asyncio
 import re
+from types import SimpleNamespace
 
 import pytest
-from fakes.fake_session import FakeSession, FakeSessionMemory, Wait, says
+from fakes.fake_session import FakeSession, Wait, says
 from fakes.screens import opened, screen_of, screen_text, shown, type_text, until
 from msgspec.structs import replace
 from textual import events
@@ -31,10 +32,10 @@ async def test_enter_sends_the_prompt_and_shows_the_answer():
     assert session.sent == ["hi there"]
 
 
-async def test_a_message_that_is_begun_prepares_its_recall(monkeypatch):
+async def test_a_message_that_is_begun_prepares_its_recall():
     calls = []
-    monkeypatch.setattr(FakeSessionMemory, "prepare_recall", lambda _: calls.append(1))
     session = FakeSession([])
+    session.memory.recall = SimpleNamespace(prepare=lambda: calls.append(1))
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
         assert not calls

@@ -546,8 +546,8 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.completion.look_at(self.prompt.before_cursor)
         self.attachments.look_at(self.prompt.text)
         self._save_draft_soon()
-        if self.session is not None and self.prompt.text:
-            self.session.memory.prepare_recall()
+        if self.prompt.text and self.session is not None and self.session.memory.recall:
+            self.session.memory.recall.prepare()
 
     @on(Completion.Picked)
     def _accept(self) -> None:

@@ -70,7 +70,7 @@ def settings(home, **memory):
 async def test_nothing_is_opened_without_notes(repository, home):
     session, _ = await opened(repository)
     assert await recalled(session, QUESTION) == {}
-    finder = session.memory._recall.finder
+    finder = session.memory.recall.finder
     assert ("recall" in vars(finder), finder._indexed, session.status().memories) == (
         False,
         None,
@@ -96,10 +96,10 @@ async def test_a_message_that_is_begun_loads_the_model_once(repository, user_fol
     put(user_folder, BREAD)
     session, _ = await opened(repository)
     for _ in "two keys":
-        session.memory.prepare_recall()
+        session.memory.recall.prepare()
     await until(lambda: embedder.prepared == 1)
     monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.PREPARED_FOR", 0.0)
-    session.memory.prepare_recall()
+    session.memory.recall.prepare()
     await until(lambda: embedder.prepared == 2)
     await session.close()
 
