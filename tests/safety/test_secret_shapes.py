@@ -11,7 +11,7 @@ from re import _parser
 import pytest
 from kingfisher_sdk import Rules, Scanner
 
-from ouro.safety import secret_shapes
+from ouro.safety import SecretMask, SecretScanner, secret_shapes
 from ouro.safety.secret_shapes import may_match
 
 PER_RULE = 8
