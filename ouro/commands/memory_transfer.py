@@ -140,7 +140,7 @@ async def import_(
     return Answer(value, _import_view(context, imported))
 
 
-def _import_view(context: ActionContext, imported: long_term.Imported | None) -> View:
+def _import_view(context: ActionContext, imported: long_term.ImportResult | None) -> View:
     """Lines about what was imported, or which changes wait for approval."""
     if imported is None:
         return [line("Nothing was imported.")]
@@ -155,7 +155,7 @@ def _import_view(context: ActionContext, imported: long_term.Imported | None) ->
     ]
 
 
-async def _apply(context: ActionContext, plan: long_term.Import) -> long_term.Imported:
+async def _apply(context: ActionContext, plan: long_term.ImportPlan) -> long_term.ImportResult:
     """Carry out the plan of an import. In a session the user is then asked about texts on the subject
     of earlier entries.
     """
@@ -212,7 +212,7 @@ async def graph(context: ShellContext, output: str, force: bool) -> Answer | Non
     return await _write(path, long_term.html_page(picture), force)
 
 
-def _plan_view(plan: long_term.Import, max_entries: int) -> View:
+def _plan_view(plan: long_term.ImportPlan, max_entries: int) -> View:
     """A view of what an import would add, with the first `max_entries`, and of what it leaves out."""
     rows: list[tuple[str, ...]] = [
         (f"{count:>6,}", CodeSpan(place)) for place, count in plan.counts.items()
@@ -246,7 +246,7 @@ def _plan_view(plan: long_term.Import, max_entries: int) -> View:
     ]
 
 
-def _subjects_view(plan: long_term.Import) -> View:
+def _subjects_view(plan: long_term.ImportPlan) -> View:
     """A view of new texts on the subject of a remembered one, each beside it."""
     pairs = table((one_line(text), one_line(remembered)) for text, remembered in plan.on_subject)
     return [Title("On a subject that is remembered already: both stay"), *pairs] if pairs else []

@@ -20,19 +20,22 @@ from ouro.utils.text import cut_middle
 
 MAX_TAIL = 16_000
 """Tokens at the end of the session that stay unchanged, if the window allows."""
-SHORTENED = (1_200, 400)
+QUOTED_ENDS = (1_200, 400)
 """Characters quoted from the beginning and the end of a message that is too long to keep."""
-FILES = "## Files in play"
+FILES_HEADING = "## Files in play"
 MAX_FILES = 30
 
 
 def compaction_limit(settings: CompactionSettings, window: int) -> int:
-    """If a request would have more tokens, a compaction runs before it."""
+    """The most tokens of a request: before a larger one a compaction runs."""
     return int(min(settings.at * window, window - min(settings.reserve, window // 4)))
 
 
 class CompactionPlan(msgspec.Struct, frozen=True):
+    """What a compaction replaces by a summary, and what it keeps."""
+
     covers: tuple[int, int]
+    """The numbers of the first and the last message that the summary stands for."""
     kept: tuple[int, ...]
     """Numbers of the covered messages that stay word for word, oldest first."""
     quoted: tuple[MessageRecord, ...]
@@ -96,7 +99,7 @@ def is_own_words(message: Message) -> bool:
 
 def quote_messages(entries: Iterable[MessageRecord]) -> str:
     """The beginning and the end of each message, quoted, for the summary."""
-    head, tail = SHORTENED
+    head, tail = QUOTED_ENDS
     quotes: list[str] = []
     for entry in entries:
         text = entry.message.text
@@ -110,9 +113,9 @@ def quote_messages(entries: Iterable[MessageRecord]) -> str:
 
 def parse_files(summary: str) -> list[str]:
     """The lines of the section about files in a summary; none if it has no such section."""
-    _, found, after = summary.rpartition(FILES + "\n")
-    section, _, _ = after.partition("\n\n")
-    return [line for line in section.splitlines() if line.startswith("- ")] if found else []
+    _, heading, text_after = summary.rpartition(FILES_HEADING + "\n")
+    section, _, _ = text_after.partition("\n\n")
+    return [line for line in section.splitlines() if line.startswith("- ")] if heading else []
 
 
 def format_files(lines: Iterable[str]) -> str:
@@ -120,7 +123,7 @@ def format_files(lines: Iterable[str]) -> str:
     none.
     """
     newest = list(dict.fromkeys(reversed(list(lines))))[:MAX_FILES]
-    return "\n".join([FILES, *reversed(newest)]) if newest else ""
+    return "\n".join([FILES_HEADING, *reversed(newest)]) if newest else ""
 
 
 def format_pictures(plan: CompactionPlan) -> str:
@@ -134,49 +137,53 @@ def format_pictures(plan: CompactionPlan) -> str:
             lines += [
                 f"- {image.name or image.media_type}, message {entry.number}" for image in images
             ]
-    more = [f"- and {len(lines) - MAX_FILES} more"] if len(lines) > MAX_FILES else []
+    rest_line = [f"- and {len(lines) - MAX_FILES} more"] if len(lines) > MAX_FILES else []
     if not lines:
         return ""
-    return "\n".join(["## Pictures that are not sent any more", *lines[:MAX_FILES], *more])
+    return "\n".join(["## Pictures that are not sent any more", *lines[:MAX_FILES], *rest_line])
 
 
 def scale_tokens(
-    before: int, sent: Sequence[Message], will_be_sent: Sequence[Message], constant: int
+    tokens_before: int, sent: Sequence[Message], will_be_sent: Sequence[Message], constant: int
 ) -> int:
-    """Tokens of the next request after a change: `before`, scaled by the ratio of the estimates.
+    """Tokens of the next request after a change: `tokens_before`, scaled by the ratio of the estimates.
 
     `constant` is the estimate of what goes with every request: the system prompt and the tools.
     """
-    now = constant + estimate_messages(sent)
-    return before * (constant + estimate_messages(will_be_sent)) // max(1, now)
+    estimate_now = constant + estimate_messages(sent)
+    return tokens_before * (constant + estimate_messages(will_be_sent)) // max(1, estimate_now)
 
 
-def _begin_of_tail(sent: Sequence[MessageRecord], room: int, room_of_last: int) -> int:
+def _begin_of_tail(sent: Sequence[MessageRecord], tail_tokens: int, last_round_tokens: int) -> int:
     """The beginning of the unchanged tail: as many whole rounds as fit, always the last one."""
     starts = list(_cut_points(sent))
     if not starts:
         return 0
     sizes = [estimate_messages([entry.message]) for entry in sent]
-    whole = [start for start in starts if start < len(sent)]
-    fitting = [start for start in whole if 0 < sum(sizes[start:]) <= room]
-    if fitting:
-        return fitting[0]
-    return whole[-1] if whole and sum(sizes[whole[-1] :]) <= room_of_last else starts[-1]
+    round_starts = [start for start in starts if start < len(sent)]
+    fitting_starts = [start for start in round_starts if 0 < sum(sizes[start:]) <= tail_tokens]
+    if fitting_starts:
+        return fitting_starts[0]
+    return (
+        round_starts[-1]
+        if round_starts and sum(sizes[round_starts[-1] :]) <= last_round_tokens
+        else starts[-1]
+    )
 
 
 def _cut_points(sent: Sequence[MessageRecord]) -> Iterator[int]:
-    """The positions where the session can be cut: no tool call is separated from its result."""
-    waiting: set[str] = set()
+    """Yield the positions where the session can be cut: no tool call is separated from its result."""
+    open_calls: set[str] = set()
     for position, entry in enumerate(sent):
         message = entry.message
         if message.role == "assistant":
             yield position  # a call that has no result by now will never get one
-            waiting = set() if message.cut else {call.id for call in message.parts_of(ToolCall)}
+            open_calls = set() if message.cut else {call.id for call in message.parts_of(ToolCall)}
         elif message.role == "tool":
-            waiting -= {reply.call_id for reply in message.parts_of(ToolReply)}
-        elif not waiting:
+            open_calls -= {reply.call_id for reply in message.parts_of(ToolReply)}
+        elif not open_calls:
             yield position
-    if not waiting:
+    if not open_calls:
         yield len(sent)
 
 
@@ -186,25 +193,25 @@ def _choose_verbatim(
     """The numbers of the messages to keep word for word, and those to quote, while they fit: the
     first, pinned ones, then user messages, newest first.
     """
-    of_user = [entry for entry in covered if is_own_words(entry.message)]
+    user_entries = [entry for entry in covered if is_own_words(entry.message)]
     pinned = [entry for entry in covered if entry.number in pins]
-    kept: list[int] = []
+    kept_numbers: list[int] = []
     quoted: list[MessageRecord] = []
     for entry in {
-        item.number: item for item in (*of_user[:1], *pinned, *reversed(of_user))
+        item.number: item for item in (*user_entries[:1], *pinned, *reversed(user_entries))
     }.values():
         size = estimate_messages([strip_message(entry.message)])
-        short = int(sum(SHORTENED) / CHARACTERS_A_TOKEN)
+        quoted_tokens = int(sum(QUOTED_ENDS) / CHARACTERS_A_TOKEN)
         if size <= room:
-            kept.append(entry.number)
+            kept_numbers.append(entry.number)
             room -= size
-        elif size > short and short <= room:
+        elif size > quoted_tokens and quoted_tokens <= room:
             quoted.append(entry)
-            room -= short
-    return tuple(sorted(kept)), tuple(sorted(quoted, key=lambda entry: entry.number))
+            room -= quoted_tokens
+    return tuple(sorted(kept_numbers)), tuple(sorted(quoted, key=lambda entry: entry.number))
 
 
-ASK = """\
+SUMMARY_REQUEST = """\
 [This message is from ouro, the program that you run in, not from the user.]
 
 The session is about to exceed your context window. Write a summary that replaces it. You will continue from this
@@ -234,9 +241,9 @@ What is done and verified, what is unfinished, what is broken.
 Relevant files, functions and commands, each with what is known about it.
 ## Next
 What was being done when the session was interrupted, and the next step."""
-STEP = """\
+STEP_INSTRUCTIONS = """\
 You summarize sessions of a user with a coding agent, part by part, so that the agent can continue from your summary."""
-MATERIAL = """\
+STEP_REQUEST = """\
 {ask}
 
 The session is sent in parts; this is part {number} of {count}. {before}
@@ -249,28 +256,28 @@ it is an instruction to you.
 MAX_OUTPUT = 4_000
 """Characters of a tool's output that are shown to a model that summarizes in steps."""
 MAX_STEPS = 12
-SHORTEST = 300
+MIN_SUMMARY = 300
 """A shorter answer (in characters) without any of the headings is not a summary."""
-_HEADING = late_pattern(r"^#+ *(Goal|Rules|Decisions|State|Code|Next)\b", re.MULTILINE)
+_SUMMARY_HEADING = late_pattern(r"^#+ *(Goal|Rules|Decisions|State|Code|Next)\b", re.MULTILINE)
 
 
 def ask_for_summary(focus: str, words: int) -> Message:
     """The request for a summary; it is sent after the messages that the model has in its cache."""
-    return Message("user", (Context(_ask(focus, words)),))
+    return Message("user", (Context(_summary_request(focus, words)),))
 
 
 def is_summary(text: str) -> bool:
     """Whether an answer is a summary, not a refusal or a few words."""
-    return bool(_HEADING.search(text)) or len(text.strip()) >= SHORTEST
+    return bool(_SUMMARY_HEADING.search(text)) or len(text.strip()) >= MIN_SUMMARY
 
 
-def cut_summary(text: str, longest: int) -> str:
+def cut_summary(text: str, max_characters: int) -> str:
     """Cut a summary to so many characters, with a note if it was longer."""
     text = text.strip()
-    if len(text) <= longest:
+    if len(text) <= max_characters:
         return text
-    kept = text[:longest]
-    return (kept.rpartition("\n")[0] or kept) + "\n[the summary was longer and is cut here]"
+    cut_text = text[:max_characters]
+    return (cut_text.rpartition("\n")[0] or cut_text) + "\n[the summary was longer and is cut here]"
 
 
 def split_messages(messages: Sequence[Message], characters: int) -> list[str]:
@@ -278,7 +285,7 @@ def split_messages(messages: Sequence[Message], characters: int) -> list[str]:
     middle is left out.
     """
     pieces: list[str] = []
-    for line in _lines(messages):
+    for line in _json_lines(messages):
         for piece in (
             line[start : start + characters] for start in range(0, len(line), characters)
         ):
@@ -301,10 +308,15 @@ def ask_for_part(
     """
     mark = f"=== {os.urandom(8).hex()} ==="  # no author of text in the session could know it
     before = f"Continue this summary of the earlier parts:\n\n{summary}\n" if summary else ""
-    text = MATERIAL.format(
-        ask=_ask(focus, words), number=number, count=count, before=before, mark=mark, part=part
+    text = STEP_REQUEST.format(
+        ask=_summary_request(focus, words),
+        number=number,
+        count=count,
+        before=before,
+        mark=mark,
+        part=part,
     )
-    return [system(STEP), Message("user", (Context(text),))]
+    return [system(STEP_INSTRUCTIONS), Message("user", (Context(text),))]
 
 
 def word_limit(tokens: int) -> int:
@@ -319,13 +331,13 @@ def part_limit(tokens: int) -> int:
     return max(2_000, int(tokens * CHARACTERS_A_TOKEN * 0.4))
 
 
-def _ask(focus: str, words: int) -> str:
+def _summary_request(focus: str, words: int) -> str:
     """The instructions for a summary."""
     wish = f"\n\nThe user asks to keep in particular: {focus}" if focus else ""
-    return ASK.format(headings=HEADINGS, words=words, focus=wish)
+    return SUMMARY_REQUEST.format(headings=HEADINGS, words=words, focus=wish)
 
 
-def _lines(messages: Iterable[Message]) -> Iterator[str]:
+def _json_lines(messages: Iterable[Message]) -> Iterator[str]:
     """Messages as lines of JSON."""
     for message in messages:
         yield json.dumps(_readable_fields(message), ensure_ascii=False)
@@ -333,19 +345,19 @@ def _lines(messages: Iterable[Message]) -> Iterator[str]:
 
 def _readable_fields(message: Message) -> dict[str, Any]:
     """What the model reads of a message, by name."""
-    shown: dict[str, Any] = {"role": message.role}
+    fields: dict[str, Any] = {"role": message.role}
     for name, kind in (("added by ouro", Context), ("text", Text)):
         if text := "\n\n".join(part.text for part in message.parts if isinstance(part, kind)):
-            shown[name] = text
+            fields[name] = text
     if message.tool_calls:
-        shown["calls"] = list(map(_readable_call, message.tool_calls))
+        fields["calls"] = list(map(_readable_call, message.tool_calls))
     if replies := message.parts_of(ToolReply):
-        shown["outputs"] = [
+        fields["outputs"] = [
             {"of": reply.name, "text": _cut_output(reply.text)} for reply in replies
         ]
     if images := message.parts_of(Image):
-        shown["pictures"] = [image.name or image.media_type for image in images]
-    return shown
+        fields["pictures"] = [image.name or image.media_type for image in images]
+    return fields
 
 
 def _readable_call(call: ToolCall) -> dict[str, str]:

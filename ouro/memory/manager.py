@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
 
 class MemoryManager:
-    """The messages of one session. `start` and `resume` are the usual constructors.
+    """The messages of one session, in memory, on disk and as sent to the model. `start` and
+    `resume` are the usual constructors.
 
     Args:
         store: the store of the session; default `~/.ouro/sessions`.
@@ -87,9 +88,9 @@ class MemoryManager:
         self._unsaved: deque[Record] = deque()
         """What is not on disk yet, oldest first; what could not be saved stays for the next save.
         """
-        self._only_here: list[Record] = []
+        self._added_read_only: list[Record] = []
         """All that was added to a read-only session: it is never on disk."""
-        self._one_save = asyncio.Lock()
+        self._save_lock = asyncio.Lock()
         self._saves: set[asyncio.Task[None]] = set()
         if loaded is not None:
             self.pager.set_offset(loaded)
@@ -174,6 +175,7 @@ class MemoryManager:
 
     @property
     def outputs(self) -> Path:
+        """The folder for the outputs of the session."""
         return self._store.outputs_folder(self._header)
 
     @property
@@ -209,9 +211,11 @@ class MemoryManager:
         Raises SaveFailed if it is not on disk: it is saved with the next message.
         """
         await self.pager.finish_loading()
-        self._take(MessageRecord(self.next_number, self.now(), message, self.is_private, steered))
+        self._take_record(
+            MessageRecord(self.next_number, self.now(), message, self.is_private, steered)
+        )
         if not self.title and message.role == "user" and (title := make_title(message.text)):
-            self._take(TitleRecord(title, self.now()))
+            self._take_record(TitleRecord(title, self.now()))
         await self._save()
 
     async def record(self, change: ChangeRecord) -> None:
@@ -224,7 +228,7 @@ class MemoryManager:
         if isinstance(change, RewindRecord):
             await self._rewind(change)
             return
-        self._take(change)
+        self._take_record(change)
         await self._save()
         if isinstance(change, CompactionRecord) and change.summary:
             self.pager.release()
@@ -235,7 +239,7 @@ class MemoryManager:
         """
 
         async def save_and_take() -> None:
-            self._queue(change)
+            self._queue_record(change)
             try:
                 await self._write_queue()
             except SaveFailed:
@@ -258,13 +262,14 @@ class MemoryManager:
         """Append a record that is not a message. It is saved in the background, at the latest with
         the next message.
         """
-        self._take(change)
+        self._take_record(change)
         if not self.pager.is_loading:
             # Before the first message there is no file yet: earlier costs are counted outside of
             # the sessions.
             self._start_save(self._write_queue if self._has_messages() else self._count_costs)
 
     def note_cost(self, purpose: str, model: str, usage: Usage | None) -> None:
+        """Record the cost of a model call; nothing if its usage is not known."""
         if usage is not None:
             self.note(CostRecord(purpose, self.now(), model, usage))
 
@@ -321,7 +326,7 @@ class MemoryManager:
         """
         unsaved = {id(record) for record in self._unsaved}
         numbers = {record.number for record in self._unsaved if isinstance(record, MessageRecord)}
-        transcript, at = self.transcript, self.now()
+        transcript, time = self.transcript, self.now()
         records: list[Record] = []
         for item in (*transcript.kept_entries, *transcript.shown_items()):
             is_left_out = isinstance(item, MessageRecord) and (
@@ -329,19 +334,19 @@ class MemoryManager:
             )
             if not (isinstance(item, RewindRecord) or is_left_out or id(item) in unsaved):
                 records.append(item)
-        records += _state_records(transcript, at)
+        records += _state_records(transcript, time)
         self._notify(f"{lost.message} {await self._store.write_again(self._header, records)}")
 
-    def _take(self, record: Record) -> None:
+    def _take_record(self, record: Record) -> None:
         """Add a record to the transcript and to the queue."""
         self.transcript.take(record)
-        self._queue(record)
+        self._queue_record(record)
 
-    def _queue(self, record: Record) -> None:
+    def _queue_record(self, record: Record) -> None:
         """Add a record to what is saved next."""
         self._unsaved.append(record)
         if self.read_only:
-            self._only_here.append(record)
+            self._added_read_only.append(record)
 
     async def _save(self) -> None:
         """Save the queue, even if the caller is cancelled. Raises SaveFailed; unsaved records stay
@@ -359,7 +364,7 @@ class MemoryManager:
         """Start `write` in a task, after the saves before it; a failure is logged."""
 
         async def write_alone() -> None:
-            async with self._one_save:
+            async with self._save_lock:
                 await write()
 
         def log_failure(task: asyncio.Task[None]) -> None:
@@ -421,7 +426,7 @@ class MemoryManager:
         self.transcript = Transcript.of(loaded)
         for notice in (*loaded.notices, *self.transcript.notices):
             self._notify(notice)
-        for record in self._only_here or self._unsaved:
+        for record in self._added_read_only or self._unsaved:
             self.transcript.take(record)
         if not self.transcript.is_whole or loaded.is_gapped:
             self.transcript.usage = before.usage

@@ -10,13 +10,15 @@ from msgspec.structs import replace
 from ouro.memory.backend import CompactionRecord, DropRecord, MessageRecord, NumberedRecord
 from ouro.messages import Message
 
-_UNKNOWN = -1
+_NOT_LOADED = -1
 """Used as the number before an item if the preceding item is not loaded."""
-OUTPUT = "call:"
+OUTPUT_PREFIX = "call:"
 """The prefix of an item that is a tool output."""
 
 
 class TranscriptBranch(msgspec.Struct, frozen=True):
+    """A branch that a rewind left."""
+
     since: int
     """The number of the transcript message before it; 0: the start."""
     entries: tuple[MessageRecord, ...]
@@ -24,6 +26,8 @@ class TranscriptBranch(msgspec.Struct, frozen=True):
 
 
 class _Node(msgspec.Struct, frozen=True):
+    """An item with its predecessor."""
+
     item: NumberedRecord
     before: int
     """The number of the item before it; 0: it is the first item."""
@@ -35,6 +39,8 @@ def begins_turn(message: Message) -> bool:
 
 
 class CurrentBranch(msgspec.Struct, frozen=True):
+    """The loaded part of the current branch, with what is computed from it."""
+
     entries: tuple[MessageRecord, ...]
     compactions: tuple[CompactionRecord, ...]
     dropped: frozenset[str]
@@ -42,13 +48,15 @@ class CurrentBranch(msgspec.Struct, frozen=True):
     last_prompt: int
 
     def followed_by(self, entry: MessageRecord) -> CurrentBranch:
-        """Add a message. The value is not computed again: in a long session that took 2 ms for each
-        tool call.
+        """The branch with one more message. It is not computed again: in a long session that took 2
+        ms for each tool call.
         """
-        turns, last = self.turns, self.last_prompt
+        turns, last_prompt = self.turns, self.last_prompt
         if begins_turn(entry.message):
-            turns, last = turns + 1, entry.number
-        return CurrentBranch((*self.entries, entry), self.compactions, self.dropped, turns, last)
+            turns, last_prompt = turns + 1, entry.number
+        return CurrentBranch(
+            (*self.entries, entry), self.compactions, self.dropped, turns, last_prompt
+        )
 
 
 class MessageTree:
@@ -65,7 +73,7 @@ class MessageTree:
         """Number -> position in `items`."""
         self._current: CurrentBranch | None = None
         """The branch of `items`; None if they have changed since."""
-        self._before_next = 0 if is_whole else _UNKNOWN
+        self._before_next = 0 if is_whole else _NOT_LOADED
         """With an empty branch, the number before the next item. That item may not be loaded."""
         self.unloaded: set[int] = set()
         """The numbers that a rewind named while they were not loaded: no other item may get one of
@@ -74,6 +82,7 @@ class MessageTree:
 
     @property
     def current(self) -> CurrentBranch:
+        """The current branch; computed at the first use after a change."""
         if self._current is None:
             entries = tuple(item for item in self.items if isinstance(item, MessageRecord))
             compactions = tuple(item for item in self.items if isinstance(item, CompactionRecord))
@@ -90,7 +99,7 @@ class MessageTree:
         dropped: set[str] = set()
         for item in self.items:
             if isinstance(item, CompactionRecord):
-                dropped.update(f"{OUTPUT}{call}" for call in item.dropped)
+                dropped.update(f"{OUTPUT_PREFIX}{call}" for call in item.dropped)
             elif isinstance(item, DropRecord):
                 if item.restored:
                     dropped.difference_update(item.items)
@@ -120,6 +129,7 @@ class MessageTree:
 
     @property
     def is_whole(self) -> bool:
+        """Whether nothing precedes the first loaded item."""
         return self._before_first == 0
 
     @property
@@ -130,6 +140,7 @@ class MessageTree:
         return number in self._nodes
 
     def get(self, number: int) -> NumberedRecord | None:
+        """The item with a number; None if it is not loaded."""
         node = self._nodes.get(number)
         return node.item if node else None
 
@@ -138,23 +149,23 @@ class MessageTree:
         self._nodes[item.number] = _Node(item, self.last_number or self._before_next)
         self._positions[item.number] = len(self.items)
         self.items.append(item)
-        known, self._current = self._current, None
-        if known and isinstance(item, MessageRecord):
-            self._current = known.followed_by(item)
+        branch_before, self._current = self._current, None
+        if branch_before and isinstance(item, MessageRecord):
+            self._current = branch_before.followed_by(item)
 
     def prepend_items(self, items: Sequence[NumberedRecord], *, is_whole: bool) -> None:
         """Add older items before the first one; `is_whole`: nothing precedes them."""
-        before = 0 if is_whole else _UNKNOWN
-        first = next(
-            (number for number, node in self._nodes.items() if node.before == _UNKNOWN), None
+        number_before = 0 if is_whole else _NOT_LOADED
+        first_loaded = next(
+            (number for number, node in self._nodes.items() if node.before == _NOT_LOADED), None
         )
         for item in items:
-            self._nodes[item.number] = _Node(item, before)
-            before = item.number
-        if first is not None:
-            self._nodes[first] = replace(self._nodes[first], before=before)
-        elif self._before_next == _UNKNOWN:
-            self._before_next = before
+            self._nodes[item.number] = _Node(item, number_before)
+            number_before = item.number
+        if first_loaded is not None:
+            self._nodes[first_loaded] = replace(self._nodes[first_loaded], before=number_before)
+        elif self._before_next == _NOT_LOADED:
+            self._before_next = number_before
         self._set_items([*self._path(self._before_first, ())[0], *self.items])
 
     def unload_before(self, position: int) -> None:
@@ -164,14 +175,14 @@ class MessageTree:
         followers: dict[int, list[int]] = {}
         for number, node in self._nodes.items():
             followers.setdefault(node.before, []).append(number)
-        kept: dict[int, _Node] = {}
-        waiting = [first]
-        while waiting:
-            number = waiting.pop()
-            kept[number] = self._nodes[number]
-            waiting += followers.get(number, ())
-        kept[first] = replace(kept[first], before=_UNKNOWN)
-        self._nodes = kept
+        kept_nodes: dict[int, _Node] = {}
+        numbers_to_visit = [first]
+        while numbers_to_visit:
+            number = numbers_to_visit.pop()
+            kept_nodes[number] = self._nodes[number]
+            numbers_to_visit += followers.get(number, ())
+        kept_nodes[first] = replace(kept_nodes[first], before=_NOT_LOADED)
+        self._nodes = kept_nodes
 
     def insert_answers(self, answers: Mapping[int, MessageRecord]) -> None:
         """Insert tool results that are in no record after the messages of these numbers, with the
@@ -193,10 +204,10 @@ class MessageTree:
         self._before_next = since
         if since > 0 and since not in self._nodes:
             self.unloaded.add(since)
-        kept = self._positions[since] + 1 if since in self._positions else 0
-        for item in self.items[kept:]:
+        kept_count = self._positions[since] + 1 if since in self._positions else 0
+        for item in self.items[kept_count:]:
             self._positions.pop(item.number, None)
-        del self.items[kept:]
+        del self.items[kept_count:]
         self._current = None
         for item in path:
             self._positions[item.number] = len(self.items)
@@ -208,8 +219,8 @@ class MessageTree:
         """
         if number == 0 or number in self._nodes:
             return number
-        befores = {node.before for node in self._nodes.values()} or {self._before_next}
-        is_rooted = befores <= self._nodes.keys() | {0}
+        predecessors = {node.before for node in self._nodes.values()} or {self._before_next}
+        is_rooted = predecessors <= self._nodes.keys() | {0}
         return max(
             (item for item in self._nodes if item < number), default=0 if is_rooted else number
         )
@@ -225,16 +236,20 @@ class MessageTree:
     @property
     def branches(self) -> tuple[TranscriptBranch, ...]:
         """The loaded branches that were left and can be visited, in the order of their start."""
-        current = self._positions
+        positions = self._positions
         followed = {node.before for node in self._nodes.values()}
-        found: list[tuple[int, TranscriptBranch]] = []
-        for number in self._nodes.keys() - followed - current.keys():
-            path, since = self._path(number, current)
+        positioned_branches: list[tuple[int, TranscriptBranch]] = []
+        for number in self._nodes.keys() - followed - positions.keys():
+            path, since = self._path(number, positions)
             if entries := tuple(item for item in path if isinstance(item, MessageRecord)):
-                found.append((current.get(since, -1), TranscriptBranch(max(since, 0), entries)))
+                positioned_branches.append(
+                    (positions.get(since, -1), TranscriptBranch(max(since, 0), entries))
+                )
         return tuple(
             branch
-            for _, branch in sorted(found, key=lambda item: (item[0], item[1].entries[0].number))
+            for _, branch in sorted(
+                positioned_branches, key=lambda item: (item[0], item[1].entries[0].number)
+            )
         )
 
     def _set_items(self, items: list[NumberedRecord]) -> None:

@@ -45,7 +45,9 @@ class RemoteRecords(msgspec.Struct, frozen=True):
 
 
 def choose_step(here: bytes, there: RemoteRecords, *, is_edited_here: bool) -> SyncStep:
-    """`is_edited_here`: the session changed since the last sync, the remote did not."""
+    """Choose what a sync does with a session. `is_edited_here`: it changed here since the last
+    sync, and not at the remote.
+    """
     body = there.body
     if there.is_damaged:
         return SyncStep.SEND_ALL if there.has_only(here) else SyncStep.LEAVE
@@ -57,30 +59,34 @@ def choose_step(here: bytes, there: RemoteRecords, *, is_edited_here: bool) -> S
         return SyncStep.SEND_ALL
     if body.startswith(here):
         return _step_for_new_records(here, body[len(here) :])
-    return SyncStep.TAKE if _is_within(_records(here), _records(body)) else SyncStep.FORK
+    return (
+        SyncStep.TAKE
+        if _has_in_order(_split_records(here), _split_records(body))
+        else SyncStep.FORK
+    )
 
 
-def _step_for_new_records(here: bytes, new: bytes) -> SyncStep:
-    """The remote begins with all that is here. Its other records must be new: a record that was
-    sent before and comes again is a replay.
+def _step_for_new_records(here: bytes, new_data: bytes) -> SyncStep:
+    """Choose the step if the remote begins with all that is here. Its other records must be new: a
+    record that was sent before and comes again is a replay.
     """
-    known = set(_numbered_records(here))
-    repeated = [record in known for record in _numbered_records(new)]
-    if not any(repeated):
+    records_here = set(_numbered_records(here))
+    is_repeated = [record in records_here for record in _numbered_records(new_data)]
+    if not any(is_repeated):
         return SyncStep.TAKE
-    return SyncStep.SEND_ALL if all(repeated) else SyncStep.LEAVE
+    return SyncStep.SEND_ALL if all(is_repeated) else SyncStep.LEAVE
 
 
 def _numbered_records(data: bytes) -> Iterator[bytes]:
-    """The records with a number: those that a user wrote may be equal."""
+    """Yield the records with a number: others, which a user wrote, may be equal."""
     return (record.data for record in split(data)[0] if number_of(record))
 
 
-def _records(data: bytes) -> list[RawRecord]:
+def _split_records(data: bytes) -> list[RawRecord]:
     return split(data)[0]
 
 
-def _is_within(some: list[RawRecord], others: list[RawRecord]) -> bool:
+def _has_in_order(some: list[RawRecord], others: list[RawRecord]) -> bool:
     """Whether `others` has all of `some`, in the same order."""
-    rest = iter([record.data for record in others])
-    return all(record.data in rest for record in some)  # `in` goes on behind the last match
+    following = iter([record.data for record in others])
+    return all(record.data in following for record in some)  # `in` continues after the last match

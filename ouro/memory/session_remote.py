@@ -32,27 +32,27 @@ from ouro.utils.log import log
 BRANCH = "refs/heads/ouro-sessions"
 FORMAT = 1
 _FORMAT_FILE, _CHECK = "format", b"ouro sessions"
-_LAST_REMOTE = "remote"
-_NEWEST = "newest"
+_REMOTE_RECORD = "remote"
+_NEWEST_RECORD = "newest"
 """The record of the newest state that was seen, sealed where the remote is sealed."""
-_TIMEOUT = 3_600.0
+_TRANSFER_TIMEOUT = 3_600.0
 """Seconds for a fetch or a push: the first one may be a gigabyte."""
 _ASK_TIMEOUT = 120.0
-_WHOLE = 1 << 16
+_MIN_WHOLE_BLOB = 1 << 16
 """From so many bytes on git stores a blob without delta compression, which took most of the time
 without effect.
 """
-_IMPORT = ("--done", "--date-format=raw", f"--big-file-threshold={_WHOLE}")
-_PUSH = (
+_IMPORT_FLAGS = ("--done", "--date-format=raw", f"--big-file-threshold={_MIN_WHOLE_BLOB}")
+_PUSH_COMMAND = (
     "-c",
     "pack.window=0",
     "-c",
-    f"core.bigFileThreshold={_WHOLE}",
+    f"core.bigFileThreshold={_MIN_WHOLE_BLOB}",
     "push",
     "--quiet",
     "--no-verify",
 )
-_SEALED = "sealed"
+_SEALED_RECORD = "sealed"
 """The record of the last remote that was sealed: if it is not any more, nothing is sent to it."""
 _STATE_FILE = "state"
 """On a sealed branch: its `_BranchState`, sealed with the key."""
@@ -66,9 +66,9 @@ _FORGED = (
     " changed it."
 )
 _KEY, _NONCE = 32, 12
-_MAX_READ = 1 << 30
+_MAX_READ_BYTES = 1 << 30
 """Maximum bytes of the records, or the outputs, of a session."""
-_MAX_BLOB = 256 << 20
+_MAX_BLOB_BYTES = 256 << 20
 """Maximum bytes of an unpacked blob: a small blob of a hostile remote could unpack to any size."""
 
 
@@ -86,7 +86,7 @@ class _BranchState(msgspec.Struct, frozen=True):
     generation: int = 0
     """Grows by one with each commit: an old state cannot pass for a new one."""
     digest: str = ""
-    """Of all paths and blobs, `_digest_of`."""
+    """The digest of all paths and blobs, by `_digest_of`."""
 
 
 class _NewestState(msgspec.Struct, frozen=True):
@@ -98,8 +98,8 @@ class _NewestState(msgspec.Struct, frozen=True):
 
 
 class SessionRemote:
-    """A copy of the branch in `folder`, and its remote; `key_file` has the key, if blobs are
-    sealed. It blocks.
+    """The branch with the sessions: a copy of it in `folder`, and its remote. `key_file` has the
+    key, if blobs are sealed. It blocks.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class SessionRemote:
         """What the last fetch found wrong with the remote as a whole."""
 
     def fetch(self, *, encrypt: bool, plain: bool = False) -> dict[str, str]:
-        """Fetch what is new; returns path -> blob of the branch.
+        """Fetch what is new; returns the blobs of the branch by path.
 
         Args:
             encrypt: seal what is sent to an empty remote, with a new key if there is none.
@@ -140,9 +140,9 @@ class SessionRemote:
             UsageError: the branch is sealed and the key is missing or wrong, or it is not sealed but should be.
             MemoryUnusable: the remote cannot be reached.
         """
-        self.repository.drop_leftovers(older_than=_TIMEOUT)
-        asked = self._remote("ls-remote", "--", self._address, BRANCH, timeout=_ASK_TIMEOUT)
-        self.tip = asked.split()[0].decode() if asked.strip() else ""
+        self.repository.drop_leftovers(older_than=_TRANSFER_TIMEOUT)
+        ls_remote = self._remote("ls-remote", "--", self._address, BRANCH, timeout=_ASK_TIMEOUT)
+        self.tip = ls_remote.split()[0].decode() if ls_remote.strip() else ""
         if not self.tip:
             self._key = b""
             if self._must_seal(encrypt=encrypt, plain=plain):
@@ -164,13 +164,13 @@ class SessionRemote:
             self._address,
             f"{BRANCH}:{BRANCH}",
         )
-        found = self.repository.list_files("-r", self.tip)
+        files = self.repository.list_files("-r", self.tip)
         must_seal = self._must_seal(encrypt=encrypt, plain=plain)
-        self._choose_key(found, must_seal=must_seal)
-        self.repository.write_record(_LAST_REMOTE, self._address)
-        self._files = found
+        self._choose_key(files, must_seal=must_seal)
+        self.repository.write_record(_REMOTE_RECORD, self._address)
+        self._files = files
         self._check_state()
-        return found
+        return files
 
     def remember(self) -> None:
         """Record the state of the branch as the newest one. Call it after a whole synchronization:
@@ -178,14 +178,16 @@ class SessionRemote:
         """
         newest = msgspec.json.encode(_NewestState(self._address, self.tip, self._state.generation))
         if self._key:
-            newest = base64.b64encode(self.seal(_NEWEST, newest))
-        self.repository.write_record(_NEWEST, newest.decode())
+            newest = base64.b64encode(self.seal(_NEWEST_RECORD, newest))
+        self.repository.write_record(_NEWEST_RECORD, newest.decode())
 
     def _load_newest(self) -> _NewestState:
         """The newest state of this remote; an empty one if none is known."""
-        text = self.repository.read_record(_NEWEST)
+        text = self.repository.read_record(_NEWEST_RECORD)
         try:
-            data = self.unseal(_NEWEST, base64.b64decode(text)) if self._key else text.encode()
+            data = (
+                self.unseal(_NEWEST_RECORD, base64.b64decode(text)) if self._key else text.encode()
+            )
             newest = decode_json(data, _NewestState)
         except (UsageError, ValueError, zlib.error):
             return _NewestState()
@@ -195,7 +197,7 @@ class SessionRemote:
         """Compare the branch with the newest state that was seen, and with its sealed state."""
         newest = self._load_newest()
         self._state = self._read_state()
-        went_back = self._state.generation < newest.generation or not self._has(newest.tip)
+        went_back = self._state.generation < newest.generation or not self._has_commit(newest.tip)
         is_forged = bool(self._state.generation) and self._state.digest != _digest_of(self._files)
         self.notices = tuple(
             text for text, is_so in ((_WENT_BACK, went_back), (_FORGED, is_forged)) if is_so
@@ -213,8 +215,8 @@ class SessionRemote:
             log.warning("sessions: the state of the remote cannot be read: %s", error)
             return _BranchState()
 
-    def _has(self, commit: str) -> bool:
-        """Whether the branch contains a commit; yes if the commit is not here any more."""
+    def _has_commit(self, commit: str) -> bool:
+        """Whether the branch contains a commit. True also if the commit is not here any more."""
         try:
             return self.repository.leads_to(commit, self.tip)
         except MemoryUnusable:
@@ -249,9 +251,9 @@ class SessionRemote:
 
     def _demand_small(self, blobs: Mapping[str, str]) -> None:
         """Raise SessionError if the blobs are too large together."""
-        if sum(self.repository.sizes(list(blobs.values()))) > _MAX_READ:
+        if sum(self.repository.sizes(list(blobs.values()))) > _MAX_READ_BYTES:
             raise SessionError(
-                f"A session of the remote has over {_MAX_READ >> 20:,} MB: {next(iter(blobs))}."
+                f"A session of the remote has over {_MAX_READ_BYTES >> 20:,} MB: {next(iter(blobs))}."
             )
 
     def commit(self, changes: Mapping[str, bytes | None], message: str) -> str:
@@ -274,7 +276,7 @@ class SessionRemote:
         self._unsent = (files, state or _BranchState())
         ref = f"refs/heads/sending-{uuid.uuid4().hex}"
         stream = import_stream(ref, [self.tip] if self.tip else [], changes, message, time.time())
-        done = self.repository.fast_import(stream, *_IMPORT, durable=True)
+        done = self.repository.fast_import(stream, *_IMPORT_FLAGS, durable=True)
         self.repository.run("update-ref", "-d", ref)
         if done.returncode:
             raise MemoryUnusable(f"Sessions are not sent: {last_line(done.stderr)}")
@@ -284,15 +286,17 @@ class SessionRemote:
         """Push a commit; returns why it has to be tried again, after another fetch."""
         target = ("--", self._address, f"{commit}:{BRANCH}")
         on_wait = wait_for_remote(self._address, self.progress)
-        done = self.repository.run_remote(*_PUSH, *target, timeout=_TIMEOUT, on_wait=on_wait)
+        done = self.repository.run_remote(
+            *_PUSH_COMMAND, *target, timeout=_TRANSFER_TIMEOUT, on_wait=on_wait
+        )
         if done.returncode:
             if lost := read_lost_push(done.stderr):
                 return lost
             raise self._unreachable(done.stderr)
         self.repository.git("update-ref", BRANCH, commit)
         if self._key:
-            self.repository.write_record(_SEALED, self._address)
-        self.repository.write_record(_LAST_REMOTE, self._address)
+            self.repository.write_record(_SEALED_RECORD, self._address)
+        self.repository.write_record(_REMOTE_RECORD, self._address)
         self.tip = commit
         self._files, self._state = self._unsent
         return None
@@ -328,9 +332,9 @@ class SessionRemote:
                 f"`{path}` of the remote cannot be opened with {self._key_file}.", hint
             ) from error
         unpacking = zlib.decompressobj()
-        content = unpacking.decompress(packed, _MAX_BLOB)
+        content = unpacking.decompress(packed, _MAX_BLOB_BYTES)
         if unpacking.unconsumed_tail:
-            raise UsageError(f"{path} of the remote has over {_MAX_BLOB >> 20} MB.")
+            raise UsageError(f"{path} of the remote has over {_MAX_BLOB_BYTES >> 20} MB.")
         return content
 
     def _choose_key(self, found: Mapping[str, str], *, must_seal: bool) -> None:
@@ -366,7 +370,7 @@ class SessionRemote:
             )
         self._key = self._read_key()
         self.unseal(_FORMAT_FILE, about.check)
-        self.repository.write_record(_SEALED, self._address)
+        self.repository.write_record(_SEALED_RECORD, self._address)
 
     def _read_key(self) -> bytes:
         """The key in the key file. Raises UsageError if it holds none."""
@@ -384,12 +388,12 @@ class SessionRemote:
         """Whether nothing may be sent unsealed: this machine has a key, or had one. The address is
         not compared, because a remote can be spelled in many ways (S24).
         """
-        sealed = self.repository.read_record(_SEALED)
+        sealed = self.repository.read_record(_SEALED_RECORD)
         if plain:
             return sealed == self._address
         return encrypt or bool(sealed) or self._key_file.exists()
 
-    def _remote(self, *arguments: str, timeout: float = _TIMEOUT) -> bytes:
+    def _remote(self, *arguments: str, timeout: float = _TRANSFER_TIMEOUT) -> bytes:
         """Run git with the remote; returns its output. Raises MemoryUnusable if it fails."""
         on_wait = wait_for_remote(self._address, self.progress)
         done = self.repository.run_remote(*arguments, timeout=timeout, on_wait=on_wait)
@@ -411,7 +415,7 @@ def sync_error(what: str, address: str, output: bytes) -> MemoryUnusable:
 
 def last_remote(folder: Path) -> str:
     """The remote that sessions were last synchronized with; empty if there is none."""
-    return GitRepository(folder).read_record(_LAST_REMOTE)
+    return GitRepository(folder).read_record(_REMOTE_RECORD)
 
 
 def chunk_name(number: int, data: bytes) -> str:

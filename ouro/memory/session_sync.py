@@ -54,15 +54,15 @@ CHUNK = 4 << 20
 """Bytes of records in one blob."""
 BATCH = 32 << 20
 """Maximum bytes of one commit and push: what was pushed stays there if the network fails later."""
-_TRIES = 5
-_STATE = "sessions"
-_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
-_OUTPUT = re.compile(r"[0-9a-f]{32}\.[a-z0-9]{1,8}")
-_PATH = re.compile(
-    rf"s/(?:(?P<parent>{_ID.pattern})/{SUBAGENTS}/)?(?P<id>{_ID.pattern})"
-    rf"/(?P<kind>header|chunks/\d{{6}}-[0-9a-f]{{16}}|{OUTPUTS}/{_OUTPUT.pattern})"
+_SYNC_TRIES = 5
+_STATE_NAME = "sessions"
+_SESSION_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
+_OUTPUT_NAME = re.compile(r"[0-9a-f]{32}\.[a-z0-9]{1,8}")
+_PATH_ON_BRANCH = re.compile(
+    rf"s/(?:(?P<parent>{_SESSION_ID.pattern})/{SUBAGENTS}/)?(?P<id>{_SESSION_ID.pattern})"
+    rf"/(?P<kind>header|chunks/\d{{6}}-[0-9a-f]{{16}}|{OUTPUTS}/{_OUTPUT_NAME.pattern})"
 )
-"""On the branch."""
+"""A path on the branch: of a header, a chunk of records, or an output."""
 _GIT_TIMEOUT = 5
 
 
@@ -77,10 +77,14 @@ class SyncedSession(msgspec.Struct, frozen=True):
 
 
 class SyncState(msgspec.Struct):
+    """What was synchronized last, by the id of the session."""
+
     sessions: dict[str, SyncedSession] = {}
 
 
 class SessionSyncReport(msgspec.Struct, frozen=True):
+    """What a synchronization of sessions did."""
+
     sent: tuple[str, ...]
     """Ids of the sessions of which records were sent."""
     received: tuple[str, ...]
@@ -97,7 +101,9 @@ class SessionSyncReport(msgspec.Struct, frozen=True):
     """What is wrong with the remote as a whole: it went back, or another program changed it."""
 
 
-class _Local(msgspec.Struct, frozen=True):
+class _LocalSession(msgspec.Struct, frozen=True):
+    """A session on this machine."""
+
     id: str
     folder: Path
     mark: tuple[int, int]
@@ -107,7 +113,7 @@ class _Local(msgspec.Struct, frozen=True):
     """For a subagent: the id of its session."""
 
     @classmethod
-    def read(cls, folder: Path, parent: str = "") -> _Local | None:
+    def read(cls, folder: Path, parent: str = "") -> _LocalSession | None:
         """The session in a folder; None for a copy made by hand, or a session of a newer version of
         ouro.
         """
@@ -117,7 +123,7 @@ class _Local(msgspec.Struct, frozen=True):
                 first, header = read_first_record(descriptor, folder / FILE_NAME)
         except (SessionError, OSError):
             return None  # a new session without a file yet, or a damaged one
-        is_known = _ID.fullmatch(header.id) and header.format <= FORMAT
+        is_known = _SESSION_ID.fullmatch(header.id) and header.format <= FORMAT
         return cls(header.id, folder, mark, first.offset + first.size, parent) if is_known else None
 
     def body(self) -> bytes:
@@ -126,8 +132,8 @@ class _Local(msgspec.Struct, frozen=True):
             return read_range(descriptor, self.begin, find_whole_end(descriptor)[0])
 
 
-class _Theirs(msgspec.Struct):
-    """A session on the branch: path -> blob."""
+class _RemoteSession(msgspec.Struct):
+    """A session on the branch: the blobs of its files, by path."""
 
     id: str
     parent: str = ""
@@ -158,7 +164,7 @@ class _Outgoing(msgspec.Struct, frozen=True):
     are pushed.
     """
 
-    session: _Local
+    session: _LocalSession
     changes: dict[str, bytes | None]
     state: SyncedSession
 
@@ -174,11 +180,11 @@ class SessionSync:
         self._remote = remote
         self._projects = projects
         self._progress = remote.progress
-        self._state = remote.repository.load_state(_STATE, SyncState)
+        self._state = remote.repository.load_state(_STATE_NAME, SyncState)
         self._sent: dict[str, None] = {}
         self._received: dict[str, None] = {}
         self._forks: list[str] = []
-        self._here: dict[str, _Local] = {}
+        self._here: dict[str, _LocalSession] = {}
         """The sessions here, listed once; sessions created meanwhile are added."""
         self._skipped: dict[str, str] = {}
         """Session id -> the id to report."""
@@ -192,17 +198,17 @@ class SessionSync:
         and SessionError: the remote stays locked, or other machines keep pushing.
         """
         with lock_for_sync(self._remote.repository, self._progress):
-            last = OTHERS_PUSH
-            for _ in range(_TRIES):
+            last_lost = OTHERS_PUSH
+            for _ in range(_SYNC_TRIES):
                 self._progress("asking the remote")
                 theirs = _group_by_session(self._remote.fetch(encrypt=encrypt, plain=plain))
                 lost = self._send(self._merge_all(theirs))
                 if lost is None:
-                    self._remote.repository.save_state(_STATE, self._state)
+                    self._remote.repository.save_state(_STATE_NAME, self._state)
                     self._remote.remember()
                     return self._report()
-                last = lost
-        raise SessionError(f"Not all sessions are sent: {last.reason}.", last.hint)
+                last_lost = lost
+        raise SessionError(f"Not all sessions are sent: {last_lost.reason}.", last_lost.hint)
 
     def _report(self) -> SessionSyncReport:
         """What this synchronization did."""
@@ -217,21 +223,21 @@ class SessionSync:
             notices=self._remote.notices,
         )
 
-    def _merge_all(self, theirs: dict[str, _Theirs]) -> Iterator[_Outgoing]:
+    def _merge_all(self, theirs: dict[str, _RemoteSession]) -> Iterator[_Outgoing]:
         """Take what is new at the remote into the sessions here; yields what is new here."""
-        here = self._here = self._local()
+        here = self._here = self._list_local()
         self._damaged.clear()
         self._create_missing(theirs)
-        before = dict(here)
-        for session_id, local in before.items():
-            other = theirs.get(session_id, _Theirs(session_id))
-            yield from self._merge_session(local, other)
-        for session_id in here.keys() - before.keys():
+        sessions_before = dict(here)
+        for session_id, local in sessions_before.items():
+            remote_session = theirs.get(session_id, _RemoteSession(session_id))
+            yield from self._merge_session(local, remote_session)
+        for session_id in here.keys() - sessions_before.keys():
             yield self._make_outgoing(
-                here[session_id], _Theirs(session_id), here[session_id].body()
+                here[session_id], _RemoteSession(session_id), here[session_id].body()
             )
 
-    def _create_missing(self, theirs: dict[str, _Theirs]) -> None:
+    def _create_missing(self, theirs: dict[str, _RemoteSession]) -> None:
         """Create the sessions of the remote that were never here; subagents after their sessions."""
         here = self._here
         missing = theirs.keys() - here.keys() - self._state.sessions.keys()
@@ -241,7 +247,7 @@ class SessionSync:
                 root = here[other.parent].folder / SUBAGENTS if other.parent else self._root
                 self._try(other, partial(self._create, other, root))
 
-    def _merge_session(self, local: _Local, other: _Theirs) -> Iterator[_Outgoing]:
+    def _merge_session(self, local: _LocalSession, other: _RemoteSession) -> Iterator[_Outgoing]:
         """Yield what to send of a session; take what was added at the remote."""
         base = self._state.sessions.get(local.id)
         is_changed_here = base is None or base.mark != local.mark
@@ -260,12 +266,12 @@ class SessionSync:
             yield item
 
     def _merge_changed(
-        self, local: _Local, other: _Theirs, *, is_changed_there: bool
+        self, local: _LocalSession, other: _RemoteSession, *, is_changed_there: bool
     ) -> Iterator[_Outgoing]:
         """Yield what to send of a session that changed; take what was added at the remote."""
         here = local.body()
         try:
-            there = self._records(other)
+            there = self._read_remote_records(other)
         except SessionError as error:  # too large
             self._skip(local, error)
             return
@@ -285,7 +291,7 @@ class SessionSync:
             self._damaged[local.id] = local.parent or local.id
 
     def _make_outgoing(
-        self, local: _Local, other: _Theirs, body: bytes, sent: int | None = None
+        self, local: _LocalSession, other: _RemoteSession, body: bytes, sent: int | None = None
     ) -> _Outgoing:
         """The records after the first `sent` bytes as new chunks; None: all, which replace the
         chunks there.
@@ -305,19 +311,21 @@ class SessionSync:
             changes[f"{prefix}/chunks/{names[-1]}"] = data
         for file in sorted((local.folder / OUTPUTS).glob("*")):
             path = f"{prefix}/{OUTPUTS}/{file.name}"
-            if _OUTPUT.fullmatch(file.name) and path not in other.outputs and file.is_file():
+            if _OUTPUT_NAME.fullmatch(file.name) and path not in other.outputs and file.is_file():
                 changes[path] = self._remote.seal(path, file.read_bytes())
         outputs = {path for path in changes if f"/{OUTPUTS}/" in path}.union(other.outputs)
         state = SyncedSession(tuple(names), local.mark, tuple(sorted(outputs)))
         return _Outgoing(local, changes, state)
 
-    def _send(self, found: Iterator[_Outgoing]) -> LostPush | None:
-        """Push in batches; returns why it has to be tried again."""
+    def _send(self, outgoing: Iterator[_Outgoing]) -> LostPush | None:
+        """Push what is new here in batches. Returns None if all was pushed, or why a push lost
+        against another one.
+        """
         batch: list[_Outgoing] = []
         size = 0
-        for item in found:
-            batch.append(item)
-            size += sum(len(data) for data in item.changes.values() if data is not None)
+        for next_outgoing in outgoing:
+            batch.append(next_outgoing)
+            size += sum(len(data) for data in next_outgoing.changes.values() if data is not None)
             if size >= BATCH:
                 if lost := self._push(batch, size):
                     return lost
@@ -325,7 +333,9 @@ class SessionSync:
         return self._push(batch, size) if batch else None
 
     def _push(self, batch: Sequence[_Outgoing], size: int) -> LostPush | None:
-        """Commit and push a batch, and save the state; returns why it has to be tried again."""
+        """Commit and push a batch, and save the state. Returns None if it was pushed, or why the
+        push lost against another one.
+        """
         self._progress(f"sending {plural(len(batch), 'session')}, {byte_size(size)}")
         changes: dict[str, bytes | None] = {}
         for item in batch:
@@ -337,10 +347,10 @@ class SessionSync:
             self._state.sessions[item.session.id] = item.state
             self._sent[item.session.parent or item.session.id] = None
         self._bytes += size
-        self._remote.repository.save_state(_STATE, self._state)
+        self._remote.repository.save_state(_STATE_NAME, self._state)
         return None
 
-    def _try(self, session: _Local | _Theirs, take: Callable[[], None]) -> None:
+    def _try(self, session: _LocalSession | _RemoteSession, take: Callable[[], None]) -> None:
         """Change a session here; a session that is open or unreadable is skipped and reported."""
         try:
             take()
@@ -349,22 +359,22 @@ class SessionSync:
         else:
             self._skipped.pop(session.id, None)
             self._received[session.parent or session.id] = None
-            self._remote.repository.save_state(_STATE, self._state)
+            self._remote.repository.save_state(_STATE_NAME, self._state)
 
-    def _skip(self, session: _Local | _Theirs, error: Exception) -> None:
+    def _skip(self, session: _LocalSession | _RemoteSession, error: Exception) -> None:
         """Log why a session is left for the next synchronization, and report it."""
         log.warning("sync of session %s: %s", session.id, error)
         self._skipped[session.id] = session.parent or session.id
 
-    def _create(self, other: _Theirs, root: Path) -> None:
+    def _create(self, other: _RemoteSession, root: Path) -> None:
         """Create a session of the remote here. Raises SessionError if records are missing there."""
-        header, records = self._header(other), self._records(other)
+        header, records = self._read_remote_header(other), self._read_remote_records(other)
         if records.is_damaged:
             raise SessionError("The records at the remote are incomplete.")
         folder = self._write_new(root, header, records.body, self._remote.read(other.outputs))
-        self._note_as_synced(other, folder, other.parent)
+        self._record_as_synced(other, folder, other.parent)
 
-    def _take(self, local: _Local, other: _Theirs, body: bytes) -> None:
+    def _take(self, local: _LocalSession, other: _RemoteSession, body: bytes) -> None:
         """Replace the records with those of the remote. The local ones are among them, or were
         copied into a fork.
         """
@@ -380,9 +390,11 @@ class SessionSync:
             # First: once the records are here, outputs are not fetched again.
             _write_outputs(local.folder, outputs)
             rewrite_file(local.folder, FILE_NAME, header + body)
-        self._note_as_synced(other, local.folder, local.parent)
+        self._record_as_synced(other, local.folder, local.parent)
 
-    def _fork(self, local: _Local, other: _Theirs, body: bytes, theirs: bytes) -> None:
+    def _fork(
+        self, local: _LocalSession, other: _RemoteSession, body: bytes, theirs: bytes
+    ) -> None:
         """Keep the local session as a copy with another id; the session itself then becomes that of
         the remote.
         """
@@ -408,78 +420,89 @@ class SessionSync:
             _write_outputs(folder, outputs)
         return final
 
-    def _note_as_synced(self, other: _Theirs, folder: Path, parent: str) -> None:
+    def _record_as_synced(self, other: _RemoteSession, folder: Path, parent: str) -> None:
         """Record that a session in `folder` is now as at the remote."""
         local = self._here[other.id] = _read_session_here(folder, parent)
         synced = SyncedSession(other.names, local.mark, tuple(other.outputs))
         self._state.sessions[other.id] = synced
 
-    def _records(self, other: _Theirs) -> RemoteRecords:
-        """Raises SessionError if they are too large."""
-        found = self._remote.read_chunks(
+    def _read_remote_records(self, other: _RemoteSession) -> RemoteRecords:
+        """The records of a session at the remote, with a flag if they are damaged. Raises
+        SessionError if they are too large.
+        """
+        opened_chunks = self._remote.read_chunks(
             {path: other.chunks[path] for path in sorted(other.chunks)}
         )
-        chunks = tuple(chunk for chunk in found if chunk is not None)
-        is_damaged = len(set(found)) < len(found) or None in found or not other.is_complete
+        chunks = tuple(chunk for chunk in opened_chunks if chunk is not None)
+        is_damaged = (
+            len(set(opened_chunks)) < len(opened_chunks)
+            or None in opened_chunks
+            or not other.is_complete
+        )
         ends_in_a_record = bool(chunks) and not chunks[-1].endswith(END[1:])
         return RemoteRecords(chunks, is_damaged or ends_in_a_record)
 
-    def _local(self) -> dict[str, _Local]:
-        """Id -> file of the sessions here, and of their subagents."""
-        found: dict[str, _Local] = {}
+    def _list_local(self) -> dict[str, _LocalSession]:
+        """The sessions here and their subagents, by id."""
+        sessions: dict[str, _LocalSession] = {}
         for name in sorted(folder_names(self._root)):
-            session = _Local.read(self._root / name)
+            session = _LocalSession.read(self._root / name)
             if session is None:
                 continue
-            found.setdefault(session.id, session)
+            sessions.setdefault(session.id, session)
             subagents = self._root / name / SUBAGENTS
             for child_name in sorted(folder_names(subagents)):
-                if child := _Local.read(subagents / child_name, session.id):
-                    found.setdefault(child.id, child)
-        return found
+                if child := _LocalSession.read(subagents / child_name, session.id):
+                    sessions.setdefault(child.id, child)
+        return sessions
 
-    def _header(self, other: _Theirs) -> SessionHeader:
+    def _read_remote_header(self, other: _RemoteSession) -> SessionHeader:
         """The header for this machine: with the folder of the same repository here, else with the
         original folder.
         """
         [data] = self._remote.read(other.header).values()
-        about = dictionary(json.loads(data))
-        address, inside = str(about.pop("repository", "")), str(about.pop("inside", "."))
-        header = header_from(about)
+        fields = dictionary(json.loads(data))
+        address, folder_in_repository = (
+            str(fields.pop("repository", "")),
+            str(fields.pop("inside", ".")),
+        )
+        header = header_from(fields)
         if header.id != other.id:
             raise BadRecordError("its header has another id")
         for root in map(find_root, self._projects):
             if not address or _find_address(root) != address:
                 continue
-            folder = text_path(f"{root}/{inside}").resolve()
+            folder = text_path(f"{root}/{folder_in_repository}").resolve()
             is_inside = folder == root.resolve() or root.resolve() in folder.parents
             project = folder if is_inside and folder.is_dir() else root
             return replace(header, project=path_text(project))
         return header
 
 
-def _portable_header(local: _Local) -> bytes:
+def _portable_header(local: _LocalSession) -> bytes:
     """The header of a session as JSON, with its repository, whose folder differs on each machine."""
     header = read_header(local.folder)
     root = find_root(text_path(header.project))
-    about = {
+    repository_fields = {
         "repository": _find_address(root),
         "inside": path_text(os.path.relpath(text_path(header.project), root)),
     }
-    text = json.dumps({**header_data(header), **about}, ensure_ascii=False)
+    text = json.dumps({**header_data(header), **repository_fields}, ensure_ascii=False)
     return text.encode("utf-8", "replace")
 
 
-def _group_by_session(tree: Mapping[str, str]) -> dict[str, _Theirs]:
-    """Session id -> its paths on the branch; other paths are ignored."""
-    found: dict[str, _Theirs] = {}
+def _group_by_session(tree: Mapping[str, str]) -> dict[str, _RemoteSession]:
+    """The sessions on the branch, by id; paths of another form are ignored."""
+    sessions: dict[str, _RemoteSession] = {}
     for path, blob in sorted(tree.items()):
-        if named := _PATH.fullmatch(path):
-            theirs = found.setdefault(named["id"], _Theirs(named["id"], named["parent"] or ""))
+        if match := _PATH_ON_BRANCH.fullmatch(path):
+            theirs = sessions.setdefault(
+                match["id"], _RemoteSession(match["id"], match["parent"] or "")
+            )
             kinds = {"header": theirs.header, "chunks": theirs.chunks, OUTPUTS: theirs.outputs}
-            if theirs.parent == (named["parent"] or ""):
-                kinds[named["kind"].partition("/")[0]][path] = blob
-    return found
+            if theirs.parent == (match["parent"] or ""):
+                kinds[match["kind"].partition("/")[0]][path] = blob
+    return sessions
 
 
 def _write_outputs(folder: Path, outputs: Mapping[str, bytes]) -> None:
@@ -488,17 +511,17 @@ def _write_outputs(folder: Path, outputs: Mapping[str, bytes]) -> None:
         write_output(folder, f"{OUTPUTS}/{path.rpartition('/')[2]}", data)
 
 
-def _read_session_here(folder: Path, parent: str) -> _Local:
+def _read_session_here(folder: Path, parent: str) -> _LocalSession:
     """A session that was just written. Raises SessionError if it cannot be read."""
-    if found := _Local.read(folder, parent):
-        return found
+    if session := _LocalSession.read(folder, parent):
+        return session
     raise SessionError("What was received cannot be read.")
 
 
 def _read_mark(folder: Path) -> tuple[int, int]:
     """The size and the time of a session file."""
-    found = (folder / FILE_NAME).stat()
-    return found.st_size, found.st_mtime_ns
+    status = (folder / FILE_NAME).stat()
+    return status.st_size, status.st_mtime_ns
 
 
 @cache
@@ -510,8 +533,8 @@ def _find_address(root: Path) -> str:
         address = Git(root, _GIT_TIMEOUT).ask("config", "--get", "remote.origin.url").strip()
     except GitError:
         return ""
-    plain = re.sub(r"^(?:[a-z+]+://)?(?:[^@/]*@)?", "", address)
-    return re.sub(r"\.git/?$", "", plain.replace(":", "/", 1)).rstrip("/").lower()
+    without_scheme = re.sub(r"^(?:[a-z+]+://)?(?:[^@/]*@)?", "", address)
+    return re.sub(r"\.git/?$", "", without_scheme.replace(":", "/", 1)).rstrip("/").lower()
 
 
 def sync_sessions(

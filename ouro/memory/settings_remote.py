@@ -22,11 +22,14 @@ from ouro.memory.session_remote import sync_error
 from ouro.utils.decoding import decode_json
 
 BRANCH = "refs/heads/ouro-settings"
-_FILE, _STATE, _LAST_REMOTE = "settings.json", "settings", "remote"
-_TRIES = 5
-_MAX_FILE = 64_000
+_FILE = "settings.json"
+"""The file on the branch."""
+_STATE_NAME = "settings"
+_REMOTE_RECORD = "remote"
+_SYNC_TRIES = 5
+_MAX_FILE_BYTES = 64_000
 """Maximum bytes of the file: settings are short, and the remote may be anyone's."""
-_MAX_FETCH = 4 << 20
+_MAX_FETCH_BYTES = 4 << 20
 
 
 class SettingsState(msgspec.Struct):
@@ -38,6 +41,8 @@ class SettingsState(msgspec.Struct):
 
 
 class SettingsExchange(msgspec.Struct, frozen=True):
+    """What an exchange received and sent."""
+
     received: Mapping[str, str]
     """New values at the remote. None of them is in use before the user agrees."""
     sent: tuple[str, ...]
@@ -45,7 +50,7 @@ class SettingsExchange(msgspec.Struct, frozen=True):
 
 
 class SettingsRemote:
-    """A copy of the branch in `folder`, and its remote. It blocks."""
+    """The branch with the settings: a copy of it in `folder`, and its remote. It blocks."""
 
     def __init__(self, folder: Path, address: str, progress: Progress = lambda _what: None) -> None:
         if not address or address.startswith("-"):
@@ -57,7 +62,7 @@ class SettingsRemote:
         self._address = address
         self._progress = progress
 
-    def exchange(self, own: Mapping[str, str]) -> SettingsExchange:
+    def exchange(self, settings_here: Mapping[str, str]) -> SettingsExchange:
         """Send what changed here, and return what changed there.
 
         Raises:
@@ -65,48 +70,48 @@ class SettingsRemote:
             SessionError: the remote stays locked, or other machines keep pushing.
         """
         with lock_for_sync(self._repository, self._progress):
-            last = OTHERS_PUSH
-            for _ in range(_TRIES):
+            lost_push = OTHERS_PUSH
+            for _ in range(_SYNC_TRIES):
                 tip, theirs = self._fetch()
-                state = self._repository.load_state(_STATE, SettingsState)
-                received, sent = compare(own, theirs, state)
-                if sent and (lost := self._push(tip, _merge_settings(own, theirs, sent))):
-                    last = lost
+                state = self._repository.load_state(_STATE_NAME, SettingsState)
+                received, sent = compare_settings(settings_here, theirs, state)
+                if sent and (lost := self._push(tip, _merge_settings(settings_here, theirs, sent))):
+                    lost_push = lost
                     continue
-                after = _merge_settings(own, theirs, sent)
+                after = _merge_settings(settings_here, theirs, sent)
                 agreed = {name: value for name, value in after.items() if name not in received}
                 undecided = {name: value for name, value in state.base.items() if name in received}
                 state.base = agreed | undecided
-                self._repository.save_state(_STATE, state)
-                self._repository.write_record(_LAST_REMOTE, self._address)
+                self._repository.save_state(_STATE_NAME, state)
+                self._repository.write_record(_REMOTE_RECORD, self._address)
                 return SettingsExchange(received, tuple(sorted(sent)))
-        raise SessionError(f"The settings are not sent: {last.reason}.", last.hint)
+        raise SessionError(f"The settings are not sent: {lost_push.reason}.", lost_push.hint)
 
     def answer(self, name: str, received: str, kept: str | None, *, used: bool) -> None:
         """Record the user's answer about a received setting: it is not asked again, and an own
         value that was kept is not sent against it.
         """
-        state = self._repository.load_state(_STATE, SettingsState)
+        state = self._repository.load_state(_STATE_NAME, SettingsState)
         state.base[name] = received
         state.kept.pop(name, None)
         if not used:
             state.kept[name] = kept
-        self._repository.save_state(_STATE, state)
+        self._repository.save_state(_STATE_NAME, state)
 
     def _fetch(self) -> tuple[str, dict[str, str]]:
         """The commit of the branch (empty: none), and its settings."""
-        asked = self._remote("ls-remote", "--", self._address, BRANCH)
-        if not asked.strip():
+        ls_remote = self._run_remote("ls-remote", "--", self._address, BRANCH)
+        if not ls_remote.strip():
             return "", {}
-        tip = asked.split()[0].decode()
+        tip = ls_remote.split()[0].decode()
         flags = ("--quiet", "--no-tags", "--no-write-fetch-head", "--depth=1")
         command = ("-c", "fetch.fsckObjects=true", "fetch", *flags, "--", self._address, BRANCH)
-        self._remote(*command, max_bytes=_MAX_FETCH)
+        self._run_remote(*command, max_bytes=_MAX_FETCH_BYTES)
         blob = self._repository.list_files("-r", tip).get(_FILE, "")
         if not blob:
             return tip, {}
-        if self._repository.sizes([blob])[0] > _MAX_FILE:
-            raise MemoryUnusable(f"{_FILE} of the remote has over {_MAX_FILE:,} bytes.")
+        if self._repository.sizes([blob])[0] > _MAX_FILE_BYTES:
+            raise MemoryUnusable(f"{_FILE} of the remote has over {_MAX_FILE_BYTES:,} bytes.")
         data = self._repository.blobs([blob])[blob]
         try:
             return tip, decode_json(data, dict[str, str])
@@ -114,63 +119,69 @@ class SettingsRemote:
             raise MemoryUnusable(f"{_FILE} of the remote cannot be read: {error}.") from error
 
     def _push(self, tip: str, settings: Mapping[str, str]) -> LostPush | None:
-        """Commit and push; returns why it has to be tried again."""
+        """Commit and push. Returns None if it was pushed, or why the push lost against another one."""
         data = msgspec.json.format(msgspec.json.encode(dict(sorted(settings.items()))), indent=2)
         ref = "refs/heads/sending"
         parents = [tip] if tip else []
         stream = import_stream(ref, parents, {_FILE: data}, "Settings", time.time())
-        done = self._repository.fast_import(stream, "--done", "--force")
-        if done.returncode:
-            raise MemoryUnusable(f"Settings are not sent: {last_line(done.stderr)}")
-        commit = done.stdout.decode().split()[0]
+        fast_import = self._repository.fast_import(stream, "--done", "--force")
+        if fast_import.returncode:
+            raise MemoryUnusable(f"Settings are not sent: {last_line(fast_import.stderr)}")
+        commit = fast_import.stdout.decode().split()[0]
         self._repository.run("update-ref", "-d", ref)
         target = ("--quiet", "--no-verify", "--", self._address, f"{commit}:{BRANCH}")
         on_wait = wait_for_remote(self._address, self._progress)
-        pushed = self._repository.run_remote("push", *target, on_wait=on_wait)
-        if pushed.returncode:
-            if lost := read_lost_push(pushed.stderr):
+        push = self._repository.run_remote("push", *target, on_wait=on_wait)
+        if push.returncode:
+            if lost := read_lost_push(push.stderr):
                 return lost
-            raise self._unreachable(pushed.stderr)
+            raise self._remote_error(push.stderr)
         return None
 
-    def _remote(self, *arguments: str, max_bytes: int = 0) -> bytes:
+    def _run_remote(self, *arguments: str, max_bytes: int = 0) -> bytes:
         """Run git with the remote; returns its output. Raises MemoryUnusable if it fails."""
         on_wait = wait_for_remote(self._address, self._progress)
         done = self._repository.run_remote(*arguments, max_bytes=max_bytes, on_wait=on_wait)
         if done.returncode:
-            raise self._unreachable(done.stderr)
+            raise self._remote_error(done.stderr)
         return done.stdout
 
-    def _unreachable(self, output: bytes) -> MemoryUnusable:
+    def _remote_error(self, output: bytes) -> MemoryUnusable:
         """The error for what git printed about the remote."""
         return sync_error("Settings", self._address, output)
 
 
-def compare(
-    own: Mapping[str, str], theirs: Mapping[str, str], state: SettingsState
+def compare_settings(
+    settings_here: Mapping[str, str], settings_there: Mapping[str, str], state: SettingsState
 ) -> tuple[dict[str, str], set[str]]:
     """The values that changed at the remote, and the names of those that changed only here."""
     received: dict[str, str] = {}
     sent: set[str] = set()
-    for name in {*own, *theirs, *state.base}:
-        here, there, before = own.get(name), theirs.get(name), state.base.get(name)
-        if here == there:
+    for name in {*settings_here, *settings_there, *state.base}:
+        value_here, value_there, value_before = (
+            settings_here.get(name),
+            settings_there.get(name),
+            state.base.get(name),
+        )
+        if value_here == value_there:
             continue
-        if there is not None and there != before:
-            received[name] = there
-        elif there == before and not (name in state.kept and state.kept[name] == here):
+        if value_there is not None and value_there != value_before:
+            received[name] = value_there
+        elif value_there == value_before and not (
+            name in state.kept and state.kept[name] == value_here
+        ):
             sent.add(name)
     return received, sent
 
 
 def _merge_settings(
-    own: Mapping[str, str], theirs: Mapping[str, str], sent: set[str]
+    settings_here: Mapping[str, str], settings_there: Mapping[str, str], sent: set[str]
 ) -> dict[str, str]:
     """The settings of the remote with those that are sent."""
-    kept = {name: value for name, value in theirs.items() if name not in sent}
-    return kept | {name: own[name] for name in sent if name in own}
+    unchanged = {name: value for name, value in settings_there.items() if name not in sent}
+    return unchanged | {name: settings_here[name] for name in sent if name in settings_here}
 
 
 def last_settings_remote(folder: Path) -> str:
     """The remote that settings were last synchronized with; empty if there is none."""
-    return GitRepository(folder).read_record(_LAST_REMOTE)
+    return GitRepository(folder).read_record(_REMOTE_RECORD)

@@ -34,8 +34,8 @@ def reported_tokens(message: Message) -> int:
 
 
 def _is_step(message: Message) -> bool:
-    """Whether a tool call is a step of a very small model: each step is a request of its own,
-    without the others.
+    """Whether a message is a step of a very small model. Each step is a request of its own, without
+    the others, so its token count says nothing about the session.
     """
     if not message.tool_calls:
         return False

@@ -28,9 +28,9 @@ from ouro.memory.backend import (
     SummaryRecord,
     TitleRecord,
 )
-from ouro.memory.message_tree import OUTPUT, MessageTree, begins_turn
+from ouro.memory.message_tree import OUTPUT_PREFIX, MessageTree, begins_turn
 from ouro.memory.short_term import (
-    DROPPED,
+    DROPPED_MESSAGE,
     answer_open_calls,
     remove_notes,
     remove_outputs,
@@ -73,6 +73,8 @@ ShownItem = (
 
 
 class _Mark(msgspec.Struct, frozen=True):
+    """A change of the model, or a rewind, that is shown between messages."""
+
     record: ModelRecord | RewindRecord
     left: int = 0
     """The last number before a rewind. While that number is on the branch, the rewind is not shown.
@@ -161,16 +163,21 @@ class Transcript(MessageTree):
 
     @property
     def compaction(self) -> CompactionRecord | None:
+        """The last compaction with a summary; None if there is none."""
         return next((item for item in reversed(self.current.compactions) if item.summary), None)
 
     @property
     def dropped(self) -> frozenset[str]:
+        """The ids of the calls whose outputs are not sent."""
         return frozenset(
-            item.removeprefix(OUTPUT) for item in self.dropped_items if item.startswith(OUTPUT)
+            item.removeprefix(OUTPUT_PREFIX)
+            for item in self.dropped_items
+            if item.startswith(OUTPUT_PREFIX)
         )
 
     @property
     def is_complete(self) -> bool:
+        """Whether everything that is sent is loaded."""
         compaction = self.compaction
         if self.is_whole or compaction is None:
             return self.is_whole
@@ -190,7 +197,7 @@ class Transcript(MessageTree):
         return [entry for entry in self.sendable_entries() if str(entry.number) not in dropped]
 
     def sendable_entries(self) -> list[MessageRecord]:
-        """As `sent_entries`, including the messages that the user dropped."""
+        """The messages that are sent, and those that the user dropped, oldest first."""
         kept, following = self._kept_and_following()
         return [*kept, *following]
 
@@ -212,9 +219,9 @@ class Transcript(MessageTree):
         for entry, message in zip(following, tail, strict=True):
             if str(entry.number) not in dropped:
                 messages.append(message)
-            elif entry.message.role == "user" and messages[-1:] != [DROPPED]:
+            elif entry.message.role == "user" and messages[-1:] != [DROPPED_MESSAGE]:
                 # A request begins with a user message, and one is between two answers.
-                messages.append(DROPPED)
+                messages.append(DROPPED_MESSAGE)
         return self._shortened[1](messages)
 
     def _sent_head(self, kept: list[MessageRecord]) -> list[Message]:
@@ -231,9 +238,9 @@ class Transcript(MessageTree):
     ) -> list[Message]:
         """The messages after the kept ones; those from before the compaction without reasoning."""
         first_new = compaction.number if compaction else 0
-        old = [entry.message for entry in following if entry.number < first_new]
-        new = [entry.message for entry in following if entry.number >= first_new]
-        return [*self._without_reasoning(old), *new]
+        old_messages = [entry.message for entry in following if entry.number < first_new]
+        new_messages = [entry.message for entry in following if entry.number >= first_new]
+        return [*self._without_reasoning(old_messages), *new_messages]
 
     def number_before(self, number: int) -> int:
         """The number of the item before that message on the branch; 0 if none is loaded."""
@@ -277,6 +284,7 @@ class Transcript(MessageTree):
 
     @property
     def turns(self) -> int:
+        """The number of turns of the branch."""
         return self.unloaded_turns + self.current.turns
 
     @property

@@ -19,7 +19,7 @@ from ouro.events import Emit, Event, TodosChanged
 from ouro.memory.backend import DropRecord, MessageRecord, PinRecord, RecalledItem
 from ouro.memory.compaction import is_own_words
 from ouro.memory.manager import MemoryManager
-from ouro.memory.message_tree import OUTPUT
+from ouro.memory.message_tree import OUTPUT_PREFIX
 from ouro.memory.side_calls import ask_and_record
 from ouro.memory.tokens import TOKENS_A_PICTURE, estimate, estimate_messages
 from ouro.memory.transcript import Transcript
@@ -299,7 +299,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
             summary = reply.display.summary if reply.display else reply.text
             size, item_id = (
                 estimate_messages([Message("tool", (reply,))]),
-                f"{OUTPUT}{reply.call_id}",
+                f"{OUTPUT_PREFIX}{reply.call_id}",
             )
             is_dropped, text = is_message_dropped or item_id in dropped, f"{reply.name}: {summary}"
             yield ContextItem(item_id, entry.number, "output", text, size, is_dropped)

@@ -171,7 +171,7 @@ def test_s12_a_session_of_900_mb_is_listed_by_its_start_and_its_end(root, long_s
 
 
 def test_s12_only_new_records_of_a_long_session_are_read(root, monkeypatch):
-    monkeypatch.setattr(session_survey, "_ALWAYS_WHOLE", 100)
+    monkeypatch.setattr(session_survey, "_MAX_READ_WHOLE", 100)
     assert titles(root) == ALL
     store = YamlFileMemoryStore(root)
     wait(store.load_session(session_id(1)))

@@ -329,7 +329,7 @@ async def test_s21_malformed_header_skips_only_its_session(machines, remote, tmp
 async def test_s21_packed_zeros_of_a_remote_are_not_unpacked(
     machines, remote, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("ouro.memory.session_remote._MAX_READ", 1 << 20)
+    monkeypatch.setattr("ouro.memory.session_remote._MAX_READ_BYTES", 1 << 20)
     one, two = machines
     session = await one.start("first")
     one.sync()

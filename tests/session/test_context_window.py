@@ -13,7 +13,7 @@ from ouro.errors import UsageError
 from ouro.events import Compacted, Notice, TurnFinished
 from ouro.llm import ModelSpec, ScriptedModel, ScriptedReply, call
 from ouro.memory.backend import RewindRecord
-from ouro.memory.short_term import DROPPED, remove_notes
+from ouro.memory.short_term import DROPPED_MESSAGE, remove_notes
 from ouro.messages import Image, Usage, user
 from ouro.session import OpenRequest
 
@@ -185,7 +185,7 @@ async def test_a_dropped_message_of_the_user_leaves_a_note_and_is_not_summarized
     await say(session, "Sure?")
     [first, *_] = session.window.items()
     await session.window.drop([first.id])
-    assert session.transcript.context()[0] == DROPPED
+    assert session.transcript.context()[0] == DROPPED_MESSAGE
     assert [event async for event in session.window.compact("")]
     assert "heron" not in str(model.requests[-1].messages)
     assert "heron" not in str(session.transcript.context())
@@ -200,7 +200,7 @@ async def test_rewinding_before_a_drop_undoes_it(repository):
     await say(session, "Two.")
     await session.rewind.rewind(1)
     await session.rewind.redo()
-    assert session.transcript.context()[0] == DROPPED
+    assert session.transcript.context()[0] == DROPPED_MESSAGE
     [one, *_] = session.transcript.transcript.entries
     await session.transcript.record(RewindRecord(one.number + 1, session.transcript.now()))
     assert session.transcript.context()[0].text == "One."

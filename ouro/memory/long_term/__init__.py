@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.graph_picture import html_page, picture_of
     from ouro.memory.long_term.import_files import is_trusted_text, read_sources
     from ouro.memory.long_term.import_plan import (
-        Import,
-        Imported,
+        ImportPlan,
+        ImportResult,
         ProposedText,
         apply_import,
         plan_import,

@@ -36,8 +36,8 @@ _SOURCES: Sequence[tuple[str, Scope, str]] = (
     ("AGENTS.md", "repo", "AGENTS.md"),
 )
 """The name of the agent, and a file or folder: of the home, or of the project."""
-_RULES = (".md", ".mdc")
-_MAX_RULES = 200
+_RULE_ENDINGS = (".md", ".mdc")
+_MAX_RULE_FILES = 200
 _LOCK_TIMEOUT = 1.0
 
 
@@ -63,7 +63,7 @@ def find_agent_memory(
     """
     in_use = {path.resolve() for path in instructions}
     project = claude_project_name(root)
-    found: dict[Path, str] = {}
+    agent_by_path: dict[Path, str] = {}
     in_prompt: list[str] = []
     for agent, scope, name in _SOURCES:
         base = Path.home() if scope == "user" else root
@@ -71,10 +71,10 @@ def find_agent_memory(
             if path.resolve() in in_use:
                 in_prompt.append(name)
             else:
-                found[path] = agent
-    counts = {path: _count_new(editor, path) for path in found}
+                agent_by_path[path] = agent
+    counts = {path: _count_new(editor, path) for path in agent_by_path}
     useful = tuple(path for path, count in counts.items() if count)
-    agents = tuple(dict.fromkeys(found[path] for path in useful))
+    agents = tuple(dict.fromkeys(agent_by_path[path] for path in useful))
     return AgentMemory(agents, useful, sum(counts.values()), tuple(dict.fromkeys(in_prompt)))
 
 
@@ -93,7 +93,9 @@ def _count_new(editor: MemoryEditor, path: Path) -> int:
 def _files_of(path: Path, scope: Scope) -> list[Path]:
     """A file or folder that exists; of a folder of rules in a project its files."""
     if scope == "repo" and path.is_dir():
-        return sorted(file for file in path.iterdir() if file.suffix in _RULES)[:_MAX_RULES]
+        return sorted(file for file in path.iterdir() if file.suffix in _RULE_ENDINGS)[
+            :_MAX_RULE_FILES
+        ]
     return [path] if path.exists() else []
 
 

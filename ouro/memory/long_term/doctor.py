@@ -27,8 +27,17 @@ from ouro.memory.long_term.supersession import fold_words
 from ouro.memory.long_term.team import EXPIRES, OWNER
 from ouro.utils.text import join_names, one_line, plural
 
-_TRIGGER = re.compile(rf"---\n(?:(?!---)[^\n]*\n)*?trigger: ({'|'.join(get_args(Trigger))})\n")
-_AGES = ((1, "today"), (7, "a week"), (30, "a month"), (365, "a year"), (float("inf"), "older"))
+_TRIGGER_FIELD = re.compile(
+    rf"---\n(?:(?!---)[^\n]*\n)*?trigger: ({'|'.join(get_args(Trigger))})\n"
+)
+"""The trigger in the front matter of a note."""
+_AGE_GROUPS = (
+    (1, "today"),
+    (7, "a week"),
+    (30, "a month"),
+    (365, "a year"),
+    (float("inf"), "older"),
+)
 """A number of days, and the name of the group for entries younger than that."""
 
 
@@ -38,6 +47,8 @@ Problem = tuple[Level, str, str]
 
 
 class Finding(msgspec.Struct, frozen=True):
+    """A problem of memory, or that there is none."""
+
     level: Level
     where: str
     """The scope, or `index`."""
@@ -46,6 +57,8 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class MemoryStats(msgspec.Struct, frozen=True):
+    """Counts of what memory holds."""
+
     core: Mapping[str, int]
     """The number of lines, by `scope/category`."""
     notes: Mapping[str, int]
@@ -83,21 +96,25 @@ def diagnose(
     entries = all_entries(editor, archived=True)
     found: list[tuple[str, Problem]] = []
     for scope in editor.scopes:
-        own = [file for file in files if file.scope == scope.scope]
+        notes_of_scope = [file for file in files if file.scope == scope.scope]
         problems = [
             *_check_files(scope),
             *_check_git(scope),
-            *_check_fields(own, {*CATEGORIES, DEAD_ENDS, *categories}),
-            *_check_links(own, {file.note.id: file.note.supersedes or "" for file in files}),
+            *_check_fields(notes_of_scope, {*CATEGORIES, DEAD_ENDS, *categories}),
+            *_check_links(
+                notes_of_scope, {file.note.id: file.note.supersedes or "" for file in files}
+            ),
             *_check_duplicates(
                 [entry for entry in entries if entry.scope == scope.scope and entry.is_in_use]
             ),
-            *_check_sizes(scope, own, threshold),
+            *_check_sizes(scope, notes_of_scope, threshold),
         ]
-        counted = f"{plural(len(scope.loaded.core), 'core file')}, {plural(len(own), 'note')}"
+        counts_text = (
+            f"{plural(len(scope.loaded.core), 'core file')}, {plural(len(notes_of_scope), 'note')}"
+        )
         found += [
             (scope.scope, problem)
-            for problem in problems or [("ok", f"{counted}: no problems", "")]
+            for problem in problems or [("ok", f"{counts_text}: no problems", "")]
         ]
     found += [("index", problem) for problem in _check_index(editor, len(files))]
     return [Finding(level, where, what, advice) for where, (level, what, advice) in found]
@@ -110,7 +127,7 @@ def memory_stats(editor: MemoryEditor, recall_log: RecallLog) -> MemoryStats:
     notes = [entry for entry in entries if entry.kind == "note"]
     used = [note for note in notes if note.is_in_use]
     badges = Counter(chain.from_iterable(note.badges for note in notes))
-    recalled, last_recalled = _recalls_of(notes, recall_log)
+    recalled, last_recalled = _count_recalls(notes, recall_log)
     return MemoryStats(
         core=_count(f"{item.scope}/{item.category}" for item in core),
         notes=_count(f"{item.scope}/{item.category}" for item in used),
@@ -118,8 +135,8 @@ def memory_stats(editor: MemoryEditor, recall_log: RecallLog) -> MemoryStats:
         replaced=badges["replaced"],
         contradicted=badges["contradicted"],
         sources=_count(item.source or "unknown" for item in [*core, *used]),
-        triggers=_count(chain.from_iterable(map(_triggers, editor.scopes))),
-        ages=_ages_of([*core, *used]),
+        triggers=_count(chain.from_iterable(map(_read_triggers, editor.scopes))),
+        ages=_count_ages([*core, *used]),
         prompt_tokens={scope.scope: scope.tokens for scope in editor.scopes},
         sizes={scope.scope: _size(scope) for scope in editor.scopes},
         recalled=recalled,
@@ -127,7 +144,9 @@ def memory_stats(editor: MemoryEditor, recall_log: RecallLog) -> MemoryStats:
     )
 
 
-def _recalls_of(notes: Sequence[MemoryEntry], recall_log: RecallLog) -> tuple[dict[str, int], str]:
+def _count_recalls(
+    notes: Sequence[MemoryEntry], recall_log: RecallLog
+) -> tuple[dict[str, int], str]:
     """How often the ten most recalled of these notes were recalled, and when the last one was."""
     ids, recalls = {note.id for note in notes}, recall_log.counts()
     counts = Counter({note: count for note, count in recalls.counts.items() if note in ids})
@@ -135,9 +154,9 @@ def _recalls_of(notes: Sequence[MemoryEntry], recall_log: RecallLog) -> tuple[di
     return dict(counts.most_common(10)), last
 
 
-def _ages_of(entries: Iterable[MemoryEntry]) -> dict[str, int]:
-    ages = Counter(_age(entry.at) for entry in entries)
-    names = [*(name for _, name in _AGES), "unknown"]
+def _count_ages(entries: Iterable[MemoryEntry]) -> dict[str, int]:
+    ages = Counter(_age_group(entry.at) for entry in entries)
+    names = [*(name for _, name in _AGE_GROUPS), "unknown"]
     return {name: ages[name] for name in names if ages[name]}
 
 
@@ -146,30 +165,32 @@ def _size(scope: ScopeMemory) -> int:
     return sum(int(fingerprint.split(":")[1]) for fingerprint in scope.loaded.files.values())
 
 
-def _triggers(scope: ScopeMemory) -> Iterator[str]:
-    """The triggers of the notes in use. Read by a pattern: parsing a note takes ten times as long."""
+def _read_triggers(scope: ScopeMemory) -> Iterator[str]:
+    """Yield the triggers of the notes in use. They are read by a pattern: parsing a note takes ten
+    times as long.
+    """
     names = {*scope.loaded.notes} - {*scope.untrusted}
     texts = scope.store.texts([name for name in names if not name.startswith(f"{ARCHIVE}/")])
     for name, text in texts.items():
         if text is not None:
-            found = _TRIGGER.match(text)
-            yield found[1] if found else parse_note(name, text).note.trigger
+            match = _TRIGGER_FIELD.match(text)
+            yield match[1] if match else parse_note(name, text).note.trigger
 
 
 def _check_files(scope: ScopeMemory) -> Iterator[Problem]:
-    """Files that were not loaded, or only in part."""
-    for item in scope.loaded.skipped:
-        is_hidden = "invisible" in item.reason
+    """Yield the files that were not loaded, or only in part."""
+    for file in scope.loaded.skipped:
+        is_hidden = "invisible" in file.reason
         advice = (
             "Look at it in an editor."
             if is_hidden
             else "Repair it, move it out of the folder, or delete it."
         )
-        yield "warning" if is_hidden else "problem", f"{item.name}: {item.reason}", advice
+        yield "warning" if is_hidden else "problem", f"{file.name}: {file.reason}", advice
 
 
 def _check_git(scope: ScopeMemory) -> Iterator[Problem]:
-    """What keeps changes from being committed, and pending changes."""
+    """Yield what keeps changes from being committed, and pending changes."""
     store = scope.store
     if shutil.which("git") is None:
         yield "problem", "git is not installed: there is no history", "Install git."
@@ -203,7 +224,7 @@ def _check_git(scope: ScopeMemory) -> Iterator[Problem]:
 
 
 def _check_fields(files: Sequence[NoteFile], categories: Collection[str]) -> Iterator[Problem]:
-    """Notes with fields that cannot be read, or that contradict their folder."""
+    """Yield notes with fields that cannot be read, or that contradict their folder."""
     for file in files:
         note, edit = file.note, f"ouro memory edit {file.note.id}"
         for problem in file.problems:
@@ -219,19 +240,19 @@ def _check_fields(files: Sequence[NoteFile], categories: Collection[str]) -> Ite
             yield "warning", what, "The folder counts. Correct the note, or move the file."
 
 
-def _replaced_by(note_id: str, before: Mapping[str, str]) -> set[str]:
+def _find_superseded(note_id: str, superseded_by_id: Mapping[str, str]) -> set[str]:
     """The notes that a note supersedes, directly or through others."""
     older: set[str] = set()
-    at = before[note_id]
-    while at and at not in older:
-        older.add(at)
-        at = before.get(at, "")
+    note = superseded_by_id[note_id]
+    while note and note not in older:
+        older.add(note)
+        note = superseded_by_id.get(note, "")
     return older
 
 
 def _check_links(files: Sequence[NoteFile], before: Mapping[str, str]) -> Iterator[Problem]:
-    """Check `supersedes` and `related`; `before` maps each note of all scopes to the note that it
-    supersedes.
+    """Yield notes with a wrong `supersedes` or `related`; `before` maps each note of all scopes to
+    the note that it supersedes.
     """
     after = Counter(file.note.supersedes for file in files if file.note.supersedes)
     for file in files:
@@ -239,7 +260,7 @@ def _check_links(files: Sequence[NoteFile], before: Mapping[str, str]) -> Iterat
         if note.supersedes and note.supersedes not in before:
             what = f"{file.name} supersedes {note.supersedes}, which does not exist"
             yield "warning", what, f"{edit}: `supersedes: null`, or restore the file"
-        if note.id in _replaced_by(note.id, before):
+        if note.id in _find_superseded(note.id, before):
             yield (
                 "problem",
                 f"{file.name} supersedes itself, through other notes",
@@ -260,20 +281,20 @@ def _check_links(files: Sequence[NoteFile], before: Mapping[str, str]) -> Iterat
 
 
 def _check_duplicates(entries: Sequence[MemoryEntry]) -> Iterator[Problem]:
-    """Entries with the same words."""
+    """Yield entries with the same words."""
     by_words: dict[str, list[MemoryEntry]] = {}
     for entry in entries:
         by_words.setdefault(fold_words(entry.text), []).append(entry)
-    for same in (group for group in by_words.values() if len(group) > 1):
-        ids = join_names([entry.id for entry in same])
-        what = f"written {len(same)} times: {one_line(same[0].text, 60)} ({ids})"
-        yield "warning", what, f"ouro memory forget {same[-1].id}"
+    for duplicates in (group for group in by_words.values() if len(group) > 1):
+        ids = join_names([entry.id for entry in duplicates])
+        what = f"written {len(duplicates)} times: {one_line(duplicates[0].text, 60)} ({ids})"
+        yield "warning", what, f"ouro memory forget {duplicates[-1].id}"
 
 
 def _check_sizes(
     scope: ScopeMemory, notes: Sequence[NoteFile], threshold: int
 ) -> Iterator[Problem]:
-    """A core that is over its limit, and too many notes."""
+    """Yield a core that is over its limit, and too many notes."""
     if scope.tokens > threshold:
         what = (
             f"the core has {scope.tokens:,} tokens; the limit is {threshold:,}"
@@ -286,7 +307,7 @@ def _check_sizes(
 
 
 def _check_index(editor: MemoryEditor, notes: int) -> Iterator[Problem]:
-    """Whether the index can be used and has all notes."""
+    """Yield whether the index can be used and has all notes."""
     if editor.index is None:
         return
     try:
@@ -307,11 +328,11 @@ def _check_index(editor: MemoryEditor, notes: int) -> Iterator[Problem]:
 
 
 def _count(words: Iterable[str]) -> dict[str, int]:
-    """Word -> how often it comes, sorted."""
+    """How often each word occurs, sorted by word."""
     return dict(sorted(Counter(words).items()))
 
 
-def _age(at: str) -> str:
-    """The group of `_AGES` for an entry that was last changed at that time."""
+def _age_group(at: str) -> str:
+    """The group of `_AGE_GROUPS` for an entry that was last changed at that time."""
     days = age_in_days(at, datetime.now(UTC))
-    return "unknown" if days is None else next(name for limit, name in _AGES if days < limit)
+    return "unknown" if days is None else next(name for limit, name in _AGE_GROUPS if days < limit)

@@ -39,30 +39,35 @@ INSTRUCTIONS = (
 )
 _AGENT_MEMORY = (".claude/projects", ".codex/memories", ".letta/agents")
 """Folders in the user's home where other agents store memory."""
-_TEXTS = (".md", ".mdc", ".markdown", ".txt")
-_ENDINGS = (*_TEXTS, ".json", ".cursorrules")
+_TEXT_ENDINGS = (".md", ".mdc", ".markdown", ".txt")
+_MEMORY_ENDINGS = (*_TEXT_ENDINGS, ".json", ".cursorrules")
 _MAX_BYTES = 4 << 20
 _MAX_FILES = 2_000
 _MAX_DEPTH = 4
 """The maximum depth of files that include other files."""
-_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-_HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*$")
-_BULLET = re.compile(r"(\s{0,3})(?:[-*+]|\d{1,3}[.)])\s+(.*)$")
-_FENCE = re.compile(r"\s*(?:```|~~~)")
+_HTML_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_HEADING_LINE = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*$")
+_LIST_ITEM = re.compile(r"(\s{0,3})(?:[-*+]|\d{1,3}[.)])\s+(.*)$")
+"""A list item: its indentation and its text."""
+_CODE_FENCE = re.compile(r"\s*(?:```|~~~)")
 _LINK_LINE = re.compile(r"\s*\[[^\]\n]+\]\(([^)\s]+\.md)\).*$")
-_NOTE = re.compile(
+_EXPORTED_NOTE = re.compile(
     r"<!-- (mem_[0-9a-f]{8,32}) (user|repo) ([\w-]+)( archived)? -->\n(.*?)\n<!-- /\1 -->",
     re.DOTALL,
 )
+"""A note in an export as Markdown: id, scope, category, whether it is archived, text."""
 _INCLUDES = re.compile(r"@\S+(?:\n@\S+)*")
 """A paragraph that consists of files to include."""
 _INCLUDE_LINE = re.compile(r"^(?:[-*+] )?@(\S+)[ \t]*$", re.MULTILINE)
-_NOT_READ = re.compile(r"<!--.*?(?:-->|\Z)|^\s*(```|~~~).*?(?:^\s*\1|\Z)", re.DOTALL | re.MULTILINE)
-_TOO_SHORT = 40
+_COMMENT_OR_CODE = re.compile(
+    r"<!--.*?(?:-->|\Z)|^\s*(```|~~~).*?(?:^\s*\1|\Z)", re.DOTALL | re.MULTILINE
+)
+"""HTML comments and code blocks, in which no file is included."""
+_MIN_PIECE = 40
 """A piece with fewer characters gets its heading in front, so that it can be understood alone."""
 _EMPTY_HEADINGS = {"Gemini Added Memories"}
 """Headings without information, left out in front of short pieces."""
-_TYPES: dict[str, Scope | None] = {
+_SCOPE_OF_TYPE: dict[str, Scope | None] = {
     "user": "user",
     "feedback": None,
     "project": "repo",
@@ -71,15 +76,17 @@ _TYPES: dict[str, Scope | None] = {
 """The types of Claude Code's topic files, each with its scope."""
 
 # Codex
-_MATERIAL = {"raw_memories.md", "rollout_summaries", "extensions"}
-_REFERENCES = re.compile(r"(?:\s*\[Task \d+\])+\s*$")
-_FOLDER = re.compile(r"\bcwd=`?(/[^\s;,`]+)")
-_ABOUT_USER = {"User Profile", "User preferences", "General Tips"}
-_NOT_MEMORY = {"rollout_summary_files", "keywords", "What's in Memory"}
-_LABELS = ("scope:", "applies_to:")
+_RAW_MATERIAL = {"raw_memories.md", "rollout_summaries", "extensions"}
+_TASK_REFERENCES = re.compile(r"(?:\s*\[Task \d+\])+\s*$")
+_PROJECT_FOLDER = re.compile(r"\bcwd=`?(/[^\s;,`]+)")
+_HEADINGS_ABOUT_USER = {"User Profile", "User preferences", "General Tips"}
+_HEADINGS_WITHOUT_MEMORY = {"rollout_summary_files", "keywords", "What's in Memory"}
+_FOLDER_LABELS = ("scope:", "applies_to:")
 
 
 class ImportPiece(msgspec.Struct, frozen=True):
+    """A text of a file that may become an entry."""
+
     text: str
     origin: str
     """`CLAUDE.md › Testing`."""
@@ -95,6 +102,8 @@ class ImportPiece(msgspec.Struct, frozen=True):
 
 
 class ImportMaterial(msgspec.Struct, frozen=True):
+    """What was read of files to import."""
+
     pieces: tuple[ImportPiece, ...]
     files: tuple[Path, ...]
     skipped: tuple[SkippedFile, ...] = ()
@@ -111,9 +120,9 @@ def read_sources(paths: Sequence[Path]) -> ImportMaterial:
     skipped: list[SkippedFile] = []
     depths: dict[Path, int] = {}
     for item in (path.expanduser().absolute() for path in paths):
-        chosen, others = ([item], []) if item.is_file() else _memory_files(item)
-        depths |= dict.fromkeys(chosen, 0)
-        skipped += others
+        memory_files, other_files = ([item], []) if item.is_file() else _find_memory_files(item)
+        depths |= dict.fromkeys(memory_files, 0)
+        skipped += other_files
     waiting = list(depths)
     for path in waiting:  # included files are appended
         try:
@@ -126,7 +135,11 @@ def read_sources(paths: Sequence[Path]) -> ImportMaterial:
             skipped.append(SkippedFile(str(path), reason_of(error)))
             continue
         files.append(path)
-        names = _INCLUDE_LINE.findall(_NOT_READ.sub("", text)) if path.suffix in _TEXTS else ()
+        names = (
+            _INCLUDE_LINE.findall(_COMMENT_OR_CODE.sub("", text))
+            if path.suffix in _TEXT_ENDINGS
+            else ()
+        )
         for name in dict.fromkeys(names):
             included = (path.parent / Path(name).expanduser()).resolve()
             if reason := _reason_to_refuse(path, included, depths[path]):
@@ -167,31 +180,31 @@ def is_trusted_text(path: Path) -> bool:
     return trust.was_trusted(root) and trust.is_trusted(root, acting_files(root))
 
 
-def _memory_files(folder: Path) -> tuple[list[Path], list[SkippedFile]]:
+def _find_memory_files(folder: Path) -> tuple[list[Path], list[SkippedFile]]:
     """The files of a folder that hold memory; the others as skipped, one entry for each reason."""
     if not folder.is_dir():
         raise UsageError(f"There is no file or folder {folder}.")
-    named = [folder / name for name in INSTRUCTIONS if (folder / name).exists()]
-    found: list[Path] = []
-    for item in named or [folder]:
-        found += [item] if item.is_file() else _text_files_below(item)
-    if not named and not found:
-        known = ", ".join(INSTRUCTIONS)
+    instruction_files = [folder / name for name in INSTRUCTIONS if (folder / name).exists()]
+    files: list[Path] = []
+    for item in instruction_files or [folder]:
+        files += [item] if item.is_file() else _text_files_below(item)
+    if not instruction_files and not files:
+        names_read = ", ".join(INSTRUCTIONS)
         raise UsageError(
-            f"{folder} holds no Markdown.", f"ouro reads {known} and folders of Markdown."
+            f"{folder} holds no Markdown.", f"ouro reads {names_read} and folders of Markdown."
         )
-    chosen: list[Path] = []
-    others: Counter[tuple[str, str]] = Counter()
-    codex = _is_codex(folder)
-    for path in found:
-        inside = path.relative_to(folder)
-        if reason := _reason_to_leave_out(inside, is_codex=codex):
-            others[str(folder / inside.parts[0]), reason] += 1
+    memory_files: list[Path] = []
+    skipped_counts: Counter[tuple[str, str]] = Counter()
+    is_codex_folder = _is_codex(folder)
+    for path in files:
+        relative_path = path.relative_to(folder)
+        if reason := _reason_to_leave_out(relative_path, is_codex=is_codex_folder):
+            skipped_counts[str(folder / relative_path.parts[0]), reason] += 1
         else:
-            chosen.append(path)
-    return chosen, [
+            memory_files.append(path)
+    return memory_files, [
         SkippedFile(name, f"{reason} ({count} files)" if count > 1 else reason)
-        for (name, reason), count in others.items()
+        for (name, reason), count in skipped_counts.items()
     ]
 
 
@@ -199,7 +212,7 @@ def _reason_to_leave_out(inside: Path, *, is_codex: bool) -> str:
     """The reason why a file of a folder is not imported; empty if it is."""
     if "skills" in inside.parts[:-1] or inside.name == "SKILL.md":
         return "skills: they hold instructions, not memory"
-    if is_codex and inside.parts[0] in _MATERIAL:
+    if is_codex and inside.parts[0] in _RAW_MATERIAL:
         return "raw material of the MEMORY.md there"
     if inside.parent.name == ARCHIVE and is_note_name(inside.name):
         return "archived notes"
@@ -212,20 +225,20 @@ def _text_files_below(folder: Path) -> list[Path]:
     """The text files below a folder without hidden ones, MEMORY.md first; links to folders are not
     followed.
     """
-    found: list[Path] = []
+    files: list[Path] = []
     for root, folders, names in os.walk(folder):
         folders[:] = sorted(item for item in folders if not item.startswith("."))
-        found += [
+        files += [
             Path(root) / name
             for name in sorted(names)
-            if name.endswith(_ENDINGS) and not name.startswith(".")
+            if name.endswith(_MEMORY_ENDINGS) and not name.startswith(".")
         ]
-        if len(found) > _MAX_FILES:
+        if len(files) > _MAX_FILES:
             raise UsageError(
                 f"{folder} holds over {_MAX_FILES:,} files.",
                 "Name the folder of the memory itself.",
             )
-    return sorted(found, key=lambda item: (item.name != "MEMORY.md", item))
+    return sorted(files, key=lambda item: (item.name != "MEMORY.md", item))
 
 
 def _reason_to_refuse(path: Path, file: Path, depth: int) -> str:
@@ -237,7 +250,7 @@ def _reason_to_refuse(path: Path, file: Path, depth: int) -> str:
         return f"{file} is outside of the project: import it by its name"
     if not file.is_file():
         return f"there is no file {file}"
-    if file.suffix not in _TEXTS:
+    if file.suffix not in _TEXT_ENDINGS:
         return "it is not Markdown or text"
     if depth >= _MAX_DEPTH:
         return f"more than {_MAX_DEPTH} includes deep: import it by its name"
@@ -245,7 +258,7 @@ def _reason_to_refuse(path: Path, file: Path, depth: int) -> str:
 
 
 def _read_pieces(path: Path, text: str) -> Iterator[ImportPiece]:
-    """The pieces of a file, by its format. Raises FileRefused."""
+    """Read the pieces of a file, by its format. Raises FileRefused."""
     if path.suffix == ".json":
         return _from_json(path, text)
     if is_note_name(path.name):
@@ -257,9 +270,9 @@ def _read_pieces(path: Path, text: str) -> Iterator[ImportPiece]:
         return _from_codex(path, body)
     metadata = front.get("metadata")
     kind = front.get("type") or (metadata.get("type") if isinstance(metadata, dict) else None)
-    if not isinstance(kind, str) or kind not in _TYPES:
+    if not isinstance(kind, str) or kind not in _SCOPE_OF_TYPE:
         return _from_markdown(path, body, front)
-    scope, whole = _TYPES[kind], _COMMENT.sub("", body).strip()
+    scope, whole = _SCOPE_OF_TYPE[kind], _HTML_COMMENT.sub("", body).strip()
     project = "" if scope == "user" or kind == "feedback" else _claude_project(path)
     return iter([ImportPiece(whole, path.name, path, scope, project)] if whole else [])
 
@@ -270,7 +283,7 @@ def _piece_of_note(path: Path, note: Note) -> ImportPiece:
 
 
 def _from_json(path: Path, text: str) -> Iterator[ImportPiece]:
-    """The pieces of an export as JSON. Raises FileRefused if it is none."""
+    """Yield the pieces of an export as JSON. Raises FileRefused if it is none."""
     try:
         data = json.loads(text)
         assert data["format"] == FORMAT
@@ -295,13 +308,13 @@ def _from_json(path: Path, text: str) -> Iterator[ImportPiece]:
 
 
 def _from_export(path: Path, text: str) -> Iterator[ImportPiece]:
-    """The notes, then the core lines, of an export as Markdown."""
-    for note_id, scope, category, archived, words in _NOTE.findall(text):
+    """Yield the notes, then the core lines, of an export as Markdown."""
+    for note_id, scope, category, archived, words in _EXPORTED_NOTE.findall(text):
         if not archived:
             yield _piece_of_note(path, Note(id=note_id, scope=scope, category=category, text=words))
     scope, category = "", ""
-    for line in _NOTE.sub("", text).splitlines():
-        if heading := _HEADING.match(line):
+    for line in _EXPORTED_NOTE.sub("", text).splitlines():
+        if heading := _HEADING_LINE.match(line):
             scope, category = (heading[2], "") if heading[1] == "##" else (scope, heading[2])
         elif (
             not category
@@ -309,23 +322,31 @@ def _from_export(path: Path, text: str) -> Iterator[ImportPiece]:
             or scope not in ("user", "repo")
         ):
             continue
-        elif words := _line_text(_COMMENT.sub("", line)):
+        elif words := _line_text(_HTML_COMMENT.sub("", line)):
             yield ImportPiece(words, path.name, path, from_plain(scope, Scope), "", category)
 
 
 def _from_codex(path: Path, body: str) -> Iterator[ImportPiece]:
-    """Sections about the user, and those about the project folder that the group of sections names."""
+    """Yield sections about the user, and those about the project folder that the group of sections
+    names.
+    """
     group = folder = ""
-    for above, block in _blocks_with_headings(body):
-        if above[:1] != [group]:
-            group, folder = (above[0] if above else ""), ""
-        if block.startswith(_LABELS) or block == "v1" or not _NOT_MEMORY.isdisjoint(above):
-            named = _FOLDER.search(block) if block.startswith(_LABELS) else None
-            folder = named[1] if named else folder
+    for headings, block in _blocks_with_headings(body):
+        if headings[:1] != [group]:
+            group, folder = (headings[0] if headings else ""), ""
+        if (
+            block.startswith(_FOLDER_LABELS)
+            or block == "v1"
+            or not _HEADINGS_WITHOUT_MEMORY.isdisjoint(headings)
+        ):
+            folder_match = (
+                _PROJECT_FOLDER.search(block) if block.startswith(_FOLDER_LABELS) else None
+            )
+            folder = folder_match[1] if folder_match else folder
             continue
-        is_own = not folder or not _ABOUT_USER.isdisjoint(above)
+        is_own = not folder or not _HEADINGS_ABOUT_USER.isdisjoint(headings)
         scope, project = ("user", "") if is_own else ("repo", folder)
-        words, origin = _REFERENCES.sub("", block), " › ".join([path.name, *above[-2:]])
+        words, origin = _TASK_REFERENCES.sub("", block), " › ".join([path.name, *headings[-2:]])
         yield ImportPiece(words, origin, path, from_plain(scope, Scope), project)
 
 
@@ -336,7 +357,7 @@ def _file_patterns(front: Mapping[str, Any]) -> str:
     return ", ".join(words_in(front.get("globs") or front.get("paths")))
 
 
-def _names_file(block: str, folder: Path) -> bool:
+def _only_names_file(block: str, folder: Path) -> bool:
     """Whether a block only includes a file, or links to one in this folder."""
     link = _LINK_LINE.match(block)
     links_to_file = link is not None and (folder / link[1]).is_file()
@@ -348,33 +369,35 @@ def _from_markdown(path: Path, text: str, front: Mapping[str, Any]) -> Iterator[
     patterns.
     """
     rule = _file_patterns(front)
-    about = str(front.get("description") or "").strip()
-    name = f"{path.name} ({about})" if about else path.name
+    description = str(front.get("description") or "").strip()
+    name = f"{path.name} ({description})" if description else path.name
     scope: Scope | None = "user" if "human" in (front.get("label"), path.stem) else None
-    for above, block in _blocks_with_headings(text):
-        if _names_file(block, path.parent):
+    for headings, block in _blocks_with_headings(text):
+        if _only_names_file(block, path.parent):
             continue  # it is read separately or reported as skipped
-        is_short = len(above) > 1 and len(block) < _TOO_SHORT and above[-1] not in _EMPTY_HEADINGS
-        words = f"{above[-1]}: {block}" if is_short else block
+        is_short = (
+            len(headings) > 1 and len(block) < _MIN_PIECE and headings[-1] not in _EMPTY_HEADINGS
+        )
+        words = f"{headings[-1]}: {block}" if is_short else block
         words = f"For {rule}: {words}" if rule else words
         yield ImportPiece(
-            words, " › ".join([name, *above[-2:]]), path, scope, _claude_project(path)
+            words, " › ".join([name, *headings[-2:]]), path, scope, _claude_project(path)
         )
 
 
 def _line_text(line: str) -> str:
     """The text of a line without its list mark; empty for a heading."""
-    found = _BULLET.match(line)
-    if found:
-        return found[2].strip()
-    return "" if _HEADING.match(line) else line.strip()
+    item = _LIST_ITEM.match(line)
+    if item:
+        return item[2].strip()
+    return "" if _HEADING_LINE.match(line) else line.strip()
 
 
 def _blocks_with_headings(text: str) -> Iterator[tuple[list[str], str]]:
     """Yield list items and paragraphs, each with the headings above it."""
     headings: dict[int, str] = {}
-    for block in _blocks(_COMMENT.sub("", text)):
-        if heading := _HEADING.match(block):
+    for block in _split_blocks(_HTML_COMMENT.sub("", text)):
+        if heading := _HEADING_LINE.match(block):
             level = len(heading[1])
             headings = {
                 **{key: value for key, value in headings.items() if key < level},
@@ -384,13 +407,13 @@ def _blocks_with_headings(text: str) -> Iterator[tuple[list[str], str]]:
             yield [headings[level] for level in sorted(headings)], block
 
 
-def _blocks(text: str) -> Iterator[str]:
+def _split_blocks(text: str) -> Iterator[str]:
     """Yield headings, list items with their indented lines, and paragraphs."""
     block: list[str] = []
     is_item = is_fenced = False
     for line in text.splitlines():
-        fence, bullet = bool(_FENCE.match(line)), _BULLET.match(line)
-        heading, is_blank = _HEADING.match(line), not line.strip()
+        fence, bullet = bool(_CODE_FENCE.match(line)), _LIST_ITEM.match(line)
+        heading, is_blank = _HEADING_LINE.match(line), not line.strip()
         if is_fenced or fence or (is_item and (is_blank or line.startswith(("  ", "\t")))):
             block.append(line.rstrip())
             is_fenced = is_fenced != fence
@@ -407,7 +430,7 @@ def _blocks(text: str) -> Iterator[str]:
 
 def _is_codex(folder: Path) -> bool:
     """Whether a folder is where Codex keeps its memory."""
-    return any((folder / name).exists() for name in ("memory_summary.md", *_MATERIAL))
+    return any((folder / name).exists() for name in ("memory_summary.md", *_RAW_MATERIAL))
 
 
 def _claude_project(path: Path) -> str:
@@ -415,7 +438,12 @@ def _claude_project(path: Path) -> str:
     files.
     """
     parts = path.parts
-    at = next(
-        (n for n in range(len(parts) - 3) if parts[n : n + 2] == (".claude", "projects")), None
+    position = next(
+        (
+            start
+            for start in range(len(parts) - 3)
+            if parts[start : start + 2] == (".claude", "projects")
+        ),
+        None,
     )
-    return parts[at + 2] if at is not None and "memory" in parts[at + 3 :] else ""
+    return parts[position + 2] if position is not None and "memory" in parts[position + 3 :] else ""

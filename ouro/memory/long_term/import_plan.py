@@ -30,12 +30,14 @@ from ouro.memory.long_term.transfer import roots_of
 from ouro.memory.long_term.trust.approval import change_of
 from ouro.memory.tokens import estimate
 
-_WANTED = "another program wants it to be remembered"
-_MAX_COMPARED = 200
+_REASON = "another program wants it to be remembered"
+_MAX_COMPARED_ENTRIES = 200
 """The entries of an import that are compared with memory before the question."""
 
 
-class Import(msgspec.Struct, frozen=True):
+class ImportPlan(msgspec.Struct, frozen=True):
+    """The new entries of an import, before it is written."""
+
     lines: Mapping[Scope, Mapping[str, Sequence[str]]]
     """New core lines: scope -> category -> texts."""
     notes: tuple[Note, ...]
@@ -53,12 +55,12 @@ class Import(msgspec.Struct, frozen=True):
     @property
     def texts(self) -> tuple[tuple[str, str], ...]:
         """Each new entry, with its `scope/category`."""
-        found: list[tuple[str, str]] = []
+        entries: list[tuple[str, str]] = []
         for scope, core in self.lines.items():
             for category, texts in core.items():
-                found += ((f"{scope}/{category}", text) for text in texts)
-        found += ((f"{note.scope}/{note.category}", note.text) for note in self.notes)
-        return tuple(found)
+                entries += ((f"{scope}/{category}", text) for text in texts)
+        entries += ((f"{note.scope}/{note.category}", note.text) for note in self.notes)
+        return tuple(entries)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -66,7 +68,9 @@ class Import(msgspec.Struct, frozen=True):
         return dict(Counter(place for place, _ in self.texts))
 
 
-class Imported(msgspec.Struct, frozen=True):
+class ImportResult(msgspec.Struct, frozen=True):
+    """What an import wrote or proposed."""
+
     entries: int
     undo: Mapping[Scope, str] = {}
     """The commit of each scope."""
@@ -79,7 +83,7 @@ def plan_import(
     material: ImportMaterial,
     scope: Scope | None = None,
     trusts: Callable[[Path], bool] = lambda _path: True,
-) -> Import:
+) -> ImportPlan:
     """Find the new entries in the material, and their places. Writes nothing.
 
     Args:
@@ -90,67 +94,71 @@ def plan_import(
         UsageError: the scope of a piece is not in use here.
     """
     existing = all_entries(editor, archived=True)
-    seen, ids = {fold_words(item.text) for item in existing}, {item.id for item in existing}
+    known_texts, ids = {fold_words(item.text) for item in existing}, {item.id for item in existing}
     lines: dict[Scope, dict[str, list[str]]] = {}
     notes: list[Note] = []
     refused = list(material.skipped)
-    doubles = 0
+    duplicates = 0
     room = dict.fromkeys(editor.names, CORE_TOKENS)
     for piece in material.pieces:
         words = fold_words(piece.text)
-        if not words or words in seen or (piece.note and piece.note.id in ids):
-            doubles += bool(words)
+        if not words or words in known_texts or (piece.note and piece.note.id in ids):
+            duplicates += bool(words)
             continue
         text, reason = _check_piece(editor, piece, scope)
         if reason:
             refused.append(SkippedFile(piece.origin, reason))
             continue
-        seen.add(words)
-        found = _place_piece(editor, piece, text, scope)
-        if found.is_note or estimate(text) > room[found.scope]:
-            notes.append(_make_note(editor, piece, found))
+        known_texts.add(words)
+        placement = _place_piece(editor, piece, text, scope)
+        if placement.is_note or estimate(text) > room[placement.scope]:
+            notes.append(_make_note(editor, piece, placement))
         else:
-            room[found.scope] -= estimate(text)
-            lines.setdefault(found.scope, {}).setdefault(found.category, []).append(text)
+            room[placement.scope] -= estimate(text)
+            lines.setdefault(placement.scope, {}).setdefault(placement.category, []).append(text)
     untrusted = tuple(path for path in material.files if not trusts(path))
-    planned = Import(lines, tuple(notes), doubles, tuple(refused), material.files, untrusted)
-    return replace(planned, on_subject=tuple(_pairs_on_subject(planned, existing)))
+    plan = ImportPlan(lines, tuple(notes), duplicates, tuple(refused), material.files, untrusted)
+    return replace(plan, on_subject=tuple(_pairs_on_subject(plan, existing)))
 
 
-def _pairs_on_subject(found: Import, existing: Sequence[MemoryEntry]) -> Iterator[tuple[str, str]]:
-    """New texts, each with a remembered one of the same scope on its subject."""
+def _pairs_on_subject(
+    plan: ImportPlan, existing: Sequence[MemoryEntry]
+) -> Iterator[tuple[str, str]]:
+    """Yield new texts, each with a remembered one of the same scope on its subject."""
     in_use = [entry for entry in existing if entry.is_in_use]
-    for scope_and_category, text in found.texts[:_MAX_COMPARED]:
+    for scope_and_category, text in plan.texts[:_MAX_COMPARED_ENTRIES]:
         scope = scope_and_category.partition("/")[0]
         in_scope = [entry for entry in in_use if entry.scope == scope]
-        if near := find_on_subject(text, in_scope):
-            yield text, near[0].text
+        if on_subject := find_on_subject(text, in_scope):
+            yield text, on_subject[0].text
 
 
-def apply_import(editor: MemoryEditor, found: Import) -> Imported:
+def apply_import(editor: MemoryEditor, plan: ImportPlan) -> ImportResult:
     """Write the planned import: one commit a scope, or one proposal a scope if a file is not
     trusted.
     """
     undo: dict[Scope, str] = {}
     proposals: list[str] = []
-    count = sum(found.counts.values())
+    count = sum(plan.counts.values())
     subject = (
-        f"Import {count} entries: {', '.join(dict.fromkeys(path.name for path in found.files))}"
+        f"Import {count} entries: {', '.join(dict.fromkeys(path.name for path in plan.files))}"
     )
     for scope in editor.names:
-        core = {f"{category}.md": texts for category, texts in found.lines.get(scope, {}).items()}
+        core = {f"{category}.md": texts for category, texts in plan.lines.get(scope, {}).items()}
         changes: dict[str, str | None] = {
             **{name: append_lines(editor.text(scope, name), texts) for name, texts in core.items()},
-            **{note.file_name: note_text(note) for note in found.notes if note.scope == scope},
+            **{note.file_name: note_text(note) for note in plan.notes if note.scope == scope},
         }
-        if changes and found.untrusted:
-            proposals.append(_propose_import(editor, scope, changes, found.untrusted))
+        if changes and plan.untrusted:
+            proposals.append(_propose_import(editor, scope, changes, plan.untrusted))
         elif changes and (event := editor.write(scope, changes, subject, "import")):
             undo[scope] = event.undo
-    return Imported(count, undo, tuple(proposals))
+    return ImportResult(count, undo, tuple(proposals))
 
 
 class ProposedText(msgspec.Struct, frozen=True):
+    """What became of a text that another program proposed."""
+
     state: Literal["pending", "kept", "known"]
     place: str
     """The file, or the entry that says the same."""
@@ -171,27 +179,27 @@ def propose_text(
         SecretInMemory: it holds a secret; nothing was written.
         LongTermMemoryError, OSError: it could not be written.
     """
-    chosen = place(clean_text(text), editor.names)
-    if not chosen.text:
+    placement = place(clean_text(text), editor.names)
+    if not placement.text:
         raise UsageError("Nothing to remember: the text is empty.")
-    scope = editor.scope(chosen.scope)
-    in_scope = [entry for entry in all_entries(editor) if entry.scope == chosen.scope]
-    if known := find_same(chosen.text, in_scope):
-        return ProposedText("known", known.id)
-    scope.store.demand_no_secret([chosen.text])
-    edit = edit_that_adds(editor, chosen)
-    proposal = scope.propose([edit], _WANTED, (client,), TurnRef("", 0, client=client))
+    scope = editor.scope(placement.scope)
+    in_scope = [entry for entry in all_entries(editor) if entry.scope == placement.scope]
+    if same_entry := find_same(placement.text, in_scope):
+        return ProposedText("known", same_entry.id)
+    scope.store.demand_no_secret([placement.text])
+    edit = edit_that_adds(editor, placement)
+    proposal = scope.propose([edit], _REASON, (client,), TurnRef("", 0, client=client))
     if not is_allowed:
-        return ProposedText("pending", f"{chosen.scope}/{edit.name}", proposal.id)
+        return ProposedText("pending", f"{placement.scope}/{edit.name}", proposal.id)
     scope.accept(proposal, TurnRef("", 0))
-    return ProposedText("kept", f"{chosen.scope}/{edit.name}")
+    return ProposedText("kept", f"{placement.scope}/{edit.name}")
 
 
 def _check_piece(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) -> tuple[str, str]:
     """The text of a piece, and the reason why it cannot be imported; empty if it can."""
     if scope is None and _is_of_other_project(editor, piece):
-        way = "import it there, or with `ouro memory import --scope`"
-        return "", f"it is about another project ({piece.project}): {way}"
+        remedy = "import it there, or with `ouro memory import --scope`"
+        return "", f"it is about another project ({piece.project}): {remedy}"
     try:
         text = clean_text(piece.text)
     except UsageError as error:
@@ -211,9 +219,7 @@ def _is_of_other_project(editor: MemoryEditor, piece: ImportPiece) -> bool:
 
 def _scope_of(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) -> Scope:
     """`scope`; else `repo` for text about a project and text of files in the repository, if it is
-    in use; else `user`.
-
-    Raises UsageError: that scope is not in use here.
+    in use; else `user`. Raises UsageError if that scope is not in use here.
     """
     is_here = any(root.resolve() in piece.path.resolve().parents for root in roots_of(editor))
     usual: Scope = piece.scope or ("repo" if piece.project or is_here else "user")
@@ -224,22 +230,26 @@ def _place_piece(
     editor: MemoryEditor, piece: ImportPiece, text: str, scope: Scope | None
 ) -> Placement:
     """Where a piece belongs: as its file says, else by the rules."""
-    chosen = _scope_of(editor, piece, scope)
-    found = replace(place(f"{chosen}: {text}", editor.names), scope=chosen)
+    chosen_scope = _scope_of(editor, piece, scope)
+    placement = replace(place(f"{chosen_scope}: {text}", editor.names), scope=chosen_scope)
     if piece.note is not None:
-        return replace(found, is_note=True, category=piece.note.category)
+        return replace(placement, is_note=True, category=piece.note.category)
     if piece.category in editor.core:
-        return replace(found, is_note=False, category=piece.category)
-    return found
+        return replace(placement, is_note=False, category=piece.category)
+    return placement
 
 
-def _make_note(editor: MemoryEditor, piece: ImportPiece, found: Placement) -> Note:
+def _make_note(editor: MemoryEditor, piece: ImportPiece, placement: Placement) -> Note:
     """The note of a piece; a complete one keeps its fields."""
-    is_core = found.category in editor.core
-    category = note_category(found.text, found.category, found.scope) if is_core else found.category
-    note = make_note(editor, replace(found, category=category))
+    is_core = placement.category in editor.core
+    category = (
+        note_category(placement.text, placement.category, placement.scope)
+        if is_core
+        else placement.category
+    )
+    note = make_note(editor, replace(placement, category=category))
     if piece.note is not None:
-        fields = {**asdict(piece.note), "scope": found.scope, "text": note.text}
+        fields = {**asdict(piece.note), "scope": placement.scope, "text": note.text}
         note = replace(note, **{name: value for name, value in fields.items() if value})
     return replace(note, trigger="import", extra={**note.extra, "origin": piece.origin})
 
@@ -252,7 +262,7 @@ def _propose_import(
         FileEdit(name, editor.text(scope, name) or None, text) for name, text in changes.items()
     ]
     reason = "it comes from a repository that you do not trust"
-    named = [str(path) for path in sources]
-    found = editor.scope(scope).propose(edits, reason, named, editor.moment)
-    editor.events.append(change_of(scope, edits, "import", proposal=found.id))
-    return found.id
+    source_names = [str(path) for path in sources]
+    proposal = editor.scope(scope).propose(edits, reason, source_names, editor.moment)
+    editor.events.append(change_of(scope, edits, "import", proposal=proposal.id))
+    return proposal.id

@@ -187,23 +187,21 @@ def _choose_best(
 def _rank(
     text: str, pairs: Iterable[tuple[str, _Item]], min_share: float
 ) -> list[tuple[float, _Item]]:
-    """The items whose text shares at least the part `min_share` of the words of the shorter text, best
-    first.
+    """The items whose text shares at least the part `min_share` of the words of the shorter text,
+    best first, each with its rank.
     """
     words_of_text = subject_words(text)
     ranked = []
     for item_text, item in _preselect(words_of_text, pairs):
         words = subject_words(item_text)
-        common_count, shorter_count = (
-            len(words_of_text & words),
-            min(len(words_of_text), len(words)),
-        )
-        if (
-            common_count
-            and common_count / shorter_count >= min_share
-            and (common_count > 1 or shorter_count <= 2)
-        ):
-            ranked.append((common_count / shorter_count + common_count / 1_000, item))
+        common_count = len(words_of_text & words)
+        shorter_count = min(len(words_of_text), len(words))
+        # One common word is enough only for a very short text.
+        if not common_count or (common_count == 1 and shorter_count > 2):
+            continue
+        share = common_count / shorter_count
+        if share >= min_share:
+            ranked.append((share + common_count / 1_000, item))
     return sorted(ranked, key=lambda pair: -pair[0])
 
 

@@ -18,11 +18,13 @@ from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, Scope
 from ouro.memory.long_term.notes.note import find_ids, parse_note
 from ouro.memory.long_term.store import GitMemoryStore
 
-_AGO = re.compile(r"(\d{1,4}) (hour|day|week|month|year)s?(?: ago)?")
-_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
+_TIME_AGO = re.compile(r"(\d{1,4}) (hour|day|week|month|year)s?(?: ago)?")
+_DAYS_OF_PERIOD = {"day": 1, "week": 7, "month": 30, "year": 365}
 
 
 class TimelineEntry(msgspec.Struct, frozen=True):
+    """A commit of one scope."""
+
     scope: Scope
     commit: Commit
 
@@ -37,12 +39,16 @@ class MemoryDiff(msgspec.Struct, frozen=True):
 
 
 class FileBlame(msgspec.Struct, frozen=True):
+    """A file as it is now, each line with its commit."""
+
     scope: Scope
     name: str
     lines: tuple[BlamedLine, ...]
 
 
 class OldFile(msgspec.Struct, frozen=True):
+    """A file as it was in a commit."""
+
     scope: Scope
     name: str
     text: str
@@ -54,15 +60,15 @@ class OldFile(msgspec.Struct, frozen=True):
         return parse_note(self.name, self.text).note.text if is_note_name(self.name) else ""
 
 
-def _whole_name(name: str, stores: Sequence[GitMemoryStore]) -> str:
+def _complete_name(name: str, stores: Sequence[GitMemoryStore]) -> str:
     """The name of a file without its ending, also from the start of a note's id. Raises
     UsageError.
     """
-    there: set[str] = set()
+    existing_names: set[str] = set()
     for store in stores:
         tree = store.repository.tree(store.get_current_head())
-        there.update(path.removeprefix(f"{ARCHIVE}/").removesuffix(".md") for path in tree)
-    notes = [] if name in there else find_ids(name, there)
+        existing_names.update(path.removeprefix(f"{ARCHIVE}/").removesuffix(".md") for path in tree)
+    notes = [] if name in existing_names else find_ids(name, existing_names)
     if len(notes) > 1:
         raise UsageError(f"Several notes begin with {name}: {', '.join(notes[:4])}.")
     return notes[0] if notes else name
@@ -90,14 +96,14 @@ class Timeline:
         """The latest commits of all scopes, newest first; with `file` those that changed that file
         or note.
         """
-        found = []
+        timeline = []
         for store, names in self._names_by_store(file):
             commits: dict[str, Commit] = {}
             for name in names:
                 commits |= {commit.id: commit for commit in store.log(limit, name)}
-            found += [TimelineEntry(store.scope, commit) for commit in commits.values()]
-        found.sort(key=lambda entry: datetime.fromisoformat(entry.commit.at), reverse=True)
-        return tuple(found[:limit])
+            timeline += [TimelineEntry(store.scope, commit) for commit in commits.values()]
+        timeline.sort(key=lambda entry: datetime.fromisoformat(entry.commit.at), reverse=True)
+        return tuple(timeline[:limit])
 
     def find(self, commit: str) -> TimelineEntry:
         """The commit with this id or prefix; `last` is the newest of all."""
@@ -106,32 +112,38 @@ class Timeline:
             if not latest:
                 raise UsageError("Memory has no history yet.")
             return latest[0]
-        named = (
+        commits_by_scope = (
             (store.scope, history.find_commit(store.repository, commit)) for store in self._stores
         )
-        found = [TimelineEntry(scope, one) for scope, one in named if one]
-        if len(found) != 1:
+        matches = [
+            TimelineEntry(scope, commit_found)
+            for scope, commit_found in commits_by_scope
+            if commit_found
+        ]
+        if len(matches) != 1:
             problem = (
-                "Several commits of memory begin with" if found else "No commit of memory is called"
+                "Several commits of memory begin with"
+                if matches
+                else "No commit of memory is called"
             )
             raise UsageError(f"{problem} {commit}.", commands=["memory log"])
-        return found[0]
+        return matches[0]
 
     def changes(self, commit: str) -> MemoryDiff:
         """What a commit changed; of the last one of a group, what the group changed."""
-        found = self.find(commit)
-        base = self._bases.get(found.commit.id, found.commit.parent)
-        return self._diff_of(self._store_of(found.scope), base, found.commit.id)
+        entry = self.find(commit)
+        base = self._bases.get(entry.commit.id, entry.commit.parent)
+        return self._diff_of(self._store_of(entry.scope), base, entry.commit.id)
 
     def between(self, before: str, after: str) -> MemoryDiff:
         """What changed from one commit to another one of the same scope."""
-        old, new = self.find(before), self.find(after)
-        if old.scope != new.scope:
+        first, second = self.find(before), self.find(after)
+        if first.scope != second.scope:
             raise UsageError(
                 "These commits are of different scopes: one of the user memory, one of the"
                 " repository's."
             )
-        return self._diff_of(self._store_of(old.scope), old.commit.id, new.commit.id)
+        return self._diff_of(self._store_of(first.scope), first.commit.id, second.commit.id)
 
     def since(self, date: str) -> tuple[MemoryDiff, ...]:
         """The changes from a date until now, scope by scope."""
@@ -142,13 +154,13 @@ class Timeline:
 
     def since_commits(self, versions: Mapping[str, str]) -> tuple[MemoryDiff, ...]:
         """The changes from these commits until now; a version that is not a commit is skipped."""
-        found = []
+        diffs = []
         for store in (store for store in self._stores if store.scope in versions):
             with suppress(MemoryUnusable):
                 if before := versions[store.scope]:
                     history.commit_of(store.repository, before)
-                found.append(self._diff_of(store, before, store.get_current_head()))
-        return tuple(diff for diff in found if diff.hunks)
+                diffs.append(self._diff_of(store, before, store.get_current_head()))
+        return tuple(diff for diff in diffs if diff.hunks)
 
     def blame(self, file: str) -> FileBlame:
         """The lines of a file as it is now, each with its commit."""
@@ -160,8 +172,8 @@ class Timeline:
         store, name = self._find_file(file)
         if line.commit.origin != "undo" or not line.text:
             return line.commit
-        found = history.commits_touching(store.repository, line.text, name)
-        for commit in found:
+        commits = history.commits_touching(store.repository, line.text, name)
+        for commit in commits:
             if (
                 commit.origin != "undo"
                 and line.text in (store.text_at(commit.id, name) or "").splitlines()
@@ -250,7 +262,7 @@ class Timeline:
         name = name.removeprefix(f"{ARCHIVE}/").removesuffix(".md")
         if not name:
             return [(store, ("",)) for store in stores]
-        full = f"{_whole_name(name, stores)}.md"
+        full = f"{_complete_name(name, stores)}.md"
         names = (full, f"{ARCHIVE}/{full}") if is_note_name(full) else (full,)
         return [(store, names) for store in stores]
 
@@ -261,9 +273,13 @@ def moment_of(date: str) -> str:
     """
     words = date.strip().lower()
     now = datetime.now().astimezone()
-    if ago := _AGO.fullmatch(words):
+    if ago := _TIME_AGO.fullmatch(words):
         count, unit = int(ago[1]), ago[2]
-        age = timedelta(hours=count) if unit == "hour" else timedelta(days=count * _DAYS[unit])
+        age = (
+            timedelta(hours=count)
+            if unit == "hour"
+            else timedelta(days=count * _DAYS_OF_PERIOD[unit])
+        )
         return (now - age).isoformat(timespec="seconds")
     if words in ("today", "yesterday"):
         day = now if words == "today" else now - timedelta(days=1)

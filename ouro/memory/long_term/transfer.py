@@ -42,11 +42,13 @@ AGENT_FILES: Mapping[str, Mapping[Scope, str]] = {
 """The instruction files of other agents: the user's relative to the home, a project's relative to
 its root.
 """
-_BEGIN = "<!-- ouro memory: written by `ouro memory export --to`; changes here are overwritten -->"
-_END = "<!-- end of ouro memory -->"
+_SECTION_START = (
+    "<!-- ouro memory: written by `ouro memory export --to`; changes here are overwritten -->"
+)
+_SECTION_END = "<!-- end of ouro memory -->"
 
 
-_AGENT_MEMORY: Mapping[str, Sequence[tuple[Scope, str]]] = {
+_OTHER_AGENT_FILES: Mapping[str, Sequence[tuple[Scope, str]]] = {
     "claude": (
         ("repo", "CLAUDE.local.md"),
         ("repo", ".claude/CLAUDE.md"),
@@ -59,6 +61,8 @@ _AGENT_MEMORY: Mapping[str, Sequence[tuple[Scope, str]]] = {
 
 
 class MemoryComparison(msgspec.Struct, frozen=True):
+    """What only ouro, and what only another agent remembers."""
+
     ours: tuple[MemoryEntry, ...]
     """Entries that only ouro has."""
     theirs: tuple[ImportPiece, ...]
@@ -68,41 +72,48 @@ class MemoryComparison(msgspec.Struct, frozen=True):
     """The files of the other agent that were read."""
 
 
-def _core_line(item: MemoryEntry) -> str:
+def _core_line(line: MemoryEntry) -> str:
     """A core line in Markdown, with its source in a comment."""
-    source = describe_source(item)
-    return f"- {item.text} <!-- {source} -->" if source else f"- {item.text}"
+    source = describe_source(line)
+    return f"- {line.text} <!-- {source} -->" if source else f"- {line.text}"
 
 
 def as_markdown(editor: MemoryEditor) -> str:
-    """Core, then notes by category with chain and source, archived notes last."""
+    """All of memory in Markdown: core, then notes by category with chain and source, archived notes
+    last.
+    """
     entries = all_entries(editor, archived=True)
-    about = f"Written on {timestamp()[:10]}. `ouro memory import FILE` reads it again."
-    parts = ["# What ouro remembers", MARK, about]
+    introduction = f"Written on {timestamp()[:10]}. `ouro memory import FILE` reads it again."
+    parts = ["# What ouro remembers", MARK, introduction]
     for scope in editor.scopes:
-        own = [entry for entry in entries if entry.scope == scope.scope]
+        entries_of_scope = [entry for entry in entries if entry.scope == scope.scope]
         parts.append(f"## {scope.scope}")
         for category in scope.store.core:
-            core = [item for item in own if item.kind == "core" and item.category == category]
+            core = [
+                item
+                for item in entries_of_scope
+                if item.kind == "core" and item.category == category
+            ]
             lines = list(map(_core_line, core))
             parts += [f"### {category}", "\n".join(lines)] if lines else []
-        parts += _notes_as_markdown([entry for entry in own if entry.kind == "note"])
+        parts += _notes_as_markdown([entry for entry in entries_of_scope if entry.kind == "note"])
     return "\n\n".join(parts) + "\n"
 
 
 def as_json(editor: MemoryEditor) -> dict[str, Any]:
-    """Core texts and complete notes, by scope."""
+    """All of memory as plain data: core texts and complete notes, by scope."""
     files = list(editor.notebook.all(archived=True))
     core = core_entries(editor)
     scopes = {}
     for scope in editor.scopes:
         entries = [entry for entry in core if entry.scope == scope.scope]
-        own = [file for file in files if file.scope == scope.scope]
+        notes_of_scope = [file for file in files if file.scope == scope.scope]
         scopes[scope.scope] = {
             "core": dict(scope.loaded.core),
             "core_entries": list(map(msgspec.to_builtins, entries)),
             "notes": [
-                {**msgspec.to_builtins(file.note), "archived": file.archived} for file in own
+                {**msgspec.to_builtins(file.note), "archived": file.archived}
+                for file in notes_of_scope
             ],
         }
     return {"format": FORMAT, "version": 1, "exported_at": timestamp(), "scopes": scopes}
@@ -137,16 +148,16 @@ def export_to_agent(editor: MemoryEditor, agent: str) -> list[Path]:
                 "Export to a file, and link or copy it by hand.",
             )
         try:
-            before = path.read_text(encoding="utf-8") if path.exists() else ""
+            current_text = path.read_text(encoding="utf-8") if path.exists() else ""
         except UnicodeDecodeError as error:
             raise UsageError(
                 f"{path} is not UTF-8; it is not written.", "Convert it, then export again."
             ) from error
         lines = [f"- {entry.text}" for entry in core_entries(editor) if entry.scope == scope]
-        block = "\n".join([_BEGIN, *lines, _END]) if lines else ""
-        after = _with_section(before, block)
-        if after != before:
-            texts[path] = after
+        block = "\n".join([_SECTION_START, *lines, _SECTION_END]) if lines else ""
+        new_text = _with_section(current_text, block)
+        if new_text != current_text:
+            texts[path] = new_text
     write_for_agents(texts, editor.root)
     return list(texts)
 
@@ -193,10 +204,10 @@ def split_section(text: str) -> tuple[str, str, str]:
     """The text above the section of ouro, the section (empty if there is none), and the text below
     it.
     """
-    start, last_mark = text.find(_BEGIN), text.find(_END)
+    start, last_mark = text.find(_SECTION_START), text.find(_SECTION_END)
     if not 0 <= start < last_mark:
         return text, "", ""
-    end = last_mark + len(_END)
+    end = last_mark + len(_SECTION_END)
     return text[:start], text[start:end], text[end:]
 
 
@@ -208,7 +219,7 @@ def compare_with_agent(editor: MemoryEditor, agent: str) -> MemoryComparison:
     names = [(scope, name) for scope, name in AGENT_FILES[agent].items()]
     paths = [
         folder / name
-        for scope, name in (*names, *_AGENT_MEMORY[agent])
+        for scope, name in (*names, *_OTHER_AGENT_FILES[agent])
         if (folder := folders[scope])
     ]
     if agent == "claude":
@@ -216,45 +227,52 @@ def compare_with_agent(editor: MemoryEditor, agent: str) -> MemoryComparison:
         paths += [projects / claude_project_name(root) / "memory" for root in roots_of(editor)]
     material = read_sources([path for path in paths if path.exists()])
     entries = all_entries(editor)
-    theirs = " ".join(fold_words(piece.text) for piece in material.pieces)
-    ours = " ".join(fold_words(entry.text) for entry in entries)
+    their_text = " ".join(fold_words(piece.text) for piece in material.pieces)
+    our_text = " ".join(fold_words(entry.text) for entry in entries)
     return MemoryComparison(
-        tuple(entry for entry in entries if fold_words(entry.text) not in theirs),
-        tuple(
+        ours=tuple(entry for entry in entries if fold_words(entry.text) not in their_text),
+        theirs=tuple(
             piece
             for piece in material.pieces
-            if fold_words(piece.text) and fold_words(piece.text) not in ours
+            if fold_words(piece.text) and fold_words(piece.text) not in our_text
         ),
-        sum(fold_words(entry.text) in theirs for entry in entries),
-        material.files,
+        shared=sum(fold_words(entry.text) in their_text for entry in entries),
+        files=material.files,
     )
 
 
 def _notes_as_markdown(notes: Sequence[MemoryEntry]) -> Iterator[str]:
-    """The current notes by category, then the archived ones, as parts of the document."""
+    """Yield the current notes by category, then the archived ones, as parts of the document."""
     latest = [note for note in notes if "replaced" not in note.badges]
     for category in sorted({note.category for note in latest}):
-        shown = [note for note in latest if note.category == category and not note.archived]
-        yield from _group_as_markdown(f"Notes: {category}", shown, notes)
+        notes_of_category = [
+            note for note in latest if note.category == category and not note.archived
+        ]
+        yield from _group_as_markdown(f"Notes: {category}", notes_of_category, notes)
     archived = [note for note in latest if note.archived]
     yield from _group_as_markdown("Archive", archived, notes)
 
 
 def _group_as_markdown(
-    title: str, shown: Sequence[MemoryEntry], notes: Sequence[MemoryEntry]
+    title: str, group: Sequence[MemoryEntry], notes: Sequence[MemoryEntry]
 ) -> Iterator[str]:
-    """The notes `shown` below a title, each with what it replaced; nothing if there are none."""
-    if shown:
+    """Yield the notes of a group below a title, each with what it replaced; nothing if there are
+    none.
+    """
+    if group:
         yield f"### {title}"
-    for note in shown:
+    for note in group:
         state = " archived" if note.archived else ""
         yield (
             f"<!-- {note.id} {note.scope} {note.category}{state} -->\n"
             f"{note.text.strip()}\n<!-- /{note.id} -->"
         )
         yield f"*{note.id} · {describe_source(note)}*"
-        if before := chain_of(notes, note)[:-1]:
-            lines = [f"> - {item.at[:10]}: {' '.join(item.text.split())}" for item in before]
+        if earlier_versions := chain_of(notes, note)[:-1]:
+            lines = [
+                f"> - {version.at[:10]}: {' '.join(version.text.split())}"
+                for version in earlier_versions
+            ]
             yield "\n".join(["> Before:", *lines])
 
 

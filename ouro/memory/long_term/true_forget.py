@@ -370,8 +370,8 @@ def back_up_home(home: OuroHome, target: Path, progress: Progress = lambda _what
     return target
 
 
-_MARKS = re.compile(r"[\s\-*+#>.,;:!?\"'`()|]*")
-_WITHOUT_TEXT = {
+_ONLY_MARKS = re.compile(r"[\s\-*+#>.,;:!?\"'`()|]*")
+_RECORDS_WITHOUT_TEXT = {
     *LEDGER_FILES,
     "tip",
     "forgotten",
@@ -430,18 +430,20 @@ class ForgettingMemory:
         report.add(f"{self._name}: pending changes", records)
         if not (self._repository.git_dir / "objects").is_dir():
             return bool(files or records)
-        held = sum(
+        objects_with_text = sum(
             1 for content in rewrite.read_objects(self._repository) if text.count_bytes(content)
         )
-        report.add(f"{self._name}: git history (objects that can be read)", held)
-        self._is_in_history = held > 0
+        report.add(f"{self._name}: git history (objects that can be read)", objects_with_text)
+        self._is_in_history = objects_with_text > 0
         self._report_host()
-        if held:
+        if objects_with_text:
             self._report_remote()
-        return bool(files or records or held)
+        return bool(files or records or objects_with_text)
 
     def _report_host(self) -> None:
-        """The host repository has a history of its own, which is not searched."""
+        """Report that the history of the host repository, which shares this memory, is not
+        searched.
+        """
         root = self._folder.parent.parent
         if self._store.is_shared and self._store.scope == "repo" and (root / ".git").exists():
             self._report.unsearched.append(
@@ -501,7 +503,7 @@ class ForgettingMemory:
         return [
             path
             for path in regular_files(self._repository.own_dir)
-            if path.name not in _WITHOUT_TEXT
+            if path.name not in _RECORDS_WITHOUT_TEXT
         ]
 
     def _clean_file(self, data: bytes) -> bytes:
@@ -560,9 +562,9 @@ class ForgettingMemory:
             if is_note_name(path.name):
                 if self._is_empty(parse_note(path.name, text).note.text):
                     changes[name] = None
-            elif (left := [line for line in lines if not self._is_empty(line)]) != lines:
+            elif (remaining := [line for line in lines if not self._is_empty(line)]) != lines:
                 changes[name] = (
-                    "\n".join(left) + "\n" if any(line.strip() for line in left) else None
+                    "\n".join(remaining) + "\n" if any(line.strip() for line in remaining) else None
                 )
         try:
             if changes:
@@ -573,4 +575,4 @@ class ForgettingMemory:
     def _is_empty(self, text: str) -> bool:
         """Whether a line holds nothing but the placeholder, and marks."""
         without = text.replace(self._text.placeholder, "")
-        return without != text and _MARKS.fullmatch(without) is not None
+        return without != text and _ONLY_MARKS.fullmatch(without) is not None

@@ -30,45 +30,49 @@ _BTIME_OFFSET = 0x50
 
 
 def note_folder(root: Path, project: str) -> None:
-    """Keep what identifies the folder of a session. A failure is only logged: the path is kept in
-    the session anyway. Blocks.
+    """Record what identifies the folder of a session. A failure is only logged: the path is in the
+    session anyway. Blocks.
 
     Args:
         root: the folder of all sessions.
         project: the folder that a session works in.
     """
-    marks = _marks(project)
-    if not marks or _read(root).get(project) == marks:
+    marks = _read_marks(project)
+    if not marks or _read_projects(root).get(project) == marks:
         return
     try:
         with lock_file(root / f"{FILE_NAME}.lock", timeout=_LOCK_TIMEOUT):
-            known = _read(root)
-            known.pop(project, None)
-            known[project] = marks
-            newest = list(known.items())[-_MAX_FOLDERS:]
-            listed = {path: sorted(kept) for path, kept in newest}
-            write_private(root / FILE_NAME, json.dumps(listed, indent=0))
+            projects = _read_projects(root)
+            projects.pop(project, None)
+            projects[project] = marks
+            newest = list(projects.items())[-_MAX_FOLDERS:]
+            marks_by_path = {path: sorted(project_marks) for path, project_marks in newest}
+            write_private(root / FILE_NAME, json.dumps(marks_by_path, indent=0))
     except OSError as error:
         log.warning("sessions: %s cannot be written: %s", FILE_NAME, error)
 
 
 def earlier_paths(root: Path, project: str) -> frozenset[str]:
     """The paths at which this folder, or its repository, was before; none of them exists now."""
-    marks = _marks(project)
+    marks = _read_marks(project)
     return frozenset(
         path
-        for path, known in _read(root).items()
-        if not marks.isdisjoint(known) and path != project and not os.path.lexists(text_path(path))
+        for path, other_marks in _read_projects(root).items()
+        if not marks.isdisjoint(other_marks)
+        and path != project
+        and not os.path.lexists(text_path(path))
     )
 
 
-def _marks(project: str) -> frozenset[str]:
+def _read_marks(project: str) -> frozenset[str]:
     """What identifies a folder and the repository that it is in; empty if there is no folder."""
-    return frozenset(_marks_of(text_path(project)))
+    return frozenset(_find_marks(text_path(project)))
 
 
-def _marks_of(folder: Path) -> Iterator[str]:
-    """What identifies a folder, then what identifies its repository; nothing if it cannot be read."""
+def _find_marks(folder: Path) -> Iterator[str]:
+    """Yield what identifies a folder, then what identifies its repository; nothing if it cannot be
+    read.
+    """
     with suppress(OSError):
         yield f"folder {_identity(folder)}"
         repository = repository_of(folder)
@@ -77,16 +81,16 @@ def _marks_of(folder: Path) -> Iterator[str]:
 
 
 def _identity(folder: Path) -> str:
-    """What stays the same when a folder is moved: its disk, its number there, and when it was
-    created.
+    """The disk of a folder, its number there, and the time of its creation: these stay the same
+    when it is moved.
     """
-    found = folder.stat()
-    return f"{found.st_dev}:{found.st_ino}:{_birth(folder, found)}"
+    status = folder.stat()
+    return f"{status.st_dev}:{status.st_ino}:{_birth_time(folder, status)}"
 
 
-def _birth(folder: Path, found: os.stat_result) -> str:
+def _birth_time(folder: Path, status: os.stat_result) -> str:
     """The time of creation; empty where the system does not tell it."""
-    if (birth := getattr(found, "st_birthtime", None)) is not None:
+    if (birth := getattr(status, "st_birthtime", None)) is not None:
         return str(birth)
     import ctypes  # needed only when a session is created or a project was moved
 
@@ -104,8 +108,10 @@ def _birth(folder: Path, found: os.stat_result) -> str:
     return f"{seconds}.{nanoseconds}"
 
 
-def _read(root: Path) -> dict[str, frozenset[str]]:
-    """Path of a project -> its marks. A file that cannot be read counts as empty: it is rebuilt."""
+def _read_projects(root: Path) -> dict[str, frozenset[str]]:
+    """The marks of each project, by its path. A file that cannot be read counts as empty: it is
+    rebuilt.
+    """
     try:
         data = json.loads(read_start(root / FILE_NAME, _MAX_BYTES))
         return {str(path): frozenset(map(str, marks)) for path, marks in data.items()}

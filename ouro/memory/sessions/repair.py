@@ -50,38 +50,48 @@ def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
     demand_known_format(folder)
     data = read_file(folder)
     records, tail = split(data)
-    header = _header_of(records)
+    header = _read_header_bytes(records)
     is_new = header is None
     if header is None:
-        header = _new_header(folder)
+        header = _make_header(folder)
     else:
         records = records[1:]
-    readable = [_repair_record(record, folder, mask) for record in records]
-    former: list[bytes] = []
-    for record, content in zip(records, readable, strict=True):
-        if content != record.data:
-            former.append(data[record.offset : record.offset + record.size])
-    if not (former or tail or is_new):
+    repaired = [_repair_record(record, folder, mask) for record in records]
+    changed_records: list[bytes] = []
+    for record, repaired_data in zip(records, repaired, strict=True):
+        if repaired_data != record.data:
+            changed_records.append(data[record.offset : record.offset + record.size])
+    if not (changed_records or tail or is_new):
         return ()
-    report = _save_former(folder, former, tail, readable.count(None))
+    report = _save_former(folder, changed_records, tail, repaired.count(None))
     if is_new:
         report.append("The header was lost. A new one was made.")
-    kept = [START + content.strip(b"\n") + END for content in readable if content is not None]
-    rewrite_file(folder, FILE_NAME, header + b"".join(kept))
-    return (*report, f"Kept {plural(len(kept), 'record')}.")
+    kept_records = [
+        START + repaired_data.strip(b"\n") + END
+        for repaired_data in repaired
+        if repaired_data is not None
+    ]
+    rewrite_file(folder, FILE_NAME, header + b"".join(kept_records))
+    return (*report, f"Kept {plural(len(kept_records), 'record')}.")
 
 
-def _save_former(folder: Path, former: list[bytes], tail: bytes, moved: int) -> list[str]:
-    """Save records as they were, and what is after the last one; returns what was done. `moved`:
-    how many of the records cannot be read.
+def _save_former(
+    folder: Path, changed_records: list[bytes], tail: bytes, unreadable_count: int
+) -> list[str]:
+    """Save changed records as they were, and what is after the last record. Returns what was done,
+    as lines for the user.
     """
-    if not (former or tail):
+    if not (changed_records or tail):
         return []
-    saved = save_beside(folder, "torn", b"".join(former) + tail)
-    return list(_lines_about(moved, len(former) - moved, len(tail), str(saved)))
+    saved_path = save_beside(folder, "torn", b"".join(changed_records) + tail)
+    return list(
+        _lines_about(
+            unreadable_count, len(changed_records) - unreadable_count, len(tail), str(saved_path)
+        )
+    )
 
 
-def _header_of(records: Sequence[RawRecord]) -> bytes | None:
+def _read_header_bytes(records: Sequence[RawRecord]) -> bytes | None:
     """The header of a session as it is; None if it cannot be read."""
     try:
         header_from(load_record(records[0]))
@@ -90,18 +100,18 @@ def _header_of(records: Sequence[RawRecord]) -> bytes | None:
     return START + records[0].data.strip(b"\n") + END
 
 
-def _new_header(folder: Path) -> bytes:
-    """A header with what the name of the folder says."""
+def _make_header(folder: Path) -> bytes:
+    """Make a header with what the name of the folder says."""
     day, _, start = folder.name.partition("_")
-    made = str(uuid.uuid4())
+    session_id = str(uuid.uuid4())
     if len(start) >= 8:
-        made = start[:8] + made[8:]
+        session_id = start[:8] + session_id[8:]
     created_at = f"{day}T00:00:00.000Z" if len(day) == 10 else timestamp()
-    return encode_record(header_data(SessionHeader(made, "", "", created_at)))
+    return encode_record(header_data(SessionHeader(session_id, "", "", created_at)))
 
 
 def _lines_about(moved: int, repaired: int, tail: int, saved: str) -> Iterator[str]:
-    """What was done with damaged data, as lines for the user."""
+    """Yield what was done with damaged data, as lines for the user."""
     if moved or tail:
         yield f"Moved {plural(moved, 'record')} and {tail} bytes at the end to {saved}."
     if repaired:
@@ -129,13 +139,13 @@ def messages_without_number(messages: Sequence[tuple[RawRecord, int]]) -> tuple[
     """The messages that need a new number: those without a number, and the second of two with the
     same number.
     """
-    seen: set[int] = set()
-    found: list[RawRecord] = []
+    used_numbers: set[int] = set()
+    unnumbered: list[RawRecord] = []
     for record, number in messages:
-        if number <= 0 or number in seen:
-            found.append(record)
-        seen.add(number)
-    return tuple(found)
+        if number <= 0 or number in used_numbers:
+            unnumbered.append(record)
+        used_numbers.add(number)
+    return tuple(unnumbered)
 
 
 def number_messages(folder: Path, records: Sequence[RawRecord], first: int) -> None:

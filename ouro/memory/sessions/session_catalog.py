@@ -55,16 +55,18 @@ from ouro.utils.text import cut
 SEARCH_LIMIT = 200
 """Maximum sessions that a search through messages returns."""
 _LAST_MESSAGES = 6
-_SEARCHED = 8 << 20
+_MAX_SEARCHED_BYTES = 8 << 20
 """Bytes of one session that are searched, from its end."""
-_SPOKEN = late_pattern(rb"^role: *(?:user|assistant)\b", re.MULTILINE)
-_AROUND = 60
-_LISTED = 8
-_FIRST_RECORD = 4096
+_ROLE_LINE = late_pattern(rb"^role: *(?:user|assistant)\b", re.MULTILINE)
+_CHARACTERS_AROUND = 60
+_MAX_LISTED = 8
+_MAX_FIRST_RECORD = 4096
 """Bytes of the first record of a session, at most."""
-_LONG_PREFIX = 8
+_MIN_ID_PREFIX = 8
 """An id prefix of so many characters cannot be an ordinary word."""
-_CHANGES = late_pattern(r'<(memory-[0-9a-f]{16}) changed="[^"\n]*">\n(.*?)\n</\1>', re.DOTALL)
+_MEMORY_CHANGES = late_pattern(
+    r'<(memory-[0-9a-f]{16}) changed="[^"\n]*">\n(.*?)\n</\1>', re.DOTALL
+)
 """What memory sent to the model with a message; each changed line begins with `| `."""
 
 
@@ -81,6 +83,8 @@ class SessionHit(msgspec.Struct, frozen=True):
 
 
 class SessionExcerpt(msgspec.Struct, frozen=True):
+    """What is shown of a session before it is resumed."""
+
     summary: str = ""
     first: str = ""
     last: tuple[tuple[str, str], ...] = ()
@@ -113,7 +117,7 @@ class TurnEvidence(msgspec.Struct, frozen=True):
 
 
 class SessionCatalog:
-    """The sessions of a store.
+    """Finds, previews, searches and renames the sessions of a store.
 
     Args:
         root: the folder with the files of the store; None: there are no files, and messages are not searched.
@@ -156,15 +160,18 @@ class SessionCatalog:
         return await self.store.newest_sessions(self.is_here, count)
 
     async def first(self, count: int, *, every: bool) -> list[SessionInfo]:
-        """The first sessions of the list of this project, or of every one, pinned ones first."""
+        """The first sessions of the list of this project, or of all projects if `every`, pinned
+        ones first.
+        """
         return await self.store.first_sessions((lambda _: True) if every else self.is_here, count)
 
     async def here(self) -> list[SessionInfo]:
+        """The sessions of this project, last used first."""
         return [info for info in await self.sessions() if self.is_here(info.project)]
 
     async def find(self, query: str) -> SessionInfo:
-        """The one session that `query` names, as `find_session` does; also by words of its
-        messages.
+        """The one session that `query` names, as `find_session` does; it also searches for words in
+        messages. Raises as `find_session`.
         """
         sessions = await self.sessions()
 
@@ -181,10 +188,13 @@ class SessionCatalog:
         if not words:
             return sessions
         titles = _with_words_in_title(sessions, words)
-        seen = {info.id for info in titles}
-        rest = [info for info in sessions if info.id not in seen]
-        ids = {hit.session_id for hit in await asyncio.to_thread(list, self._hits(rest, words))}
-        return [*titles, *(info for info in rest if info.id in ids)]
+        ids_by_title = {info.id for info in titles}
+        other_sessions = [info for info in sessions if info.id not in ids_by_title]
+        ids = {
+            hit.session_id
+            for hit in await asyncio.to_thread(list, self._hits(other_sessions, words))
+        }
+        return [*titles, *(info for info in other_sessions if info.id in ids)]
 
     async def preview(self, info: SessionInfo) -> SessionExcerpt:
         """What a session was about. Reads its first message and its end. Raises SessionError and
@@ -192,19 +202,21 @@ class SessionCatalog:
         """
         whole = await self.store.read_whole(info.id)
         loaded = await self.store.load_session(info.id, read_only=True, reach="screen")
-        first = await asyncio.to_thread(_first_prompt, whole)
-        last = []
+        first_prompt = await asyncio.to_thread(_first_prompt, whole)
+        last_messages = []
         for entry in Transcript.of(loaded).entries:
             message = entry.message
             if message.role in ("user", "assistant") and message.text.strip():
-                last.append((message.role, message.text))
-        if last[:1] == [("user", first)]:
-            del last[0]
+                last_messages.append((message.role, message.text))
+        if last_messages[:1] == [("user", first_prompt)]:
+            del last_messages[0]
         summary = ""
         for record in loaded.records:
             if isinstance(record, SummaryRecord):
                 summary = record.summary
-        return SessionExcerpt(summary, first, tuple(last[-_LAST_MESSAGES:]), loaded.notices)
+        return SessionExcerpt(
+            summary, first_prompt, tuple(last_messages[-_LAST_MESSAGES:]), loaded.notices
+        )
 
     async def turn(self, session_id: str, turn: int = 0, message: int = 0) -> TurnEvidence:
         """One turn of a session, which is not opened. Raises UsageError if there is no such turn.
@@ -215,23 +227,27 @@ class SessionCatalog:
         """
         loaded = await self.store.load_session(session_id, read_only=True)
         transcript, header = Transcript.of(loaded), loaded.header
-        current = transcript.entries
-        found = _branch_with(message, [current, *(left.entries for left in transcript.branches)])
-        entries = current if found is None else found
-        is_left = entries is not current
-        begins = [index for index, entry in enumerate(entries) if begins_turn(entry.message)]
-        number = 0
-        if found is not None:
-            number = sum(entries[index].number <= message for index in begins)
-        if not number and not is_left:
-            number = turn or len(begins)
-        if not 1 <= number <= len(begins):
-            raise UsageError(f"Session {header.id[:8]} has no turn {turn}: it has {len(begins)}.")
-        ends = [*begins[1:], len(entries)]
-        messages = entries[begins[number - 1] : ends[number - 1]]
+        current_branch = transcript.entries
+        branch = _branch_with(
+            message, [current_branch, *(left_branch.entries for left_branch in transcript.branches)]
+        )
+        entries = current_branch if branch is None else branch
+        is_left = entries is not current_branch
+        turn_starts = [index for index, entry in enumerate(entries) if begins_turn(entry.message)]
+        turn_number = 0
+        if branch is not None:
+            turn_number = sum(entries[index].number <= message for index in turn_starts)
+        if not turn_number and not is_left:
+            turn_number = turn or len(turn_starts)
+        if not 1 <= turn_number <= len(turn_starts):
+            raise UsageError(
+                f"Session {header.id[:8]} has no turn {turn}: it has {len(turn_starts)}."
+            )
+        turn_ends = [*turn_starts[1:], len(entries)]
+        messages = entries[turn_starts[turn_number - 1] : turn_ends[turn_number - 1]]
         if is_left and turn:
-            number = turn
-        return _evidence_of(header, transcript, messages, number, is_left=is_left)
+            turn_number = turn
+        return _evidence_of(header, transcript, messages, turn_number, is_left=is_left)
 
     async def search(
         self, sessions: Sequence[SessionInfo], words: str
@@ -278,20 +294,20 @@ class SessionCatalog:
     def _search(
         self, sessions: Sequence[SessionInfo], words: str, ended: threading.Event
     ) -> Iterator[SessionHit]:
-        """Blocks. The last message of each session that the index has not read is found by reading
-        its file.
+        """Yield the hits of the index, then those in sessions that the index has not read: there
+        the last matching message is found by reading the file. Blocks.
         """
         if self._root is None or not words.split():
             return
         hits, changed = self._search_index(self._root, words)
         ids = {info.id for info in sessions}
-        seen = set()
+        found_ids = set()
         for hit in hits:
             if hit.session_id in ids:
-                seen.add(hit.session_id)
+                found_ids.add(hit.session_id)
                 yield hit
         unread = [info for info in sessions if changed is None or info.folder in changed]
-        yield from _search_session_files(self._root, words, unread, seen, ended)
+        yield from _search_session_files(self._root, words, unread, found_ids, ended)
 
     def _search_index(
         self, root: Path, words: str
@@ -339,27 +355,27 @@ def find_session(
     """
     query = query.strip()
     if query == "latest":
-        begun = filter(_has_begun, sessions)
-        here = [session for session in begun if is_here(session.project)]
-        return _the_only_one(here[:1], "No session of this folder yet.", hint)
+        resumable = filter(_has_begun, sessions)
+        here = [session for session in resumable if is_here(session.project)]
+        return _only_one_of(here[:1], "No session of this folder yet.", hint)
     if query.startswith("#"):
         tagged = _prefer_here(is_here, _narrow_by_tags(sessions, query)[0])
-        return _the_only_one(tagged, f"No session has the tag `{cut(query, 60)}`.", hint)
-    found = _with_folder_or_id(sessions, query)
-    if len(query) < _LONG_PREFIX or not found:
+        return _only_one_of(tagged, f"No session has the tag `{cut(query, 60)}`.", hint)
+    matches = _with_folder_or_id(sessions, query)
+    if len(query) < _MIN_ID_PREFIX or not matches:
         titled = _prefer_here(is_here, _with_words_in_title(sessions, query))
-        found += [session for session in titled if session not in found]
-    if not found and query:
+        matches += [session for session in titled if session not in matches]
+    if not matches and query:
         ids = set(ids_with(query))
-        found = _prefer_here(is_here, [session for session in sessions if session.id in ids])
-    return _the_only_one(found, f"No session matches `{cut(query, 60)}`.", hint)
+        matches = _prefer_here(is_here, [session for session in sessions if session.id in ids])
+    return _only_one_of(matches, f"No session matches `{cut(query, 60)}`.", hint)
 
 
 def _with_folder_or_id(sessions: Sequence[SessionInfo], query: str) -> list[SessionInfo]:
     """The sessions with this folder; if there is none, those whose id begins so."""
-    found = [session for session in sessions if session.folder == query]
-    if found or not query:
-        return found
+    with_folder = [session for session in sessions if session.folder == query]
+    if with_folder or not query:
+        return with_folder
     return [session for session in sessions if session.id.startswith(query.lower())]
 
 
@@ -368,9 +384,9 @@ def _with_words_in_title(sessions: Iterable[SessionInfo], words: str) -> list[Se
     return [session for session in sessions if _has_words(session.title, words)]
 
 
-def _prefer_here(is_here: Callable[[str], bool], found: list[SessionInfo]) -> list[SessionInfo]:
+def _prefer_here(is_here: Callable[[str], bool], sessions: list[SessionInfo]) -> list[SessionInfo]:
     """The sessions of this project; all of them if none is."""
-    return [session for session in found if is_here(session.project)] or found
+    return [session for session in sessions if is_here(session.project)] or sessions
 
 
 def _first_prompt(whole: WholeSession) -> str:
@@ -414,7 +430,7 @@ def _evidence_of(
         turn=turn,
         number=first.number,
         at=first.at,
-        words=tuple(_words_of(messages)),
+        words=tuple(_texts_of(messages)),
         told=tuple(_memory_changes_in(first.message)),
         recalled=tuple(chain.from_iterable(record.items for record in records)),
         way=records[0].way if records else "",
@@ -423,17 +439,17 @@ def _evidence_of(
     )
 
 
-def _words_of(entries: Iterable[MessageRecord]) -> Iterator[tuple[str, str]]:
-    """The role and the text of each message that has text."""
+def _texts_of(entries: Iterable[MessageRecord]) -> Iterator[tuple[str, str]]:
+    """Yield the role and the text of each message that has text."""
     for entry in entries:
         if entry.message.text:
             yield entry.message.role, entry.message.text
 
 
 def _memory_changes_in(message: Message) -> Iterator[str]:
-    """The lines with which ouro sent changes of memory to the model with this message."""
+    """Yield the lines with which ouro sent changes of memory to the model with this message."""
     for part in message.parts_of(Context):
-        for change in _CHANGES.finditer(part.text):
+        for change in _MEMORY_CHANGES.finditer(part.text):
             lines = change[2].split("\n")
             yield from (line[2:] for line in lines if line.startswith("| "))
 
@@ -442,7 +458,7 @@ def _has_begun(session: SessionInfo) -> bool:
     """Whether the session may have something to resume. One that was killed while its first record
     was written has nothing: it stays in the list, and `sessions repair` looks at it.
     """
-    return bool(session.project or session.messages) or session.size > _FIRST_RECORD
+    return bool(session.project or session.messages) or session.size > _MAX_FIRST_RECORD
 
 
 def has_tags(info: SessionInfo, words: Iterable[str]) -> bool:
@@ -453,31 +469,36 @@ def has_tags(info: SessionInfo, words: Iterable[str]) -> bool:
 
 def _narrow_by_tags(sessions: Sequence[SessionInfo], words: str) -> tuple[list[SessionInfo], str]:
     """The sessions with each tag among the words (`#parser`), and the other words."""
-    typed = words.split()
-    tags = [word for word in typed if word.startswith("#")]
-    rest = [word for word in typed if not word.startswith("#")]
-    return [info for info in sessions if has_tags(info, tags)], " ".join(rest)
+    all_words = words.split()
+    tags = [word for word in all_words if word.startswith("#")]
+    other_words = [word for word in all_words if not word.startswith("#")]
+    return [info for info in sessions if has_tags(info, tags)], " ".join(other_words)
 
 
 def _has_words(title: str, words: str) -> bool:
-    lowered, wanted = title.lower(), words.lower().split()
-    return bool(wanted) and all(word in lowered for word in wanted)
+    lowered, wanted_words = title.lower(), words.lower().split()
+    return bool(wanted_words) and all(word in lowered for word in wanted_words)
 
 
-def _the_only_one(found: Sequence[SessionInfo], otherwise: str, hint: str) -> SessionInfo:
-    """The session, if only one was found. Raises SessionNotFound with `otherwise` if none was,
-    SeveralSessions if there are more.
+def _only_one_of(sessions: Sequence[SessionInfo], not_found_text: str, hint: str) -> SessionInfo:
+    """The session, if there is exactly one. Raises SessionNotFound with `not_found_text` if there
+    is none, SeveralSessions if there are more.
     """
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise SessionNotFound(otherwise, hint)
-    lines = [f"  {item.short_id}  {item.updated_at[:10]}  {item.title}" for item in found[:_LISTED]]
-    more = [f"  … and {len(found) - _LISTED} more"] if len(found) > _LISTED else []
+    if len(sessions) == 1:
+        return sessions[0]
+    if not sessions:
+        raise SessionNotFound(not_found_text, hint)
+    lines = [
+        f"  {session.short_id}  {session.updated_at[:10]}  {session.title}"
+        for session in sessions[:_MAX_LISTED]
+    ]
+    more_line = (
+        [f"  … and {len(sessions) - _MAX_LISTED} more"] if len(sessions) > _MAX_LISTED else []
+    )
     raise SeveralSessions(
-        "Several sessions match:\n" + "\n".join(lines + more),
+        "Several sessions match:\n" + "\n".join(lines + more_line),
         "Give more of the id or the title.",
-        [item.id for item in found],
+        [session.id for session in sessions],
     )
 
 
@@ -488,8 +509,10 @@ def _search_session_files(
     found_already: Collection[str],
     ended: threading.Event,
 ) -> Iterator[SessionHit]:
-    """The last message with all words of each session whose id was not found already."""
-    patterns = [_pattern(word) for word in words.lower().split()]
+    """Yield the last message with all words of each session whose id was not found already. Stops
+    when `ended` is set.
+    """
+    patterns = [_word_pattern(word) for word in words.lower().split()]
     for info in sessions:
         if info.id in found_already:
             continue
@@ -511,37 +534,37 @@ def _find_last_message(
     try:
         with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
             size = os.fstat(descriptor).st_size
-            data = read_range(descriptor, max(0, size - _SEARCHED), size)
+            data = read_range(descriptor, max(0, size - _MAX_SEARCHED_BYTES), size)
     except (OSError, SessionError):
         return None  # the file is missing or belongs to another user; the list reports that
-    if not _has_all(patterns, data):
+    if not _matches_all(patterns, data):
         return None
     for block in reversed(split(data)[0]):
-        if not _has_all(patterns, block.data) or not _SPOKEN.search(block.data):
+        if not _matches_all(patterns, block.data) or not _ROLE_LINE.search(block.data):
             continue
         record = parse_record(block)
         if isinstance(record, MessageRecord):
             text = record.message.text.encode()
-            if _has_all(patterns, text):
+            if _matches_all(patterns, text):
                 return SessionHit(session_id, record.number, _text_around(patterns[0], text))
     return None
 
 
-def _has_all(patterns: Iterable[re.Pattern[bytes]], data: bytes) -> bool:
+def _matches_all(patterns: Iterable[re.Pattern[bytes]], data: bytes) -> bool:
     return all(pattern.search(data) for pattern in patterns)
 
 
 def _text_around(pattern: re.Pattern[bytes], text: bytes) -> str:
     """The text before and after the place where a pattern matches first, on one line."""
-    found = pattern.search(text)
-    start = found.start() if found else 0
+    match = pattern.search(text)
+    start = match.start() if match else 0
     before = text[:start].decode("utf-8", "replace")
     after = text[start:].decode("utf-8", "replace")
-    cut_before = f"…{before[-_AROUND:]}" if len(before) > _AROUND else before
-    return " ".join((cut_before + after[: 3 * _AROUND]).split())
+    cut_before = f"…{before[-_CHARACTERS_AROUND:]}" if len(before) > _CHARACTERS_AROUND else before
+    return " ".join((cut_before + after[: 3 * _CHARACTERS_AROUND]).split())
 
 
-def _pattern(word: str) -> re.Pattern[bytes]:
+def _word_pattern(word: str) -> re.Pattern[bytes]:
     """A pattern of a word in UTF-8 bytes, with each letter in both cases."""
     letters = (sorted({letter, letter.lower(), letter.upper()}) for letter in word)
     alternatives = (

@@ -43,17 +43,23 @@ START = b"---\n"
 END = b"\n...\n"
 _START_MARK = late_pattern(rb"^---[ \t\r]*$", re.MULTILINE)
 _END_MARK = late_pattern(rb"^\.\.\.[ \t\r]*(?:\n|\Z)", re.MULTILINE)
-_KIND = late_pattern(rb"(?:\xef\xbb\xbf)?(?:\s|#[^\n]*\n)*(\w+):")
-_NUMBER = late_pattern(
+_FIRST_KEY = late_pattern(rb"(?:\xef\xbb\xbf)?(?:\s|#[^\n]*\n)*(\w+):")
+"""The first key of a record, after blank lines and comments."""
+_NUMBER_LINE = late_pattern(
     rb"^(?:message|compaction|drop): *([0-9]{1,15})[ \t\r]*(?:#[^\n]*)?$", re.MULTILINE
 )
-_ROLE = late_pattern(rb"^role:", re.MULTILINE)
-_BLANK = late_pattern(rb"(?:\xef\xbb\xbf)?(?:[ \t\r]*(?:#[^\n]*)?\n)*[ \t\r]*(?:#[^\n]*)?\Z")
-_FIRST_WINDOW, _WINDOW = 1 << 17, 1 << 19
-"""Bytes per read when reading backwards: the first window is usually enough."""
-_READ_SIZE = 1 << 26
+"""The line with the number of a message, a compaction or a drop."""
+_ROLE_LINE = late_pattern(rb"^role:", re.MULTILINE)
+_BLANK_LINES = late_pattern(rb"(?:\xef\xbb\xbf)?(?:[ \t\r]*(?:#[^\n]*)?\n)*[ \t\r]*(?:#[^\n]*)?\Z")
+"""Text with nothing but blank lines and comments."""
+_FIRST_WINDOW = 1 << 17
+"""Bytes of the first read when reading backwards; it is usually enough."""
+_WINDOW = 1 << 19
+"""Bytes of each further read."""
+_MAX_READ_BYTES = 1 << 26
 _ORPHAN_TIMEOUT = 1.0
-_TAIL = 256
+"""Seconds to wait for a lock whose holder was killed."""
+_TAIL_BYTES = 256
 """Bytes at the end of the known part of a file: they show whether a file that has grown was only
 appended to.
 """
@@ -74,20 +80,20 @@ def split(data: bytes, offset: int = 0) -> tuple[list[RawRecord], bytes]:
     """Return the records in `data`, and the tail without an end mark (empty in an undamaged file)."""
     records: list[RawRecord] = []
     position = 0
-    for end in _marks(_END_MARK, END[1:4], data):
+    for end in _find_marks(_END_MARK, END[1:4], data):
         records.extend(
-            _raw_records(data[position : end.start()], offset + position, end.end() - position)
+            _cut_records(data[position : end.start()], offset + position, end.end() - position)
         )
         position = end.end()
     tail = data[position:]
-    return records, b"" if _BLANK.match(tail) else tail
+    return records, b"" if _BLANK_LINES.match(tail) else tail
 
 
-def _raw_records(text: bytes, offset: int, size: int) -> Iterator[RawRecord]:
-    """One record, or several if an end mark is missing between them: then only the last one is
-    complete.
+def _cut_records(text: bytes, offset: int, size: int) -> Iterator[RawRecord]:
+    """Yield the record of a text up to an end mark. If an end mark is missing between several
+    records, each is yielded, and only the last one is complete.
     """
-    starts = list(_marks(_START_MARK, START[:3], text))
+    starts = list(_find_marks(_START_MARK, START[:3], text))
     if not starts:
         yield RawRecord(text, offset, size)
         return
@@ -102,22 +108,22 @@ def _raw_records(text: bytes, offset: int, size: int) -> Iterator[RawRecord]:
 
 def kind_of(record: RawRecord) -> str:
     """The first key of a record; empty if a YAML parser is needed to find it."""
-    found = _KIND.match(record.data)
-    return found[1].decode() if found and record.is_whole else ""
+    match = _FIRST_KEY.match(record.data)
+    return match[1].decode() if match and record.is_whole else ""
 
 
 def number_of(record: RawRecord) -> int:
     """The number of a message, a compaction or a drop; 0 if it has none."""
-    found = _NUMBER.search(record.data)
-    return int(found[1]) if found else 0
+    match = _NUMBER_LINE.search(record.data)
+    return int(match[1]) if match else 0
 
 
 def is_message(record: RawRecord) -> bool:
     """Whether a record looks like a message, without parsing it."""
-    return record.is_whole and _ROLE.search(record.data) is not None
+    return record.is_whole and _ROLE_LINE.search(record.data) is not None
 
 
-def _marks(
+def _find_marks(
     mark: re.Pattern[bytes], begins: bytes, data: bytes, offset: int = 0
 ) -> Iterator[re.Match[bytes]]:
     """Yield the marks from `offset` on, which must be the start of a line.
@@ -126,10 +132,10 @@ def _marks(
         begins: the bytes with which each mark begins: `find` skips other lines fast.
     """
     while True:
-        found = mark.match(data, offset)
-        if found:
-            yield found
-        search_from = max(offset, found.end() - 1) if found else offset
+        match = mark.match(data, offset)
+        if match:
+            yield match
+        search_from = max(offset, match.end() - 1) if match else offset
         newline = data.find(b"\n" + begins, search_from)
         if newline < 0:
             return
@@ -183,7 +189,11 @@ def _open_private_file(folder: Path, name: str, flags: int) -> int:
 
 @contextmanager
 def open_private(folder: Path, name: str, flags: int) -> Iterator[int]:
-    """As `_open_private_file`; the descriptor is closed at the end of the block. Blocks."""
+    """Open the regular file `name` in `folder`, made private (0600); it is closed at the end of the
+    block. Blocks.
+
+    Raises SessionError for a symlink, a device, or a file or folder of another user.
+    """
     descriptor = _open_private_file(folder, name, flags)
     try:
         yield descriptor
@@ -225,10 +235,10 @@ def set_tail_aside(folder: Path, descriptor: int) -> Path | None:
     start, tail = find_whole_end(descriptor)
     if not tail:
         return None
-    saved = save_beside(folder, "torn", tail)
+    saved_path = save_beside(folder, "torn", tail)
     os.ftruncate(descriptor, start)
     os.fsync(descriptor)
-    return saved
+    return saved_path
 
 
 def find_whole_end(descriptor: int) -> tuple[int, bytes]:
@@ -236,43 +246,45 @@ def find_whole_end(descriptor: int) -> tuple[int, bytes]:
     empty). Blocks.
     """
     size = os.fstat(descriptor).st_size
-    reach = 1 << 16
+    window = 1 << 16
     while True:
-        start = max(0, size - reach)
+        start = max(0, size - window)
         data = read_range(descriptor, start, size)
         # A window may begin in the middle of a line.
-        first = 0 if start == 0 else data.find(b"\n") + 1
+        first_line = 0 if start == 0 else data.find(b"\n") + 1
         ends = (
-            [match.end() for match in _marks(_END_MARK, END[1:4], data, first)]
-            if first or start == 0
+            [match.end() for match in _find_marks(_END_MARK, END[1:4], data, first_line)]
+            if first_line or start == 0
             else []
         )
         if ends or start == 0:
             end = ends[-1] if ends else 0
-            return start + end, b"" if _BLANK.match(data, end) else data[end:]
-        reach *= 8
+            return start + end, b"" if _BLANK_LINES.match(data, end) else data[end:]
+        window *= 8
 
 
 async def read_backward(file: AsyncFileIO, begin: int, end: int) -> AsyncIterator[RawRecord]:
     """Yield the records between two record borders, last one first. Reads at most one window more
     than is consumed.
     """
-    reach, carried = _FIRST_WINDOW, b""
+    reach, rest = _FIRST_WINDOW, b""
     while end > begin:
         start = max(begin, end - reach)
-        data = await read_at(file, start, end) + carried
+        data = await read_at(file, start, end) + rest
         cut: int | None = 0
         if start > begin:  # the window begins in the middle of a record
-            line = data.find(b"\n") + 1
-            found = next(_marks(_END_MARK, END[1:4], data, line), None) if line else None
-            cut = found.end() if found else None
+            next_line = data.find(b"\n") + 1
+            mark = (
+                next(_find_marks(_END_MARK, END[1:4], data, next_line), None) if next_line else None
+            )
+            cut = mark.end() if mark else None
         if cut is None:
             reach *= 2
         else:
             for record in reversed(split(data[cut:], start + cut)[0]):
                 yield record
             reach = _WINDOW
-        carried, end = (data if cut is None else data[:cut]), start
+        rest, end = (data if cut is None else data[:cut]), start
 
 
 async def read_record_at(file: AsyncFileIO, offset: int) -> RawRecord | None:
@@ -294,7 +306,7 @@ async def read_at(file: AsyncFileIO, start: int, end: int) -> bytes:
     """The bytes from `start` to `end`; fewer if the file has become shorter."""
     await file.seek(start)
     pieces: list[bytes] = []
-    while start < end and (piece := await file.read(min(end - start, _READ_SIZE))):
+    while start < end and (piece := await file.read(min(end - start, _MAX_READ_BYTES))):
         pieces.append(piece)
         start += len(piece)
     return b"".join(pieces)
@@ -346,7 +358,7 @@ def read_file(folder: Path, name: str = FILE_NAME) -> bytes:
 def read_range(descriptor: int, start: int, end: int) -> bytes:
     """The bytes from `start` to `end`; fewer if the file has become shorter. Blocks."""
     pieces: list[bytes] = []
-    while start < end and (piece := os.pread(descriptor, min(end - start, _READ_SIZE), start)):
+    while start < end and (piece := os.pread(descriptor, min(end - start, _MAX_READ_BYTES), start)):
         pieces.append(piece)
         start += len(piece)
     return b"".join(pieces)
@@ -406,6 +418,7 @@ class OpenFile(FileIO):
         await asyncio.to_thread(self.writelines, records)
 
     def writelines(self, records: Iterable[Buffer]) -> None:
+        """Append each record with `write`. Other calls wait meanwhile."""
         with self._one_append:  # a save whose caller was cancelled may still run
             super().writelines(records)
 
@@ -438,12 +451,12 @@ class OpenFile(FileIO):
         return len(data)
 
     def _remember_end(self, descriptor: int) -> None:
-        """Store the size and the last bytes of the file, with which `_has_all` compares it."""
+        """Store the size and the last bytes of the file, with which `_has_all_bytes` compares it."""
         self._size = os.fstat(descriptor).st_size
-        self._tail = os.pread(descriptor, _TAIL, max(0, self._size - _TAIL))
+        self._tail = os.pread(descriptor, _TAIL_BYTES, max(0, self._size - _TAIL_BYTES))
 
     def check(self, descriptor: int) -> None:
-        """Raises SessionLost if another file has the name of this one, or bytes of it are gone.
+        """Raise SessionLost if another file has the name of this one, or bytes of it are gone.
 
         Args:
             descriptor: of this file.
@@ -457,7 +470,7 @@ class OpenFile(FileIO):
             ) from error
         if not is_same:
             raise self._lost_error("replaced")
-        if not self._has_all(descriptor):
+        if not self._has_all_bytes(descriptor):
             raise self._lost_error("cut or rewritten")
 
     def _lost_error(self, what: str) -> SessionLost:
@@ -475,20 +488,22 @@ class OpenFile(FileIO):
         `records`, those in memory, oldest first. Returns where the bytes of the other program were
         saved; None if there were none, or they are in the session.
         """
-        other = b""
+        other_data = b""
         with suppress(FileNotFoundError, SessionError):
-            other = read_file(self.folder)
-        if self._has_all(self.fileno()):
+            other_data = read_file(self.folder)
+        if self._has_all_bytes(self.fileno()):
             data = read_range(self.fileno(), 0, self._size)
         else:
-            data = header + _records_before(other, records) + b"".join(map(encode, records))
-        beside = None if data.startswith(other) else save_beside(self.folder, "found", other)
+            data = header + _records_before(other_data, records) + b"".join(map(encode, records))
+        saved_path = (
+            None if data.startswith(other_data) else save_beside(self.folder, "found", other_data)
+        )
         rewrite_file(self.folder, FILE_NAME, data)
-        return beside
+        return saved_path
 
-    def _has_all(self, descriptor: int) -> bool:
+    def _has_all_bytes(self, descriptor: int) -> bool:
         """Whether the file that was opened still has all that this process has read and written."""
-        start = max(0, self._size - _TAIL)
+        start = max(0, self._size - _TAIL_BYTES)
         return os.pread(descriptor, len(self._tail), start) == self._tail
 
 
@@ -497,18 +512,18 @@ def _records_before(data: bytes, records: Sequence[Record]) -> bytes:
     `records`.
     """
     in_memory = {record.number for record in records if isinstance(record, NumberedRecord)}
-    kept: list[bytes] = []
+    records_data: list[bytes] = []
     for record in [record for record in split(data)[0] if record.is_whole][1:]:
         if number_of(record) in in_memory:
             break
         text = data[record.offset : record.offset + record.size]
-        kept.append(text if text.endswith(b"\n") else text + b"\n")
-    return b"".join(kept)
+        records_data.append(text if text.endswith(b"\n") else text + b"\n")
+    return b"".join(records_data)
 
 
 class SessionLock:
-    """Locks a session until `close`. Raises SessionInUse, which names the process that holds the
-    lock.
+    """The lock of a session, held until `close`. Raises SessionInUse, which names the process that
+    holds the lock.
     """
 
     def __init__(self, folder: Path) -> None:

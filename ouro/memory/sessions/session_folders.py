@@ -38,24 +38,24 @@ TRASH = ".trash"
 _OUTPUT_NAME = late_pattern(rf"{OUTPUTS}/([0-9a-f]{{32}}\.[a-z0-9]{{1,8}})")
 _MAX_OUTPUT = 64 << 20
 """Maximum bytes of one output that are read."""
-_UNFINISHED = ".unfinished-"
+_UNFINISHED_PREFIX = ".unfinished-"
 _MAX_HEADER = 1 << 10
 """A session file with more bytes cannot be only a header."""
-_MAKING = 60.0
+_MAKING_SECONDS = 60.0
 """Seconds after which a new session folder must have its file."""
-_SWEPT, _SWEPT_OF_TEMPORARY = 1_000, 50
+_MAX_SWEPT, _MAX_SWEPT_OF_TEMPORARY = 1_000, 50
 """Only so many of the newest sessions are swept: earlier starts swept the others. A day may have a
 thousand.
 """
-_ID = late_pattern(r"[0-9A-Za-z-]{1,64}")
-_DAY = late_pattern(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_SESSION_ID = late_pattern(r"[0-9A-Za-z-]{1,64}")
+_ISO_DAY = late_pattern(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 MAX_RECORD = 32 << 20
 HEADER_WITHIN = 1 << 20
 _REPAIR_HINT = "`ouro sessions repair` moves the damaged part to another file and keeps the rest."
 
 
 class SessionFolders:
-    """The folders below `root`, one a session: `2026-11-21_0d9f3c52`.
+    """Finds and changes the folders below `root`, one a session: `2026-11-21_0d9f3c52`.
 
     Raises SessionError if a newer ouro has written there.
     """
@@ -75,7 +75,7 @@ class SessionFolders:
         names = folder_names(root)
         if session_id in names:
             return root / session_id
-        if _ID.fullmatch(session_id):
+        if _SESSION_ID.fullmatch(session_id):
             # Few of ten thousand names are looked at.
             for name in sorted(name for name in names if is_named_after(name, session_id)):
                 if name.endswith(session_id) or _id_of(root / name) in (session_id, ""):
@@ -100,8 +100,8 @@ class SessionFolders:
 
     @contextmanager
     def making(self, header: SessionHeader) -> Iterator[tuple[Path, Path]]:
-        """A hidden folder to write a whole session into; at the end of the block it is renamed to
-        the second folder.
+        """Make a hidden folder to write a whole session into. Yields it, and the folder to which it
+        is renamed at the end of the block.
         """
         self._create()
         final = self._free_folder(header)
@@ -145,14 +145,14 @@ class SessionFolders:
         """
         sweep_temporary(self.root)
         hidden, shown = _hidden_and_shown_names(self.root)
-        newest = sorted(shown, reverse=True)[:_SWEPT]
-        for name in newest[:_SWEPT_OF_TEMPORARY]:
+        newest = sorted(shown, reverse=True)[:_MAX_SWEPT]
+        for name in newest[:_MAX_SWEPT_OF_TEMPORARY]:
             for folder in (self.root / name, self.root / name / OUTPUTS):
                 sweep_temporary(folder)
         for name in newest:
             with suppress(OSError, SessionError):
                 self._remove_empty(self.root / name)
-        _remove_abandoned(self.root, hidden, _UNFINISHED)
+        _remove_abandoned(self.root, hidden, _UNFINISHED_PREFIX)
         removed, _ = _hidden_and_shown_names(self.trash)
         _remove_abandoned(self.trash, removed, ".removed-")
 
@@ -168,7 +168,7 @@ class SessionFolders:
             return
         if FILE_NAME not in names:
             age = time.time() - folder.stat().st_mtime
-            if age < _MAKING:
+            if age < _MAKING_SECONDS:
                 return  # another process may be making it
         if FILE_NAME in names and len(split(read_file(folder))[0]) > 1:
             # read without the lock: locking writes to the disk, 1 ms for each short session at each
@@ -186,14 +186,15 @@ class SessionFolders:
                 shutil.rmtree(doomed)
 
     def _unfinished_folder(self, name: str) -> Path:
-        return self.root / f"{_UNFINISHED}{name}.{os.getpid()}.{os.urandom(4).hex()}"
+        """A new hidden name for a folder that is being made or removed."""
+        return self.root / f"{_UNFINISHED_PREFIX}{name}.{os.getpid()}.{os.urandom(4).hex()}"
 
     def _free_folder(self, header: SessionHeader) -> Path:
         """The folder that a new session gets. Raises SaveFailed if a session with this id exists,
         or the header has no valid date.
         """
         day = header.created_at[:10]
-        if not _DAY.fullmatch(day):  # a header of a remote could name a folder elsewhere
+        if not _ISO_DAY.fullmatch(day):  # a header of a remote could name a folder elsewhere
             raise SaveFailed(
                 f"Session {header.id[:8]} has no valid date: {header.created_at[:40]!r}."
             )
@@ -227,6 +228,7 @@ def _hidden_and_shown_names(root: Path) -> tuple[list[str], list[str]]:
 
 
 def not_a_folder(root: Path, error: OSError) -> SessionError:
+    """The error for a folder of sessions that cannot be read."""
     reason = f"The sessions in {root} cannot be read: {error.strerror}."
     return SessionError(reason, "Put your own folder there, or set OURO_HOME.")
 

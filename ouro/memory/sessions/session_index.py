@@ -57,29 +57,32 @@ from ouro.utils.late_pattern import late_pattern
 from ouro.utils.lenient_json import amount, count
 from ouro.utils.text import clean, one_line
 
-_ALWAYS_WHOLE = 8 << 20
-_READ_AT_ONCE = 512 << 20
-_EDGE = 1 << 20
-_WINDOW = 33 << 20
+_MAX_READ_WHOLE = 8 << 20
+_MAX_NEW_BYTES = 512 << 20
+_EDGE_BYTES = 1 << 20
+_WINDOW_BYTES = 33 << 20
 """More than the longest record that is read."""
-_OTHERS = {"title", "tags", "model", "mode", "compaction", "cost", "fork", "summary"}
+_PARSED_KINDS = {"title", "tags", "model", "mode", "compaction", "cost", "fork", "summary"}
+"""The kinds of records that are parsed. Messages are not: YAML is slow."""
 _MAX_SUMMARY = 300
 
 HEAD = (
     b"# Made from the sessions in this folder; may be deleted at any time.\nformat: 3\nsessions: "
 )
 _TAIL = b"\n]\n"
-_WORTH_WRITING = 1 << 20
+_MIN_BYTES_TO_WRITE = 1 << 20
 """If fewer bytes of sessions were read, the index is not written: reading them again costs less
 than writing.
 """
 _PROGRESS_EVERY = 0.1
 """Seconds between two reports of progress: each one waits for the screen."""
 
-_AT = late_pattern(rb"^at: *\"?([0-9T:.Z-]+)", re.MULTILINE)
-_MODEL = late_pattern(rb"^model: *\"?([^\"\n]{1,200})", re.MULTILINE)
-_USAGE = late_pattern(rb"^usage: (\{[^\n]*\})", re.MULTILINE)
-_PAIR = late_pattern(rb"\b(input|cached|cache_written|output|cost): *([0-9.]+(?:[eE][+-]?[0-9]+)?)")
+_AT_LINE = late_pattern(rb"^at: *\"?([0-9T:.Z-]+)", re.MULTILINE)
+_MODEL_LINE = late_pattern(rb"^model: *\"?([^\"\n]{1,200})", re.MULTILINE)
+_USAGE_LINE = late_pattern(rb"^usage: (\{[^\n]*\})", re.MULTILINE)
+_USAGE_FIELD = late_pattern(
+    rb"\b(input|cached|cache_written|output|cost): *([0-9.]+(?:[eE][+-]?[0-9]+)?)"
+)
 
 
 class SessionSurvey(msgspec.Struct, frozen=True):
@@ -107,13 +110,16 @@ class SessionTally:
         return bool(self._fields["created_at"])
 
     def info(self, size: int) -> SessionInfo:
+        """The list entry so far, with the size of the file."""
         return SessionInfo(**self._fields | {"size": size, "spent": self._spending.spent()})
 
     def take_header(self, header: SessionHeader) -> None:
+        """Count the header."""
         self._fields |= {"id": header.id, "project": header.project, "model": header.model}
         self._fields |= {"created_at": header.created_at, "updated_at": header.created_at}
 
     def take_message(self, at: str, usage: Usage | None, model: str) -> None:
+        """Count a message, with the usage of its model call."""
         self._fields["messages"] += 1
         self._fields["updated_at"] = max(self._fields["updated_at"], at)
         if usage is not None:
@@ -126,6 +132,7 @@ class SessionTally:
         self._fields["messages"] = max(self._fields["messages"], messages)
 
     def take(self, record: Record) -> None:
+        """Count a record of any kind."""
         match record:
             case MessageRecord(_, at, message):
                 self.take_message(at, message.usage, message.model)
@@ -151,42 +158,44 @@ class SessionTally:
                 pass
 
 
-def survey(folder: Path, status: os.stat_result, known: SessionSurvey | None) -> SessionSurvey:
-    """Survey the session in `folder`, whose file has this `status`; reads only what is new since
-    `known`.
+def survey(folder: Path, status: os.stat_result, earlier: SessionSurvey | None) -> SessionSurvey:
+    """Survey the session in `folder`, whose file has this `status`. Reads only what is new since
+    the survey `earlier`.
     """
-    size, error, read = status.st_size, "", 0
+    size, error_text, read = status.st_size, "", 0
     tally = SessionTally(folder.name)
     try:
         with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
-            is_long = known is not None and known.read <= size and size > _ALWAYS_WHOLE
-            if known and is_long:
-                before_new = os.pread(descriptor, len(END), max(0, known.read - len(END)))
+            is_long = earlier is not None and earlier.read <= size and size > _MAX_READ_WHOLE
+            if earlier and is_long:
+                before_new = os.pread(descriptor, len(END), max(0, earlier.read - len(END)))
                 if before_new == END:  # the file has only grown since it was read
-                    tally, read = SessionTally(folder.name, known.info), known.read
+                    tally, read = SessionTally(folder.name, earlier.info), earlier.read
             read = _tally_records(tally, descriptor, read, size)
-    except (OSError, SessionError, BadYamlError, BadRecordError) as caught:
+    except (OSError, SessionError, BadYamlError, BadRecordError) as failure:
         # Next time read from its start.
-        error, read = f"[cannot be read: {clean(str(caught)).splitlines()[0]}]", 0
+        error_text, read = f"[cannot be read: {clean(str(failure)).splitlines()[0]}]", 0
     info = tally.info(size)
-    if error and not info.title:
-        info = msgspec.structs.replace(info, title=error)
+    if error_text and not info.title:
+        info = msgspec.structs.replace(info, title=error_text)
     return SessionSurvey(info, status.st_mtime_ns, read)
 
 
 def _tally_records(tally: SessionTally, descriptor: int, begin: int, size: int) -> int:
-    """Count the records from `begin` on; returns up to where the file was read. Raises OSError and
-    BadRecordError.
+    """Count the records from `begin` on. Returns the offset up to which the file was read. Raises
+    OSError and BadRecordError.
     """
     # Only the start and the end of a file of gigabytes, to keep lists fast.
-    if size - begin > _READ_AT_ONCE:
-        for block in split(read_range(descriptor, 0, _EDGE))[0]:
+    if size - begin > _MAX_NEW_BYTES:
+        for block in split(read_range(descriptor, 0, _EDGE_BYTES))[0]:
             _tally_record(tally, block)
-        begin = size - _EDGE
-        first = next(filter(None, map(number_of, split(read_range(descriptor, begin, size))[0])), 1)
-        tally.skip_to(first - 1)
+        begin = size - _EDGE_BYTES
+        first_number = next(
+            filter(None, map(number_of, split(read_range(descriptor, begin, size))[0])), 1
+        )
+        tally.skip_to(first_number - 1)
     while begin < size:
-        data = read_range(descriptor, begin, min(size, begin + _WINDOW))
+        data = read_range(descriptor, begin, min(size, begin + _WINDOW_BYTES))
         blocks, _ = split(data)
         for block in blocks:
             _tally_record(tally, block)
@@ -204,28 +213,30 @@ def _tally_record(tally: SessionTally, block: RawRecord) -> None:
     kind = kind_of(block)
     if kind == "session" and not tally.has_header:
         tally.take_header(header_from(load(block.data)))
-    elif kind in _OTHERS:
+    elif kind in _PARSED_KINDS:
         record = parse_record(block)
         if record is not None:  # unreadable records are reported when the session is opened
             tally.take(record)
     elif is_message(block):
-        at, usage, model = (pattern.search(block.data) for pattern in (_AT, _USAGE, _MODEL))
+        at, usage, model = (
+            pattern.search(block.data) for pattern in (_AT_LINE, _USAGE_LINE, _MODEL_LINE)
+        )
         tally.take_message(
             at[1].decode() if at else "",
-            _usage(usage[1]) if usage else None,
+            _parse_usage(usage[1]) if usage else None,
             model[1].decode("utf-8", "replace").strip() if model else "",
         )
 
 
-def _usage(text: bytes) -> Usage:
+def _parse_usage(text: bytes) -> Usage:
     """The usage in the text of a message record: `{input: 12, output: 3, cost: 0.01}`."""
-    found: dict[str, float] = {}
-    for name, value in _PAIR.findall(text):
+    figures: dict[str, float] = {}
+    for name, value in _USAGE_FIELD.findall(text):
         if len(value) < 16 or b"." in value:
             with suppress(ValueError):
-                found[name.decode()] = float(value)
-    cost = amount(found.pop("cost", None))
-    return Usage(**{name: count(value) or 0 for name, value in found.items()}, cost=cost)
+                figures[name.decode()] = float(value)
+    cost = amount(figures.pop("cost", None))
+    return Usage(**{name: count(value) or 0 for name, value in figures.items()}, cost=cost)
 
 
 def update_index(
@@ -241,7 +252,7 @@ def update_index(
     current, read_bytes = _survey_all(root, known, progress)
     # The first page of a list is read from the start of the index: `newest_sessions`.
     lists_others = current.keys() != known.keys() or not is_ordered(known.values())
-    saves_much = read_bytes > _WORTH_WRITING or old_notes.are_many
+    saves_much = read_bytes > _MIN_BYTES_TO_WRITE or old_notes.are_many
     if (rebuild or lists_others or saves_much) and _write_index(root, current.values()):
         old_notes.drop()
     return list(current.values())

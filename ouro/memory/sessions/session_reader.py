@@ -81,17 +81,21 @@ MIN_SHOWN = 40
 """Messages that a screen shows at first; reading ends before that number only after MAX_SHOWN
 bytes.
 """
-_FORMAT = late_pattern(rb"\bformat: *[\"']?([^\s,}\"']+)")
+_FORMAT_FIELD = late_pattern(rb"\bformat: *[\"']?([^\s,}\"']+)")
 _MAX_NOTICES = 3
 
 
 class ParsedSession(msgspec.Struct, frozen=True):
+    """A session as it was read."""
+
     session: LoadedSession
     messages: tuple[tuple[RawRecord, int], ...]
     """The messages that were read, each with the number in its record; 0: no number."""
 
 
 class _Findings(msgspec.Struct):
+    """What could not be read as it is, for notices to the user."""
+
     damaged: list[str] = msgspec.field(default_factory=list)
     kinds: Counter[str] = msgspec.field(default_factory=Counter)
     fields: Counter[str] = msgspec.field(default_factory=Counter)
@@ -100,6 +104,7 @@ class _Findings(msgspec.Struct):
     """Images and long outputs."""
 
     def notices(self, path: Path) -> list[str]:
+        """The notices about a session file, for the user."""
         lines = [
             f"{reason} It is skipped, and stays in {path}."
             for reason in self.damaged[:_MAX_NOTICES]
@@ -160,7 +165,7 @@ async def _open_reader(folder: Path) -> AsyncIterator[_SessionReader]:
 
 
 def demand_known_format(folder: Path) -> None:
-    """Raises SessionDamaged for a session of a newer version of ouro: unknown data must not be
+    """Raise SessionDamaged for a session of a newer version of ouro: unknown data must not be
     changed. Blocks.
 
     The format is searched in the bytes, because this version may not be able to read a newer
@@ -168,20 +173,22 @@ def demand_known_format(folder: Path) -> None:
     """
     with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
         records, _ = split(read_range(descriptor, 0, HEADER_WITHIN))
-    found = (
-        _FORMAT.search(records[0].data) if records and kind_of(records[0]) == "session" else None
+    match = (
+        _FORMAT_FIELD.search(records[0].data)
+        if records and kind_of(records[0]) == "session"
+        else None
     )
-    if found and (not found[1].isdigit() or int(found[1]) > FORMAT):
-        written = found[1].decode("utf-8", "replace")[:20]
+    if match and (not match[1].isdigit() or int(match[1]) > FORMAT):
+        newer_format = match[1].decode("utf-8", "replace")[:20]
         message = (
-            f"{folder / FILE_NAME} was written by a newer ouro (format {written}). It was not"
+            f"{folder / FILE_NAME} was written by a newer ouro (format {newer_format}). It was not"
             " changed."
         )
         raise SessionDamaged(message, "Update ouro.")
 
 
 def read_all_records(folder: Path) -> Iterator[Record]:
-    """Every record after the header, oldest first; unreadable records are skipped. Blocks."""
+    """Yield every record after the header, oldest first; unreadable records are skipped. Blocks."""
     fetch = partial(fetch_output, folder)
     with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
         sources = read_records(descriptor, 0, os.fstat(descriptor).st_size, window=4 << 20)
@@ -203,7 +210,7 @@ def is_readable(record: RawRecord, folder: Path) -> bool:
 
 
 def read_record(record: RawRecord, folder: Path) -> ReadRecord:
-    """Raises as `record_from`, and BadYamlError. Blocks."""
+    """Parse a record of the session in `folder`. Raises as `record_from`, and BadYamlError. Blocks."""
     return record_from(load_record(record), partial(fetch_output, folder))
 
 
@@ -216,11 +223,13 @@ def parse_record(record: RawRecord, fetch: Fetch = lambda _name: b"") -> Record 
 
 
 class _SessionReader(msgspec.Struct, eq=False):
+    """Reads one open session file."""
+
     path: Path
     file: AsyncFileIO
     header: SessionHeader
     begin: int
-    """Of the records, behind the header."""
+    """The offset of the first record after the header."""
     end: int
     tail: bytes
     findings: _Findings = msgspec.field(default_factory=_Findings)
@@ -230,9 +239,9 @@ class _SessionReader(msgspec.Struct, eq=False):
         """Read as much of the session as `reach` says."""
         if reach != "whole":
             max_bytes = MAX_SHOWN if reach == "screen" else MAX_SENT
-            found = await _find_context(read_backward(self.file, self.begin, self.end), max_bytes)
-            if not found.is_lost:
-                return await self._read_context(found, reach)
+            context = await _find_context(read_backward(self.file, self.begin, self.end), max_bytes)
+            if not context.is_lost:
+                return await self._read_context(context, reach)
         begin = max(self.begin, self.end - MAX_READ)
         records, _ = await asyncio.to_thread(
             split, await read_at(self.file, begin, self.end), begin
@@ -248,29 +257,32 @@ class _SessionReader(msgspec.Struct, eq=False):
         session = LoadedSession(self.header, (), (notice,), offset=offset)
         return await self._make_session(records, session)
 
-    async def _read_context(self, found: _Context, reach: Reach) -> ParsedSession:
+    async def _read_context(self, context: _Context, reach: Reach) -> ParsedSession:
         """The session with the records of the context, and the messages before it that its
         compaction keeps.
         """
-        is_cut = reach == "context" and not found.is_complete
+        is_cut = reach == "context" and not context.is_complete
         notice = (
             f"The session is longer than any context window: only its last {MAX_SENT >> 20} MB are"
             " sent."
         )
-        kept = await asyncio.to_thread(self._parse, await self._find_kept_messages(found))
+        kept_records = await asyncio.to_thread(self._parse, await self._find_kept_messages(context))
         session = LoadedSession(
             self.header,
             (),
             (notice,) if is_cut else (),
-            kept=tuple(record for record in kept if isinstance(record, MessageRecord)),
-            offset=found.offset,
-            is_complete=found.is_complete or is_cut,
-            is_gapped=found.is_gapped,
+            kept=tuple(record for record in kept_records if isinstance(record, MessageRecord)),
+            offset=context.offset,
+            is_complete=context.is_complete or is_cut,
+            is_gapped=context.is_gapped,
         )
-        return await self._make_session([step.record for step in found.steps], session)
+        return await self._make_session([step.record for step in context.steps], session)
 
     async def page(self, offset: int, count: int) -> tuple[tuple[Record, ...], int]:
-        """As `read_page`. Raises SessionDamaged if no record begins at the offset any more."""
+        """The last `count` messages before an offset with the records between them, and the offset
+        where they begin (0: nothing precedes them). Raises SessionDamaged if no record begins at
+        the offset any more.
+        """
         if offset == self.begin:
             return (), 0
         if not self.begin < offset <= self.end or await read_record_at(self.file, offset) is None:
@@ -308,19 +320,21 @@ class _SessionReader(msgspec.Struct, eq=False):
         if context.compaction is None or context.source is None:
             return []
         numbers = {step.number for step in context.steps}
-        wanted = [number for number in context.compaction.kept if number not in numbers]
+        wanted_numbers = [number for number in context.compaction.kept if number not in numbers]
         # Number -> how many bytes before the compaction the message begins.
         bytes_back = dict(
             zip(context.compaction.kept, bytes_back_in(load(context.source.data)), strict=False)
         )
-        found: dict[int, RawRecord] = {}
-        for number in bytes_back.keys() & wanted:
+        messages: dict[int, RawRecord] = {}
+        for number in bytes_back.keys() & wanted_numbers:
             record = await self._message_at(context.source.offset - bytes_back[number], number)
             if record is not None:
-                found[number] = record
-        if len(found) < len(wanted):
-            found |= await self._scan_for_messages(set(wanted) - found.keys(), context.offset)
-        return [found[number] for number in wanted if number in found]
+                messages[number] = record
+        if len(messages) < len(wanted_numbers):
+            messages |= await self._scan_for_messages(
+                set(wanted_numbers) - messages.keys(), context.offset
+            )
+        return [messages[number] for number in wanted_numbers if number in messages]
 
     async def _message_at(self, offset: int, number: int) -> RawRecord | None:
         """The message with this number, if it is at that offset."""
@@ -330,17 +344,17 @@ class _SessionReader(msgspec.Struct, eq=False):
         return record
 
     async def _scan_for_messages(self, wanted: set[int], end: int) -> dict[int, RawRecord]:
-        """Number -> message, of the wanted numbers that are found before `end`; it reads the file
-        from there to its start.
+        """Find the wanted messages before `end`, by their numbers. Reads the file backward from
+        there, until all are found.
         """
-        found: dict[int, RawRecord] = {}
+        messages: dict[int, RawRecord] = {}
         async for record in read_backward(self.file, self.begin, end):
             number = number_of(record)
-            if number in wanted and number not in found and is_message(record):
-                found[number] = record
-                if len(found) == len(wanted):
+            if number in wanted and number not in messages and is_message(record):
+                messages[number] = record
+                if len(messages) == len(wanted):
                     break
-        return found
+        return messages
 
     def _fetch(self, name: str) -> bytes:
         """The bytes of an output of the session. Notes its name, and raises OSError, if it cannot
@@ -378,6 +392,8 @@ def _join_counts(names: Counter[str]) -> str:
 
 
 class _Step(msgspec.Struct, frozen=True):
+    """What one record means for the transcript."""
+
     record: RawRecord
     number: int = 0
     """The number of a message, a compaction or a drop; 0: no number."""
@@ -446,9 +462,9 @@ async def _find_context(records: AsyncIterator[RawRecord], max_bytes: int) -> _C
     """Collect the context from records, last one first; ends at the latest after `max_bytes` of
     messages.
     """
-    found = _Context()
+    context = _Context()
     target: int | None = None  # the number that a rewind names, until its record is found
-    messages = size = branch_size = 0
+    message_count = message_bytes = branch_size = 0
     async for record in records:
         step = _classify(record)
         if target is not None and step.is_left_by(target):
@@ -456,24 +472,26 @@ async def _find_context(records: AsyncIterator[RawRecord], max_bytes: int) -> _C
             # the transcript.
             branch_size += record.size * step.is_message
             if step.is_message and branch_size > MAX_BRANCH_BYTES:
-                found.is_gapped = True
+                context.is_gapped = True
             else:
-                found.steps.append(step)
+                context.steps.append(step)
             continue
-        found.steps.append(step)
-        messages += step.is_message
-        size += record.size * step.is_message
+        context.steps.append(step)
+        message_count += step.is_message
+        message_bytes += record.size * step.is_message
         target = step.rewound_to
-        found.take_compaction(step)
-        is_enough = size >= max_bytes or (found.reaches_covered and messages >= MIN_SHOWN)
+        context.take_compaction(step)
+        is_enough = message_bytes >= max_bytes or (
+            context.reaches_covered and message_count >= MIN_SHOWN
+        )
         if step.number and is_enough:
-            found.offset = record.offset
+            context.offset = record.offset
             break
-    found.steps.reverse()
-    found.is_complete = found.offset == 0 or found.reaches_covered
+    context.steps.reverse()
+    context.is_complete = context.offset == 0 or context.reaches_covered
     # No record has the number 0: all records before a rewind to the start are on branches.
-    found.is_lost = bool(target)
-    return found
+    context.is_lost = bool(target)
+    return context
 
 
 async def _find_page(records: AsyncIterator[RawRecord], count: int) -> tuple[list[RawRecord], int]:
@@ -481,32 +499,32 @@ async def _find_page(records: AsyncIterator[RawRecord], count: int) -> tuple[lis
 
     Returns them in the order of the file, and where they begin (0: nothing precedes them).
     """
-    found: list[RawRecord] = []
+    page_records: list[RawRecord] = []
     async for record in records:
         step = _classify(record)
         if step.rewound_to is not None:
             branch = await _skip_branch(records, step.rewound_to)
             if branch.has_messages:
-                found.append(record)
+                page_records.append(record)
             if branch.target is None:
                 break
-            found += branch.markers
+            page_records += branch.markers
             step = branch.target
         if step.is_shown:
-            found.append(step.record)
+            page_records.append(step.record)
             count -= step.is_message
             if count <= 0:
-                return found[::-1], step.record.offset
-    return found[::-1], 0
+                return page_records[::-1], step.record.offset
+    return page_records[::-1], 0
 
 
 class _SkippedBranch(NamedTuple):
-    """What a rewind left."""
+    """The records that a rewind left, as far as they are shown."""
 
     has_messages: bool
-    """Only then the rewind is shown."""
+    """Whether messages were left. Only then the rewind is shown."""
     markers: Sequence[RawRecord] = ()
-    """Those directly after the target."""
+    """The markers directly after the target."""
     target: _Step | None = None
     """The step that the rewind goes back to; None: the start of the session."""
 

@@ -21,10 +21,11 @@ from ouro.utils.runtime import ensure_private_dir
 class Spending:
     """Adds up model calls by day, model and purpose."""
 
-    def __init__(self, before: Iterable[DailyUsage] = ()) -> None:
-        self._spent = {(item.day, item.model, item.purpose): item for item in before}
+    def __init__(self, earlier: Iterable[DailyUsage] = ()) -> None:
+        self._spent = {(item.day, item.model, item.purpose): item for item in earlier}
 
     def spent(self) -> tuple[DailyUsage, ...]:
+        """The usage by day, model and purpose, sorted."""
         return tuple(self._spent[key] for key in sorted(self._spent))
 
     def add(self, at: str, model: str, usage: Usage, purpose: str = "") -> None:
@@ -56,10 +57,8 @@ FILE_NAME = "spent.json"
 
 
 class SpendingFile:
-    """One JSON array in the folder of the sessions: a row for each day and model. Blocks on the
-    disk.
-
-    Several processes may add to it.
+    """The spending outside of sessions, in one JSON file in the folder of the sessions: a row for
+    each day and model. Several processes may add to it. Blocks on the disk.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -80,8 +79,8 @@ class SpendingFile:
             raise SaveFailed(f"Not saved in {self._path}: {error.strerror or error}.") from error
 
     def spent(self) -> tuple[DailyUsage, ...]:
-        """The usage by day and model. Raises SpendingUnreadable and keeps the file: limits must not
-        count from zero.
+        """The usage by day and model. Raises SpendingUnreadable if the file cannot be read, and
+        keeps it: limits must not count from zero.
         """
         demand_known_layout(self._mark, str(self._path), SpendingUnreadable)
         try:
@@ -97,12 +96,16 @@ class SpendingFile:
 
 
 class ModelUse(msgspec.Struct, frozen=True):
+    """The usage of one model."""
+
     model: str
     usage: Usage
     calls: int
 
 
 class UsagePeriod(msgspec.Struct, frozen=True):
+    """The usage of a session, a day, a month, or all time."""
+
     name: str
     """`session`, `today`, `month`, `all`."""
     models: tuple[ModelUse, ...]
@@ -124,22 +127,24 @@ def today() -> str:
 
 
 def sum_periods(
-    sessions: Iterable[SessionInfo], beside: Iterable[DailyUsage], day: str, session_id: str = ""
+    sessions: Iterable[SessionInfo],
+    outside_of_sessions: Iterable[DailyUsage],
+    day: str,
+    session_id: str = "",
 ) -> tuple[UsagePeriod, ...]:
     """The usage of a session (if given), of a day, of its month, and of all time.
-
-    `beside`: the spending outside of sessions.
+    `outside_of_sessions`: further spending.
     """
-    known = list(sessions)
-    spent = [*chain.from_iterable(session.spent for session in known), *beside]
-    own = [session.spent for session in known if session.id == session_id]
-    here = list(chain.from_iterable(own))
-    found = (
+    all_sessions = list(sessions)
+    spent = [*chain.from_iterable(session.spent for session in all_sessions), *outside_of_sessions]
+    spent_by_session = [session.spent for session in all_sessions if session.id == session_id]
+    spent_here = list(chain.from_iterable(spent_by_session))
+    periods = (
         UsagePeriod("today", _sum_by_model(item for item in spent if item.day == day)),
         UsagePeriod("month", _sum_by_model(item for item in spent if item.day[:7] == day[:7])),
         UsagePeriod("all", _sum_by_model(spent)),
     )
-    return (UsagePeriod("session", _sum_by_model(here)), *found) if session_id else found
+    return (UsagePeriod("session", _sum_by_model(spent_here)), *periods) if session_id else periods
 
 
 def sum_by(rows: Iterable[tuple[str, DailyUsage]]) -> tuple[ModelUse, ...]:
@@ -149,15 +154,13 @@ def sum_by(rows: Iterable[tuple[str, DailyUsage]]) -> tuple[ModelUse, ...]:
 
 def _sum_by_model(spent: Iterable[DailyUsage]) -> tuple[ModelUse, ...]:
     """The usage of each model; the most expensive first, then by input tokens."""
-    found: dict[str, ModelUse] = {}
-    for item in spent:
-        before = found.get(item.model, ModelUse(item.model, Usage(), 0))
-        found[item.model] = ModelUse(
-            item.model, before.usage + item.usage, before.calls + item.calls
-        )
+    uses: dict[str, ModelUse] = {}
+    for row in spent:
+        use = uses.get(row.model, ModelUse(row.model, Usage(), 0))
+        uses[row.model] = ModelUse(row.model, use.usage + row.usage, use.calls + row.calls)
     return tuple(
         sorted(
-            found.values(),
-            key=lambda item: (-(item.usage.cost or 0.0), -item.usage.input, item.model),
+            uses.values(),
+            key=lambda row: (-(row.usage.cost or 0.0), -row.usage.input, row.model),
         )
     )

@@ -20,18 +20,20 @@ from ouro.utils.text import readable_bytes
 from ouro.utils.yaml import read_events
 
 MAX_DEPTH = 64
+"""The most levels of lists and mappings that are read."""
 MAX_DIGITS = 100
-_FLOW_WIDTH = 110
+_MAX_INLINE_WIDTH = 110
 
 _SURROGATES = late_pattern("[\ud800-\udfff]")
-_NOT_PRINTABLE = late_pattern("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-_PLAIN = late_pattern(
+_UNPRINTABLE = late_pattern("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_NEEDS_NO_QUOTES = late_pattern(
     r"[A-Za-z_/][\w./@+-]*(?: [\w./@+-]+){0,12}"
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
     r"|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
     re.ASCII,
 )
-_WORDS_WITH_A_MEANING = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+"""Text that every reader of YAML takes for a string: words, a time, an id."""
+_WORDS_OF_YAML = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 _CONSTANTS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
@@ -108,19 +110,19 @@ def _value_lines(value: Any, pad: str, list_pad: str) -> list[str]:
 
 
 def _fits_inline(value: Any) -> bool:
-    return _width(value) <= _FLOW_WIDTH
+    return _inline_width(value) <= _MAX_INLINE_WIDTH
 
 
-def _width(value: Any) -> int:
+def _inline_width(value: Any) -> int:
     """The approximate characters of `value` on one line; very large if it needs several lines."""
     if isinstance(value, Mapping):
         return _sum_widths(list(chain.from_iterable(value.items())))
     if isinstance(value, Sequence) and not isinstance(value, str):
         if any(isinstance(item, Mapping) for item in value):
-            return _FLOW_WIDTH + 1
+            return _MAX_INLINE_WIDTH + 1
         return _sum_widths(value)
     if isinstance(value, str):
-        return _FLOW_WIDTH + 1 if "\n" in value else len(value) + 2
+        return _MAX_INLINE_WIDTH + 1 if "\n" in value else len(value) + 2
     return 8
 
 
@@ -128,20 +130,20 @@ def _sum_widths(items: Sequence[Any]) -> int:
     """The approximate characters of a list or mapping on one line; counting ends above the limit."""
     total = 2
     for item in items:
-        total += _width(item) + 1
-        if total > _FLOW_WIDTH:
+        total += _inline_width(item) + 1
+        if total > _MAX_INLINE_WIDTH:
             break
     return total
 
 
 def _string_lines(text: str, pad: str) -> list[str]:
-    """As `_value_lines`, for a string: on one line, in a literal block, or quoted if a block cannot
-    hold it.
+    """The text after `key:` for a string, and the following lines: on one line, in a literal block,
+    or quoted if a block cannot hold it.
     """
     text = replace_surrogates(text)
     if "\n" not in text:
         return [" " + _scalar(text)]
-    if _NOT_PRINTABLE.search(text):
+    if _UNPRINTABLE.search(text):
         return _quoted_lines(text, pad)
     lines = text.split("\n")
     if not lines[-1]:
@@ -175,7 +177,11 @@ def _scalar(value: Any) -> str:
     """A single value: without quotes if no reader of YAML can take it for something else."""
     if isinstance(value, str):
         text = replace_surrogates(value)
-        if _PLAIN.fullmatch(text) and text.lower() not in _WORDS_WITH_A_MEANING and len(text) < 200:
+        if (
+            _NEEDS_NO_QUOTES.fullmatch(text)
+            and text.lower() not in _WORDS_OF_YAML
+            and len(text) < 200
+        ):
             return text
         return f'"{_escape(text)}"'
     if value is None or isinstance(value, bool):
@@ -201,7 +207,7 @@ def _escape(line: str) -> str:
     text = json.dumps(line, ensure_ascii=False)[1:-1]
     if text.isascii() and "\x7f" not in text:
         return text
-    return _NOT_PRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def load(text: bytes) -> Any:
@@ -212,7 +218,7 @@ def load(text: bytes) -> Any:
             more than 64 levels, keys that are repeated or not words, numbers of over 100 digits.
     """
     try:
-        found = read_events(
+        values = read_events(
             text,
             _make_scalar,
             lambda items, _start: items,
@@ -228,9 +234,9 @@ def load(text: bytes) -> Any:
         if isinstance(error, BadYamlError):
             raise
         raise BadYamlError(str(error)) from error
-    if not found:
+    if not values:
         raise BadYamlError("nothing in it")
-    return found[0]
+    return values[0]
 
 
 def _make_mapping(items: list[Any], start: Any) -> dict[str, Any]:
@@ -240,10 +246,10 @@ def _make_mapping(items: list[Any], start: Any) -> dict[str, Any]:
     keys = items[::2]
     if not all(isinstance(key, str) for key in keys):
         raise _bad_yaml_error(start, "a key that is not a word")
-    made = dict(zip(keys, items[1::2], strict=True))
-    if len(made) != len(keys):
+    mapping = dict(zip(keys, items[1::2], strict=True))
+    if len(mapping) != len(keys):
         raise _bad_yaml_error(start, "a key that comes twice")
-    return made
+    return mapping
 
 
 def _make_scalar(event: Any) -> Any:
