@@ -140,7 +140,7 @@ async def import_(
     return Answer(value, _import_view(context, imported))
 
 
-def _import_view(context: ActionContext, imported: long_term.ImportResult | None) -> View:
+def _import_view(context: ActionContext, imported: long_term.MemoryImportResult | None) -> View:
     """Lines about what was imported, or which changes wait for approval."""
     if imported is None:
         return [line("Nothing was imported.")]
@@ -155,7 +155,9 @@ def _import_view(context: ActionContext, imported: long_term.ImportResult | None
     ]
 
 
-async def _apply(context: ActionContext, plan: long_term.ImportPlan) -> long_term.ImportResult:
+async def _apply(
+    context: ActionContext, plan: long_term.ImportPlan
+) -> long_term.MemoryImportResult:
     """Carry out the plan of an import. In a session the user is then asked about texts on the subject
     of earlier entries.
     """

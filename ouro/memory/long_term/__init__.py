@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.import_files import is_trusted_text, read_sources
     from ouro.memory.long_term.import_plan import (
         ImportPlan,
-        ImportResult,
+        MemoryImportResult,
         ProposedText,
         apply_import,
         plan_import,

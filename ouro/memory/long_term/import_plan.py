@@ -68,7 +68,7 @@ class ImportPlan(msgspec.Struct, frozen=True):
         return dict(Counter(place for place, _ in self.texts))
 
 
-class ImportResult(msgspec.Struct, frozen=True):
+class MemoryImportResult(msgspec.Struct, frozen=True):
     """What an import wrote or proposed."""
 
     entries: int
@@ -133,7 +133,7 @@ def _pairs_on_subject(
             yield text, on_subject[0].text
 
 
-def apply_import(editor: MemoryEditor, plan: ImportPlan) -> ImportResult:
+def apply_import(editor: MemoryEditor, plan: ImportPlan) -> MemoryImportResult:
     """Write the planned import: one commit a scope, or one proposal a scope if a file is not
     trusted.
     """
@@ -153,7 +153,7 @@ def apply_import(editor: MemoryEditor, plan: ImportPlan) -> ImportResult:
             proposals.append(_propose_import(editor, scope, changes, plan.untrusted))
         elif changes and (event := editor.write(scope, changes, subject, "import")):
             undo[scope] = event.undo
-    return ImportResult(count, undo, tuple(proposals))
+    return MemoryImportResult(count, undo, tuple(proposals))
 
 
 class ProposedText(msgspec.Struct, frozen=True):
