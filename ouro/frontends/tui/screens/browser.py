@@ -18,12 +18,12 @@ from textual.widgets import Input, Static
 from ouro.errors import OuroError
 from ouro.frontends.tui.blocks.lines import code_content
 from ouro.frontends.tui.keymap import Keymap, Place
-from ouro.frontends.tui.screens.dialogs import MOVES, Keys, SearchField, Sheet, make_frame
+from ouro.frontends.tui.screens.dialogs import MOVE_KEYS, Keys, SearchField, Sheet, make_frame
 from ouro.frontends.tui.widgets.row_list import RowList
 from ouro.session.opening import OpenRequest
 from ouro.utils.text import clean
 
-SHOW_PAGE_AFTER = 0.06
+PAGE_DELAY = 0.06
 """Seconds for which a row is marked before its page is loaded."""
 PageStyle = Literal["", "title", "detail", "who", "flag", "added", "removed"]
 _PAGE_STYLES: Mapping[PageStyle, str] = {
@@ -49,6 +49,8 @@ class PageLink:
 
 
 class PageLine(NamedTuple):
+    """A line of a page. `speaker` is written before it."""
+
     text: str
     style: PageStyle = ""
     link: PageLink | None = None
@@ -56,6 +58,8 @@ class PageLine(NamedTuple):
 
 
 class Page:
+    """The text beside or below the list, as lines with styles and links."""
+
     def __init__(self, title: str = "", detail: str = "") -> None:
         self.lines: list[PageLine] = []
         if title:
@@ -65,11 +69,13 @@ class Page:
     def add(
         self, text: str, style: PageStyle = "", link: PageLink | None = None, speaker: str = ""
     ) -> None:
+        """Add a text, line by line. The speaker is named before its first line."""
         for line in clean(text).splitlines() or [""]:
             self.lines.append(PageLine(line, style, link, speaker))
             speaker = ""
 
     def section(self, title: str, style: PageStyle = "who", link: PageLink | None = None) -> None:
+        """Add a blank line and the title of a section."""
         self.add("")
         self.add(title, style, link)
 
@@ -89,14 +95,15 @@ class PageView(VerticalScroll, can_focus=True):
         super().__init__(self._text, id="browser-page")
         self._page = Page()
         self._links: list[int] = []
-        self._place = 0
+        self._marked_link = 0
 
     @property
     def link(self) -> PageLink | None:
-        return self._page.lines[self._links[self._place]].link if self._links else None
+        """The marked link; None if the page has none."""
+        return self._page.lines[self._links[self._marked_link]].link if self._links else None
 
     def show(self, page: Page) -> None:
-        self._page, self._place = page, 0
+        self._page, self._marked_link = page, 0
         first_lines = {
             line.link: number for number, line in reversed([*enumerate(page.lines)]) if line.link
         }
@@ -105,17 +112,17 @@ class PageView(VerticalScroll, can_focus=True):
         self.scroll_home(animate=False)
 
     def action_step(self, by: int) -> None:
-        place = self._place + by
-        if not 0 <= place < len(self._links):
+        link_index = self._marked_link + by
+        if not 0 <= link_index < len(self._links):
             self.scroll_relative(y=by, animate=False, force=True)
             return
-        self._place = place
+        self._marked_link = link_index
         self._draw()
         width = max(1, self._text.size.width)
-        above = self._page.lines[: self._links[place]]
+        lines_above = self._page.lines[: self._links[link_index]]
         top = sum(
             max(1, -(-(cell_len(line.text) + 2 * (line.link is not None)) // width))
-            for line in above
+            for line in lines_above
         )
         if not self.scroll_offset.y <= top < self.scroll_offset.y + self.size.height - 1:
             self.scroll_to(y=max(0, top - self.size.height // 2), animate=False, force=True)
@@ -128,15 +135,15 @@ class PageView(VerticalScroll, can_focus=True):
     def _draw(self) -> None:
         """Draw the page with the marks of its links."""
         parts: list[tuple[str, str] | Content] = []
-        marked = self._links[self._place] if self._links and self.has_focus else -1
+        marked_line = self._links[self._marked_link] if self._links and self.has_focus else -1
         for number, line in enumerate(self._page.lines):
             sign = (
-                ("❯ " if number == marked else "› ")
+                ("❯ " if number == marked_line else "› ")
                 if number in self._links
                 else ("  " if line.link else "")
             )
             parts += [(f"{line.speaker}  ", _PAGE_STYLES["who"])] if line.speaker else []
-            style = _PAGE_STYLES["title" if number == marked else line.style]
+            style = _PAGE_STYLES["title" if number == marked_line else line.style]
             if line.style in ("added", "removed"):  # lines of a file, as they are there
                 parts.append((f"{sign}{line.text}\n", style))
             else:
@@ -172,7 +179,7 @@ class Browser(Sheet[OpenRequest | None]):
         sign = Static("❯ ", id="browser-sign", markup=False)
         head = Horizontal(sign, self._search, id="browser-head")
         body = Horizontal(rows, self._page_view, id="browser-body")
-        self._place = place
+        self._key_place = place
         super().__init__(
             make_frame(
                 self.TITLE,
@@ -212,8 +219,8 @@ class Browser(Sheet[OpenRequest | None]):
 
     def all_keys(self) -> Keys:
         return [
-            *self._keymap.help_of_place(self._place),
-            *MOVES,
+            *self._keymap.help_of_place(self._key_place),
+            *MOVE_KEYS,
             ("Tab", "search, list"),
             ("Esc", "back"),
         ]
@@ -243,13 +250,13 @@ class Browser(Sheet[OpenRequest | None]):
         self._show_page_later()
 
     def _show_page_later(self) -> None:
-        self.run_worker(self._show_page(SHOW_PAGE_AFTER), group="page", exclusive=True)
+        self.run_worker(self._show_page(PAGE_DELAY), group="page", exclusive=True)
 
-    async def _show_page(self, after: float = 0.0) -> None:
-        """Load the page of the marked row after some seconds and show it, or why it cannot be
-        loaded.
+    async def _show_page(self, delay: float = 0.0) -> None:
+        """Wait for `delay` seconds, then load the page of the marked row and show it, or why it
+        cannot be loaded.
         """
-        await asyncio.sleep(after)
+        await asyncio.sleep(delay)
         try:
             page = await self._page()
         except (OuroError, OSError) as error:
@@ -262,14 +269,14 @@ class Browser(Sheet[OpenRequest | None]):
     async def _take_key(self, event: events.Key) -> bool:
         """Handle a key; returns False if it is text for the search field."""
         self.key_line.show_keys()
-        in_search, action = self._search.has_focus, self._actions.get(event.key, "")
+        is_in_search, action = self._search.has_focus, self._actions.get(event.key, "")
         if event.key == "enter":
             await self._open()
-        elif event.key in ("tab", "shift+tab") or (not in_search and event.key == "slash"):
-            (self._list if in_search else self._search).focus()
-        elif in_search and self._list.take_key(event.key):
+        elif event.key in ("tab", "shift+tab") or (not is_in_search and event.key == "slash"):
+            (self._list if is_in_search else self._search).focus()
+        elif is_in_search and self._list.take_key(event.key):
             pass
-        elif action and not (in_search and self._edits_search(event)):
+        elif action and not (is_in_search and self._edits_search(event)):
             await self._attempt(self._run_key_action(action))
         else:
             return False
@@ -284,7 +291,7 @@ class Browser(Sheet[OpenRequest | None]):
         await getattr(self, f"_{action}")()
 
     async def _attempt(self, work: Awaitable[object]) -> bool:
-        """Await a change; if it fails, show the error in the last line and return False."""
+        """Await a change; returns whether it succeeded. Its error is shown in the last line."""
         try:
             await work
         except (OuroError, OSError) as error:
@@ -302,13 +309,15 @@ class Browser(Sheet[OpenRequest | None]):
             self.key_line.show_keys([key for key in self._keys() if key[0]], more)
 
     def _show_message(self, text: str, kind: str = "-asks") -> None:
-        """Show a message or question (`-asks`) or an error (`-failed`) in the last line until the
-        next key.
+        """Show a message in the last line until the next key. `kind` is `-asks` for a notice or
+        question and `-failed` for an error.
         """
         self.key_line.show_message(text, kind)
 
     def _letter(self, action: str) -> str:
-        """The key of an action while the list has the focus; a letter if there is one."""
+        """The key of an action for the list: a letter if there is one, as no text can be typed
+        there.
+        """
         keys = self._keymap.keys(action)
         return next(
             (key for key in keys if len(key) == 1 or key == "space"), self._keymap.key_text(action)

@@ -59,15 +59,15 @@ MAX_BLOCKS = 1_000
 """With more blocks, those far above are dropped."""
 JOBS_INTERVAL = 2.0
 """Seconds between two checks of the background jobs."""
-START_AFTER = 0.1
+START_PANEL_DELAY = 0.1
 """Seconds after the session is open, before the start panel is filled."""
-UNTIL_CLOSED = 86_400.0
-"""Seconds that a notice stays if it is removed together with its cause."""
-KEPT_PROMPTS = 3
-"""User messages, with their turns, that stay when blocks are dropped."""
+NOTIFICATION_SECONDS = 86_400.0
+"""Seconds of a notice that is removed together with its cause: long enough for any cause."""
+MIN_KEPT_TURNS = 3
+"""So many of the last turns stay when blocks are dropped."""
 
 
-def _user_messages_of(session: Session) -> list[str]:
+def _loaded_user_messages(session: Session) -> list[str]:
     """The messages of the user in a resumed session, as far as they are loaded."""
     if session.resumed is None:
         return []
@@ -75,7 +75,7 @@ def _user_messages_of(session: Session) -> list[str]:
     return [event.text for event in shown if isinstance(event, events.Prompted)]
 
 
-_TERMINAL_HINT = 1.0
+_TERMINAL_HINT_DELAY = 1.0
 """Seconds that a program runs in a terminal before the key that types into it is named."""
 
 
@@ -180,9 +180,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     # The session
 
     def attach(self, session: Session, *, is_new: bool = False) -> None:
-        """Show this session. If it `is_new`, there is nothing to replay."""
+        """Show this session. With `is_new` it has no transcript that must be shown."""
         self.session = session
-        self.prompt_history.use(session.cwd, _user_messages_of(session))
+        self.prompt_history.use(session.cwd, _loaded_user_messages(session))
         if is_new:
             self.show_state()
         else:
@@ -195,11 +195,11 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self._restore_draft(session)
         if self._shows_start and session.resumed is None and not is_new:
             # After the first frame: the list of sessions may take a while.
-            self.set_timer(START_AFTER, lambda: self.run_worker(self._show_start(session)))
+            self.set_timer(START_PANEL_DELAY, lambda: self.run_worker(self._show_start(session)))
         self._shows_start = False
 
     def _restore_draft(self, session: Session) -> None:
-        """Restore the text that a killed ouro left for this session, or in this folder."""
+        """Put the text that a killed ouro left for this session or folder into the prompt."""
         self.close_draft(keep=False)  # the prompt still has it
         if not session.status().is_saved:
             return
@@ -216,8 +216,8 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self._draft_timer = None
         if self._draft is not None:
             starting = self.turns.starting
-            begun = [starting.text] if starting else []
-            unsent = [*begun, *self.turns.waiting, self.prompt.whole_text]
+            starting_text = [starting.text] if starting else []
+            unsent = [*starting_text, *self.turns.waiting, self.prompt.whole_text]
             self._draft.save("\n".join(filter(None, unsent)))
 
     def _save_draft_soon(self) -> None:
@@ -247,7 +247,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             await self._offer_import(session)
 
     async def _offer_import(self, session: Session) -> None:
-        """Offer what other agents know here, once a folder, and only where the offer is seen."""
+        """Offer, once for a folder and only where it is seen, to import memory of other agents."""
         from ouro.commands.memory_offer import find_offer, note_offer  # used after the first frame
 
         offer = await find_offer(session)
@@ -283,7 +283,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self._watch_jobs_if_any()
 
     def _update_script(self, session: Session) -> None:
-        """Show the line of the user's command, and let it run with the new state."""
+        """Start the user's status command for the new state, and show its line."""
         script = session.extensions.status_script
         if script is not None:
             show_line = partial(setattr, self.status, "script")
@@ -297,13 +297,13 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         if self.session is None:
             return
         try:
-            reached = await self.session.scrollback.reach(message)
+            position = await self.session.scrollback.reach(message)
         except OuroError as error:
             self.show(events.Notice(str(error), "error"))
             return
         self.show_again()
-        self.transcript.go_to(reached.prompts)
-        if reached.is_left:
+        self.transcript.go_to(position.prompts)
+        if position.is_left:
             self.show(events.Notice(LEFT_BRANCH, "warning"))
 
     @on(TranscriptView.QueueClicked)
@@ -339,21 +339,21 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     # What the turn queue reports
 
     def _name_terminal_key(self) -> None:
-        """Say how to type into the program that runs, if it has a terminal."""
+        """Name the key that types into the running program, if it has a terminal."""
         if self.turns.session is None or not self.turns.running:
             return
         if self.turns.session.background.last_terminal() is not None:
             self.status.show_message(f"{self._terminal_key} types into the program.", seconds=6.0)
 
     def _ask(self, event: events.PermissionAsked | events.QuestionAsked) -> None:
-        """Show a question, and call the user in every way."""
+        """Show a question, and call the user: by the bell, the window title and a notification."""
         self.reader.close()
         self.questions.ask(event)
         self.box.wait_for_answer(True)
         self._show_window_title(self.header.session_title)
         self.ring("ouro waits for your answer")
         if self.app.screen is not self:
-            self.notify("ouro waits for your answer, behind this.", timeout=UNTIL_CLOSED)
+            self.notify("ouro waits for your answer, behind this.", timeout=NOTIFICATION_SECONDS)
 
     def _show_in_transcript(self, event: Event) -> None:
         """Write an event into the transcript. A change that the user made in the memory browser is
@@ -375,7 +375,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             case events.PermissionAsked() | events.QuestionAsked():
                 self._ask(event)
             case events.ToolRunning():
-                self.set_timer(_TERMINAL_HINT, self._name_terminal_key)
+                self.set_timer(_TERMINAL_HINT_DELAY, self._name_terminal_key)
             case events.QuestionClosed(question_id=question_id):
                 self.questions.close(question_id)
                 if self.questions.panel is None:
@@ -407,7 +407,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         if not self.is_attached:  # ouro is ending
             return
         self.box.work_ends()
-        self._return_unshown()
+        self._return_message()
         panel = self.questions.panel
         self.questions.end_turn()
         if panel is not None and self.questions.panel is None:
@@ -417,10 +417,8 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         if self._bell_after < seconds:
             self.ring("ouro is done")
 
-    def _return_unshown(self) -> None:
-        """Return a message to the prompt that its turn never showed: it was interrupted or refused
-        before.
-        """
+    def _return_message(self) -> None:
+        """Put a message back into the prompt if its turn ended before it was shown."""
         draft = self.turns.starting
         if draft is not None:
             text = self.prompt.attachments.restore(draft)
@@ -449,7 +447,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.prompt.use_editing("vim")
 
     def _watch_jobs_if_any(self) -> None:
-        """Show the state again after a while if a job may end until then: it ends without an event."""
+        """Show the state again after a while if a job may end meanwhile: its end is no event."""
         if self._jobs_timer is None and self._may_have_jobs:
             self._jobs_timer = self.set_timer(JOBS_INTERVAL, self._show_jobs)
 
@@ -476,16 +474,16 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         blocks = self.transcript.blocks
         if self.session is None or not self.transcript.following or len(blocks) < MAX_BLOCKS:
             return
-        prompts = [
+        shown_prompts = [
             (index, block) for index, block in enumerate(blocks) if isinstance(block, UserMessage)
         ]
-        prompts = prompts[-KEPT_PROMPTS:]
-        loaded = self.session.scrollback.last_prompts(KEPT_PROMPTS)
-        loaded_texts = [tidy(text) for _number, text in loaded]
-        shown_texts = [block.text for _index, block in prompts]
-        if not loaded or loaded_texts != shown_texts:
+        shown_prompts = shown_prompts[-MIN_KEPT_TURNS:]
+        loaded_prompts = self.session.scrollback.last_prompts(MIN_KEPT_TURNS)
+        loaded_texts = [tidy(text) for _number, text in loaded_prompts]
+        shown_texts = [block.text for _index, block in shown_prompts]
+        if not loaded_prompts or loaded_texts != shown_texts:
             return
-        first_number, first_index = loaded[0][0], prompts[0][0]
+        first_number, first_index = loaded_prompts[0][0], shown_prompts[0][0]
         if self.session.scrollback.hide_before(first_number):
             self.transcript.discard(*blocks[:first_index])
 
@@ -506,7 +504,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.run_worker(self._change_plan(message.act, self.session, self.questions.panel))
 
     async def _change_plan(self, act: PlanAct, session: Session, panel: QuestionPanel) -> None:
-        """Let the user edit the plan, which is shown again, or comment on it, which answers."""
+        """Let the user edit the plan, which is shown again, or write comments, which answer."""
         from ouro.frontends.tui.screens.plan_sheets import comment_on_plan, edit_plan
 
         try:

@@ -35,15 +35,15 @@ _BELOW_TITLE = "$foreground not bold"
 
 Keys = Sequence[tuple[str, str]]
 """Keys as they are written, and what they do; the last one closes the dialog."""
-MOVES: Keys = (
+MOVE_KEYS: Keys = (
     ("↑ ↓ · j k", "one line"),
     ("PageUp PageDown", "one page"),
     ("Home End · g G", "first, last"),
 )
 """The keys of every list and text. While a search field has the focus, letters are text."""
-WORDS_FROM = 30
+MIN_WIDTH_FOR_HINT = 30
 """The minimum columns to name the key that shows all keys."""
-MAX_MESSAGE = 4
+MAX_MESSAGE_LINES = 4
 """Lines of a question or an error in the line of keys; the style sheet allows others fewer."""
 SHOWS_KEYS = ("question_mark", "f1")
 
@@ -52,7 +52,9 @@ class KeyLine(Widget):
     """The last line of a dialog: its keys, as many as fit, or for a moment a message."""
 
     def __init__(self, keys: Keys, more: str, most: int = 2) -> None:
-        """`more`: the key that shows all of them; empty: there are no others. `most`: lines."""
+        """`more` is the key that shows all keys; it is empty if there are no others. `most` is the
+        maximum of lines.
+        """
         super().__init__(classes="sheet--keys")
         self._most = most
         self.keys = keys
@@ -64,18 +66,20 @@ class KeyLine(Widget):
         return bool(self._message)
 
     def show_keys(self, keys: Keys | None = None, more: str | None = None) -> None:
-        """Show these keys, or the same as before, instead of a message."""
-        before = (self.keys, self._more, "")
+        """Show keys instead of a message; None keeps the keys of before."""
+        shown_now = (self.keys, self._more, "")
         self.keys = self.keys if keys is None else keys
         self._more = self._more if more is None else more
-        if before == (self.keys, self._more, self._message):
+        if shown_now == (self.keys, self._more, self._message):
             return  # without a layout
         self._message = ""
         self.remove_class("-asks", "-failed")
         self.refresh(layout=True)
 
     def show_message(self, text: str, kind: str = "") -> None:
-        """Show a message: a question (`-asks`), an error (`-failed`)."""
+        """Show a message instead of the keys. `kind` is `-asks` for a question and `-failed` for an
+        error.
+        """
         self._message = quote_code(clean(" ".join(text.split())))
         self.remove_class("-asks", "-failed")
         if kind:
@@ -91,14 +95,14 @@ class KeyLine(Widget):
     def _text(self, width: int) -> str:
         """The message, or as many keys as fit."""
         if self._message:
-            return "\n".join(wrap(self._message, max(1, width))[:MAX_MESSAGE])
-        most = 1 if self.screen.has_class("-low") else self._most
-        shown = [" ".join(filter(None, key)) for key in self.keys]
-        if self._more and width >= WORDS_FROM:
-            last = f"{self._more} keys · {shown[-1]}"
-            if most > 1 or len(f"{shown[0]} · {last}") <= width:
-                shown[-1] = last
-        return join_fitting(shown, width, most)
+            return "\n".join(wrap(self._message, max(1, width))[:MAX_MESSAGE_LINES])
+        max_lines = 1 if self.screen.has_class("-low") else self._most
+        key_texts = [" ".join(filter(None, key)) for key in self.keys]
+        if self._more and width >= MIN_WIDTH_FOR_HINT:
+            last = f"{self._more} keys · {key_texts[-1]}"
+            if max_lines > 1 or len(f"{key_texts[0]} · {last}") <= width:
+                key_texts[-1] = last
+        return join_fitting(key_texts, width, max_lines)
 
 
 class SheetFrame(Vertical):
@@ -112,7 +116,7 @@ class SheetFrame(Vertical):
         id: str | None = None,  # noqa: A002 (Textual's own name)
         classes: str = "sheet",
     ) -> None:
-        """`title` is in the first widget of the body."""
+        """`title` is already inside of the first widget of the body."""
         self.title = title
         self.key_line = key_line
         super().__init__(*body, key_line, classes=classes, id=id)
@@ -128,7 +132,7 @@ class SearchField(TypedField):
         id: str = "picker-search",  # noqa: A002 (Textual's own name)
         dialog_keys: Collection[str] = (),
     ) -> None:
-        """`dialog_keys`: editing keys that the dialog uses itself."""
+        """`dialog_keys` are editing keys that the dialog uses itself."""
         super().__init__(text, placeholder=placeholder, compact=True, id=id, select_on_focus=False)
         self.dialog_keys = dialog_keys
 
@@ -160,9 +164,9 @@ class Sheet(ModalScreen[R]):
 
     def all_keys(self) -> Keys:
         """The keys that `?` lists: those of the last line, and those of every list."""
-        *own, closes = self.key_line.keys
-        moving = [key for key in own if not key[0].startswith("↑↓") or key[1]]
-        return [*moving, *MOVES, closes]
+        *other_keys, closes = self.key_line.keys
+        special_keys = [key for key in other_keys if not key[0].startswith("↑↓") or key[1]]
+        return [*special_keys, *MOVE_KEYS, closes]
 
     def action_close(self) -> None:
         self.dismiss(None)
@@ -200,17 +204,21 @@ def make_frame(
     beside: Widget | None = None,
     is_full: bool = False,
 ) -> SheetFrame:
-    """The frame of a dialog.
+    """Make the frame of a dialog.
 
-    `more`: the key that shows all keys; `beside`: at the right of the title; `is_full`: it covers
-    the whole screen.
+    Args:
+        more: the key that shows all keys.
+        beside: a widget at the right of the title.
+        is_full: whether the dialog covers the whole screen.
     """
-    shown = Static(title_content(title), classes="sheet--title", markup=False)
-    head: Widget = VerticalScroll(shown, classes="sheet--question", can_focus=False)
+    title_widget = Static(title_content(title), classes="sheet--title", markup=False)
+    head: Widget = VerticalScroll(title_widget, classes="sheet--question", can_focus=False)
     if beside is not None:
-        head = Horizontal(shown, beside, classes="sheet--head")
+        head = Horizontal(title_widget, beside, classes="sheet--head")
     classes = "sheet -full" if is_full else "sheet"
-    return SheetFrame(shown, head, *body, key_line=KeyLine(keys, more), classes=classes, id=id)
+    return SheetFrame(
+        title_widget, head, *body, key_line=KeyLine(keys, more), classes=classes, id=id
+    )
 
 
 def title_content(title: str) -> Content:
@@ -227,9 +235,9 @@ class KeySheet(Sheet[None]):
     BINDINGS = [Binding("q,enter,question_mark,f1", "close", show=False)]  # noqa: RUF012 (as above)
 
     def __init__(self, keys: Keys) -> None:
-        wide = max(cell_len(key) for key, _ in keys)
+        key_width = max(cell_len(key) for key, _ in keys)
         table = Table.grid(padding=(0, 2, 0, 0))
-        table.add_column(width=wide)
+        table.add_column(width=key_width)
         for key, what in keys:
             table.add_row(Text(key), Text(what))
         self._text = VerticalScroll(Static(table), classes="sheet--scroll", can_focus=True)
@@ -285,7 +293,7 @@ class HelpSheet(Sheet[None]):
         self._text.focus()
 
     def action_show_keys(self) -> None:
-        """`?` closes the page that it opens."""
+        """Close the page: `?` has opened it."""
         self.dismiss(None)
 
     @on(Input.Submitted)
@@ -302,8 +310,8 @@ class HelpSheet(Sheet[None]):
         if not self._words:
             return
         if self._text.find(self._words, by) or self._text.find(self._words, -by):
-            found = (("n N", "next, previous"), ("/", "searches"), ("Esc", "closes"))
-            self.key_line.show_keys(found)
+            match_keys = (("n N", "next, previous"), ("/", "searches"), ("Esc", "closes"))
+            self.key_line.show_keys(match_keys)
         else:
             self.key_line.show_message(f"No match for `{self._words}`.", "-failed")
 
@@ -340,7 +348,7 @@ class LineSheet(Sheet[str | None]):
     """Asks for a line of text; None if the user cancels."""
 
     def __init__(self, title: str, secret: bool, text: str = "") -> None:
-        """`text`: the initial text of the field."""
+        """`text` is the initial text of the field."""
         field = TypedField(
             text, select_on_focus=False, password=secret, compact=True, id="picker-search"
         )

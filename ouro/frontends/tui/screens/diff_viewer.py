@@ -18,8 +18,8 @@ from ouro.frontends.tui.blocks.diff import DiffLayout, DiffPlace
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.comment_sheet import CommentField, CommentSheet
 from ouro.frontends.tui.screens.dialogs import (
-    MOVES,
-    WORDS_FROM,
+    MIN_WIDTH_FOR_HINT,
+    MOVE_KEYS,
     Keys,
     Sheet,
     make_frame,
@@ -235,12 +235,12 @@ class DiffViewer(CommentSheet[DiffPlace]):
             (key("choose_source"), "turn, commit …"),
             (key("choose_file"), "find file"),
             (key("side_by_side"), "side by side"),
-            ("Esc", "closes" if self.app.size.width >= WORDS_FROM else ""),
+            ("Esc", "closes" if self.app.size.width >= MIN_WIDTH_FOR_HINT else ""),
         ]
 
     def all_keys(self) -> Keys:
         comments = (("Enter", "comment on the line"), ("Delete", "remove the comment"))
-        return [*self._keymap.help_of_place("diff"), *comments, *MOVES, ("Esc q", "close")]
+        return [*self._keymap.help_of_place("diff"), *comments, *MOVE_KEYS, ("Esc q", "close")]
 
     def _key(self, action: str) -> str:
         """The first key of an action; a letter as one types it."""

@@ -19,7 +19,7 @@ class GuardedPicker(Picker):
     BINDINGS = [Binding("ctrl+c", "interrupt", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
 
     def __init__(self, title: str, choices: Sequence[Choice], esc: str, ctrl_c: str | None) -> None:
-        """`esc`: the label of the Esc key; `ctrl_c`: the result of Ctrl+C."""
+        """`esc` is the label of the Esc key, and `ctrl_c` the result of Ctrl+C."""
         super().__init__(title, choices, grace=QuestionPanel.GRACE)
         self._ctrl_c = ctrl_c
         *keys, _closes = self.key_line.keys

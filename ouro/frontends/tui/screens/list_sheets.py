@@ -37,17 +37,19 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 NO_CHANGES = "no changes"
 NOTHING_TICKED = "Nothing is ticked: Tab goes to a box, Space ticks it."
-COLUMNS_FROM_WIDTH = 60
-"""Narrower screens show the items of the context without columns: their padding would leave no room
-for the text.
-"""
+MIN_WIDTH_FOR_COLUMNS = 60
+"""A narrower screen has no room for columns, nor for boxes without changes."""
 MAX_PREVIEW = 3
 """Messages of a branch in the preview."""
-_UPWARD = ("up", "ctrl+p", "pageup")
+_UP_KEYS = ("up", "ctrl+p", "pageup")
 
 
 class ListSheet(Sheet[R]):
-    """A list, with a preview of the marked row below; `actions`: the Textual action of each key."""
+    """A list with a preview of the marked row below it.
+
+    Args:
+        actions: the Textual action of each key.
+    """
 
     def __init__(
         self,
@@ -78,6 +80,7 @@ class ListSheet(Sheet[R]):
 
     @property
     def _marked(self) -> Any:
+        """The object of the marked row; None if there is none."""
         return None if self._list.marked is None else self._rows[self._list.marked.value]
 
     def _fill(self) -> None:
@@ -109,8 +112,8 @@ class TasksSheet(ListSheet[None]):
     def __init__(
         self, tasks: Callable[[], Sequence[BackgroundTask]], kill: Callable[[str], Awaitable[None]]
     ) -> None:
-        ends = dict.fromkeys(("x", "delete"), "kill")
-        actions = {**ends, **dict.fromkeys(("q", "enter", "ctrl+b"), "close")}
+        end_keys = dict.fromkeys(("x", "delete"), "kill")
+        actions = {**end_keys, **dict.fromkeys(("q", "enter", "ctrl+b"), "close")}
         keys, nothing = _TASK_KEYS, "No background jobs and no subagents."
         super().__init__("Tasks", actions, keys=keys, id="tasks", nothing=nothing)
         self._tasks = tasks
@@ -135,8 +138,8 @@ class TasksSheet(ListSheet[None]):
     def _preview_of(self, row: BackgroundTask | None) -> Text | Content:
         if row is not None and row.id == "goal":  # a sentence, not an output
             return code_content(clean(row.output))
-        most = max(3, self.app.size.height - len(self._rows) - 10)
-        output = clean(row.output).rstrip().split("\n")[-most:] if row else []
+        max_lines = max(3, self.app.size.height - len(self._rows) - 10)
+        output = clean(row.output).rstrip().split("\n")[-max_lines:] if row else []
         return Text("\n".join(output), no_wrap=True, overflow="ellipsis")
 
 
@@ -176,6 +179,7 @@ class ContextSheet(ListSheet[None]):
         self._frame.title.update(text)
 
     def _read(self) -> Iterable[tuple[Choice, Any]]:
+        """The items of the context, the largest first."""
         items = largest_items(self._window)
         width = max((len(f"{item.tokens:,}") for item in items), default=0)
         for item in items:
@@ -187,12 +191,14 @@ class ContextSheet(ListSheet[None]):
 
 
 class RewindSheet(ListSheet[RewindChoice | None]):
-    """User messages, the newest last, and left branches; below, what a rewind would undo."""
+    """The user's messages, the newest last, and left branches. Boxes below offer what a rewind
+    undoes.
+    """
 
-    def __init__(self, past: Rewind, keymap: Keymap, *, with_files: bool = False) -> None:
-        self._past = past
+    def __init__(self, rewind: Rewind, keymap: Keymap, *, with_files: bool = False) -> None:
+        self._rewind = rewind
         self._with_files = with_files
-        self._asked: Worker[None] | None = None
+        self._scopes_worker: Worker[None] | None = None
         self._search = SearchField()
         self._boxes = ScopeBoxes({"conversation", "files"} if with_files else {"conversation"})
         fork = [(key, "forks")] if (key := keymap.key_text("fork_there")) else []
@@ -204,7 +210,7 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         """The widgets below the title, with a note if branches cannot be listed."""
         not_listed = (
             [Static(NOT_LISTED, id="rewind-not-listed", markup=False)]
-            if self._past.lacks_branches
+            if self._rewind.lacks_branches
             else []
         )
         return self._search, self._list, *not_listed, self._preview, self._boxes
@@ -215,9 +221,11 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         self._mark_last()
 
     def on_resize(self) -> None:
-        """Ask again: a narrow screen has room for fewer boxes. What is shown stays until then."""
+        """Offer the boxes again, because a narrow screen has room for fewer. The old ones stay
+        until then.
+        """
         if (marked := self._marked) is not None:
-            self._asked = self._ask_scopes(marked)
+            self._scopes_worker = self._ask_scopes(marked)
 
     @on(Input.Changed)
     def _narrow(self, event: Input.Changed) -> None:
@@ -225,24 +233,28 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         self._mark_last()
 
     def _mark_last(self) -> None:
-        """Mark the last message; to undo a turn, the one that began it."""
+        """Mark the last message. To undo a turn, mark the message that began it."""
         self._list.place = max(0, len(self._list.rows) - 1)
-        begun = [f"m{point.number}" for point in self._past.points() if not point.is_steered]
-        values = [row.value for row in self._list.rows]
-        if self._with_files and begun and begun[-1] in values:  # not a message that steered it
-            self._list.place = values.index(begun[-1])
+        turn_values = [
+            f"m{point.number}" for point in self._rewind.points() if not point.is_steered
+        ]
+        row_values = [row.value for row in self._list.rows]
+        if (
+            self._with_files and turn_values and turn_values[-1] in row_values
+        ):  # not a message that steered it
+            self._list.place = row_values.index(turn_values[-1])
         self._show_marked()
 
     async def _take_key(self, event: events.Key) -> bool:
-        if event.key in _UPWARD and self._list.place == 0 and self._past.has_earlier:
-            await self._past.load_earlier()
+        if event.key in _UP_KEYS and self._list.place == 0 and self._rewind.has_earlier:
+            await self._rewind.load_earlier()
             self._fill()
         return await super()._take_key(event)
 
     @on(PickList.Picked)
     async def action_choose(self) -> None:
-        if self._asked is not None:  # a ticked box may not be shown yet
-            await self._asked.wait()
+        if self._scopes_worker is not None:  # a ticked box may not be shown yet
+            await self._scopes_worker.wait()
         match self._marked:
             case Point(number):
                 if ticked := self._boxes.ticked:
@@ -265,29 +277,33 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         super()._show_marked()
         marked = self._marked
         self._boxes.offer(self._scopes_to_offer({}) if isinstance(marked, Point) else {})
-        self._asked = self._ask_scopes(marked) if marked else None
+        self._scopes_worker = self._ask_scopes(marked) if marked else None
 
     @work(exclusive=True)
     async def _ask_scopes(self, row: Point | Branch) -> None:
         """Offer the boxes of what a rewind to this message or branch would undo."""
         if isinstance(row, Point):
-            self._boxes.offer(self._scopes_to_offer(await self._past.can_rewind(row.number)))
+            self._boxes.offer(self._scopes_to_offer(await self._rewind.can_rewind(row.number)))
         else:  # the messages of a branch are restored in any case
-            offered = await self._past.can_redo(row.number)
+            offered = await self._rewind.can_redo(row.number)
             self._boxes.offer(
                 {scope: what for scope, what in offered.items() if scope != "conversation"}
             )
 
-    def _scopes_to_offer(self, found: Mapping[RewindScope, str]) -> dict[RewindScope, str]:
-        """The same boxes for each message; one without changes says so, where there is room."""
-        if self.app.size.width < COLUMNS_FROM_WIDTH:
-            return {"conversation": "", **found}
-        changes: dict[RewindScope, str] = dict.fromkeys(self._past.scopes, NO_CHANGES)
-        return {"conversation": "", **changes, **found}
+    def _scopes_to_offer(
+        self, changes_by_scope: Mapping[RewindScope, str]
+    ) -> dict[RewindScope, str]:
+        """The boxes for a message, which are the same for each. A box without changes is left out
+        on a narrow screen.
+        """
+        if self.app.size.width < MIN_WIDTH_FOR_COLUMNS:
+            return {"conversation": "", **changes_by_scope}
+        all_scopes: dict[RewindScope, str] = dict.fromkeys(self._rewind.scopes, NO_CHANGES)
+        return {"conversation": "", **all_scopes, **changes_by_scope}
 
     def _read(self) -> Iterable[tuple[Choice, Point | Branch]]:
-        """Messages in order; a branch comes after the message from whose answer it departs."""
-        rows: list[Point | Branch] = [*self._past.points(), *self._past.branches()]
+        """Messages in their order. A branch comes after the message whose answer it leaves."""
+        rows: list[Point | Branch] = [*self._rewind.points(), *self._rewind.branches()]
         for row in sorted(
             rows, key=lambda row: row.since + 0.5 if isinstance(row, Branch) else row.number
         ):
@@ -299,31 +315,31 @@ class RewindSheet(ListSheet[RewindChoice | None]):
             yield Choice(f"{mark}{row.number}", label, format_age(row.at, now())), row
 
     def _preview_of(self, row: Point | Branch | None) -> Group:
-        """What Enter does, in one line, and the message: low terminals have only two lines."""
-        what, text = "", Text(overflow="fold")
+        """What Enter does, in one line, followed by the message. Low terminals show only two lines."""
+        description, text = "", Text(overflow="fold")
         match row:
             case Point():
-                what = f"Rewinds past {describe_point(row)}"
+                description = f"Rewinds past {describe_point(row)}"
                 text.append(clean(row.text).strip())
             case Branch():
-                what = f"Left branch: {branch_label(row)[1]}. Enter returns to it"
-                shown = [message_label(text) for text in row.texts[:MAX_PREVIEW]]
-                more = len(row.texts) - len(shown)
+                description = f"Left branch: {branch_label(row)[1]}. Enter returns to it"
+                labels = [message_label(text) for text in row.texts[:MAX_PREVIEW]]
+                rest = len(row.texts) - len(labels)
                 text.append(
                     "\n".join(
                         [
-                            *(f"❯ {line}" for line in shown),
-                            *([f"… and {more} more"] if more else []),
+                            *(f"❯ {line}" for line in labels),
+                            *([f"… and {rest} more"] if rest else []),
                         ]
                     )
                 )
             case None:
                 pass
-        return Group(Text(what, "italic", no_wrap=True, overflow="ellipsis"), text)
+        return Group(Text(description, "italic", no_wrap=True, overflow="ellipsis"), text)
 
 
 class RedoSheet(Sheet[RewindChoice | None]):
-    """What can be redone; everything is ticked at first."""
+    """Boxes for what can be redone; all of them are ticked at first."""
 
     def __init__(self, offered: Mapping[RewindScope, str]) -> None:
         self._boxes = ScopeBoxes(offered)
@@ -332,7 +348,7 @@ class RedoSheet(Sheet[RewindChoice | None]):
         super().__init__(make_frame("Redo what was undone", self._boxes, keys=keys))
 
     async def _take_key(self, event: events.Key) -> bool:
-        """Redo on Enter what is ticked."""
+        """Redo what is ticked, on Enter."""
         if event.key != "enter":
             return False
         if ticked := self._boxes.ticked:
@@ -353,14 +369,14 @@ class ScopeBoxes(Horizontal):
         super().__init__(*self._boxes.values(), id="rewind-boxes")
 
     def offer(self, scopes: Mapping[RewindScope, str]) -> None:
-        """Show the boxes of these scopes, with what is in each."""
+        """Show the boxes of these scopes, each with what it would change."""
         for scope, box in self._boxes.items():
             box.display = scope in scopes
             box.what = scopes.get(scope, "")
 
     @property
     def ticked(self) -> tuple[RewindScope, ...]:
-        return tuple(scope for scope, box in self._boxes.items() if box.counts)
+        return tuple(scope for scope, box in self._boxes.items() if box.is_chosen)
 
 
 class TickBox(Widget, can_focus=True):
@@ -368,6 +384,7 @@ class TickBox(Widget, can_focus=True):
 
     ticked: reactive[bool] = reactive(False)
     what: reactive[str] = reactive("")
+    """What would be undone or redone, for the label."""
 
     def __init__(self, label: str, id: str, *, ticked: bool = False) -> None:  # noqa: A002 (Textual's own name)
         super().__init__(id=id)
@@ -376,8 +393,8 @@ class TickBox(Widget, can_focus=True):
         self.display = False
 
     @property
-    def counts(self) -> bool:
-        """Whether it is ticked, and has something to undo."""
+    def is_chosen(self) -> bool:
+        """Whether the box is ticked and has something to undo."""
         return self.display and self.ticked and self.what != NO_CHANGES
 
     def render(self) -> Text:

@@ -18,9 +18,9 @@ from ouro.frontends.tui.widgets.row_list import PAGES, PickList
 from ouro.utils.text import clean
 
 MIN_ROWS, MIN_QUESTION = 5, 2
-"""Of a list and the question above it, on a low terminal."""
+"""The lines that a list, and the question above it, have at least on a low terminal."""
 LONG_TITLE = 8
-"""If a question has at least so many lines, the keys that scroll it are shown."""
+"""The keys that scroll a question are shown if it has at least so many lines."""
 MAX_WITHOUT_SEARCH = 6
 """Up to this many choices are numbered, and a digit chooses; more have a search line."""
 PROMPT_AND_STATUS = 4
@@ -30,9 +30,13 @@ STRAY_GRACE = 0.5
 """
 
 
-def _word_in(label: str) -> Callable[[str], bool]:
-    """Whether a word of a label begins with a text."""
-    starts = {place for place, before in enumerate(f" {label}") if not before.isalnum()}
+def _make_word_test(label: str) -> Callable[[str], bool]:
+    """A function that tells whether any word of this label begins with a text."""
+    starts = {
+        place
+        for place, character_before in enumerate(f" {label}")
+        if not character_before.isalnum()
+    }
     return lambda word: any(label.startswith(word, start) for start in starts)
 
 
@@ -63,11 +67,11 @@ class Picker(Sheet[str | None]):
         self._grace = grace
         self._preview = preview
         self._accepts_from = 0.0
-        self._shown_at = 0.0
+        self._opened_at = 0.0
         self._reads_from = 0.0
         """From when on letters can mark a choice; earlier ones were typed before the picker came."""
-        self._typed: list[events.Key] = []
-        """The letters that have marked a choice."""
+        self._typed_keys: list[events.Key] = []
+        """The keys of the letters that have marked a choice."""
         self._shows_prompt = False
         self.is_short = search is None and len(choices) <= MAX_WITHOUT_SEARCH
         if self.is_short:
@@ -78,13 +82,18 @@ class Picker(Sheet[str | None]):
         self._choices = choices
         self._list = PickList(choices, current, "No matches." if choices else nothing)
         self._search = SearchField(search or "")
-        self._whole = Static(markup=False, classes="sheet--whole")
+        self._whole_choice = Static(markup=False, classes="sheet--whole")
         is_long = title.count("\n") >= LONG_TITLE
         pages = [("PageUp PageDown", "scroll")] if is_long else []
         field = [] if self.is_short else [self._search]
         keys = (("↑↓ Enter", ""), *pages, ("Esc", "closes"))
         frame = make_frame(
-            title, *field, self._list, self._whole, keys=keys, more="?" if self.is_short else "F1"
+            title,
+            *field,
+            self._list,
+            self._whole_choice,
+            keys=keys,
+            more="?" if self.is_short else "F1",
         )
         super().__init__(frame)
         self.set_class(self.is_short, "-numbered")
@@ -94,13 +103,13 @@ class Picker(Sheet[str | None]):
         self._shows_prompt = any(prompt.text for prompt in self._beneath.query(PromptArea))
         if not self.is_short:
             self._search.focus()
-        self._shown_at = time.monotonic()
-        self._accepts_from = self._shown_at + self._grace
+        self._opened_at = time.monotonic()
+        self._accepts_from = self._opened_at + self._grace
         self._reads_from = time.monotonic() + STRAY_GRACE
 
     @property
     def words(self) -> str:
-        """What is searched."""
+        """The text that is searched for."""
         return self._search.value
 
     def fill(self, choices: Sequence[Choice]) -> None:
@@ -127,57 +136,62 @@ class Picker(Sheet[str | None]):
         self._beneath.styles.padding = 0
 
     def _make_room(self, *, again: bool = True) -> None:
-        """Give the list the remaining lines; show the transcript's end, and text in the prompt,
-        above it. On a low terminal once more, `again`, when the lines of the texts are known.
+        """Give the list the lines that are left. The end of the transcript stays visible above it.
+
+        On a low terminal this is done once more (`again`), when the heights of the texts are known.
         """
         if not (sheet := self._frame).is_attached:
             return  # the sheet is being closed
-        rest = [child for child in sheet.children if child.display and child is not self._list]
-        taken = sum(child.outer_size.height + child.styles.margin.height for child in rest)
-        taken += sheet.gutter.height + sheet.styles.margin.height
+        other_widgets = [
+            child for child in sheet.children if child.display and child is not self._list
+        ]
+        used_height = sum(
+            child.outer_size.height + child.styles.margin.height for child in other_widgets
+        )
+        used_height += sheet.gutter.height + sheet.styles.margin.height
         if self.has_class("-low"):
-            taken += self._fit_question(self.size.height - taken)
+            used_height += self._fit_question(self.size.height - used_height)
             if again:
                 self.call_after_refresh(partial(self._make_room, again=False))
-        self._list.styles.max_height = max(1, self.size.height - taken)
+        self._list.styles.max_height = max(1, self.size.height - used_height)
         if self.is_short and sheet.outer_size.height <= self.size.height - 6:
             covered = sheet.outer_size.height - (0 if self._shows_prompt else PROMPT_AND_STATUS)
             self._beneath.styles.padding = (0, 0, max(0, covered), 0)
 
     def _fit_question(self, free: int) -> int:
-        """Let the question have the lines that a short list leaves; returns how many more it takes
-        than now.
+        """Give the question the lines that a short list leaves. Returns how many more lines it
+        takes than now.
         """
         question = self.query_one(".sheet--question")
         rows = min(len(self._choices), MIN_ROWS)
-        before = question.outer_size.height
-        most = max(MIN_QUESTION, before + free - rows)
-        question.styles.max_height = most
-        return min(question.virtual_size.height, most) - before
+        height = question.outer_size.height
+        max_height = max(MIN_QUESTION, height + free - rows)
+        question.styles.max_height = max_height
+        return min(question.virtual_size.height, max_height) - height
 
     def _show_whole(self) -> None:
         """Show the whole marked choice below the list if its line is cut."""
         marked = self._list.marked
-        self._whole.display = marked is not None and self._list.is_cut(marked)
+        self._whole_choice.display = marked is not None and self._list.is_cut(marked)
         if marked is not None:
             text = f"{marked.label}\n{marked.detail}".rstrip()
             if self.has_class("-low"):  # there are no lines to repeat the part that is not cut
                 text = max(marked.label, marked.detail, key=len)
-            self._whole.update(code_content(clean(text)))
+            self._whole_choice.update(code_content(clean(text)))
         self.call_after_refresh(self._make_room)
 
     @on(Input.Submitted)
     @on(PickList.Picked)
-    def _take(self) -> None:
+    def _choose_marked(self) -> None:
         self._list.narrow(self._search.value)
-        chosen = self._list.marked
-        if chosen is not None and time.monotonic() >= self._accepts_from:
-            self.dismiss(chosen.value)
+        choice = self._list.marked
+        if choice is not None and time.monotonic() >= self._accepts_from:
+            self.dismiss(choice.value)
 
     async def _take_key(self, event: events.Key) -> bool:
-        above = self.query_one(".sheet--question")
-        if event.key in PAGES and above.max_scroll_y:
-            above.scroll_relative(y=PAGES[event.key] * (above.size.height - 1), animate=False)
+        question = self.query_one(".sheet--question")
+        if event.key in PAGES and question.max_scroll_y:
+            question.scroll_relative(y=PAGES[event.key] * (question.size.height - 1), animate=False)
         elif event.key in PAGES and self.is_short:
             await self.run_action(
                 f"app.press('{'page_up' if PAGES[event.key] < 0 else 'page_down'}')"
@@ -185,8 +199,8 @@ class Picker(Sheet[str | None]):
         elif self._list.take_key(event.key):
             self._end_grace(event)
         elif self.is_short and event.key == "enter":
-            self._take()
-        elif event.key in SHOWS_KEYS and not self._typed:
+            self._choose_marked()
+        elif event.key in SHOWS_KEYS and not self._typed_keys:
             return False
         else:
             return self._take_text(event)
@@ -194,17 +208,17 @@ class Picker(Sheet[str | None]):
 
     def _end_grace(self, event: events.Key) -> None:
         """Let Enter choose at once after a key that moved the mark: the user has seen the list."""
-        if event.time > self._shown_at:
+        if event.time > self._opened_at:
             self._accepts_from = 0.0
 
     def _take_text(self, event: events.Key) -> bool:
-        """Handle text: in a short list it marks or goes to the prompt, else it goes to the search
-        field. Returns whether it was text.
+        """Handle text; returns whether it was text. In a short list it marks a choice or goes to
+        the prompt, else it goes to the search field.
         """
         if self.is_short:
             is_text = event.is_printable or event.key == "backspace"
             if is_text:
-                self._press(event)
+                self._take_character(event)
             return is_text
         if not event.is_printable or self._search.has_focus:
             return False
@@ -212,9 +226,9 @@ class Picker(Sheet[str | None]):
         self._search.post_message(events.Key(event.key, event.character))
         return True
 
-    def _press(self, event: events.Key) -> None:
-        """A character in a short list: a digit chooses, the letters of a choice mark it; other text
-        is a message, and goes to the prompt.
+    def _take_character(self, event: events.Key) -> None:
+        """Handle a character in a short list. A digit chooses, and letters mark a choice; other
+        text is a message and goes to the prompt.
         """
         number = int(event.character) if event.character and event.character.isdecimal() else 0
         accepts = time.monotonic() >= self._accepts_from
@@ -222,53 +236,55 @@ class Picker(Sheet[str | None]):
         if accepts and 0 < number <= len(self._choices):
             self.dismiss(self._choices[number - 1].value)
         elif not (accepts and (self._mark_typed(event) or self._move_by_letter(event))):
-            self._pass_to_prompt([*self._typed, event])
+            self._pass_to_prompt([*self._typed_keys, event])
 
     def _mark_typed(self, event: events.Key) -> bool:
         """Mark the choice whose label begins with the typed letters; False if there is none."""
-        if event.key == "backspace" and self._typed:
-            self._typed.pop()
+        if event.key == "backspace" and self._typed_keys:
+            self._typed_keys.pop()
             return True
         if time.monotonic() < self._reads_from or not event.character:
             return False
-        place = self._find("".join(key.character or "" for key in (*self._typed, event)).casefold())
+        place = self._find(
+            "".join(key.character or "" for key in (*self._typed_keys, event)).casefold()
+        )
         if place is None:
             return False
-        self._typed.append(event)
+        self._typed_keys.append(event)
         self._list.place = place
         return True
 
     def _move_by_letter(self, event: events.Key) -> bool:
-        """Move for `j` and `k`; at once followed by other letters they are a message."""
+        """Move the mark for `j` and `k`. Followed by other letters at once, they are a message."""
         if time.monotonic() < self._reads_from or event.key not in ("j", "k"):
             return False
-        if any(key.key not in ("j", "k") for key in self._typed):
+        if any(key.key not in ("j", "k") for key in self._typed_keys):
             return False
-        self._typed.append(event)
+        self._typed_keys.append(event)
         self._list.action_move(1 if event.key == "j" else -1)
         return True
 
     def _forget_moves(self, now: float) -> None:
-        """After a moment `j` and `k` are no beginning of a message any more."""
-        moved = self._typed and all(key.key in ("j", "k") for key in self._typed)
-        if moved and now - self._typed[-1].time > STRAY_GRACE:
-            self._typed = []
+        """Forget `j` and `k` after a moment: they do not begin a message any more."""
+        has_only_moves = self._typed_keys and all(key.key in ("j", "k") for key in self._typed_keys)
+        if has_only_moves and now - self._typed_keys[-1].time > STRAY_GRACE:
+            self._typed_keys = []
 
-    def _find(self, typed: str) -> int | None:
-        """The choice that begins with a text, else the first whose words begin with its words:
-        `claude` finds `anthropic/claude-…`.
+    def _find(self, text: str) -> int | None:
+        """The place of the choice whose label begins with a text, else of the first one whose words
+        begin with its words: `claude` finds `anthropic/claude-…`.
         """
         labels = [choice.label.partition(" ")[2].casefold() for choice in self._choices]
-        words = typed.split()
-        found = [n for n, label in enumerate(labels) if label.startswith(typed)]
-        found += [n for n, label in enumerate(labels) if all(map(_word_in(label), words))]
-        return found[0] if found and words else None
+        words = text.split()
+        places = [n for n, label in enumerate(labels) if label.startswith(text)]
+        places += [n for n, label in enumerate(labels) if all(map(_make_word_test(label), words))]
+        return places[0] if places and words else None
 
     def _pass_to_prompt(self, keys: Sequence[events.Key]) -> None:
         """Put typed keys into the prompt below, because they are a message. Enter chooses nothing
         for a moment.
         """
-        self._typed = []
+        self._typed_keys = []
         self._accepts_from = max(self._accepts_from, time.monotonic() + STRAY_GRACE)
         for key in keys:
             stray = QuestionPanel.Stray(events.Key(key.key, key.character))

@@ -30,16 +30,20 @@ _COMMENT_MARK = "  ← "
 
 
 async def edit_plan(app: App[Any], plan: PlanApproval) -> str:
-    """Let the user change the plan that is asked about; returns the new text, empty: unchanged."""
-    before = plan.text
-    text = await show_sheet(app, TextSheet("The plan", before))
-    if text is None or text.strip() == before.strip():
+    """Let the user change the plan that is asked about; returns the new text, or an empty one if it
+    is unchanged.
+    """
+    old_text = plan.text
+    text = await show_sheet(app, TextSheet("The plan", old_text))
+    if text is None or text.strip() == old_text.strip():
         return ""
     return plan.change(text)
 
 
 async def comment_on_plan(app: App[Any], plan: PlanApproval) -> str:
-    """The user's comments on lines of the plan as one message; empty if there are none."""
+    """Let the user comment on lines of the plan; returns the comments as one message, empty if
+    there are none.
+    """
     return await show_sheet(app, PlanComments(plan.text)) or ""
 
 
@@ -52,30 +56,30 @@ class _PlanLines(RowList[int]):
         self._comments = comments
 
     def cells(self, number: int, is_marked: bool, width: int) -> Iterable[Cell]:
-        text, comment = self._texts(number)
+        text, comment = self._line_and_comment(number)
         yield f"{number:>3} ", "detail"
-        yield cut(text, max(1, self._room(width, comment))), "marked" if is_marked else ""
+        yield cut(text, max(1, self._line_width(width, comment))), "marked" if is_marked else ""
         if comment:
             yield f"{_COMMENT_MARK}{comment}", "found"
 
     def cut_line(self) -> str:
-        """The whole marked line with its comment if the list cuts it, else empty."""
+        """The whole marked line with its comment; empty if the list shows all of it."""
         if self.marked is None:
             return ""
         width = self.scrollable_content_region.width - 2
-        text, comment = self._texts(self.marked)
-        taken = len(f"{self.marked:>3} {text}{_COMMENT_MARK}{comment}" if comment else text)
-        is_whole = len(text) <= self._room(width, comment) and taken <= width
+        text, comment = self._line_and_comment(self.marked)
+        line_width = len(f"{self.marked:>3} {text}{_COMMENT_MARK}{comment}" if comment else text)
+        is_whole = len(text) <= self._line_width(width, comment) and line_width <= width
         return (
             "" if is_whole else "\n".join(filter(None, [text.strip(), comment and f"← {comment}"]))
         )
 
-    def _texts(self, number: int) -> tuple[str, str]:
+    def _line_and_comment(self, number: int) -> tuple[str, str]:
         text = clean(self._lines[number - 1]).replace("\t", "  ")
         return text, self._comments.get(number, "")
 
-    def _room(self, width: int, comment: str) -> int:
-        """How much of a line is shown."""
+    def _line_width(self, width: int, comment: str) -> int:
+        """How many columns of a line are shown."""
         return width // 2 - 6 if comment else width - 4
 
 

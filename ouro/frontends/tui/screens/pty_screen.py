@@ -18,16 +18,20 @@ from ouro.frontends.tui.blocks.lines import crop
 from ouro.frontends.tui.screens.dialogs import KeyLine, Keys, Sheet, make_frame
 from ouro.utils.text import clean, one_line
 
-_REFRESH = 0.1
+_CHECK_SECONDS = 0.1
 """Seconds between two looks at the screen of the program."""
 _KEYS: Keys = (("Ctrl+]", "returns"), ("all other keys", "go to the program"))
-_HIDDEN: Keys = (("Ctrl+]", "returns"), ("what you type", "is neither shown nor saved"))
-_COLORS = {"brown": "yellow", "brightbrown": "bright_yellow", "bfightmagenta": "bright_magenta"}
+_HIDDEN_INPUT_KEYS: Keys = (("Ctrl+]", "returns"), ("what you type", "is neither shown nor saved"))
+_PYTE_COLORS = {
+    "brown": "yellow",
+    "brightbrown": "bright_yellow",
+    "bfightmagenta": "bright_magenta",
+}
 """pyte's names that rich does not know."""
 
 
 class ProgramScreen(Protocol):
-    """What a program has drawn."""
+    """The cells that a program has drawn, and its cursor."""
 
     version: int
     """Grows with each change."""
@@ -79,10 +83,10 @@ class PtyView(Widget, can_focus=True):
     def __init__(self, pty: ProgramTerminal) -> None:
         super().__init__()
         self._pty = pty
-        self._drawn = -1
+        self._drawn_version = -1
 
     def on_mount(self) -> None:
-        self.set_interval(_REFRESH, self._look)
+        self.set_interval(_CHECK_SECONDS, self._check_program)
         self.focus()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -90,7 +94,7 @@ class PtyView(Widget, can_focus=True):
 
     def render(self) -> Text:
         screen = self._pty.screen
-        self._drawn = screen.version
+        self._drawn_version = screen.version
         text = Text(no_wrap=True, end="")
         for row in range(min(screen.size[1], self.size.height)):
             text.append_text(self._row(row))
@@ -106,8 +110,8 @@ class PtyView(Widget, can_focus=True):
         event.stop()
         await self._type(event.text.replace("\r\n", "\r").replace("\n", "\r"))
 
-    def _look(self) -> None:
-        if self._pty.screen.version != self._drawn:
+    def _check_program(self) -> None:
+        if self._pty.screen.version != self._drawn_version:
             self.refresh()
 
     def _row(self, row: int) -> Text:
@@ -122,12 +126,12 @@ class PtyView(Widget, can_focus=True):
         return text
 
     def _code(self, event: events.Key) -> str:
-        """What a key sends to the program; empty if it sends nothing."""
+        """The text that a key sends to the program; empty if it sends nothing."""
         if code := self._pty.key_codes(event.key):
             return code
-        alt = event.key.removeprefix("alt+")
-        if alt != event.key and len(alt) == 1:
-            return f"\x1b{alt}"
+        key = event.key.removeprefix("alt+")
+        if key != event.key and len(key) == 1:
+            return f"\x1b{key}"
         return event.character or ""
 
     async def _type(self, text: str) -> None:
@@ -138,7 +142,7 @@ class PtyView(Widget, can_focus=True):
 
 
 class PtySheet(ModalScreen[None]):
-    """The program of `command` until it ends, or the user returns."""
+    """Shows the program of `command` until it ends or the user returns."""
 
     BINDINGS = [Binding("ctrl+right_square_bracket", "close", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
 
@@ -160,16 +164,16 @@ class PtySheet(ModalScreen[None]):
         )
 
     def on_mount(self) -> None:
-        self.set_interval(_REFRESH, self._look)
+        self.set_interval(_CHECK_SECONDS, self._check_program)
 
     def action_close(self) -> None:
         self.dismiss(None)
 
-    def _look(self) -> None:
+    def _check_program(self) -> None:
         if self._pty.exit_code is not None:
             self.dismiss(None)
             return
-        self.query_one(KeyLine).show_keys(_HIDDEN if self._pty.hides_input else _KEYS)
+        self.query_one(KeyLine).show_keys(_HIDDEN_INPUT_KEYS if self._pty.hides_input else _KEYS)
 
 
 def _style(cell: Any, *, is_cursor: bool) -> Style:
@@ -185,15 +189,15 @@ def _style(cell: Any, *, is_cursor: bool) -> Style:
 
 
 def _color(name: str) -> Color | None:
-    """A colour of a terminal for Rich; None for the default one, and for one that Rich does not
-    know.
+    """The colour of a terminal as a colour of Rich. None is the default colour, or one that Rich
+    does not know.
     """
     if name == "default":
         return None
-    name = _COLORS.get(name, name)
+    name = _PYTE_COLORS.get(name, name)
     is_hex = len(name) == 6 and all(letter in "0123456789abcdef" for letter in name.lower())
-    wanted = f"#{name}" if is_hex else name.replace("bright", "bright_", 1)
+    spec = f"#{name}" if is_hex else name.replace("bright", "bright_", 1)
     try:
-        return Color.parse(wanted.replace("__", "_"))
+        return Color.parse(spec.replace("__", "_"))
     except ColorParseError:
         return None

@@ -34,28 +34,27 @@ from ouro.utils.text import byte_size, clean, dollars, plural
 if TYPE_CHECKING:
     from ouro.session import SessionCatalog, SessionInfo
 
-WIDE_FROM = 112
+MIN_WIDTH_FOR_PREVIEW = 112
 """The minimum columns to show the preview beside the list."""
-SEARCH_MESSAGES_AFTER = 0.15
+MESSAGE_SEARCH_DELAY = 0.15
 """Seconds without a key after which messages are searched too."""
-SHOW_HITS_EVERY = 0.05
+SHOW_INTERVAL = 0.05
 """Seconds between two updates of the list while messages are searched."""
-_AGE, _PROJECT = 11, 28
+_AGE_WIDTH, _PROJECT_WIDTH = 11, 28
 _FIGURES = (("messages", 10), ("size", 9), ("cost", 9))
 _TIGHT_FIGURES = (("msgs", 6), ("size", 8), ("cost", 8))
-_TIGHT_FROM, _FULL_FROM, _PROJECT_FROM = 64, 76, 96
+_MIN_WIDTH_TIGHT, _MIN_WIDTH_FULL, _MIN_WIDTH_PROJECT = 64, 76, 96
 """The minimum widths to show figures or the project, figures with more room, and both."""
 _GAP, _PINNED = "  ", "★ "
-_MIN_LABELS = 12
+_MIN_LABELS_WIDTH = 12
 """With less room than this, labels are left out if they do not fit."""
-_MIN_FIRST = 40
+_MIN_FIRST_PAGE = 40
 """The fewest rows of the first page, which is shown before the whole list was read."""
-_LEAD = 8
-"""Characters shown before a match."""
+_CHARACTERS_BEFORE_MATCH = 8
 
 
 class SessionList(RowList[SessionMatch]):
-    """The title and figures of each session, or the match in its messages."""
+    """A list of sessions: each with its title and figures, or the match in its messages."""
 
     def __init__(self) -> None:
         super().__init__("browser-list")
@@ -78,13 +77,13 @@ class SessionList(RowList[SessionMatch]):
         shown.
         """
         width = self.scrollable_content_region.width
-        columns = [("age", _AGE)]
-        has_project = self.with_project and width >= _TIGHT_FROM
-        if width >= (_PROJECT_FROM if has_project else _TIGHT_FROM):
-            figures = _FIGURES if width >= _FULL_FROM else _TIGHT_FIGURES
+        columns = [("age", _AGE_WIDTH)]
+        has_project = self.with_project and width >= _MIN_WIDTH_TIGHT
+        if width >= (_MIN_WIDTH_PROJECT if has_project else _MIN_WIDTH_TIGHT):
+            figures = _FIGURES if width >= _MIN_WIDTH_FULL else _TIGHT_FIGURES
             columns += figures if self.with_cost else figures[:-1]
-        taken = sum(width for _name, width in columns) + (_PROJECT if has_project else 0)
-        return columns, max(0, width - taken - 2), has_project
+        used_width = sum(width for _name, width in columns) + (_PROJECT_WIDTH if has_project else 0)
+        return columns, max(0, width - used_width - 2), has_project
 
     def cells(self, row: SessionMatch, is_marked: bool, width: int) -> Iterable[Cell]:  # noqa: ARG002 (see _layout)
         info = row.info
@@ -103,23 +102,25 @@ class SessionList(RowList[SessionMatch]):
         ):
             yield f"{text:>{column}}", "detail"
         if row.snippet:
-            places = [
-                place for word in self.words if (place := row.snippet.lower().find(word)) >= 0
+            match_starts = [
+                match_start
+                for word in self.words
+                if (match_start := row.snippet.lower().find(word)) >= 0
             ]
-            start = max(0, min(places, default=0) - _LEAD)
+            start = max(0, min(match_starts, default=0) - _CHARACTERS_BEFORE_MATCH)
             yield f"  {'…' if start else ''}{clean(row.snippet[start:])}", "found"
         elif has_project:
             yield f"  {clean(tilde(Path(info.project)))}", "detail"
 
     def _name_cells(self, name: str, labels: str, room: int, is_marked: bool) -> Iterable[Cell]:
-        """The title, and after it branch, changed files and tags as far as there is room."""
+        """The title of a session, then its branch, changed files and tags as far as there is room."""
         style = "marked" if is_marked else ""
-        rest = room - cell_len(name) - len(_GAP)
-        if not labels or rest < min(cell_len(labels), _MIN_LABELS):
+        labels_room = room - cell_len(name) - len(_GAP)
+        if not labels or labels_room < min(cell_len(labels), _MIN_LABELS_WIDTH):
             yield set_cell_size(crop(name, room), room), style
             return
         yield f"{name}{_GAP}", style
-        yield set_cell_size(crop(labels, rest), rest), "detail"
+        yield set_cell_size(crop(labels, labels_room), labels_room), "detail"
 
 
 def _has_cost(sessions: Sequence[SessionInfo]) -> bool:
@@ -127,11 +128,14 @@ def _has_cost(sessions: Sequence[SessionInfo]) -> bool:
 
 
 class SessionPicker(Browser):
-    """Typing searches titles at once, and messages a moment later."""
+    """The screen on which the user picks a session.
+
+    Typing searches the titles at once, and the messages a moment later.
+    """
 
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012
         (0, "-narrow"),
-        (WIDE_FROM, "-beside"),
+        (MIN_WIDTH_FOR_PREVIEW, "-beside"),
     ]
     TITLE = "Sessions"
     _list: SessionList
@@ -161,14 +165,14 @@ class SessionPicker(Browser):
         self._matches: SessionMatches
         self._is_loaded = False
         """Whether the list was read, so that there are matches."""
-        self._to_delete: SessionInfo | None = None
-        """The session of the open question."""
+        self._session_to_delete: SessionInfo | None = None
+        """The session that the open question is about; None without a question."""
         self._asked_in_search = False
         self._deleted: list[SessionInfo] = []
 
     async def _load(self) -> None:
-        """Read the list of sessions, and show its first page before; then prepare the search for
-        similar titles.
+        """Show the first page of sessions, then all of them. Then prepare the search for similar
+        titles.
         """
         session_catalog = self._session_catalog = await self._get_catalog()
 
@@ -190,8 +194,8 @@ class SessionPicker(Browser):
         self._show()
 
     async def _show_first_page(self) -> None:
-        """Show what is at the top of the list, until all of it was read."""
-        first = await self._session_catalog.first_page(max(_MIN_FIRST, self.app.size.height))
+        """Show the top of the list until all of it has been read."""
+        first = await self._session_catalog.first_page(max(_MIN_FIRST_PAGE, self.app.size.height))
         if first:
             self._list.with_cost = _has_cost(first)
             self._matches = SessionMatches(first, self._session_catalog.is_here)
@@ -207,43 +211,45 @@ class SessionPicker(Browser):
         changed = self._matches.set_search(text)
         self._show(keep=not changed)
         if changed and self._matches.query:
-            self._search_messages(SEARCH_MESSAGES_AFTER)
+            self._search_messages(MESSAGE_SEARCH_DELAY)
         elif changed:
             self.workers.cancel_group(self, "words")
 
     @work(group="words", exclusive=True)
-    async def _search_messages(self, after: float = 0.0) -> None:
+    async def _search_messages(self, delay: float = 0.0) -> None:
         """Add matches in messages as they are found, several with one update."""
-        await asyncio.sleep(after)
+        await asyncio.sleep(delay)
         matches, loop, shown_at = self._matches, asyncio.get_running_loop(), 0.0
         query = matches.query
-        found = self._session_catalog.search(list(matches.in_scope), query)
+        hits = self._session_catalog.search(list(matches.in_scope), query)
         self._show_count(" · searching …")
         try:
-            async for hit in found:
+            async for hit in hits:
                 if matches.query != query:
                     return
                 matches.add_hit(hit)
-                if loop.time() - shown_at > SHOW_HITS_EVERY:
+                if loop.time() - shown_at > SHOW_INTERVAL:
                     shown_at = loop.time()
                     self._show(" · searching …")
         finally:
-            await found.aclose()
+            await hits.aclose()
         self._show()
 
-    def _show(self, doing: str = "", *, keep: bool = True) -> None:
+    def _show(self, activity: str = "", *, keep: bool = True) -> None:
         self._list.words = self._matches.query.split()
         self._list.with_project = self._matches.scope == ALL
         self._list.show(self._matches.matches(), keep=keep)
         self._show_frame()
-        self._show_count(doing, len(self._list.rows))
+        self._show_count(activity, len(self._list.rows))
 
-    def _show_count(self, doing: str = "", found: int | None = None) -> None:
+    def _show_count(self, activity: str = "", match_count: int | None = None) -> None:
         count = f"{len(self._matches.in_scope):,}"
-        shown = (
-            f"{found:,} of {count}" if found is not None and self._matches.is_narrowed else count
+        numbers = (
+            f"{match_count:,} of {count}"
+            if match_count is not None and self._matches.is_narrowed
+            else count
         )
-        self._count.update(f"{self._matches.scope} · {shown}{doing}")
+        self._count.update(f"{self._matches.scope} · {numbers}{activity}")
 
     def _heading_text(self) -> str:
         return self._list.heading()
@@ -285,7 +291,7 @@ class SessionPicker(Browser):
     # Keys
 
     async def _take_key(self, event: events.Key) -> bool:
-        if self._to_delete is None:
+        if self._session_to_delete is None:
             return await super()._take_key(event)
         info = self._end_question()
         confirms = event.key in ("y", "Y") or self._actions.get(event.key) == "delete_session"
@@ -297,7 +303,7 @@ class SessionPicker(Browser):
         return True
 
     def action_close(self) -> None:
-        if self._to_delete is not None:
+        if self._session_to_delete is not None:
             self._end_question()
         elif self.has_class("-looking"):
             self.remove_class("-looking")
@@ -359,34 +365,36 @@ class SessionPicker(Browser):
             from ouro.session.session_labels import read_tags
 
             try:
-                added, _ = read_tags(text)
+                new_tags, _ = read_tags(text)
             except UsageError as error:
                 self._show_message(str(error))
                 return
-            await self._label(info, added, pinned=info.pinned)
+            await self._label(info, new_tags, pinned=info.pinned)
 
-        shown = " ".join(info.tags)
-        self.app.push_screen(LineSheet("Tags, with blanks between", secret=False, text=shown), tag)
+        tags_text = " ".join(info.tags)
+        self.app.push_screen(
+            LineSheet("Tags, with blanks between", secret=False, text=tags_text), tag
+        )
 
     async def _label(self, info: SessionInfo, tags: Sequence[str], *, pinned: bool) -> None:
-        """Change the labels: of the open session only its own writer can do it."""
+        """Set tags and pin of a session. If it is open, only its own writer can do it."""
         if not self._label_open(info.id, tags, pinned):
             await self._attempt(self._session_catalog.label(info, tags, pinned=pinned))
         await self._reload()
 
     async def _delete_session(self) -> None:
-        """Ask whether the marked session goes to the trash."""
+        """Ask whether the marked session shall go to the trash."""
         if self._list.marked is not None:
             self._asked_in_search = self._search.has_focus
             self._list.focus()  # in the search field the key of the answer would be text
-            self._to_delete = self._list.marked.info
+            self._session_to_delete = self._list.marked.info
             self._show_message(
-                f"Move to trash? y yes · other keys no · “{session_title(self._to_delete)}”"
+                f"Move to trash? y yes · other keys no · “{session_title(self._session_to_delete)}”"
             )
 
     def _end_question(self) -> SessionInfo:
-        """Close the question about the deletion; returns its session."""
-        info, self._to_delete = self._to_delete, None
+        """Close the question about a deletion; returns the session that it was about."""
+        info, self._session_to_delete = self._session_to_delete, None
         self.key_line.show_keys()
         assert info is not None
         if self._asked_in_search:
@@ -395,7 +403,7 @@ class SessionPicker(Browser):
         return info
 
     async def _restore_session(self) -> None:
-        """Restore the session that was deleted last; if there is none, empty the search."""
+        """Restore the session that was deleted last. Without one, the key empties the search."""
         if self._deleted:
             info = self._deleted.pop()
             if await self._attempt(self._session_catalog.store.restore_session(info.id)):
@@ -411,19 +419,19 @@ class SessionPicker(Browser):
         self._show()
 
     def _keys(self) -> Keys:
-        """The keys of the last line; in the list as single letters."""
-        in_list = self._list.has_focus
-        name = self._letter if in_list else self._keymap.key_text
+        """The keys for the last line. While the list has the focus, they are single letters."""
+        is_in_list = self._list.has_focus
+        key_text = self._letter if is_in_list else self._keymap.key_text
         shows_all = self._is_loaded and self._matches.scope == ALL
         return [
             ("Enter", "resumes"),
-            ("" if self.has_class("-beside") else name("look_inside"), "preview"),
+            ("" if self.has_class("-beside") else key_text("look_inside"), "preview"),
             (self._keymap.key_text("change_scope"), "this project" if shows_all else "all"),
-            (name("fork_session"), "fork"),
-            (name("rename_session"), "rename"),
-            (name("tag_session"), "tag"),
-            (name("pin_session"), "pin"),
-            (name("delete_session"), "delete"),
-            ("Tab", "search" if in_list else "list"),
+            (key_text("fork_session"), "fork"),
+            (key_text("rename_session"), "rename"),
+            (key_text("tag_session"), "tag"),
+            (key_text("pin_session"), "pin"),
+            (key_text("delete_session"), "delete"),
+            ("Tab", "search" if is_in_list else "list"),
             ("Esc", self._esc),
         ]

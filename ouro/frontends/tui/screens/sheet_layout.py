@@ -1,4 +1,4 @@
-"""Layout: where Textual puts the widgets of a sheet."""
+"""Layout: the places and sizes that Textual gives the widgets of a sheet."""
 
 from __future__ import annotations
 

@@ -10,11 +10,11 @@ from ouro.frontends.tui import editor_and_pager
 from ouro.frontends.tui.screens.dialogs import Keys, Sheet, make_frame
 
 _EDITOR_KEYS: Keys = (("Ctrl+S", "uses it"), ("Ctrl+G", "your editor"), ("Esc", "back"))
-_DISCARD: Keys = (("Ctrl+S", "uses it"), ("Esc", "again discards your changes"))
+_DISCARD_KEYS: Keys = (("Ctrl+S", "uses it"), ("Esc", "again discards your changes"))
 
 
 class TextSheet(Sheet[str | None]):
-    """A text to change; None if the user discards the changes."""
+    """A text for the user to change; the result is None if they discard their changes."""
 
     BINDINGS = [  # noqa: RUF012 (Textual's own form)
         Binding("ctrl+s", "use", show=False, priority=True),
@@ -22,7 +22,7 @@ class TextSheet(Sheet[str | None]):
     ]
 
     def __init__(self, title: str, text: str) -> None:
-        self._before = text
+        self._old_text = text
         self._asked_to_discard = False
         self._area = TextArea(text, compact=True, soft_wrap=True, id="text-area")
         super().__init__(make_frame(title, self._area, keys=_EDITOR_KEYS, more="", id="text"))
@@ -40,11 +40,11 @@ class TextSheet(Sheet[str | None]):
             self.key_line.show_message(str(error), "-failed")
 
     def action_close(self) -> None:
-        if self._area.text == self._before or self._asked_to_discard:
+        if self._area.text == self._old_text or self._asked_to_discard:
             self.dismiss(None)
             return
         self._asked_to_discard = True
-        self.key_line.show_keys(_DISCARD)
+        self.key_line.show_keys(_DISCARD_KEYS)
 
     def on_text_area_changed(self) -> None:
         if self._asked_to_discard:

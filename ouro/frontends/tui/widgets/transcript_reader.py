@@ -13,7 +13,7 @@ from textual.widgets import Input, Static
 from ouro.errors import OuroError
 from ouro.frontends.tui import editor_and_pager
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
-from ouro.frontends.tui.screens.dialogs import MOVES, KeyLine, Keys, KeySheet
+from ouro.frontends.tui.screens.dialogs import MOVE_KEYS, KeyLine, Keys, KeySheet
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.frontends.tui.widgets.typed_field import TypedField
 
@@ -117,7 +117,7 @@ class TranscriptReader(Horizontal, can_focus=True):
             self._search.focus()
         elif key in ("question_mark", "f1"):
             self.app.push_screen(
-                KeySheet([*_KEYS[1:-1], *_FOUND_KEYS[:2], *MOVES, ("q Esc", "close")])
+                KeySheet([*_KEYS[1:-1], *_FOUND_KEYS[:2], *MOVE_KEYS, ("q Esc", "close")])
             )
         elif key in _OUTSIDE:
             self.run_worker(self._show_outside(_OUTSIDE[key]))

@@ -403,7 +403,8 @@ def test_rewind_sheet_snapshot(snap_compare, size):
         await until(
             pilot,
             lambda: (
-                sheet._asked.is_finished and all(text in screen_text(pilot.app) for text in texts)
+                sheet._scopes_worker.is_finished
+                and all(text in screen_text(pilot.app) for text in texts)
             ),
         )
 
