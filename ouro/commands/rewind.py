@@ -314,7 +314,7 @@ async def _show_rewind(front_end: FrontEnd, rewound: Rewound, conversation: bool
     """Show what was undone; after a rewind of the conversation, put the message back into the prompt."""
     if conversation:
         front_end.show_again(rewound.text, rewound.images)
-    front_end.say("/redo returns to it.")
     for notice in rewound.notices:
         front_end.say(notice, "info" if notice.startswith(f"{UNDONE}:") else "warning")
+    front_end.say("/redo reverses this.")
     await _ask_about_unsure_files(front_end, rewound.notices)

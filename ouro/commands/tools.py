@@ -12,11 +12,13 @@ from ouro.tools.tool import AnyTool
 from ouro.utils.runtime import tilde
 from ouro.utils.text import one_line, plural
 
-_MCP_PREFIX = "mcp__"
+_MCP_PREFIX, _OURO = "mcp__", "ouro"
 
 
 async def list_tools(context: ActionContext) -> Answer:
-    """List the tools in a request, with source, tokens and description."""
+    """List the tools in a request: tokens, the first sentence of the description, and the source if it
+    is not ouro.
+    """
     async with context.open_session() as session:
         runner = session.turn.commands.tools
         specs = runner.specs(session.model_source.current()[0].spec)
@@ -24,8 +26,9 @@ async def list_tools(context: ActionContext) -> Answer:
     for spec in specs:
         tool = runner.tools[spec.name]
         tokens = estimate(f"{spec.name}{spec.description}{json.dumps(dict(spec.parameters))}")
-        source, description = _source(tool), one_line(spec.description, 60)
-        rows.append((CodeSpan(spec.name), source, plural(tokens, "token"), description))
+        source, description = _source(tool), one_line(spec.description.partition(". ")[0], 100)
+        origin = "" if source == _OURO else f" ({source})"
+        rows.append((CodeSpan(spec.name), plural(tokens, "token"), f"{description}{origin}"))
         effect = tool.effect.value
         value.append({"name": spec.name, "source": source, "effect": effect, "tokens": tokens})
     return Answer(value, table(rows))
@@ -37,4 +40,4 @@ def _source(tool: AnyTool) -> str:
         return tilde(tool.file.path)
     if tool.name.startswith(_MCP_PREFIX):
         return f"MCP server {tool.name.split('__')[1]}"
-    return "ouro"
+    return _OURO

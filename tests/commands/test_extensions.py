@@ -1,9 +1,17 @@
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 from fakes.fake_front_end import FakeFrontEnd, slash
 from msgspec.structs import replace
 
 from ouro.agent.project_instructions import ProjectInstructions
+from ouro.assemble import Options, open_session
 from ouro.cli import main
+from ouro.commands.render import as_markdown
+from ouro.commands.tools import list_tools
+from ouro.llm import ScriptedModel
 from ouro.safety import TrustStore, acting_files
+from ouro.session import OpenRequest
 from ouro.utils.runtime import get_trust_path
 
 
@@ -15,7 +23,7 @@ async def test_instructions_lists_the_loaded_files(repository):
     session.extensions = replace(session.extensions, instructions=found)
     await slash(front_end, "instructions")
     assert front_end.lines == [("info", "No instructions are loaded. /init writes an AGENTS.md.")]
-    found.of_project()
+    found.project_texts()
     await slash(front_end, "instructions")
     (shown,) = front_end.shown
     assert "about 6 tokens sent" in shown
@@ -74,3 +82,12 @@ def test_doctor_reports_found_and_unsupported_extension_files(
         "note  extensions: MCP servers of other programs: github.",
         "note  extensions: .claude/workflows is not read.",
     ]
+
+
+async def test_tools_are_listed_with_the_first_sentence_of_their_description(repository):
+    session = await open_session(Options(repository, ready_model=ScriptedModel([])), OpenRequest())
+    answer = await list_tools(SimpleNamespace(open_session=lambda: nullcontext(session)))
+    await session.close()
+    shown = as_markdown(answer.view)
+    assert "Create a file, or replace its whole text" in shown
+    assert "· ouro ·" not in shown

@@ -37,7 +37,7 @@ async def test_undo_returns_to_before_the_last_message_and_refills_prompt():
     await dispatch(front_end, "/undo")
     assert front_end.session.rewind.went == [("rewind", 9, ("conversation", "files"))]
     assert front_end.drafts == [("and\nthe docs", ())]
-    assert front_end.lines == [("info", "/redo returns to it.")]
+    assert front_end.lines == [("info", "/redo reverses this.")]
 
 
 async def test_redo_restores_and_shows_the_transcript():
@@ -132,9 +132,9 @@ async def test_rewind_applies_the_choice_and_reports_what_was_not_undone():
     await dispatch(front_end, "/rewind")
     assert front_end.session.rewind.went == [("rewind", 5, ("conversation", "memory"))]
     assert front_end.lines == [
-        ("info", "/redo returns to it."),
         ("info", "Undone: api.py."),
         ("warning", "A note was changed since: it stays."),
+        ("info", "/redo reverses this."),
     ]
 
 

@@ -63,7 +63,7 @@ async def test_context_says_with_its_size_what_is_cut_of_instructions(repository
     (repository / "AGENTS.md").write_text("rule\n" * 10_000)
     front_end = FakeFrontEnd()
     found = ProjectInstructions(repository, lambda _path: True)
-    found.of_project()
+    found.project_texts()
     session = front_end.session
     session.extensions = replace(session.extensions, instructions=found)
     await dispatch(front_end, "/context")

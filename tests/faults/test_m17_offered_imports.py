@@ -100,7 +100,7 @@ async def test_m17_an_instruction_in_each_prompt_is_not_offered_again(home, repo
     session, _ = session_in(home, repository)
     instructions = session.extensions.instructions
     instructions.__init__(repository, lambda _path: True)
-    assert instructions.of_project()
+    assert instructions.project_texts()
     app = screen_of(session, shows_start=True)
     async with app.run_test(size=(110, 24)) as pilot:
         await until(pilot, lambda: app.conversation.start.is_open)

@@ -322,8 +322,12 @@ class ToolCard(TranscriptBlock):
             return ""  # the text below begins with it
         if figures.strip() and summary.startswith(f"{figures.strip()} · "):
             return summary.removeprefix(f"{figures.strip()} · ")  # the verdict of a judge
+        is_named = any(
+            summary.startswith(f"{words},") and figures.strip().startswith(f"({mark})")
+            for words, mark in (("new file", "new"), ("deleted", "deleted"))
+        )
         is_said = summary == figures.strip() or self.title.endswith(f" {summary}")
-        return "" if is_said else summary
+        return "" if is_said or is_named else summary
 
     def _below(self, width: int, palette: Palette, *, has_names: bool) -> Sequence[StyledLine]:
         """The lines below the first: the whole body, its preview, or the output so far."""

@@ -17,6 +17,13 @@ def test_cut_body_ends_with_a_note(body):
     assert texts[-1] == "… the rest is not shown"
 
 
+def test_the_card_of_a_new_file_says_once_that_it_is_new():
+    card = ToolCard("write a.md", lambda: 0.0, tool="write")
+    diff = Diff((FileChange("a.md", None, "one\ntwo\n"),))
+    card.finish(Display("new file, 2 lines", diff), failed=False, seconds=0.0)
+    assert card.lines(60, PALETTE)[0].text.split() == ["±", "write", "a.md", "(new)", "+2", "−0"]
+
+
 def test_a_long_diff_is_not_cut():
     body = Diff((FileChange("f", None, LONG),))
     texts = [line.text.strip() for line in body_lines(body, 60, PALETTE)]

@@ -106,7 +106,7 @@ async def test_enter_rewinds_and_puts_the_message_into_the_prompt():
             lambda: pilot.app.conversation.prompt.text == "now write the \x1b[31mtests\nfor it",
         )
         assert "mend the import in api.py" in shown(pilot.app)
-        assert "/redo returns to it." in shown(pilot.app)
+        assert "/redo reverses this." in shown(pilot.app)
 
 
 async def test_typing_searches_and_the_last_match_is_marked():
