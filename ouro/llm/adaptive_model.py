@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from ouro.llm.refusals import Refused
 
 MAX_ADAPTATIONS = 8
-"""Changes to a request after refusals."""
+"""Maximum changes to a request after refusals."""
 CHANGED = (
     "{} takes the request only in another form: {}. `ouro models show {}` lists what was learned."
 )
-PICTURE_REFUSED = "{} refused a picture: it is described, not sent."
+"""The notice about a changed request: server, change, model."""
+IMAGE_REFUSED = "{} refused a picture: it is described, not sent."
 CALLS_REFUSED = "{} refused tool calls of earlier messages: they are sent as text."
 
 
@@ -44,9 +45,9 @@ class ModelRequest(NamedTuple):
 class AdaptiveModel(ABC):
     """A model behind a server; the subclass knows the protocol.
 
-    What the server refuses changes the request, by the table in `refusals.py`; what was learned is
-    in `facts`. A subclass writes the request that it prefers: `shape_request` leaves out and
-    renames fields.
+    A refusal of the server changes the request, by the table in `refusals.py`; the facts that it
+    taught are in `facts`. A subclass writes the request that it prefers: `shape_request` leaves out
+    and renames fields.
     """
 
     other_wire = ""
@@ -66,38 +67,41 @@ class AdaptiveModel(ABC):
         self._configured_spec = spec
         self.spec = self.facts.spec(spec)
         self._version = self.facts.version
-        self._accepted = PerMessage(self._accepted_form)
+        """The version of the facts that are in use."""
+        self._accepted = PerMessage(self._form_accepted)
         self._endpoint = endpoint
         self._effort = effort
         self._model = spec.name.partition("/")[2] or spec.name
-        """Its name on the wire."""
+        """The name of the model on the wire."""
 
     async def stream(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
     ) -> AsyncGenerator[Chunk, None]:
-        """The chunks of an answer. A refused request is changed and sent again, up to
+        """Yield the chunks of an answer. A refused request is changed and sent again, up to
         MAX_ADAPTATIONS times.
         """
         notices: list[str] = []
         for attempt in count_from(1):
             self._use_new_facts()
-            sent = self._accepted(messages) if self.facts.withholds else messages
-            begun, request = False, self.prepare(sent, tools)
+            sent_messages = self._accepted(messages) if self.facts.withholds else messages
+            has_begun, request = False, self.prepare(sent_messages, tools)
             try:
                 async with aclosing(self._stream_answer(request)) as chunks:
                     async for chunk in chunks:
-                        if not begun:
-                            begun = True
+                        if not has_begun:
+                            has_begun = True
                             self.facts.keep()
                             for notice in notices:
                                 yield NoticeChunk(notice)
                         yield chunk
                 return
             except ModelError as error:
-                if begun:
+                if has_begun:
                     raise
                 is_last = attempt > MAX_ADAPTATIONS
-                if notice := self._adapt_to_error(error, request.body, sent, is_last=is_last):
+                if notice := self._adapt_to_error(
+                    error, request.body, sent_messages, is_last=is_last
+                ):
                     notices.append(notice)
 
     def prepare(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> ModelRequest:
@@ -111,18 +115,20 @@ class AdaptiveModel(ABC):
 
     @abstractmethod
     def _stream_answer(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
-        """The chunks of the answer to a request. Raises ModelError."""
+        """Yield the chunks of the answer to a request. Raises ModelError."""
 
     def _rebuild_format(self) -> None:
-        """Make again what depends on `spec` and `facts`: one of them has changed."""
-        self._accepted = PerMessage(self._accepted_form)
+        """Make again what depends on `spec` and `facts`, because one of them has changed."""
+        self._accepted = PerMessage(self._form_accepted)
 
     def _remaining_thinking_styles(self) -> tuple[str, ...]:
-        """The ways to ask for thinking that are left, the next one first."""
+        """The ways to ask for thinking that were not refused, the next one first; empty if the
+        protocol has only one.
+        """
         return ()
 
     def _use_new_facts(self) -> None:
-        """Use what this model, or a copy of it, has learned."""
+        """Use the facts that this model, or a copy of it, has learned."""
         if self._version != self.facts.version:
             self._version = self.facts.version
             self.spec = self.facts.spec(self._configured_spec)
@@ -136,7 +142,8 @@ class AdaptiveModel(ABC):
         *,
         is_last: bool,
     ) -> str:
-        """Change the request as its refusal asks; returns what the user should know about that.
+        """Change the request as its refusal asks. Returns a notice for the user, which may be
+        empty.
 
         Raises:
             ModelError: there is nothing to change: the error, or ContextTooLong if it means that.
@@ -150,41 +157,41 @@ class AdaptiveModel(ABC):
             raise error
         from ouro.llm import refusals  # with its tables, only for a server that refuses a request
 
-        pictures = visible_images(messages, self.facts) if self.spec.images else []
+        images = visible_images(messages, self.facts) if self.spec.images else []
         refused = refusals.Refused(
             error.answer,
             body,
             self.facts,
-            bool(pictures),
-            self._remaining_thinking_styles(),
-            self.other_wire,
-            self.limit_names,
+            has_images=bool(images),
+            thinking_styles=self._remaining_thinking_styles(),
+            other_wire=self.other_wire,
+            limit_names=self.limit_names,
         )
         share = request_size(messages, body) / self.spec.window
-        notice = self._find_adaptation(refused, error, messages, pictures, share)
+        notice = self._try_adaptation(refused, error, messages, images, share)
         if notice is not None:
             return notice
         self.facts.drop()
         if is_too_long(error.answer, share):
-            long = ContextTooLong(error.message, error.hint)
-            long.answer = error.answer
-            raise long from error
+            too_long = ContextTooLong(error.message, error.hint)
+            too_long.answer = error.answer
+            raise too_long from error
         raise error
 
-    def _find_adaptation(
+    def _try_adaptation(
         self,
         refused: Refused,
         error: ModelError,
         messages: Sequence[Message],
-        pictures: Sequence[set[int]],
+        images: Sequence[set[int]],
         share: float,
     ) -> str | None:
         """Change what the refusal is about, the surest sign first. Returns a notice for the user,
         which may be empty; None if it is not known what to change.
 
         Args:
-            pictures: those that are sent, of each message.
-            share: of the context window that the request fills.
+            images: the hashes of the images that are sent, for each message that has any.
+            share: the share of the window that the request fills.
         """
         from ouro.llm import refusals
         from ouro.llm.overflow import is_too_long
@@ -198,19 +205,18 @@ class AdaptiveModel(ABC):
         rules = refusals.RULES_OF_SIZE if isinstance(error, ContextTooLong) else None
         if changes := refusals.find_changes(refused, rules):
             return self._adapt_request(changes, error)
-        if self._hide_pictures(refused, pictures, share):
-            return PICTURE_REFUSED.format(self._endpoint.address)
-        may_be_about_calls = refusals.speaks_of_calls(refused) and not is_too_long(
-            refused.answer, share
-        )
+        if self._hide_images(refused, images, share):
+            return IMAGE_REFUSED.format(self._endpoint.address)
+        is_long = is_too_long(refused.answer, share)
+        may_be_about_calls = refusals.speaks_of_calls(refused) and not is_long
         if may_be_about_calls and self._describe_calls(refused, messages):
             return calls_refused
         return None
 
     def _adapt_request(self, changes: Mapping[str, str], error: ModelError) -> str:
-        """Try these changes. Returns a notice for the user, empty if they make no difference to the
-        user. Raises ToolsRefused or WireRefused if the caller has to send the request in another
-        way.
+        """Try these changes. Returns a notice for the user; empty if they make no difference for
+        the user. Raises ToolsRefused or WireRefused if the caller has to send the request in
+        another way.
         """
         assert error.answer is not None
         self.facts.try_changes(changes, error.answer.text)
@@ -219,11 +225,11 @@ class AdaptiveModel(ABC):
             raise ToolsRefused(error.message, error.hint) from error
         if "wire" in changes:
             raise WireRefused(error.message, error.hint) from error
-        known = notice_about(changes)
-        return CHANGED.format(self._endpoint.address, known, self.spec.name) if known else ""
+        change = notice_about(changes)
+        return CHANGED.format(self._endpoint.address, change, self.spec.name) if change else ""
 
     def _describe_calls(self, refused: Refused, messages: Sequence[Message]) -> bool:
-        """Send as text the calls that the server would refuse each time; returns whether there are
+        """Send as text from now on the calls that the server refused. Returns whether there are
         any.
         """
         from ouro.llm.calls_as_text import find_calls_to_describe
@@ -232,31 +238,29 @@ class AdaptiveModel(ABC):
         self.facts.try_describing(calls)
         return bool(calls)
 
-    def _hide_pictures(self, refused: Refused, pictures: Sequence[set[int]], share: float) -> bool:
-        """Send no picture that the server would refuse each time; returns whether one is hidden
-        now.
-        """
+    def _hide_images(self, refused: Refused, images: Sequence[set[int]], share: float) -> bool:
+        """Send no longer the images that the server refused. Returns whether one is hidden now."""
         from ouro.llm.overflow import NEAR_THE_WINDOW, is_too_long
         from ouro.llm.refusals import refuses_one_picture
 
         status = refused.answer.status
-        if not pictures or status not in (400, 413, 415, 422):
+        if not images or status not in (400, 413, 415, 422):
             return False
         is_too_many_bytes = status == 413 and share < NEAR_THE_WINDOW
         if refuses_one_picture(refused) or is_too_many_bytes:
-            self.facts.try_hiding(pictures[-1])
+            self.facts.try_hiding(images[-1])
             return True
-        # Not every server says what it dislikes: a request without pictures shows it.
+        # Not every server says what it refuses: a request without images shows whether it was these.
         if is_too_long(refused.answer, share):
             return False
-        self.facts.try_hiding(set[int]().union(*pictures))
+        self.facts.try_hiding(set[int]().union(*images))
         return True
 
-    def _accepted_form(self, message: Message) -> Message:
-        """The message without the pictures and calls that this server refused."""
-        described = message
+    def _form_accepted(self, message: Message) -> Message:
+        """The message without the images and calls that this server refused."""
+        accepted = message
         if calls := self.facts.described_calls:
             from ouro.llm.calls_as_text import calls_as_text
 
-            described = calls_as_text(message, calls)
-        return hide_images(described, self.facts.hidden)
+            accepted = calls_as_text(message, calls)
+        return hide_images(accepted, self.facts.hidden)

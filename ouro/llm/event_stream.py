@@ -23,6 +23,7 @@ MAX_PIECE = 1 << 16
 MAX_LINE = 16_000_000
 """Maximum characters of a line: a line without an end must not fill the memory."""
 DONE = "[DONE]"
+"""The data of the last event in OpenAI's protocol."""
 
 
 class ServerEvent(msgspec.Struct, frozen=True):
@@ -33,7 +34,7 @@ class ServerEvent(msgspec.Struct, frozen=True):
 
 
 class EventDecoder:
-    """Decodes bytes into events; ignores comments, ids and retry times."""
+    """Decodes bytes into events. Comments, ids and retry times are left out."""
 
     def __init__(self) -> None:
         self._decoder = io.IncrementalNewlineDecoder(
@@ -42,11 +43,13 @@ class EventDecoder:
         self._rest = io.StringIO()
         """The beginning of an incomplete line."""
         self._event = ""
+        """The type of the event that is incomplete."""
         self._data: list[str] = []
+        """The lines of its data."""
 
     def feed(self, data: bytes) -> Iterator[ServerEvent]:
-        """The events that these bytes complete. Raises StreamCut if the bytes are not UTF-8, or a
-        line has no end.
+        """Yield the events that these bytes complete. Raises StreamCut if the bytes are not UTF-8,
+        or a line has no end.
         """
         try:
             *lines, rest = self._decoder.decode(data).split("\n")
@@ -67,31 +70,31 @@ class EventDecoder:
             elif name == "event":
                 self._event = value.removeprefix(" ")
             elif not line:
-                event, texts = self._event, self._data
+                event_type, data_lines = self._event, self._data
                 self._event, self._data = "", []
-                if texts:
-                    yield ServerEvent(event, "\n".join(texts))
+                if data_lines:
+                    yield ServerEvent(event_type, "\n".join(data_lines))
 
     def end(self) -> Iterator[ServerEvent]:
-        """The incomplete event at the end of the stream: not every server sends the last empty
-        line.
+        """Yield the incomplete event at the end of the stream: not every server sends the last
+        empty line.
         """
         yield from self.feed(b"\n\n")
 
 
 class JsonLineDecoder(EventDecoder):
-    """Decodes lines of JSON, each as the data of an event."""
+    """Decodes lines of JSON: each becomes the data of an event."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._begun = False
+        self._has_begun = False
 
     def feed(self, data: bytes) -> Iterator[ServerEvent]:
-        """The events that these bytes complete, one for each line of JSON."""
-        marked = data.replace(b"\n", b"\n\ndata:")
-        if not self._begun:
-            self._begun, marked = True, b"data:" + marked
-        for event in super().feed(marked):
+        """Yield an event for each line of JSON that these bytes complete."""
+        as_events = data.replace(b"\n", b"\n\ndata:")
+        if not self._has_begun:
+            self._has_begun, as_events = True, b"data:" + as_events
+        for event in super().feed(as_events):
             if event.data.strip():
                 yield event
 
@@ -102,7 +105,7 @@ def is_end(event: ServerEvent) -> bool:
 
 
 def parse_event(event: ServerEvent, endpoint: Endpoint) -> dict[str, Any]:
-    """The object in an event. Raises ModelError if there is none, or it is an error."""
+    """The object in an event. Raises ModelError if there is none, or the event is an error."""
     try:
         data = json.loads(event.data)
     except (ValueError, RecursionError):
@@ -110,8 +113,8 @@ def parse_event(event: ServerEvent, endpoint: Endpoint) -> dict[str, Any]:
     if not isinstance(data, dict):
         from ouro.llm.provider_errors import redact
 
-        shown = redact(event.data[:1_000], endpoint.api_key)[:80]
-        raise StreamCut(f"The answer cannot be read: an event is not a JSON object: {shown}")
+        excerpt = redact(event.data[:1_000], endpoint.api_key)[:80]
+        raise StreamCut(f"The answer cannot be read: an event is not a JSON object: {excerpt}")
     if event.event == "error" or data.get("type") == "error" or data.get("error"):
         from ouro.llm.provider_errors import error_from_stream
 
@@ -137,7 +140,7 @@ def make_decoder(
         )
     import zlib
 
-    # Detects which of the two headers there is.
+    # With 32 it detects whether the data has the header of gzip or of zlib.
     inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
 
     def inflate(data: bytes) -> Iterator[bytes]:

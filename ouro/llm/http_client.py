@@ -23,7 +23,8 @@ from ouro.llm.model import Endpoint
 Failure = Literal[FailureKind, "address", "proxy", "request"]
 """What failed, in the words of both clients."""
 _HEADERS = {"User-Agent": f"ouro/{__version__}", "Accept-Encoding": "identity"}
-_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+_PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
+"""The variables that name a proxy, in lower case."""
 
 
 @contextmanager
@@ -38,7 +39,9 @@ def translate_http_errors(endpoint: Endpoint) -> Iterator[None]:
 
 
 def failure_of(error: Exception) -> Failure | None:
-    """What failed, if it is an error of `http1` or of httpx, or a request that cannot be made."""
+    """What failed, if it is an error of `http1` or of httpx, or a request that cannot be made; None
+    for any other error.
+    """
     if isinstance(error, HttpFailure):
         return error.kind
     if isinstance(error, TimeoutError):
@@ -50,7 +53,9 @@ def failure_of(error: Exception) -> Failure | None:
 
 
 def _failures_of_httpx() -> Sequence[tuple[type[Exception], Failure]]:
-    """The first that fits counts; none if httpx is not loaded."""
+    """The errors of httpx, with what failed; the first that fits counts. Empty if httpx is not
+    loaded.
+    """
     if (httpx := sys.modules.get("httpx")) is None:
         return ()
     return (
@@ -102,7 +107,7 @@ def _model_error(failure: Failure, error: Exception, endpoint: Endpoint) -> Mode
 
 
 def _unreachable_error(error: Exception, host: str, endpoint: Endpoint) -> ModelError:
-    """The error about a server to which there is no connection, with what may be wrong."""
+    """The error for a server to which there is no connection, with a hint about the cause."""
     from ouro.llm.provider_errors import causes_of, describe_connection_error
 
     message = f"{host} cannot be reached: {describe_connection_error(error)}."
@@ -115,7 +120,7 @@ def _unreachable_error(error: Exception, host: str, endpoint: Endpoint) -> Model
 
 
 def _is_tls_error(cause: BaseException) -> bool:
-    """Whether TLS failed, not only because the server closed the connection."""
+    """Whether TLS failed, and not only because the server closed the connection."""
     return isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError)
 
 
@@ -125,13 +130,13 @@ def has_proxy() -> bool:
         from urllib.request import getproxies  # imported late: it imports email and http
 
         return bool(getproxies())
-    return any(value for name, value in os.environ.items() if name.lower() in _PROXIES)
+    return any(value for name, value in os.environ.items() if name.lower() in _PROXY_VARIABLES)
 
 
 def new_streaming_client(endpoint: Endpoint) -> Any:
-    """A client for answers that are streamed: `http1`, or httpx where that has no answer.
+    """A client for answers that are streamed: `http1`, or httpx for what that cannot do.
 
-    Raises RequestRefused as `new_client`.
+    Raises RequestRefused if the proxy or the certificates of the environment cannot be used.
     """
     is_direct = endpoint.is_local or not has_proxy()
     if not (is_direct and is_plain(endpoint.base_url)):
@@ -148,7 +153,7 @@ def new_streaming_client(endpoint: Endpoint) -> Any:
 
 
 def new_client(kind: Literal["AsyncClient", "Client"], endpoint: Endpoint) -> Any:
-    """A client of httpx. Raises RequestRefused: the proxy or the certificates of the environment
+    """A client of httpx. Raises RequestRefused if the proxy or the certificates of the environment
     cannot be used.
     """
     httpx = load_httpx()
@@ -164,7 +169,9 @@ def new_client(kind: Literal["AsyncClient", "Client"], endpoint: Endpoint) -> An
 
 
 def _needs_certificates(endpoint: Endpoint) -> bool:
-    """Loading them takes as long as everything else, and plain http needs none."""
+    """Whether certificates must be loaded: plain http needs none, and loading them takes as long as
+    everything else.
+    """
     return endpoint.base_url.startswith("https:")
 
 
@@ -183,8 +190,8 @@ def _translate_setting_errors() -> Iterator[None]:
 
 
 def load_httpx() -> Any:
-    """httpx, without its command line (it would import click and rich), and without HTTP/2 (not
-    used here).
+    """Import httpx without its command line (which would import click and rich) and without HTTP/2,
+    which ouro does not use.
     """
     hidden = [
         name

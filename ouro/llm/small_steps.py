@@ -36,70 +36,87 @@ CHANGE = ToolSpec(
         "additionalProperties": False,
     },
 )
-_TO_CHANGE, _CHANGED, _FAULT, _AGAIN = "tochange_", "changed_", "fault_", "again_"
-"""Prefixes of the ids of calls that are steps."""
-_NOT_OFFERED = {"subagent", "todo", "shell_output", "shell_kill"}
-"""A very small model uses these tools to delay the task."""
-_NEEDED = {"read", "edit", "write", "glob", "shell"}
+_READ_TO_CHANGE = "tochange_"
+"""The prefix of the id of a `read` whose file is to be changed."""
+_CHANGE_MADE = "changed_"
+"""The prefix of the id of an `edit` or `write` that makes a change."""
+_LIST_FOR_FAULT = "fault_"
+"""The prefix of the id of a `glob`: in one of its files is the fault."""
+_RUN_AGAIN = "again_"
+"""The prefix of the id of a `shell` that runs the failed command again."""
+_HIDDEN_TOOLS = {"subagent", "todo", "shell_output", "shell_kill"}
+"""Tools that are not offered: a very small model uses them to delay the task."""
+_NEEDED_TOOLS = {"read", "edit", "write", "glob", "shell"}
+"""The tools of which steps are made."""
 _MAX_FAILURES = 3
-"""After so many failed commands in a turn no more steps are asked."""
+"""After this number of failed commands in a turn no more steps are asked."""
 _MAX_FILES = 40
+"""Maximum files among which the model chooses."""
 _MAX_LINES = 400
-_MAX_TASK, _MAX_OUTPUT = 2_000, 3_000
-"""Maximum characters of the task and of the output in a request."""
+"""Maximum lines of a file that the model writes again."""
+_MAX_TASK = 2_000
+"""Maximum characters of the task in a request."""
+_MAX_OUTPUT = 3_000
+"""Maximum characters of the output of a command in a request."""
 _WANTS_CHANGE = late_pattern(
     r"\b(?:mend|fix|repair|correct|solve|debug|make|change|implement|improve|get"
     r" .{0,40}\b(?:work|pass)\w*)\b",
     re.IGNORECASE,
 )
-_FAILED = late_pattern(r"^\[exit code (?!12[67]\b)\d", re.MULTILINE)
-"""The command ran and failed. Do not match 126 and 127: the command itself was wrong."""
-_MISSING = late_pattern(r"does not exist\b")
-_TEST = late_pattern(
+"""Matches a task that asks for a change: `fix`, `make it work`."""
+_FAILED_EXIT = late_pattern(r"^\[exit code (?!12[67]\b)\d", re.MULTILINE)
+"""Matches the exit code of a command that ran and failed; not 126 and 127: then the command itself
+was wrong.
+"""
+_FILE_MISSING = late_pattern(r"does not exist\b")
+"""Matches the error of `read` for a file that does not exist."""
+_TEST_FILE = late_pattern(
     r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)(?:test_|conftest)|[._-](?:test|spec)s?\.\w+$",
     re.IGNORECASE,
 )
-_ELIDED = late_pattern(
+"""Matches the path of a test: `tests/test_cart.py`, `cart.spec.ts`."""
+_PLACEHOLDER_LINE = late_pattern(
     r"\W*(?:\.\.\.|…|(?:the )?rest of|(?:existing|remaining|other) (?:code|\w+ unchanged))",
     re.IGNORECASE,
 )
-"""Matches a placeholder line for lines that the model left out."""
-_MIN_LEFT = 0.5
+"""Matches a line that stands for lines which the model left out: `# ... rest of the code`."""
+_MIN_SHARE = 0.5
 """An answer with a smaller share of the lines is not the whole file."""
-_LINE = late_pattern(r"\d+\t(.*)")
-_FENCE = late_pattern(r"^```[^\n`]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_NUMBERED_LINE = late_pattern(r"\d+\t(.*)")
+"""Matches a line of a result of `read`: its number, a tab and the text."""
+_CODE_BLOCK = late_pattern(r"^```[^\n`]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+"""Matches a fenced block of code."""
 
 
 class StepRequest(msgspec.Struct, frozen=True):
-    """A request about one step. `call` makes the tool call from the answer; None: the answer cannot
-    be used.
-    """
+    """A request to the model about one step."""
 
     text: str
     schema: Mapping[str, Any]
-    """Empty: free text."""
+    """The JSON schema of the answer; empty: free text."""
     call: Callable[[str], ToolCall | None]
+    """Makes the tool call from the answer; None: the answer cannot be used."""
 
 
 def next_step(
     messages: Sequence[Message], tools: Sequence[ToolSpec]
 ) -> ToolCall | StepRequest | None:
-    """The next step of the turn: a call that needs no model, a separate request, or None: ask for
-    the next tool.
+    """The next step of the turn: a call that needs no model, or a separate request. None: the model
+    must be asked for the next tool.
     """
     turn = _Turn.of(messages)
-    if turn is None or not {tool.name for tool in tools} >= _NEEDED:
+    if turn is None or not {tool.name for tool in tools} >= _NEEDED_TOOLS:
         return None
     call, reply = turn.last
-    if call.id.startswith(_TO_CHANGE):
+    if call.id.startswith(_READ_TO_CHANGE):
         path = str(call.arguments["path"])
         return turn.ask_for_text(path, reply, quote_lines(messages, f"{path}\n{turn.task}"))
-    if call.id.startswith(_FAULT) and not reply.failed:
+    if call.id.startswith(_LIST_FOR_FAULT) and not reply.failed:
         return turn.ask_for_file(reply.text.splitlines())
-    if call.id.startswith(_CHANGED) and not reply.failed and turn.failure:
-        return ToolCall(_step_id(_AGAIN), "shell", turn.failure[0].arguments)
+    if call.id.startswith(_CHANGE_MADE) and not reply.failed and turn.failure:
+        return ToolCall(_step_id(_RUN_AGAIN), "shell", turn.failure[0].arguments)
     if call.name == "shell" and turn.wants_repair:
-        return ToolCall(_step_id(_FAULT), "glob", {"pattern": "**"})
+        return ToolCall(_step_id(_LIST_FOR_FAULT), "glob", {"pattern": "**"})
     return None
 
 
@@ -108,19 +125,20 @@ def small_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[
     failed.
     """
     turn = _Turn.of(messages)
-    offered = [tool for tool in tools if tool.name not in _NOT_OFFERED]
-    if not {tool.name for tool in tools} >= _NEEDED or (
-        turn and turn.last[0].id.startswith(_TO_CHANGE)
-    ):
+    offered = [tool for tool in tools if tool.name not in _HIDDEN_TOOLS]
+    has_needed_tools = {tool.name for tool in tools} >= _NEEDED_TOOLS
+    has_change_failed = turn and turn.last[0].id.startswith(_READ_TO_CHANGE)
+    if not has_needed_tools or has_change_failed:
         return offered
     return [CHANGE if tool.name == "edit" else tool for tool in offered]
 
 
 def begin_change(call: ToolCall, messages: Sequence[Message]) -> ToolCall:
-    """The call to run for the call that the model chose: a change begins with reading the file."""
+    """The call to run for the call that the model chose. A change begins with reading the file."""
     turn, path = _Turn.of(messages), call.arguments.get("path")
-    if call.name == "change" or (call.name == "write" and turn and path in turn.read):
-        return ToolCall(_step_id(_TO_CHANGE), "read", {"path": path})
+    overwrites = call.name == "write" and turn and path in turn.files_read
+    if call.name == "change" or overwrites:
+        return ToolCall(_step_id(_READ_TO_CHANGE), "read", {"path": path})
     return call
 
 
@@ -137,31 +155,34 @@ def hide_steps(messages: Sequence[Message]) -> list[Message]:
 
 
 def _is_hidden(message: Message) -> bool:
-    """Whether a message is only a step on the way to a change: one call, or its result."""
+    """Whether a message has only a step on the way to a change: one call, or its result."""
     ids = [call.id for call in message.tool_calls]
     ids += [reply.call_id for reply in message.parts_of(ToolReply)]
-    return len(ids) == 1 and ids[0].startswith((_TO_CHANGE, _FAULT))
+    return len(ids) == 1 and ids[0].startswith((_READ_TO_CHANGE, _LIST_FOR_FAULT))
 
 
 def _as_change(part: Part) -> Part:
-    """The step that made a change as the call of `change`, and its result; other parts unchanged."""
-    if isinstance(part, ToolCall) and part.id.startswith(_CHANGED):
+    """The part; a step that made a change, or its result, as the call of `change`."""
+    if isinstance(part, ToolCall) and part.id.startswith(_CHANGE_MADE):
         return replace(part, name="change", arguments={"path": part.arguments.get("path", "")})
-    if isinstance(part, ToolReply) and part.call_id.startswith(_CHANGED):
+    if isinstance(part, ToolReply) and part.call_id.startswith(_CHANGE_MADE):
         return replace(part, name="change")
     return part
 
 
 class _Turn(msgspec.Struct, frozen=True):
+    """A turn of a very small model, from the message of the user on."""
+
     task: str
     """The words of the user."""
     done: list[tuple[ToolCall, ToolReply]]
+    """The calls that have a result, with their results."""
 
     @classmethod
     def of(cls, messages: Sequence[Message]) -> _Turn | None:
-        """The turn whose last message is the result of one call; None for any other turn."""
-        users = [at for at, message in enumerate(messages) if message.role == "user"]
-        start = users[-1] if users else 0
+        """The turn, if the last message is the result of one call; None otherwise."""
+        user_indexes = [index for index, message in enumerate(messages) if message.role == "user"]
+        start = user_indexes[-1] if user_indexes else 0
         calls: dict[str, ToolCall] = {}
         replies: list[ToolReply] = []
         for message in messages[start:]:
@@ -174,21 +195,22 @@ class _Turn(msgspec.Struct, frozen=True):
 
     @property
     def last(self) -> tuple[ToolCall, ToolReply]:
+        """The last call, with its result."""
         return self.done[-1]
 
     @property
     def failure(self) -> tuple[ToolCall, ToolReply] | None:
-        """The last command, if it ran and failed."""
+        """The last command and its result, if it ran and failed; else None."""
         commands = [(call, reply) for call, reply in self.done if call.name == "shell"]
         if not commands:
             return None
         call, reply = commands[-1]
-        has_failed = reply.failed and _FAILED.search(reply.text)
+        has_failed = reply.failed and _FAILED_EXIT.search(reply.text)
         return (call, reply) if has_failed else None
 
     @property
-    def read(self) -> set[str]:
-        """The files that were read."""
+    def files_read(self) -> set[str]:
+        """The paths of the files that were read."""
         return {
             str(call.arguments.get("path"))
             for call, reply in self.done
@@ -197,36 +219,32 @@ class _Turn(msgspec.Struct, frozen=True):
 
     @property
     def wants_repair(self) -> bool:
-        """Whether the user asked for a change, and the last command failed but not too many."""
+        """Whether the user asked for a change, and the last command failed, but not too many did."""
         failures = sum(call.name == "shell" and reply.failed for call, reply in self.done)
         return bool(self.failure and failures <= _MAX_FAILURES and _WANTS_CHANGE.search(self.task))
 
     def ask_for_file(self, files: Sequence[str]) -> StepRequest | None:
-        """Ask which file has the fault. Tests that the user did not name are not among the choices."""
+        """Ask which file has the fault. Tests that the user did not name are not among the choices;
+        None if there are no choices.
+        """
         assert self.failure is not None
-        output = self.failure[1].text
-        possible = [
-            name
-            for name in files
-            if not name.startswith("[")
-            and (not _TEST.search(name) or PurePosixPath(name).name in self.task)
-        ]
-        if not possible:
+        candidates = [name for name in files if self._may_have_fault(name)]
+        if not candidates:
             return None
         # If there are too many, prefer those whose stem is in the output or the task.
-        named = f"{output}\n{self.task}"
-        shown = sorted(possible, key=lambda name: PurePosixPath(name).stem not in named)[
-            :_MAX_FILES
-        ]
+        context = f"{self.failure[1].text}\n{self.task}"
+        candidates.sort(key=lambda name: PurePosixPath(name).stem not in context)
+        choices = candidates[:_MAX_FILES]
         schema = {
             "type": "object",
-            "properties": {"path": {"enum": [*shown, "none"]}},
+            "properties": {"path": {"enum": [*choices, "none"]}},
             "required": ["path"],
+            "additionalProperties": False,
         }
-        listed = "\n".join(sorted(shown))
-        asked = (
+        file_list = "\n".join(sorted(choices))
+        request = (
             f"The task: {cut_middle(self.task, _MAX_TASK)}\n{self._quote_failure()}\nThe"
-            f' files:\n{listed}\n\nWhich file must be changed? Answer with JSON: {{"path": "…"}};'
+            f' files:\n{file_list}\n\nWhich file must be changed? Answer with JSON: {{"path": "…"}};'
             ' "none" if it is none of them.'
         )
 
@@ -235,29 +253,43 @@ class _Turn(msgspec.Struct, frozen=True):
                 path = json.loads(answer).get("path")
             except (ValueError, AttributeError, RecursionError):
                 return None
-            return ToolCall(_step_id(_TO_CHANGE), "read", {"path": path}) if path in shown else None
+            if path not in choices:
+                return None
+            return ToolCall(_step_id(_READ_TO_CHANGE), "read", {"path": path})
 
-        return StepRequest(asked, {**schema, "additionalProperties": False}, read_chosen_file)
+        return StepRequest(request, schema, read_chosen_file)
 
-    def ask_for_text(self, path: str, reply: ToolReply, told: str = "") -> StepRequest | None:
-        """Ask for the new text of a file, given what `read` returned; None: the file cannot be
-        changed this way.
+    def _may_have_fault(self, name: str) -> bool:
+        """Whether a line of the list of files is a file to choose: not a remark in brackets, and
+        not a test, unless the user named it.
         """
-        if reply.failed and not _MISSING.search(reply.text):
+        if name.startswith("["):
+            return False
+        return not _TEST_FILE.search(name) or PurePosixPath(name).name in self.task
+
+    def ask_for_text(self, path: str, reply: ToolReply, remembered: str = "") -> StepRequest | None:
+        """Ask for the new text of a file; None if the file cannot be changed in this way.
+
+        Args:
+            reply: the result of `read` for the file.
+            remembered: the lines of memory for the request.
+        """
+        if reply.failed and not _FILE_MISSING.search(reply.text):
             return None  # it was refused, or cannot be read
         old = [] if reply.failed else _read_lines(reply.text)
         if old is None or len(old) > _MAX_LINES or any(line.startswith("```") for line in old):
             return None
         text = "\n".join(old)
-        now = f"{path} does not exist yet." if reply.failed else f"{path}:\n```\n{text}\n```"
+        present = f"{path} does not exist yet." if reply.failed else f"{path}:\n```\n{text}\n```"
         verb = "Mend" if self.failure else "Change"
         if reply.failed:
             verb = "Write"
-        asked = (
-            f"The task: {cut_middle(self.task, _MAX_TASK)}\n{told}{self._quote_failure()}\n{now}\n\n"
+        task = cut_middle(self.task, _MAX_TASK)
+        request = (
+            f"The task: {task}\n{remembered}{self._quote_failure()}\n{present}\n\n"
             f"{verb} {path}. Answer with the whole new file."
         )
-        return StepRequest(asked, {}, lambda answer: _make_change(path, old, answer))
+        return StepRequest(request, {}, lambda answer: _make_change(path, old, answer))
 
     def _quote_failure(self) -> str:
         """The failed command and its output; empty if the last command did not fail."""
@@ -271,58 +303,57 @@ class _Turn(msgspec.Struct, frozen=True):
 
 
 def _read_lines(text: str) -> list[str] | None:
-    """The lines of a file, from the result of `read`; None if it is not the whole file, or not
+    """The lines of a file, from the result of `read`; None if that is not the whole file, or not
     text.
     """
     if text == "[The file is empty.]":
         return []
-    found = [_LINE.fullmatch(line) for line in text.split("\n")]
-    return [match[1] for match in found if match] if all(found) else None
+    matches = [_NUMBERED_LINE.fullmatch(line) for line in text.split("\n")]
+    return [match[1] for match in matches if match] if all(matches) else None
 
 
 def _make_change(path: str, old: list[str], answer: str) -> ToolCall | None:
     """The call that gives a file the text of the code block in an answer; None if that is not the
     whole file.
     """
-    block = _FENCE.search(answer)
+    block = _CODE_BLOCK.search(answer)
     if block is None:
         return None
     new = block[1].removesuffix("\n").split("\n")
     if not old:
-        return ToolCall(
-            _step_id(_CHANGED), "write", {"path": path, "content": "\n".join(new) + "\n"}
-        )
-    is_elided = any(_ELIDED.match(line) for line in new if line not in old)
-    if old == new or len(new) < len(old) * _MIN_LEFT or is_elided:
+        content = "\n".join(new) + "\n"
+        return ToolCall(_step_id(_CHANGE_MADE), "write", {"path": path, "content": content})
+    has_placeholder = any(_PLACEHOLDER_LINE.match(line) for line in new if line not in old)
+    if old == new or len(new) < len(old) * _MIN_SHARE or has_placeholder:
         return None
     before, after = _find_change(old, new)
-    return ToolCall(
-        _step_id(_CHANGED),
-        "edit",
-        {"path": path, "edits": [{"old_text": before, "new_text": after}]},
-    )
+    edits = [{"old_text": before, "new_text": after}]
+    return ToolCall(_step_id(_CHANGE_MADE), "edit", {"path": path, "edits": edits})
 
 
 def _find_change(old: list[str], new: list[str]) -> tuple[str, str]:
-    """The lines from the first that differs to the last, and more until `edit` finds them once."""
-    both = min(len(old), len(new))
-    start = next((at for at in range(both) if old[at] != new[at]), both)
-    same = next((at for at in range(both - start) if old[-1 - at] != new[-1 - at]), both - start)
+    """The old and the new lines from the first that differs to the last, with as many lines around
+    them as `edit` needs to find the old ones once.
+    """
+    shorter = min(len(old), len(new))
+    start = next((index for index in range(shorter) if old[index] != new[index]), shorter)
+    rest = shorter - start
+    same_at_end = next((i for i in range(rest) if old[-1 - i] != new[-1 - i]), rest)
     while True:
-        before = "\n".join(old[start : len(old) - same])
-        after = "\n".join(new[start : len(new) - same])
+        before = "\n".join(old[start : len(old) - same_at_end])
+        after = "\n".join(new[start : len(new) - same_at_end])
         is_unique = before.strip() and "\n".join(old).count(before) == 1
-        is_whole = start == 0 and same == 0
-        if is_whole or (is_unique and len(new) - same > start):
+        is_whole_file = start == 0 and same_at_end == 0
+        if is_whole_file or (is_unique and len(new) - same_at_end > start):
             return before, after
-        start, same = max(0, start - 1), max(0, same - 1)
+        start, same_at_end = max(0, start - 1), max(0, same_at_end - 1)
 
 
 def is_step(call: ToolCall) -> bool:
-    """Whether the call may come from a request about one step, which had nothing else of the
-    session.
+    """Whether the call may come from a request about one step, in which nothing else of the session
+    was sent.
     """
-    return call.id.startswith((_TO_CHANGE, _CHANGED, _FAULT, _AGAIN))
+    return call.id.startswith((_READ_TO_CHANGE, _CHANGE_MADE, _LIST_FOR_FAULT, _RUN_AGAIN))
 
 
 def _step_id(prefix: str) -> str:

@@ -1,4 +1,6 @@
-"""StreamedAnswer: what of an answer is shown while it arrives, if its text may hold calls."""
+"""StreamedAnswer: the text of an answer that is shown while it arrives, if the text may have calls
+in it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from ouro.errors import ModelError
 from ouro.llm.model import MAX_CHARACTERS, TOO_LARGE, ToolSpec
 from ouro.utils.late_pattern import late_pattern
 
-_OPENERS = (
+_CALL_STARTS = (
     '{"name"',
     '{"tool"',
     '{"tool_name"',
@@ -23,28 +25,32 @@ _OPENERS = (
     "<|python_tag|>",
     "[TOOL_CALLS]",
 )
-"""Beginnings of a call, without white space; a fence may come before."""
+"""Beginnings of a call, without white space."""
 _FENCES = ("", "```", "```json", "```tool_call", "```xml")
-_BEGINNINGS = tuple(map("".join, product(_FENCES, _OPENERS)))
-_MAX_BEGINNING = 200
+"""What may come before it."""
+_CALL_STARTS_IN_FENCES = tuple(map("".join, product(_FENCES, _CALL_STARTS)))
+_MAX_CALL_START = 200
 """Characters at the beginning of a line that decide whether it may be a call."""
-_ANSWER_OPENER = late_pattern(
+_ANSWER_CALL_START = late_pattern(
     r'\s*(?:```\w*\s*)?\{\s*"name"\s*:\s*"answer"\s*,\s*"arguments"\s*:\s*\{\s*"text"\s*:\s*"'
 )
-_STRING = late_pattern(
+"""Matches a call of `answer` up to its text: `{"name": "answer", "arguments": {"text": "`."""
+_JSON_STRING_PIECE = late_pattern(
     r'(?:[^"\\]|\\["\\/bfnrt]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w)*'
 )
 """Matches a JSON string up to its end, or to an incomplete escape."""
-_REPEATED, _TIMES, _MIN_WORDS = 60, 4, 5
-"""An answer repeats itself if it ends with `_TIMES` copies of a text with so many characters and
-words.
-"""
+_MIN_REPEATED = 60
+"""An answer repeats itself if it ends with copies of a text of at least this number of characters."""
+_MIN_COPIES = 4
+"""The number of these copies."""
+_MIN_WORDS = 5
+"""The number of different words in them."""
 _MAX_COMPARED = 20_000
 """Characters at the end of an answer in which a copy is searched for."""
 
 
 class StreamedAnswer:
-    """The text of an answer while it arrives: what may become a call is held back."""
+    """The text of an answer while it arrives. What may become a call is held back."""
 
     def __init__(self, tools: Sequence[ToolSpec], *, is_described: bool) -> None:
         self.tools = tools
@@ -71,8 +77,10 @@ class StreamedAnswer:
         self.is_shown = self.is_shown or bool(answer)
         return answer
 
-    def before_repetition(self) -> str | None:
-        """The answer up to where it began to repeat itself; None if it does not."""
+    def cut_repetition(self) -> str | None:
+        """The answer up to where it began to repeat itself; None if it does not. Then it counts as
+        shown.
+        """
         if not self._is_described:
             return None
         is_call = bool(self.tools) and not self.is_shown
@@ -83,17 +91,17 @@ class StreamedAnswer:
         return AnswerReader().read(start) or start
 
     def revise(self, text: str) -> None:
-        """Replace the text."""
+        """Replace the text; what was held back is dropped."""
         self.release()
         self.text = text
 
     def interrupt(self) -> str:
-        """Begin a new text after something else; returns what was held back."""
+        """Begin a new text after something else. Returns the text that was held back."""
         self.text, self._reader = "", AnswerReader()
         return self.release()
 
     def release(self) -> str:
-        """What was held back."""
+        """The text that was held back; it is not held back any more."""
         return self._gate.end()
 
 
@@ -108,18 +116,18 @@ class AnswerReader:
         """The end of what was read; 0: no call of `answer` has begun."""
 
     def read(self, text: str) -> str | None:
-        """What is new in `text`, which has grown since the last call; None if it is no call of
-        `answer`.
+        """The new part of the answer in `text`, which has grown since the last call; None if the
+        text is not a call of `answer`.
         """
         if not self._end:
-            opener = _ANSWER_OPENER.match(text, 0, _MAX_BEGINNING)
+            opener = _ANSWER_CALL_START.match(text, 0, _MAX_CALL_START)
             if opener is None:
                 return None
             self._end = opener.end()
-        written = _STRING.match(text, self._end)
-        assert written is not None, "the pattern matches nothing, too"
-        self._end = written.end()
-        new: str = json.loads(f'"{written[0]}"', strict=False)
+        piece = _JSON_STRING_PIECE.match(text, self._end)
+        assert piece is not None, "the pattern matches nothing, too"
+        self._end = piece.end()
+        new: str = json.loads(f'"{piece[0]}"', strict=False)
         return new
 
 
@@ -127,58 +135,59 @@ class CallGate:
     """Holds back streamed text that may become a call, so that it is not shown as an answer first."""
 
     def __init__(self) -> None:
-        self._held = ""
+        self._undecided = ""
+        """Text that may be the beginning of a call, or is one."""
         self._rest: list[str] = []
-        """What follows when `_held` is certainly held back."""
+        """The text after it, once it certainly begins a call."""
         self._is_line_start = True
 
     def feed(self, text: str) -> str:
         """The text that can be shown now."""
-        if len(self._held) >= _MAX_BEGINNING:
+        if len(self._undecided) >= _MAX_CALL_START:
             self._rest.append(text)
             return ""
-        self._held += text
+        self._undecided += text
         shown = ""
-        while self._held and not (self._is_line_start and _may_begin_call(self._held)):
-            line, newline, self._held = self._held.partition("\n")
+        while self._undecided and not (self._is_line_start and _may_begin_call(self._undecided)):
+            line, newline, self._undecided = self._undecided.partition("\n")
             shown += line + newline
             self._is_line_start = bool(newline)
         return shown
 
     def end(self) -> str:
-        """The text that was held back."""
-        held = "".join((self._held, *self._rest))
-        self._held, self._rest = "", []
-        return held
+        """The text that was held back; it is not held back any more."""
+        text = "".join((self._undecided, *self._rest))
+        self._undecided, self._rest = "", []
+        return text
 
 
 def _cut_repetition(text: str, *, is_call: bool) -> str | None:
     """The text up to where it begins to repeat itself; None if it does not.
 
-    A small model at temperature 0 repeats two sentences until `max_output`. In a call that holds a
-    file this is allowed.
+    A small model at temperature 0 repeats two sentences until `max_output`. In a call that has a
+    file in it this is allowed.
     """
-    if is_call and text[:_MAX_BEGINNING].lstrip().startswith("{"):
+    if is_call and text[:_MAX_CALL_START].lstrip().startswith("{"):
         return None
-    tail = text[-_REPEATED:]
-    before = text.rfind(tail, max(0, len(text) - _MAX_COMPARED), -1)
-    period = len(text) - _REPEATED - before
-    if (
-        before < 0
-        or len(set(tail.split())) < _MIN_WORDS
-        or not text.endswith(text[-period:] * _TIMES)
-    ):
+    tail = text[-_MIN_REPEATED:]
+    copy = text.rfind(tail, max(0, len(text) - _MAX_COMPARED), -1)
+    if copy < 0 or len(set(tail.split())) < _MIN_WORDS:
+        return None
+    period = len(text) - _MIN_REPEATED - copy
+    if not text.endswith(text[-period:] * _MIN_COPIES):
         return None
     first = len(text) - period
     while first > 0 and text[first - 1] == text[first - 1 + period]:
         first -= 1
-    start = text[: first + period + 1]
-    return start[: max(map(start.rfind, ".!?")) + 1] or start
+    kept = text[: first + period + 1]
+    end_of_sentence = max(map(kept.rfind, ".!?")) + 1
+    return kept[:end_of_sentence] or kept
 
 
 def _may_begin_call(text: str) -> bool:
-    """Whether a text is the beginning of a call, or of what begins one."""
-    start = "".join(text[:_MAX_BEGINNING].split())
-    return bool(start) and (
-        start.startswith(_BEGINNINGS) or any(opener.startswith(start) for opener in _BEGINNINGS)
-    )
+    """Whether a text begins a call, or may do so with more text."""
+    start = "".join(text[:_MAX_CALL_START].split())
+    if not start:
+        return False
+    may_become_one = any(opener.startswith(start) for opener in _CALL_STARTS_IN_FENCES)
+    return may_become_one or start.startswith(_CALL_STARTS_IN_FENCES)

@@ -34,16 +34,23 @@ from ouro.llm.streamed_answer import StreamedAnswer
 from ouro.messages import Context, Message, Text, ToolCall, ToolReply, Usage, user
 from ouro.utils.late_pattern import late_pattern
 
-_LANGUAGE = late_pattern(r"\A\w*")
+_FENCE_LANGUAGE = late_pattern(r"\A\w*")
+"""Matches the language after a fence."""
 # These match at each beginning of a call, to its end or that of the text: 50 KB of beginnings took
 # 0.7 s otherwise.
-_TAGGED = late_pattern(r"<tool(?:_call|s)>(.*?)(?:</tool(?:_call|s)>|\Z)", re.DOTALL)
-_FUNCTION = late_pattern(r"<function=([\w.-]+)>\s*(\{.*?)(?:</function>|\Z)", re.DOTALL)
-_MARKED = late_pattern(r"(?:<\|python_tag\|>|\[TOOL_CALLS\])\s*(.*)\Z", re.DOTALL)
-_MAX_LINES_TRIED = 1_000
-_NAMES = ("name", "tool", "tool_name", "function", "action")
-_ARGUMENTS = ("arguments", "parameters", "args", "input", "action_input")
-_TYPES: Mapping[str, tuple[type, ...]] = {
+_TAGGED_CALL = late_pattern(r"<tool(?:_call|s)>(.*?)(?:</tool(?:_call|s)>|\Z)", re.DOTALL)
+"""Matches `<tool_call>…</tool_call>`."""
+_FUNCTION_CALL = late_pattern(r"<function=([\w.-]+)>\s*(\{.*?)(?:</function>|\Z)", re.DOTALL)
+"""Matches `<function=NAME>{…}</function>`."""
+_MARKED_CALLS = late_pattern(r"(?:<\|python_tag\|>|\[TOOL_CALLS\])\s*(.*)\Z", re.DOTALL)
+"""Matches `[TOOL_CALLS] […]` and `<|python_tag|>…` up to the end."""
+_MAX_STARTS_TRIED = 1_000
+"""Maximum lines that begin with a brace from which JSON is read."""
+_NAME_KEYS = ("name", "tool", "tool_name", "function", "action")
+"""The keys under which models write the name of a tool."""
+_ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "action_input")
+"""The keys under which they write its arguments."""
+_PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
     "number": (int, float),
@@ -52,7 +59,8 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
     "null": (type(None),),
 }
-_HOW = """\
+"""A type of JSON Schema -> the types of its values in Python."""
+_INSTRUCTIONS = """\
 # Tools
 Answer with one JSON object and nothing else:
 {"name": "<tool>", "arguments": {"<argument>": <value>}}
@@ -60,8 +68,9 @@ To answer a question that you can answer from what you know or from memory, use 
 says. For a task use the other tools, and get their results: you do not know what is in a file before you have read \
 it, and nothing is done before a tool has done it. A `?` marks an optional argument. The tools:
 """
-_NEXT = "\n\nIf the task is done, use `answer` now with the result, otherwise the next tool."
-"""Follows each result: without it small models repeat their last call."""
+"""What comes before the description of the tools."""
+_NEXT_TOOL = "\n\nIf the task is done, use `answer` now with the result, otherwise the next tool."
+"""The text after each result: without it small models repeat their last call."""
 ANSWER = ToolSpec(
     "answer",
     "Answer the user: a question that needs no tool at once, a task when the tools above have"
@@ -79,7 +88,7 @@ Small models choose between tools more reliably than between a tool and an answe
 
 
 class TextToolsModel:
-    """A model for one answer: streams the tool calls in its text as tool calls.
+    """Another model, for one answer: tool calls in its text are streamed as tool calls.
 
     A very small model is given the tools in the prompt, and asked one step at a time
     (`small_steps.py`).
@@ -93,16 +102,21 @@ class TextToolsModel:
         """
         self._step_usage: Usage | None = None
         """The usage of that answer."""
-        self._broken: tuple[str, ToolCall] | None = None
-        """The remembered line that the first chosen call would break, and that call."""
-        self._added: list[Message] = []
+        self._forbidden: tuple[str, ToolCall] | None = None
+        """The line of memory that forbids the first chosen call, and that call; None: it is allowed."""
+        self._added_messages: list[Message] = []
+        """Messages at the end of the request: what follows a forbidden call."""
 
     async def close(self) -> None:
+        """Close the other model."""
         await self._model.close()
 
     async def stream(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
     ) -> AsyncGenerator[Chunk, None]:
+        """Yield the chunks of the answer. If the server refuses tools, they are described in the
+        prompt.
+        """
         if not self.spec.describes_tools:
             try:
                 async with aclosing(self._stream_with_tools(messages, tools)) as chunks:
@@ -120,7 +134,7 @@ class TextToolsModel:
     async def _stream_with_tools(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Chunk, None]:
-        """The answer of a model that is sent the tools in the request."""
+        """Yield the answer of a model that is sent the tools in the request."""
         source = self._model.stream(messages, tools)
         async with aclosing(source), aclosing(self._with_calls(source, messages, tools)) as chunks:
             async for chunk in chunks:
@@ -129,12 +143,14 @@ class TextToolsModel:
     async def _stream_with_described_tools(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Chunk, None]:
-        """The answer of a model that is given the tools in its prompt."""
+        """Yield the answer of a model that is given the tools in its prompt. If it chooses a
+        forbidden call, it is asked once more.
+        """
         from ouro.llm.remembered_lines import ask_again  # imported late: few answers need it
         from ouro.llm.small_steps import small_tools  # imported late: few answers need it
 
-        if call := await self._take_step(messages, tools):
-            for chunk in call:
+        if step_chunks := await self._take_step(messages, tools):
+            for chunk in step_chunks:
                 yield chunk
             return
         tools = small_tools(messages, tools)
@@ -142,9 +158,9 @@ class TextToolsModel:
         async with aclosing(source), aclosing(self._with_calls(source, messages, tools)) as chunks:
             async for chunk in chunks:
                 yield chunk
-        if self._broken is None:
+        if self._forbidden is None:
             return
-        self._added = ask_again(*self._broken)
+        self._added_messages = ask_again(*self._forbidden)
         source = self._ask_small(messages, tools)
         async with aclosing(source), aclosing(self._with_calls(source, messages, tools)) as chunks:
             async for chunk in chunks:
@@ -153,18 +169,20 @@ class TextToolsModel:
     def _ask_small(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Chunk, None]:
-        """The answer of a very small model, which has what it was told beside the message."""
+        """The stream of a very small model, which gets the lines of memory beside the message."""
         from ouro.llm.remembered_lines import put_lines_beside  # imported late: few answers need it
         from ouro.llm.small_steps import hide_steps  # imported late: few answers need it
 
         model = constrain(self._model, call_schema(tools))
-        sent = put_lines_beside(hide_steps(messages), "Keep to what I have told you.")
-        return model.stream([*describe_tools(sent, tools), *self._added])
+        prompt_messages = put_lines_beside(hide_steps(messages), "Keep to what I have told you.")
+        return model.stream([*describe_tools(prompt_messages, tools), *self._added_messages])
 
     async def _take_step(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> list[Chunk]:
-        """The call of the next step; nothing if the model must be asked for the next tool."""
+        """The chunks of the call of the next step; empty if the model must be asked for the next
+        tool.
+        """
         # Imported late: few answers need it.
         from ouro.llm.small_steps import StepRequest, next_step
 
@@ -173,15 +191,7 @@ class TextToolsModel:
         if isinstance(step, StepRequest):
             if self._has_failed_step:
                 return []
-            answer = ""
-            async with aclosing(
-                constrain(self._model, step.schema).stream([user(step.text)])
-            ) as chunks:
-                async for chunk in chunks:
-                    if isinstance(chunk, TextChunk):
-                        answer += chunk.text
-                    elif isinstance(chunk, UsageChunk):
-                        usage = chunk.usage
+            answer, usage = await self._answer_step(step.text, step.schema)
             step = step.call(answer)
             if step is None:
                 self._has_failed_step, self._step_usage = True, usage
@@ -189,24 +199,38 @@ class TextToolsModel:
             return []
         return [_call_chunk(0, step), UsageChunk(usage), EndChunk("tools")]
 
+    async def _answer_step(
+        self, request: str, schema: Mapping[str, Any]
+    ) -> tuple[str, Usage | None]:
+        """Ask the model about one step; returns the text of its answer and the usage."""
+        answer, usage = "", None
+        source = constrain(self._model, schema).stream([user(request)])
+        async with aclosing(source) as chunks:
+            async for chunk in chunks:
+                if isinstance(chunk, TextChunk):
+                    answer += chunk.text
+                elif isinstance(chunk, UsageChunk):
+                    usage = chunk.usage
+        return answer, usage
+
     async def _with_calls(
         self,
         source: AsyncGenerator[Chunk, None],
         messages: Sequence[Message],
         tools: Sequence[ToolSpec],
     ) -> AsyncGenerator[Chunk, None]:
-        """The chunks of an answer; text that may become a call is held back until its end."""
+        """Yield the chunks of an answer. Text that may become a call is held back until its end."""
         answer = StreamedAnswer(tools, is_described=self.spec.describes_tools)
         usage: Usage | None = None
-        async for received in source:
-            chunk: Chunk = received
-            match received:
+        async for source_chunk in source:
+            chunk: Chunk = source_chunk
+            match source_chunk:
                 case TextChunk(piece):
                     yield TextChunk(answer.add(piece))
-                    before = answer.before_repetition()
-                    if before is None:
+                    complete_text = answer.cut_repetition()
+                    if complete_text is None:
                         continue
-                    yield RevisedText(before)
+                    yield RevisedText(complete_text)
                     chunk = EndChunk("stop")
                 case RevisedText(revised):  # what came before was thinking
                     answer.revise(revised)
@@ -219,8 +243,8 @@ class TextToolsModel:
                     yield TextChunk(answer.interrupt())
                     answer.tools = ()
             if isinstance(chunk, EndChunk):
-                for last in self._end_answer(answer, chunk, messages, usage):
-                    yield last
+                for last_chunk in self._end_answer(answer, chunk, messages, usage):
+                    yield last_chunk
                 return
             yield chunk
 
@@ -231,126 +255,129 @@ class TextToolsModel:
         messages: Sequence[Message],
         usage: Usage | None,
     ) -> list[Chunk]:
-        """The last chunks of an answer: the calls in its text, or what of it was held back."""
+        """The last chunks of an answer: the calls in its text, or the text that was held back."""
         if answer.is_shown:
             return [end]
         before, calls = find_calls(answer.text, answer.tools, messages)
         if self.spec.describes_tools:
             from ouro.llm.small_steps import begin_change  # imported late, as above
 
-            if broken := _find_broken_rule(calls, messages):
-                return self._refuse_call(broken, usage)
+            if forbidden := _find_forbidden_call(calls, messages):
+                return self._refuse_call(forbidden, usage)
             calls = [begin_change(call, messages) for call in calls]
         if not calls:
             return [TextChunk(answer.release()), end]
         call_chunks = [_call_chunk(index, call) for index, call in enumerate(calls)]
         return [RevisedText(before), *call_chunks, end]
 
-    def _refuse_call(self, broken: tuple[str, ToolCall], usage: Usage | None) -> list[Chunk]:
-        """The chunks instead of a forbidden call: none for the first, which is asked again; the
-        second time an answer that asks the user.
+    def _refuse_call(self, forbidden: tuple[str, ToolCall], usage: Usage | None) -> list[Chunk]:
+        """The chunks instead of a forbidden call. The first time there are none: the model is asked
+        again. The second time they are an answer that asks the user.
         """
         from ouro.llm.remembered_lines import refusal_text  # imported late: few answers need it
 
-        if self._broken is None:
-            self._broken, self._step_usage = broken, usage
+        if self._forbidden is None:
+            self._forbidden, self._step_usage = forbidden, usage
             return [RevisedText("")]
-        return [RevisedText(refusal_text(*broken)), EndChunk("stop")]
+        return [RevisedText(refusal_text(*forbidden)), EndChunk("stop")]
 
 
-def _find_broken_rule(
+def _find_forbidden_call(
     calls: Sequence[ToolCall], messages: Sequence[Message]
 ) -> tuple[str, ToolCall] | None:
-    """The first call that a remembered line forbids, with that line."""
+    """The first call that a line of memory forbids, with that line; None if all are allowed."""
     from ouro.llm.remembered_lines import find_forbidding_line  # imported late: few answers need it
 
     for call in calls:
-        if rule := find_forbidding_line(call, messages):
-            return rule, call
+        if line := find_forbidding_line(call, messages):
+            return line, call
     return None
 
 
 def _call_chunk(index: int, call: ToolCall) -> CallChunk:
+    """A call as one chunk."""
     return CallChunk(index, call.id, call.name, json.dumps(dict(call.arguments)))
 
 
 def find_calls(
-    text: str, tools: Sequence[ToolSpec], sent: Sequence[Message]
+    text: str, tools: Sequence[ToolSpec], messages: Sequence[Message]
 ) -> tuple[str, list[ToolCall]]:
-    """The text before the calls that an answer consists of or ends with, and these calls, without
-    ids.
+    """Find the calls that an answer consists of or ends with.
 
-    Returns no calls if one of them does not fit a tool, or is quoted from a message of the user or
-    a tool result.
+    Returns the text before them, and these calls, without ids. There are no calls if one of them
+    does not fit a tool, or is quoted from a message of the user or a tool result.
     """
-    before, written = _split_at_calls(text.strip())
-    calls = [call for value in written if (call := _parse_call(value, tools))]
-    if not calls or len(calls) != len(written) or _is_any_quoted(written, sent):
+    before, values = _split_at_calls(text.strip())
+    calls = [call for value in values if (call := _parse_call(value, tools))]
+    if not calls or len(calls) != len(values) or _is_any_quoted(values, messages):
         return text, []
     return before, calls
 
 
 def describe_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Message]:
-    """The messages with the tools described in the prompt, and with calls and results as text.
+    """The messages, with the tools described in the prompt, and calls and results as text.
 
     Without `tools` nothing is described, and answers are plain text.
     """
-    described: tuple[Text, ...] = (
-        (Text(_HOW + "\n".join(map(_describe_tool, _with_answer_tool(tools)))),) if tools else ()
+    description: tuple[Text, ...] = (
+        (Text(_INSTRUCTIONS + "\n".join(map(_describe_tool, _with_answer_tool(tools)))),)
+        if tools
+        else ()
     )
-    sent: list[Message] = []
+    changed: list[Message] = []
     for message in messages:
         if message.role == "system":
             # The tools come before memory, the last part, which changes more often: a server has
             # the rest in its cache.
-            sent.append(Message("system", (*message.parts[:1], *described, *message.parts[1:])))
-            described = ()
+            changed.append(
+                Message("system", (*message.parts[:1], *description, *message.parts[1:]))
+            )
+            description = ()
         elif message.role == "tool":
             results = "\n".join(
                 f"Result of {reply.name}:\n{reply.text}" for reply in message.parts_of(ToolReply)
             )
-            sent.append(Message("user", (Text(results + (_NEXT if tools else "")),)))
+            changed.append(Message("user", (Text(results + (_NEXT_TOOL if tools else "")),)))
         elif message.role == "assistant":
             calls = "\n".join(_call_text(part.name, part.arguments) for part in message.tool_calls)
             answer = _call_text("answer", {"text": message.text}) if tools else message.text
-            sent.append(Message("assistant", (Text(calls or answer),)))
+            changed.append(Message("assistant", (Text(calls or answer),)))
         else:
-            sent.append(message)
-    return sent
+            changed.append(message)
+    return changed
 
 
 def call_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
     """The JSON schema of an answer that consists of one call, of a tool or of `answer`."""
-    fields = [
+    calls = [
         {"name": {"const": tool.name}, "arguments": tool.parameters}
         for tool in _with_answer_tool(tools)
     ]
-    closed = {"type": "object", "required": ["name", "arguments"], "additionalProperties": False}
-    return {"anyOf": [{**closed, "properties": properties} for properties in fields]}
+    one_call = {"type": "object", "required": ["name", "arguments"], "additionalProperties": False}
+    return {"anyOf": [{**one_call, "properties": properties} for properties in calls]}
 
 
 def _split_at_calls(text: str) -> tuple[str, list[Any]]:
-    """The text before the calls, and the JSON values of these."""
-    if found := list(_TAGGED.finditer(text)):
-        called = chain.from_iterable(_parse_values(tagged[1]) for tagged in found)
-        return text[: found[0].start()].rstrip(), list(called)
-    if found := list(_FUNCTION.finditer(text)):
-        return text[: found[0].start()].rstrip(), [
-            {"name": one[1], "arguments": one[2]} for one in found
-        ]
-    if marked := _MARKED.search(text):
+    """The text before the calls, and the JSON values of the calls; empty if there are none."""
+    if tagged := list(_TAGGED_CALL.finditer(text)):
+        values = chain.from_iterable(_parse_values(match[1]) for match in tagged)
+        return text[: tagged[0].start()].rstrip(), list(values)
+    if functions := list(_FUNCTION_CALL.finditer(text)):
+        calls = [{"name": match[1], "arguments": match[2]} for match in functions]
+        return text[: functions[0].start()].rstrip(), calls
+    if marked := _MARKED_CALLS.search(text):
         return text[: marked.start()].rstrip(), _parse_values(marked[1])
-    # No pattern: one that finds the block took 3 s where an answer holds 1,500 empty lines.
+    # Not by a pattern: one that finds the block took 3 s where an answer has 1,500 empty lines.
     if text.endswith("```") and (fence := text.rfind("```", 0, -3)) >= 0:
-        return text[:fence].rstrip(), _parse_values(_LANGUAGE.sub("", text[fence + 3 : -3]))
-    for begin in islice(re.finditer(r"^\{", text, re.MULTILINE), _MAX_LINES_TRIED):
-        if values := _parse_values(text[begin.start() :]):
-            return text[: begin.start()].rstrip(), values
+        return text[:fence].rstrip(), _parse_values(_FENCE_LANGUAGE.sub("", text[fence + 3 : -3]))
+    for start in islice(re.finditer(r"^\{", text, re.MULTILINE), _MAX_STARTS_TRIED):
+        if values_at_end := _parse_values(text[start.start() :]):
+            return text[: start.start()].rstrip(), values_at_end
     return text, []
 
 
 def _parse_values(text: str) -> list[Any]:
-    """The JSON values that a text consists of; none if there is anything else."""
+    """The JSON values that a text consists of; empty if there is anything else."""
     try:
         value = json.loads(text.strip(), strict=False)  # `json` itself skips only spaces of ASCII
     except (ValueError, RecursionError):
@@ -359,12 +386,14 @@ def _parse_values(text: str) -> list[Any]:
 
 
 def _parse_call(value: Any, tools: Sequence[ToolSpec]) -> ToolCall | None:
-    """The call of a known tool with arguments that fit its schema."""
+    """The call in a JSON value; None if it is not one of a known tool, with arguments that fit its
+    schema.
+    """
     if not isinstance(value, dict):
         return None
     if isinstance(value.get("function"), dict):
         value = value["function"]
-    name = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), "")
+    name = next((value[key] for key in _NAME_KEYS if isinstance(value.get(key), str)), "")
     arguments = _arguments_in(value)
     tool = next((tool for tool in tools if tool.name == name), None)
     if tool is None or not isinstance(arguments, dict) or not _fits_schema(arguments, tool):
@@ -373,47 +402,46 @@ def _parse_call(value: Any, tools: Sequence[ToolSpec]) -> ToolCall | None:
 
 
 def _arguments_in(value: Mapping[str, Any]) -> Any:
-    """The arguments of a call; none if it names none."""
-    found: Any = next((value[key] for key in _ARGUMENTS if key in value), {})
-    return next(iter(_parse_values(found)), None) if isinstance(found, str) else found
+    """The arguments in a call; an empty object if it names none, None if they are not JSON."""
+    arguments: Any = next((value[key] for key in _ARGUMENT_KEYS if key in value), {})
+    return next(iter(_parse_values(arguments)), None) if isinstance(arguments, str) else arguments
 
 
 def _fits_schema(arguments: Mapping[str, Any], tool: ToolSpec) -> bool:
-    """Whether the arguments are those of the tool, all required ones and no others, of the right
+    """Whether the arguments fit the tool: all required ones are there, no others, and of the right
     types.
     """
-    known = tool.parameters.get("properties", {})
-    if not known.keys() >= arguments.keys() or not arguments.keys() >= set(
-        tool.parameters.get("required", ())
-    ):
+    fields = tool.parameters.get("properties", {})
+    required = set(tool.parameters.get("required", ()))
+    if not fields.keys() >= arguments.keys() or not arguments.keys() >= required:
         return False
     for name, value in arguments.items():  # the outermost type: the tool itself checks the rest
-        kinds = _kinds(known[name])
+        types = _json_types(fields[name])
         if isinstance(value, bool):
-            fits = "boolean" in kinds
+            fits = "boolean" in types
         else:
-            fits = any(isinstance(value, _TYPES.get(kind, object)) for kind in kinds)
-        if kinds and not fits:
+            fits = any(isinstance(value, _PYTHON_TYPES.get(kind, object)) for kind in types)
+        if types and not fits:
             return False
     return True
 
 
-def _kinds(schema: Mapping[str, Any]) -> list[str]:
+def _json_types(schema: Mapping[str, Any]) -> list[str]:
     """The JSON types that a schema allows."""
-    found = list(chain.from_iterable(map(_kinds, schema.get("anyOf", ()))))
-    named = schema.get("type", ())
-    return [*found, *([named] if isinstance(named, str) else named)]
+    types = list(chain.from_iterable(map(_json_types, schema.get("anyOf", ()))))
+    own_types = schema.get("type", ())
+    return [*types, *([own_types] if isinstance(own_types, str) else own_types)]
 
 
-def _is_any_quoted(values: Sequence[Any], sent: Sequence[Message]) -> bool:
+def _is_any_quoted(values: Sequence[Any], messages: Sequence[Message]) -> bool:
     """Whether one of the calls is quoted from a message of the user or a tool result."""
-    said = (message for message in sent if message.role in ("user", "tool"))
-    parts = chain.from_iterable(message.parts for message in said)
+    sources = (message for message in messages if message.role in ("user", "tool"))
+    parts = chain.from_iterable(message.parts for message in sources)
     texts = [
         _without_spaces(part.text) for part in parts if isinstance(part, Text | Context | ToolReply)
     ]
-    written = [_without_spaces(json.dumps(value, ensure_ascii=False)) for value in values]
-    return any(call in text for call, text in product(written, texts))
+    calls = [_without_spaces(json.dumps(value, ensure_ascii=False)) for value in values]
+    return any(call in text for call, text in product(calls, texts))
 
 
 def _without_spaces(text: str) -> str:
@@ -422,7 +450,7 @@ def _without_spaces(text: str) -> str:
 
 
 def _with_answer_tool(tools: Sequence[ToolSpec]) -> Iterator[ToolSpec]:
-    """The tools and `answer`, without optional arguments, because small models fill them in even if
+    """Yield the tools and `answer`, without optional arguments: small models fill them in even if
     that is wrong.
 
     The shell can do what these arguments do, such as `offset` of `read` for a long file.
@@ -442,9 +470,10 @@ def _describe_tool(tool: ToolSpec) -> str:
 def _describe_fields(schema: Mapping[str, Any]) -> str:
     """The fields of an object; `?` marks an optional one."""
     required = set(schema.get("required", ()))
-    named = schema.get("properties", {}).items()
+    fields = schema.get("properties", {}).items()
     return ", ".join(
-        f"{name}{'' if name in required else '?'}: {_describe_type(field)}" for name, field in named
+        f"{name}{'' if name in required else '?'}: {_describe_type(field)}"
+        for name, field in fields
     )
 
 
@@ -458,8 +487,9 @@ def _describe_type(schema: Mapping[str, Any]) -> str:
         return f"[{_describe_type(schema.get('items', {}))}]"
     if schema.get("type") == "object" and "properties" in schema:
         return f"{{{_describe_fields(schema)}}}"
-    return "|".join(_kinds(schema)) or "any"
+    return "|".join(_json_types(schema)) or "any"
 
 
 def _call_text(name: str, arguments: Mapping[str, Any]) -> str:
+    """A call as a very small model writes it."""
     return json.dumps({"name": name, "arguments": dict(arguments)}, ensure_ascii=False)

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Literal
 
 from ouro.llm.model import Chunk, RevisedText, RevisedThinking, TextChunk, ThinkingChunk
 from ouro.utils.late_pattern import late_pattern
 
 NAMES = "think|thinking|thought|reasoning|seed:think"
-_TAGS = tuple(f"<{name}>" for name in NAMES.split("|"))
+"""The names of the tags."""
+_OPENING_TAGS = tuple(f"<{name}>" for name in NAMES.split("|"))
 MAX_UNDECIDED = 400_000
 """Characters in which a closing tag without an opening one is looked for."""
 MAX_TAG = 16
 """Characters of the longest tag."""
-_OPENING = late_pattern(rf"\s*<({NAMES})>", re.IGNORECASE)
-_CLOSING = late_pattern(rf"</({NAMES})>", re.IGNORECASE)
-_BEFORE_WORD = tuple(" \t([{（「")
-_AFTER_WORD = tuple(" \t,.;:!?)]}，。；：！？、）」")
+_OPENING_TAG = late_pattern(rf"\s*<({NAMES})>", re.IGNORECASE)
+_CLOSING_TAG = late_pattern(rf"</({NAMES})>", re.IGNORECASE)
+_BEFORE_A_WORD = tuple(" \t([{（「")
+"""Characters that stand before a word of a sentence."""
+_AFTER_A_WORD = tuple(" \t,.;:!?)]}，。；：！？、）」")
+"""Characters that stand after a word of a sentence."""
 _LAST_NARROW = "\u2e7f"
 """The last character before those of Chinese, Japanese and Korean."""
-_FENCE = late_pattern(r"^\s*(?:```|~~~)", re.MULTILINE)
+_CODE_FENCE = late_pattern(r"^\s*(?:```|~~~)", re.MULTILINE)
+"""Matches the fence of a block of code."""
 
 
 class ThinkTags:
@@ -31,115 +36,126 @@ class ThinkTags:
     """
 
     def __init__(self) -> None:
-        self._held = ""
+        self._undecided = ""
         """Text that may be the beginning of a tag."""
-        self._before: list[str] = []
-        """The answer so far, until it is sure that it is one."""
+        self._possible_answer: list[str] = []
+        """The text so far, until it is certain that it is the answer, and not thinking."""
         self._size = 0
-        self._state = "start"
+        """Its characters."""
+        self._state: Literal["start", "inside", "undecided", "answer"] = "start"
+        """`start`: a tag may follow; `inside`: of tags; `undecided`: a closing tag may show that the
+        text was thinking; `answer`: all further text is the answer.
+        """
         self._has_thought = False
-        self._inside: list[str] = []
+        """Whether thinking has ended."""
+        self._thinking: list[str] = []
+        """The thinking inside of the open tag."""
 
     def feed(self, piece: str) -> Iterator[Chunk]:
-        """The chunks that are certain now."""
+        """Yield the chunks that are certain now."""
         if self._state == "answer":
             yield TextChunk(piece)
             return
-        self._held += piece
+        self._undecided += piece
         yield from self._advance(is_end=False)
 
     def end(self, *, is_answer: bool = True) -> Iterator[Chunk]:
-        """The rest. With `is_answer`, thinking that never ended becomes the answer: there is no
-        other text.
+        """Yield the rest. With `is_answer`, thinking whose tag was never closed becomes the answer:
+        there is no other text.
         """
         yield from self._advance(is_end=True)
-        if self._state == "inside" and is_answer and self._inside:
+        if self._state == "inside" and is_answer and self._thinking:
             yield RevisedThinking()
-            yield TextChunk("".join(self._inside))
+            yield TextChunk("".join(self._thinking))
 
     def _advance(self, *, is_end: bool) -> Iterator[Chunk]:
-        """Read what was held back, as far as its meaning is certain; at the end everything."""
+        """Read the undecided text as far as its meaning is certain; at the end all of it."""
         if self._state == "start":
-            self._decide_begin(is_end=is_end)
+            self._read_start(is_end=is_end)
         if self._state == "inside":
             yield from self._read_thinking(is_end=is_end)
         elif self._state == "undecided":
             yield from self._read_answer(is_end=is_end)
-        if self._state == "answer" and self._held:
-            yield TextChunk(self._held)
-            self._held = ""
+        if self._state == "answer" and self._undecided:
+            yield TextChunk(self._undecided)
+            self._undecided = ""
 
-    def _decide_begin(self, *, is_end: bool) -> None:
-        """Decide whether the text begins with an opening tag; after thinking, spaces are left out."""
+    def _read_start(self, *, is_end: bool) -> None:
+        """Decide whether the text begins with an opening tag. Spaces between thinking and answer
+        are left out.
+        """
         if self._has_thought:
-            self._held = self._held.lstrip()
-        start = self._held.lstrip().lower()
-        if opening := _OPENING.match(self._held):
-            self._held = self._held[opening.end() :]
+            self._undecided = self._undecided.lstrip()
+        start = self._undecided.lstrip().lower()
+        if opening := _OPENING_TAG.match(self._undecided):
+            self._undecided = self._undecided[opening.end() :]
             self._state = "inside"
-        elif is_end or not any(tag.startswith(start) for tag in _TAGS):
+        elif is_end or not any(tag.startswith(start) for tag in _OPENING_TAGS):
             self._state = "answer" if self._has_thought else "undecided"
 
     def _read_thinking(self, *, is_end: bool) -> Iterator[Chunk]:
-        """Thinking up to its closing tag; then another block may follow."""
-        if not self._inside:
-            self._held = self._held.lstrip()
-        closing = _CLOSING.search(self._held)
-        end = len(self._held) if is_end else len(self._held) - _tag_at_end(self._held)
+        """Yield thinking up to its closing tag; then another block may follow."""
+        if not self._thinking:
+            self._undecided = self._undecided.lstrip()
+        closing = _CLOSING_TAG.search(self._undecided)
+        end = (
+            len(self._undecided) if is_end else len(self._undecided) - _tag_at_end(self._undecided)
+        )
         if closing:
             end = closing.start()
-        thought = self._held[:end]
+        thought = self._undecided[:end]
         if thought:
-            self._inside.append(thought)
+            self._thinking.append(thought)
             yield ThinkingChunk(thought)
-        self._held = self._held[closing.end() if closing else end :]
+        self._undecided = self._undecided[closing.end() if closing else end :]
         if closing:
             self._has_thought, self._state = True, "start"
-            self._inside.clear()
+            self._thinking.clear()
             yield from self._advance(is_end=is_end)
 
     def _read_answer(self, *, is_end: bool) -> Iterator[Chunk]:
-        """The answer, unless a closing tag shows that it was thinking until now."""
-        text = "".join(self._before) + self._held
-        closing = _CLOSING.search(text, max(0, self._size - MAX_TAG))
+        """Yield the answer. A closing tag shows that the text so far was thinking."""
+        text = "".join(self._possible_answer) + self._undecided
+        closing = _CLOSING_TAG.search(text, max(0, self._size - MAX_TAG))
         is_cut_here = closing is not None and closing.end() == len(text) and not is_end
-        if closing and not is_cut_here and _is_real(text, closing):
-            self._state, self._held, self._has_thought = "start", text[closing.end() :], True
-            self._before.clear()
+        if closing and not is_cut_here and _ends_thinking(text, closing):
+            self._state, self._undecided, self._has_thought = "start", text[closing.end() :], True
+            self._possible_answer.clear()
             yield RevisedText("")
             yield ThinkingChunk(text[: closing.start()])
             yield from self._advance(is_end=is_end)
             return
-        keep = 0
-        if not is_end:
-            keep = (
-                len(text) - closing.start() if is_cut_here and closing else _tag_at_end(self._held)
-            )
-        shown = self._held[: len(self._held) - keep]
-        self._held = self._held[len(self._held) - keep :]
-        self._before.append(shown)
-        self._size += len(shown)
-        if shown:
-            yield TextChunk(shown)
+        undecided = 0  # the characters at the end that may belong to a tag
+        if closing and is_cut_here:
+            undecided = len(text) - closing.start()
+        elif not is_end:
+            undecided = _tag_at_end(self._undecided)
+        certain = self._undecided[: len(self._undecided) - undecided]
+        self._undecided = self._undecided[len(self._undecided) - undecided :]
+        self._possible_answer.append(certain)
+        self._size += len(certain)
+        if certain:
+            yield TextChunk(certain)
         if self._size > MAX_UNDECIDED:
             self._state = "answer"
-            self._before.clear()
+            self._possible_answer.clear()
 
 
 def _tag_at_end(text: str) -> int:
-    """How many characters at the end may be the beginning of a tag."""
-    place = text.rfind("<", -MAX_TAG)
-    return len(text) - place if place >= 0 and ">" not in text[place:] else 0
+    """The number of characters at the end that may be the beginning of a tag."""
+    start = text.rfind("<", -MAX_TAG)
+    return len(text) - start if start >= 0 and ">" not in text[start:] else 0
 
 
-def _is_real(text: str, closing: re.Match[str]) -> bool:
+def _ends_thinking(text: str, closing: re.Match[str]) -> bool:
     """Whether a closing tag ends thinking: it is not in code, not quoted, and not a word of a
     sentence.
     """
     before, after = text[: closing.start()], text[closing.end() :]
-    if len(_FENCE.findall(before)) % 2 or before.rpartition("\n")[2].count("`") % 2:
+    if len(_CODE_FENCE.findall(before)) % 2 or before.rpartition("\n")[2].count("`") % 2:
         return False
-    if before[-1:] in "\"'“«" and before[-1:]:
+    is_quoted = before.endswith(('"', "'", "“", "«"))
+    if is_quoted:
         return False
     return not _is_in_sentence(before[-1:], after[:1]) and f"<{closing[1]}>" not in before
 
@@ -148,7 +164,7 @@ def _is_in_sentence(before: str, after: str) -> bool:
     """Whether a tag between these characters is a word of a sentence. Chinese and Japanese write no
     spaces around a word.
     """
-    if before in _BEFORE_WORD:
-        return after in _AFTER_WORD
+    if before in _BEFORE_A_WORD:
+        return after in _AFTER_A_WORD
     is_wide = before > _LAST_NARROW and after > _LAST_NARROW
     return is_wide and before.isalpha() and after.isalpha()

@@ -47,11 +47,13 @@ if TYPE_CHECKING:
     from ouro.llm.http1 import HttpAnswer, HttpClient
 
 NO_END = "The server closed the answer without saying that it is complete."
+"""The notice about an answer without an end."""
 LOADING = 503
 """The status of a server that is loading its model, among others."""
 MAX_ERROR_BODY = 64_000
+"""Maximum bytes of the body of an error that are read."""
 MAX_FACTS = 4_000_000
-"""Maximum bytes of what a server says about its models; Ollama lists every tensor."""
+"""Maximum bytes of an answer about the models of a server; Ollama lists every tensor."""
 MAX_ANSWER = 64_000_000
 """Maximum bytes of a stream; only a broken server sends more."""
 STREAM_TYPES = (
@@ -60,7 +62,8 @@ STREAM_TYPES = (
     "application/octet-stream",
     "application/x-ndjson",
 )
-LAST = ("message_stop", "response.completed", "response.incomplete")
+"""The content types of a stream."""
+LAST_EVENTS = ("message_stop", "response.completed", "response.incomplete")
 """The types of the last event of Anthropic's protocol and of OpenAI's Responses."""
 USAGE_TIMEOUT = 2.0
 """Seconds to wait for the usage after a complete answer: some servers never close the connection.
@@ -70,7 +73,9 @@ END_TIMEOUT = 0.1
 
 
 class ChunkReader(ABC):
-    """Reads one answer; `reason` is set once the provider has said that it is complete."""
+    """Reads the events of one answer. `reason` is set once the provider has said that the answer is
+    complete.
+    """
 
     def __init__(self, spec: ModelSpec) -> None:
         self._spec = spec
@@ -84,20 +89,23 @@ class ChunkReader(ABC):
         self.is_done = False
         """Whether the provider sent its last event, with or without a reason."""
         self.has_failed = False
-        """Whether it said that the answer ended early."""
+        """Whether the provider said that the answer ended early."""
 
     @property
     def is_complete(self) -> bool:
+        """Whether the provider has said that the answer is complete."""
         return self.reason is not None or (self.is_done and not self.has_failed)
 
     @abstractmethod
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
-        """The chunks of one streamed object. Raises ContextTooLong if it says that the window is
-        full.
+        """Yield the chunks of one streamed object. Raises ContextTooLong if it says that the window
+        is full.
         """
 
     def observe(self, chunk: Chunk) -> None:
-        """Note what has come, to know whether an end without a reason is one."""
+        """Record a chunk, to know at the end whether the answer is complete even if the provider
+        did not say so.
+        """
         if isinstance(chunk, TextChunk):
             self._has_text = self._has_text or bool(chunk.text.strip())
         elif isinstance(chunk, CallChunk):
@@ -106,7 +114,7 @@ class ChunkReader(ABC):
             call[1] += chunk.arguments
 
     def end(self) -> Iterator[Chunk]:
-        """The last chunks: text that was held back, and the end."""
+        """Yield the last chunks: text that was held back, and the end if the answer is complete."""
         if thinking := self._thinking.end():
             yield ThinkingChunk(thinking)
         # Thinking whose end is missing is the answer only if the answer ended, without calls.
@@ -122,8 +130,8 @@ class ChunkReader(ABC):
             yield EndChunk(reason)
 
     def _implied_reason(self) -> Reason | None:
-        """The reason for the end that a server did not name: the body ended after text or whole
-        calls.
+        """The reason for an end that the server did not name: the body ended after text or whole
+        calls. None if the answer is not complete.
         """
         if self.has_failed:
             return None
@@ -135,7 +143,9 @@ class ChunkReader(ABC):
         return "stop" if self._has_text or self.is_done else None
 
     def _text_chunks(self, thinking: object, *texts: object) -> Iterator[Chunk]:
-        """The chunks of new thinking and new texts; tags of thinking in a text are split off."""
+        """Yield the chunks of new thinking and new texts. Thinking between tags in a text is split
+        off.
+        """
         if isinstance(thinking, str) and (piece := self._thinking.feed(thinking)):
             yield ThinkingChunk(piece)
         for text in texts:
@@ -144,7 +154,7 @@ class ChunkReader(ABC):
 
 
 def check_window(reason: object) -> None:
-    """Raise ContextTooLong if a provider ended an answer because the window is full."""
+    """Raises ContextTooLong if a provider ended an answer because the window is full."""
     if isinstance(reason, str) and re.search(r"context|model_length", reason, re.IGNORECASE):
         raise ContextTooLong(f"The answer filled the window of the model ({reason[:60]}).")
 
@@ -159,15 +169,17 @@ def make_usage(spec: ModelSpec, *figures: object, cost: object = None) -> Usage 
     if None in counts:
         return None
     read, cached, written, output = (number or 0 for number in counts)
-    usage = Usage(read, cached, written, output, amount(cost))
+    usage = Usage(
+        input=read, cached=cached, cache_written=written, output=output, cost=amount(cost)
+    )
     return replace(usage, cost=spec.prices.cost(usage)) if spec.prices else usage
 
 
 async def read_chunks(
     events: AsyncGenerator[dict[str, Any], None], reader: ChunkReader, silence: float
 ) -> AsyncGenerator[Chunk, None]:
-    """The chunks of an answer. Raises StreamCut after `silence` seconds without text, thinking or a
-    call.
+    """Yield the chunks of an answer. Raises StreamCut after `silence` seconds without text,
+    thinking or a call.
 
     Comments and pings keep a connection open, but do not count as an answer.
     """
@@ -181,12 +193,12 @@ async def read_chunks(
                 if event is None:
                     break
                 try:
-                    found = list(reader.read(event))
+                    event_chunks = list(reader.read(event))
                 except RecursionError as error:
                     raise StreamCut(
                         "The answer cannot be read: an event is nested too deep."
                     ) from error
-                for chunk in found:
+                for chunk in event_chunks:
                     if not isinstance(chunk, UsageChunk):
                         deadline = clock() + silence
                     reader.observe(chunk)
@@ -212,27 +224,30 @@ class Wire(AdaptiveModel):
     ) -> None:
         super().__init__(spec, endpoint, effort=effort, facts=facts)
         self._clients: list[HttpClient | httpx.AsyncClient] = []
-        """No client or one, which keeps its connections between requests; a list that copies of a
-        model share.
+        """The client, which keeps its connections between requests; empty until it is made. Copies of
+        the model share the list.
         """
-        self._making = asyncio.Lock()
+        self._client_lock = asyncio.Lock()
 
     async def warm(self) -> None:
         """Make the client before the first request, in a thread: it takes 0.1 s."""
-        async with self._making:  # a first request that arrives meanwhile waits for this client
+        async with (
+            self._client_lock
+        ):  # a first request that arrives meanwhile waits for this client
             if not self._clients:
                 self._clients.append(await asyncio.to_thread(new_streaming_client, self._endpoint))
 
     async def close(self) -> None:
+        """Close the connections."""
         while self._clients:
             await self._clients.pop().aclose()
 
     def share_connections(self, other: Wire) -> None:
         """Use the client of another wire to the same endpoint."""
-        self._clients, self._making = other._clients, other._making
+        self._clients, self._client_lock = other._clients, other._client_lock
 
     async def _stream_answer(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
-        """The chunks of the answer to a request."""
+        """Yield the chunks of the answer to a request."""
         reader = self._make_reader()
         events = self._post(*request, reader)
         async with aclosing(read_chunks(events, reader, self._endpoint.timeouts.content)) as chunks:
@@ -244,7 +259,8 @@ class Wire(AdaptiveModel):
                 yield chunk
 
     async def fetch_json(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        """The JSON at a path of the server's own API, None if there is none; a POST with a body.
+        """The JSON at a path of the server's own API; None if there is none. With a body it is a
+        POST.
 
         Raises:
             ModelError: the server cannot be reached, or is loading a model.
@@ -255,10 +271,10 @@ class Wire(AdaptiveModel):
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         method, content = ("GET", None) if body is None else ("POST", encode_json(body))
         url = self._endpoint.root + path
-        first = self._endpoint.timeouts.first
+        seconds = self._endpoint.timeouts.first
         with translate_http_errors(self._endpoint):
             async with (
-                asyncio.timeout(first),
+                asyncio.timeout(seconds),
                 client.stream(method, url, content=content, headers=headers) as response,
             ):
                 if response.status_code == LOADING:
@@ -304,7 +320,7 @@ class Wire(AdaptiveModel):
                         break
                     raise
                 yield data
-                if data.get("type") in LAST:
+                if data.get("type") in LAST_EVENTS:
                     reader.is_done = True
                     break
             # Only a connection that was read to its end can be reused.
@@ -316,8 +332,8 @@ class Wire(AdaptiveModel):
     async def _read_events(
         self, path: str, headers: Mapping[str, str], body: Any
     ) -> AsyncGenerator[ServerEvent, None]:
-        """Send a request and yield the events of its answer. Raises ModelError: the server refuses,
-        or sends no stream.
+        """Send a request and yield the events of its answer. Raises ModelError if the server
+        refuses, or sends no stream.
         """
         await self.warm()
         [client] = self._clients
@@ -334,7 +350,7 @@ class Wire(AdaptiveModel):
                     raise error_from_status(
                         response.status_code, head, response.headers, self._endpoint
                     )
-                await self._check_kind(response)
+                await self._require_stream(response)
                 decoder, size = self._make_decoder(), 0
                 async with aclosing(self._read_pieces(response)) as pieces:
                     async for data in pieces:
@@ -352,9 +368,9 @@ class Wire(AdaptiveModel):
     async def _read_pieces(
         self, response: HttpAnswer | httpx.Response
     ) -> AsyncGenerator[bytes, None]:
-        """The bytes of the answer; silence between two of them is an error."""
+        """Yield the bytes of the answer. Raises StreamCut if there is silence between two pieces."""
         limit = self._endpoint.timeouts.first
-        pieces, decoded = response.aiter_raw(), make_decoder(response, self._endpoint)
+        pieces, decode = response.aiter_raw(), make_decoder(response, self._endpoint)
         while True:
             try:
                 async with asyncio.timeout(limit):
@@ -366,26 +382,30 @@ class Wire(AdaptiveModel):
             if data is None:
                 return
             limit = self._endpoint.timeouts.idle
-            for piece in decoded(data):
+            for piece in decode(data):
                 yield piece
 
-    async def _check_kind(self, response: HttpAnswer | httpx.Response) -> None:
-        """Raise an error for a web page or a JSON object instead of a stream, with any status."""
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind in STREAM_TYPES or not kind:
+    async def _require_stream(self, response: HttpAnswer | httpx.Response) -> None:
+        """Raises ModelError if the answer is a web page or a JSON object instead of a stream, with
+        any status.
+        """
+        content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if content_type in STREAM_TYPES or not content_type:
             return
         body = await self._read_error_body(response)
-        if kind == "application/json" and '"error"' in body:
+        if content_type == "application/json" and '"error"' in body:
             from ouro.llm.provider_errors import error_from_stream
 
             with suppress(msgspec.DecodeError, KeyError, TypeError):
                 raise error_from_stream(msgspec.json.decode(body)["error"], self._endpoint)
         hint = f"Is {self._endpoint.base_url} the address of a model server?"
-        error = RequestRefused if body.strip() else ModelUnavailable
-        raise error(f"{self._endpoint.address} answered with {kind} instead of a stream.", hint)
+        error_class = RequestRefused if body.strip() else ModelUnavailable
+        raise error_class(
+            f"{self._endpoint.address} answered with {content_type} instead of a stream.", hint
+        )
 
     async def _read_error_body(self, response: HttpAnswer | httpx.Response) -> str:
-        """The beginning of a body as text; a body that ends early is enough."""
+        """The beginning of a body as text; less if the body ends early."""
         body = b""
         try:
             async with aclosing(self._read_pieces(response)) as pieces:
