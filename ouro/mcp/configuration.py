@@ -25,29 +25,46 @@ from ouro.utils.runtime import get_config_path, get_home, tilde
 from ouro.utils.sections import replace_fields, section_fields
 
 PROJECT_FILE = ".mcp.json"
-_NAME = late_pattern(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,31}")
-_WITH_VARIABLES = ("command", "args", "env", "url", "headers", "cwd", "client_id", "client_secret")
-_VARIABLE = late_pattern(r"\$\{(\w+)(?::-([^}]*))?\}")
+_SERVER_NAME = late_pattern(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,31}")
+"""Matches a name of a server: letters, digits, `-` and single `_`."""
+_FIELDS_WITH_VARIABLES = (
+    "command",
+    "args",
+    "env",
+    "url",
+    "headers",
+    "cwd",
+    "client_id",
+    "client_secret",
+)
+"""The fields in which `${NAME}` is filled in."""
+_VARIABLE_PLACE = late_pattern(r"\$\{(\w+)(?::-([^}]*))?\}")
+"""Matches `${NAME}` and `${NAME:-default}`."""
 FoundServer = tuple[McpServerSettings, str]
 """A server, and the file that defines it."""
 _CODEX_NAMES = {"http_headers": "headers", "enabled_tools": "tools", "disabled_tools": "without"}
-_ENVIRONMENT = late_pattern(
+"""The name of a field in Codex -> in `mcp.json`."""
+_PASSED_VARIABLES = late_pattern(
     r"HOME|LOGNAME|PATH|SHELL|TERM|USER|LANG|LC_\w+|TZ|TMPDIR|XDG_\w+|(?:HTTPS?|NO|ALL)_PROXY|SSL_CERT_\w+|NODE_EXTRA_CA_CERTS",
     re.IGNORECASE,
 )
-"""The variables that are passed to a server: those of the SDK, and those for locale, folders and
-proxies.
+"""Matches the names of the variables that are passed to a server: those of the SDK, and those for
+locale, folders and proxies.
 """
 
 
 class Registry(msgspec.Struct, frozen=True):
-    """The servers of a session by name, and what is switched off: `github`, `github.delete_repo`."""
+    """The servers of a session by name, and which servers and tools are switched off."""
 
     servers: Mapping[str, McpServerSettings]
     off: frozenset[str] = frozenset()
+    """What is switched off: `github`, `github.delete_repo`."""
     projects: frozenset[str] = frozenset()
-    """Those that a file of the project defines: they get no variable that looks secret."""
+    """The names of the servers that a file of the project defines: they get no variable that looks
+    secret.
+    """
     notices: tuple[str, ...] = ()
+    """A line for each entry that is not used."""
 
 
 def registry_path() -> Path:
@@ -67,16 +84,19 @@ def find_servers(
     Entries that cannot be used become notices; the others are used.
 
     Args:
+        settings: the servers of the settings.
+        trusted_root: the root of the project; None if the user does not trust its files.
+        plugins: `mcpServers` of each plugin.
         from_project: those of `settings` that the settings of the project define.
 
     Raises:
         ConfigError: ~/.ouro/mcp.json, which has the switches, cannot be read.
     """
-    own, off = read_registry()
+    own_entries, off = read_registry()
     notices: list[str] = []
     sources: list[tuple[str, Any]] = [
         (tilde(get_config_path()), settings),
-        (tilde(registry_path()), own),
+        (tilde(registry_path()), own_entries),
         *((f"the plugin {plugin}", entries) for plugin, entries in (plugins or {}).items()),
     ]
     if trusted_root is not None:
@@ -85,25 +105,27 @@ def find_servers(
     projects: set[str] = set()
     for place, source in sources:
         try:
-            found, problems = usable_servers(_entries_of(source), place)
+            usable, problems = usable_servers(_entries_of(source), place)
         except ConfigError as error:
             notices.append(f"{error.message} None of its MCP servers is used.")
             continue
         notices += problems
         if isinstance(source, Path):
-            projects |= found.keys() - servers.keys()
-        for name, server in found.items():
+            projects |= usable.keys() - servers.keys()
+        for name, server in usable.items():
             if servers.setdefault(name, server) != server:
                 notices.append(
                     f"MCP server {name}: another definition is used, not that in {place}."
                 )
-    own_of_project = (from_project or {}).items()
-    projects |= {name for name, server in own_of_project if servers.get(name) == server}
+    project_settings = (from_project or {}).items()
+    projects |= {name for name, server in project_settings if servers.get(name) == server}
     return Registry(servers, off, frozenset(projects), tuple(notices))
 
 
 def _entries_of(source: Any) -> Any:
-    """The definitions of servers in a file, or those that are given. Raises ConfigError."""
+    """The definitions of servers in a file, if the source is a path; otherwise the source itself.
+    Raises ConfigError.
+    """
     return read_json(source).get("mcpServers", {}) if isinstance(source, Path) else source
 
 
@@ -114,7 +136,9 @@ def read_registry() -> tuple[dict[str, Any], frozenset[str]]:
 
 
 def change_registry(change: Callable[[dict[str, Any]], None]) -> None:
-    """Change ~/.ouro/mcp.json; keys that ouro does not know stay. Raises ConfigError."""
+    """Change ~/.ouro/mcp.json by a function that changes its object. Keys that ouro does not know
+    stay. Raises ConfigError.
+    """
     path = registry_path()
     table = read_json(path)
     table.setdefault("mcpServers", {})
@@ -126,11 +150,11 @@ def usable_servers(entries: Any, where: str) -> tuple[dict[str, McpServerSetting
     """The servers of an `mcpServers` object that can be used, and a line for each that cannot.
 
     Raises:
-        ConfigError: it is not an object.
+        ConfigError: `entries` is not an object.
     """
     if not isinstance(entries, Mapping):
         raise ConfigError(f"{where}: `mcpServers` must be an object.")
-    found: dict[str, McpServerSettings] = {}
+    servers: dict[str, McpServerSettings] = {}
     problems: list[str] = []
     for name, entry in entries.items():
         try:
@@ -139,23 +163,23 @@ def usable_servers(entries: Any, where: str) -> tuple[dict[str, McpServerSetting
         except ConfigError as error:
             problems.append(f"An MCP server in {where} is left out. {error.message}")
         else:
-            found[name] = server
-    return found, problems
+            servers[name] = server
+    return servers, problems
 
 
 def _parse_server(entry: Any, where: str) -> McpServerSettings:
-    """A server as settings, from an entry of any file. Raises ConfigError if it is not valid."""
+    """The settings of a server from an entry of any file. Raises ConfigError if it is not valid."""
     if isinstance(entry, McpServerSettings):
         return entry
     if not isinstance(entry, dict):
         raise ConfigError(f"{where} must be an object with `command` or `url`.")
     kind = entry.get("type", "http" if "url" in entry else "stdio")
-    names = {item.name for item in section_fields(McpServerSettings)}
-    known = {key: value for key, value in entry.items() if key in names}
+    names = {field.name for field in section_fields(McpServerSettings)}
+    fields = {key: value for key, value in entry.items() if key in names}
     if kind == "sse":
-        known["transport"] = "sse"
+        fields["transport"] = "sse"
     try:
-        checked = from_plain(known, _entry_struct())
+        checked = from_plain(fields, _entry_struct())
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}: {error}.") from error
     return McpServerSettings(**msgspec.structs.asdict(checked))
@@ -163,7 +187,7 @@ def _parse_server(entry: Any, where: str) -> McpServerSettings:
 
 @cache
 def _entry_struct() -> type[msgspec.Struct]:
-    """The fields of McpServerSettings as a struct, against which msgspec checks an entry."""
+    """A struct with the fields of McpServerSettings, against which msgspec checks an entry."""
     types = get_type_hints(McpServerSettings)
     fields: list[tuple[str, Any, Any]] = []
     for item in section_fields(McpServerSettings):
@@ -175,8 +199,8 @@ def _entry_struct() -> type[msgspec.Struct]:
 
 
 def check_server(name: str, server: McpServerSettings) -> None:
-    """Check the name and the definition of a server. Raises ConfigError."""
-    if not _NAME.fullmatch(name):
+    """Raises ConfigError if the name or the definition of a server is not valid."""
+    if not _SERVER_NAME.fullmatch(name):
         raise ConfigError(
             f"`{name[:40]}` is not a name: use up to 32 letters, digits, `-` and single `_`."
         )
@@ -196,11 +220,11 @@ def to_entry(server: McpServerSettings) -> dict[str, Any]:
     """The server as an entry of `mcpServers`."""
     default = McpServerSettings()
     entry: dict[str, Any] = vars(server)
-    changed = {key: value for key, value in entry.items() if value != getattr(default, key)}
-    if changed.pop("transport", "") == "sse":
-        changed["type"] = "sse"
+    set_fields = {key: value for key, value in entry.items() if value != getattr(default, key)}
+    if set_fields.pop("transport", "") == "sse":
+        set_fields["type"] = "sse"
     return {
-        key: list(value) if isinstance(value, tuple) else value for key, value in changed.items()
+        key: list(value) if isinstance(value, tuple) else value for key, value in set_fields.items()
     }
 
 
@@ -210,68 +234,65 @@ def expand_variables(
     secrets: Iterable[str],
     withheld: Container[str] = (),
 ) -> McpServerSettings:
-    """The server with `${NAME}` and `${NAME:-default}` fill in.
+    """The server with `${NAME}` and `${NAME:-default}` filled in.
 
-    Keys of model providers are never fill in: a project could send them to its own server (F2).
+    Keys of model providers are never filled in: a project could send them to its own server (F2).
 
     Args:
+        secrets: the keys of model providers.
         withheld: the variables that look secret, for the server of a project's file.
 
     Raises:
-        ConfigError: a variable is not set, or holds a key of a model provider.
+        ConfigError: a variable is not set, or has a key of a model provider in it.
     """
     keys = [secret for secret in secrets if secret]
 
     def value_of(match: re.Match[str]) -> str:
         name, default = match[1], match[2]
-        found = environ.get(name, default)
+        value = environ.get(name, default)
         if name in withheld:
             raise ConfigError(
                 f"The variable {name} looks secret, and a file of the project asks for it.",
                 "If you trust the server with it, add the server yourself: ouro mcp add.",
             )
-        if found is None:
+        if value is None:
             raise ConfigError(f"The variable {name} is not set.", "Set it before you start ouro.")
-        if any(key in found for key in keys):
+        if any(key in value for key in keys):
             raise ConfigError(
                 f"The variable {name} holds the key of a model provider, which no server gets."
             )
-        return found
+        return value
 
-    def fill_variables(given: Any) -> Any:
+    def fill_variables(field: Any) -> Any:
         """A text, or the texts of a mapping or a sequence, with the values of their variables."""
-        if isinstance(given, str):
-            return _VARIABLE.sub(value_of, given)
-        if isinstance(given, Mapping):
-            return {name: fill_variables(text) for name, text in given.items()}
-        return tuple(map(fill_variables, given))
+        if isinstance(field, str):
+            return _VARIABLE_PLACE.sub(value_of, field)
+        if isinstance(field, Mapping):
+            return {name: fill_variables(text) for name, text in field.items()}
+        return tuple(map(fill_variables, field))
 
-    return replace_fields(
-        server, **{field: fill_variables(getattr(server, field)) for field in _WITH_VARIABLES}
-    )
+    expanded = {name: fill_variables(getattr(server, name)) for name in _FIELDS_WITH_VARIABLES}
+    return replace_fields(server, **expanded)
 
 
 def server_environment(child: Mapping[str, str], server: McpServerSettings) -> dict[str, str]:
     """The environment of a server: a few variables of `child`, which has no keys, and those of its
     settings.
     """
-    return {name: text for name, text in child.items() if _ENVIRONMENT.fullmatch(name)} | dict(
-        server.env
-    )
+    passed = {name: text for name, text in child.items() if _PASSED_VARIABLES.fullmatch(name)}
+    return {**passed, **server.env}
 
 
 def approval_key(name: str, server: McpServerSettings, cwd: Path) -> str:
-    """The name of the file with its approvals. With another program or address it is another
-    server.
+    """The name of the file with the approvals of a server. With another program or address it is
+    another server.
     """
     words = (server.command, *server.args)
-    local = (
-        [str(cwd)]
-        if any((cwd / word).exists() for word in words if word and not os.path.isabs(word))  # noqa: PTH117
-        else []
-    )
-    about = json.dumps([*words, server.url, server.cwd, *local])
-    return f"{name}-{hashlib.sha256(about.encode()).hexdigest()[:12]}"
+    relative = [word for word in words if word and not os.path.isabs(word)]  # noqa: PTH117
+    # A program below the folder is another one in each folder.
+    folders = [str(cwd)] if any((cwd / word).exists() for word in relative) else []
+    identity = json.dumps([*words, server.url, server.cwd, *folders])
+    return f"{name}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
 
 def foreign_servers(root: Path, home: Path) -> tuple[dict[str, FoundServer], list[str]]:
@@ -281,7 +302,7 @@ def foreign_servers(root: Path, home: Path) -> tuple[dict[str, FoundServer], lis
     Returns:
         The servers by name (the first of each name), and problems as lines.
     """
-    found: dict[str, FoundServer] = {}
+    by_name: dict[str, FoundServer] = {}
     problems: list[str] = []
     project = root / PROJECT_FILE
     for read, path in (
@@ -291,24 +312,27 @@ def foreign_servers(root: Path, home: Path) -> tuple[dict[str, FoundServer], lis
     ):
         try:
             for entries in read(path, root):
-                servers, wrong = usable_servers(entries or {}, tilde(path))
-                problems += wrong
+                servers, file_problems = usable_servers(entries or {}, tilde(path))
+                problems += file_problems
                 for name, server in servers.items():
-                    found.setdefault(name, (server, tilde(path)))
+                    by_name.setdefault(name, (server, tilde(path)))
         except ConfigError as error:
             problems.append(error.message)
-    return found, problems
+    return by_name, problems
 
 
 def _read_claude(path: Path, root: Path) -> Iterator[Any]:
+    """Yield the objects `mcpServers` in a file of Claude Code: of the user, and of this project.
+    Raises ConfigError.
+    """
     table = read_json(path)
     yield table.get("mcpServers")
     yield dictionary(dictionary(table.get("projects")).get(str(root))).get("mcpServers")
 
 
 def _read_codex(path: Path, _root: Path) -> Iterator[Any]:
-    """The servers in the TOML file of Codex; nothing without the file. Raises ConfigError if it is
-    broken.
+    """Yield the servers in the TOML file of Codex; nothing without the file. Raises ConfigError if
+    it is broken.
     """
     try:
         import tomllib  # imported late: few plugins and editors write TOML
@@ -325,17 +349,17 @@ def _read_codex(path: Path, _root: Path) -> Iterator[Any]:
 
 
 def _convert_codex_entry(entry: Any) -> Any:
-    """An entry of Codex with the names of `mcp.json`; its variables become `${NAME}`."""
+    """An entry of Codex with the names of `mcp.json`. The variables that it names become `${NAME}`."""
     if not isinstance(entry, dict):
         return entry
-    found = {_CODEX_NAMES.get(key, key): value for key, value in entry.items()}
-    headers = dict(dictionary(found.get("headers")))
+    converted = {_CODEX_NAMES.get(key, key): value for key, value in entry.items()}
+    headers = dict(dictionary(converted.get("headers")))
     if variable := entry.get("bearer_token_env_var"):
         headers["Authorization"] = f"Bearer ${{{variable}}}"
     for header, variable in dictionary(entry.get("env_http_headers")).items():
         headers[header] = f"${{{variable}}}"
     if headers:
-        found["headers"] = headers
+        converted["headers"] = headers
     if seconds := entry.get("tool_timeout_sec"):
-        found["timeout_seconds"] = int(seconds) if isinstance(seconds, float) else seconds
-    return found
+        converted["timeout_seconds"] = int(seconds) if isinstance(seconds, float) else seconds
+    return converted

@@ -32,9 +32,11 @@ from ouro.mcp.stdio import ServerEnded, is_too_deep, stdio_transport
 from ouro.utils.worker import JsonObject
 
 MAX_PAGES = 100
+"""Maximum pages of a list."""
 MAX_TOOLS = 2_000
+"""Maximum items of a list."""
 LIST_PAUSE = 0.3
-"""Within so many seconds, several notifications of a changed list count as one."""
+"""Seconds in which several notifications of a changed list count as one."""
 PROBE_SECONDS = 5.0
 """Seconds to answer a ping, after a request was cancelled before its answer."""
 REPORT_PAUSE = 0.1
@@ -42,6 +44,7 @@ REPORT_PAUSE = 0.1
 MAX_TEXT = 4 * 1024 * 1024
 """Maximum characters of one result."""
 MAX_IMAGES = 10
+"""Maximum images of one result."""
 MAX_IMAGE = 8 * 1024 * 1024
 """Maximum bytes of one image, in base64."""
 _LISTS = {
@@ -56,34 +59,41 @@ _LIST_CHANGES = (
     types.PromptListChangedNotification,
     types.ResourceListChangedNotification,
 )
+"""The notifications about a changed list."""
 _Result = TypeVar("_Result")
 _PROMPT_FIELDS = {"name": True, "description": True, "arguments": {"__all__": {"name", "required"}}}
+"""The fields of a prompt that are sent on."""
 
 warnings.filterwarnings("ignore", category=DeprecationWarning, module="mcp")
 
 
 class Connection:
-    """One server.
+    """One server, in the worker.
 
     Args:
         request: what `servers.py` sends to open it: name, command or url, environment, folder, limits.
-        emit: sends what happens.
+        emit: sends an event to `servers.py`.
     """
 
     def __init__(self, request: JsonObject, emit: Callable[[JsonObject], None]) -> None:
         self._request = request
         self._emit = emit
         self._changed = asyncio.Event()
+        """Set when a list has changed, or the server has ended."""
         self._ended = asyncio.Event()
         self._end_reason = ""
+        """Why the server has ended; empty until then."""
         self._output_schemas: dict[str, JsonObject] = {}
+        """The schemas of structured content, by the name of the tool."""
         self._questions: dict[int, asyncio.Future[Any]] = {}
+        """The questions of the server, by number; a future gets the answer."""
         self._client: Client | None = None
         self._left_out: dict[str, None] = {}
         """Invalid items of its lists, as lines for the user."""
         self._is_refused = False
         """Whether the server has answered 401, or wants a login with more rights."""
         self._requests = 0
+        """The number of requests that run."""
         self._is_doubtful = False
         """Whether a request was cancelled before its answer: the server may hang."""
 
@@ -98,7 +108,7 @@ class Connection:
                 Client(
                     self._transport(),
                     client_info=types.Implementation(name="ouro", version=__version__),
-                    list_roots_callback=self._on_roots,
+                    list_roots_callback=self._list_roots,
                     message_handler=self._on_message,
                     logging_callback=self._on_log,
                     log_level="info",
@@ -120,19 +130,22 @@ class Connection:
 
     @property
     def client(self) -> Client:
+        """The client of the SDK. Raises ServerEnded if there is no connection."""
         if self._client is None:
             raise ServerEnded("It is not connected.")
         return self._client
 
     async def handle(
-        self, name: str, request: JsonObject, emit: Callable[[JsonObject], None]
+        self, method: str, request: JsonObject, emit: Callable[[JsonObject], None]
     ) -> None:
-        """Carry out a request to the open server; `answer` is for a question that was an event."""
-        match name:
+        """Carry out a request to the open server: `call`, `read`, `prompt`; or pass on the `answer`
+        to a question of the server, which was an event.
+        """
+        match method:
             case "answer":
-                waiting = self._questions.get(request["number"])
-                if waiting is not None and not waiting.done():
-                    waiting.set_result(request["value"])
+                question = self._questions.get(request["number"])
+                if question is not None and not question.done():
+                    question.set_result(request["value"])
             case "call":
                 await self._call(request["tool"], request["arguments"], emit)
             case "read":
@@ -148,42 +161,41 @@ class Connection:
     async def _call(
         self, tool: str, arguments: JsonObject, emit: Callable[[JsonObject], None]
     ) -> None:
-        """Send the progress of a tool call, then its result: the structured content if there is no
-        other.
+        """Call a tool: emit its progress, then its result. The structured content is the result if
+        there is no other.
         """
         reported = 0.0
-        withheld: list[JsonObject] = []
+        unsent: list[JsonObject] = []
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             nonlocal reported
             share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
-            withheld[:] = [{"progress": (message or share)[:500]}]
+            unsent[:] = [{"progress": (message or share)[:500]}]
             if time.monotonic() - reported >= REPORT_PAUSE:
                 reported = time.monotonic()
-                emit(withheld.pop())
+                emit(unsent.pop())
 
         try:
             result = await self._send(
                 lambda: self.client.call_tool(tool, arguments, progress_callback=on_progress)
             )
         finally:
-            for event in withheld:
+            for event in unsent:
                 emit(event)
-        found = contents(result.content)
-        if not (found["text"] or found["images"]) and result.structured_content is not None:
-            found["text"] = json.dumps(result.structured_content, ensure_ascii=False, indent=1)[
-                :MAX_TEXT
-            ]
+        content = contents(result.content)
+        if not (content["text"] or content["images"]) and result.structured_content is not None:
+            structured = json.dumps(result.structured_content, ensure_ascii=False, indent=1)
+            content["text"] = structured[:MAX_TEXT]
         schema = self._output_schemas.get(tool)
         if schema is not None and not result.is_error:
             problem = await asyncio.to_thread(content_problem, schema, result.structured_content)
             if problem:
-                found["text"] += f"\n[warning: the structured content does not fit: {problem}]"
-        emit({"result": {**found, "failed": result.is_error}})
+                content["text"] += f"\n[warning: the structured content does not fit: {problem}]"
+        emit({"result": {**content, "failed": result.is_error}})
 
     async def _send(self, request: Callable[[], Awaitable[_Result]]) -> _Result:
-        """Send a request and return the answer. A server that may hang is pinged first, so that no
-        other request waits.
+        """Send a request and return the answer. A server that may hang is asked for a sign of life
+        first, so that no other request waits.
 
         Raises:
             LookupError: the server has ended, and can be started again.
@@ -213,19 +225,21 @@ class Connection:
             await _cancel(task)
 
     async def _probe(self) -> None:
-        """Ask a server that may hang for a sign of life. Without one, a child is ended so that it
-        can be started again (LookupError); a remote one raises ServerEnded.
+        """Ask a server that may hang for a sign of life.
+
+        Raises:
+            LookupError: there was none, and ouro has ended the server: it can be started again.
+            ServerEnded: there was none, and ouro did not start the server.
         """
         try:
             async with asyncio.timeout(min(PROBE_SECONDS, self._request["timeout"] / 2)):
                 with suppress(MCPError):  # an error counts as an answer
                     version = self.client.protocol_version
                     # The protocol of 2026 does not have a ping.
-                    await (
-                        self.client.session.send_discover(version)
-                        if version > "2026"
-                        else self.client.send_ping()
-                    )
+                    if version > "2026":
+                        await self.client.session.send_discover(version)
+                    else:
+                        await self.client.send_ping()
         except TimeoutError:
             reason = "it does not answer since a call was cancelled"
             if not self._request["command"]:
@@ -235,28 +249,29 @@ class Connection:
         self._is_doubtful = False
 
     async def _serve(self, client: Client, limit: asyncio.Timeout) -> None:
-        """Emit the lists, and again when they change.
+        """Emit the lists of the server, and again when they change. Raises ServerEnded when the
+        server ends.
 
         Args:
             limit: the time limit until the first lists are there.
         """
-        listening = asyncio.create_task(self._listen(client))
+        listener = asyncio.create_task(self._listen(client))
         try:
             while not self._end_reason:
                 self._changed.clear()
                 async with asyncio.timeout(self._request["timeout"]):
-                    self._emit({"ready": await self._offers_or_end(client)})
+                    self._emit({"ready": await self._list_until_end(client)})
                 limit.reschedule(None)
                 await self._changed.wait()
                 if not self._end_reason:
                     await asyncio.sleep(LIST_PAUSE)
             raise ServerEnded(self._end_reason)
         finally:
-            await _cancel(listening)
+            await _cancel(listener)
 
     @asynccontextmanager
     async def _transport(self) -> AsyncIterator[tuple[_CheckedStream, Any]]:
-        """The two streams of the server, without invalid items of its lists."""
+        """The two streams of the server. Invalid items are removed from its lists."""
         request = self._request
         async with AsyncExitStack() as stack:
             transport: AbstractAsyncContextManager[Any]
@@ -265,9 +280,9 @@ class Connection:
                     command, request["environment"], request["cwd"], self._emit, self._end
                 )
             else:
-                provider = await login_provider(request, self._emit, self._note_refusal)
+                provider = await login_provider(request, self._emit, self._on_refusal)
                 timeout = http_timeout(request["timeout"])
-                make_client = partial(http_client, on_refused=self._note_refusal, log=self._log)
+                make_client = partial(http_client, on_refused=self._on_refusal, log=self._log)
                 if request["transport"] == "sse":
                     transport = sse_client(
                         request["url"],
@@ -291,7 +306,7 @@ class Connection:
                 result[field] = [item for item in items if self._is_valid(field, item, result)]
 
     def _is_valid(self, field: str, item: Any, result: JsonObject) -> bool:
-        """Whether an item of a list can be used; otherwise the reason is noted for the user. An
+        """Whether an item of a list can be used; if not, the reason is recorded for the user. An
         output schema that is too large is removed.
         """
         if isinstance(item, dict):
@@ -306,20 +321,20 @@ class Connection:
                 _LISTS[field], self.client.protocol_version, {**result, field: [item]}
             )
         except ValidationError as error:
-            wrong = next((one for one in error.errors() if one["loc"][:1] == (field,)), None)
-            if wrong is None:
+            fault = next((one for one in error.errors() if one["loc"][:1] == (field,)), None)
+            if fault is None:
                 return True
             name = item.get("name") if isinstance(item, dict) else None
-            place = ".".join(map(str, wrong["loc"][2:]))
-            self._left_out[f"{field} `{name or '?'}`: {place}: {wrong['msg']}"[:300]] = None
+            path = ".".join(map(str, fault["loc"][2:]))
+            self._left_out[f"{field} `{name or '?'}`: {path}: {fault['msg']}"[:300]] = None
             return False
         except (KeyError, ValueError):  # a version or a list that the SDK does not check
             pass
         return True
 
     async def _listen(self, client: Client) -> None:
-        """Subscribe to changed lists of servers of the 2026 protocol; older servers notify without
-        it.
+        """Subscribe to changed lists, for a server of the 2026 protocol. Older servers send
+        notifications without it.
         """
         for _ in range(3):
             try:
@@ -334,8 +349,8 @@ class Connection:
                 await asyncio.sleep(5)
                 self._changed.set()
 
-    async def _offers_or_end(self, client: Client) -> JsonObject:
-        """The lists. Raises ServerEnded at once if the server ends meanwhile."""
+    async def _list_until_end(self, client: Client) -> JsonObject:
+        """The lists of the server. Raises ServerEnded at once if it ends meanwhile."""
         tasks = (
             asyncio.ensure_future(self._list_offers(client)),
             asyncio.ensure_future(self._ended.wait()),
@@ -352,16 +367,18 @@ class Connection:
     async def _list_offers(self, client: Client) -> JsonObject:
         """All tools, resources and prompts of the server, as plain data."""
         self._left_out.clear()
-        began = time.monotonic()
-        can = client.server_capabilities
-        tools = await _list_all(client.list_tools, "tools") if can.tools else []
-        latency = time.monotonic() - began
-        resources = await _list_all(client.list_resources, "resources") if can.resources else []
+        start = time.monotonic()
+        capabilities = client.server_capabilities
+        tools = await _list_all(client.list_tools, "tools") if capabilities.tools else []
+        latency = time.monotonic() - start
+        resources = (
+            await _list_all(client.list_resources, "resources") if capabilities.resources else []
+        )
         templates: Sequence[Any] = ()
-        if can.resources:
+        if capabilities.resources:
             with suppress(MCPError):  # this is optional, and not every server answers
                 templates = await _list_all(client.list_resource_templates, "resource_templates")
-        prompts = await _list_all(client.list_prompts, "prompts") if can.prompts else []
+        prompts = await _list_all(client.list_prompts, "prompts") if capabilities.prompts else []
         info = client.server_info
         return {
             "version": f"{info.name} {info.version}" if info else "",
@@ -387,14 +404,14 @@ class Connection:
         self._output_schemas = {
             tool.name: tool.output_schema for tool in tools if tool.output_schema is not None
         }
-        described = []
+        descriptions = []
         for tool in tools:
-            described.append(_describe_tool(tool))
-            await asyncio.sleep(0)  # other servers and time limits go on
-        return described
+            descriptions.append(_describe_tool(tool))
+            await asyncio.sleep(0)  # so that other servers and time limits are not delayed
+        return descriptions
 
     async def _on_message(self, message: Any) -> None:
-        """Note a changed list, and end a server whose message cannot be read."""
+        """Record a changed list, and end a server whose message cannot be read."""
         if isinstance(message, _LIST_CHANGES):
             self._changed.set()
         elif isinstance(message, Exception):
@@ -405,7 +422,7 @@ class Connection:
     async def _on_log(self, params: types.LoggingMessageNotificationParams) -> None:
         self._log(f"{params.level}: {params.data}")
 
-    async def _on_roots(self, context: ClientRequestContext) -> types.ListRootsResult:
+    async def _list_roots(self, context: ClientRequestContext) -> types.ListRootsResult:
         """The folders that the server may work in."""
         return types.ListRootsResult(
             roots=[
@@ -415,6 +432,7 @@ class Connection:
         )
 
     async def _on_elicit(self, context: ClientRequestContext, params: Any) -> types.ElicitResult:
+        """Ask the user for the server."""
         answer = await self._ask("elicit", params.model_dump(by_alias=True, mode="json"))
         return types.ElicitResult(**answer)
 
@@ -422,30 +440,32 @@ class Connection:
         self, context: ClientRequestContext, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
         """Let a model of the user answer for the server, if the user allows it."""
-        asked = {
+        question = {
             "system": params.system_prompt or "",
             "messages": [
                 {"role": item.role, "text": "\n\n".join(map(block_text, item.content_as_list))}
                 for item in params.messages
             ],
         }
-        answer = await self._ask("sample", asked)
+        answer = await self._ask("sample", question)
         if "refused" in answer:
             return types.ErrorData(code=-1, message=answer["refused"])
         content = types.TextContent(type="text", text=answer["text"])
         return types.CreateMessageResult(role="assistant", content=content, model=answer["model"])
 
     async def _ask(self, kind: str, about: JsonObject) -> Any:
+        """Emit a question of the server; returns the answer when it comes."""
         number = len(self._questions) + 1
         self._questions[number] = asyncio.get_running_loop().create_future()
         self._emit({"ask": kind, "number": number, "about": about})
         return await self._questions[number]
 
-    def _note_refusal(self) -> None:
+    def _on_refusal(self) -> None:
         """Note that the server wants a login."""
         self._is_refused = True
 
     def _end(self, reason: str) -> None:
+        """Record why the server has ended, and wake what waits for it. The first reason counts."""
         self._end_reason = self._end_reason or f"The server stopped: {reason}."
         self._ended.set()
         self._changed.set()
@@ -460,12 +480,13 @@ class Connection:
         return ServerEnded(self._end_reason)
 
     def _log(self, text: str) -> None:
+        """Emit a line of the log."""
         self._emit({"log": text[:500]})
 
 
 class _CheckedStream(ObjectReceiveStream[Any]):
-    """A stream of server messages. `check` may change each result before the SDK reads it: it would
-    refuse a whole list for one invalid item.
+    """A stream of messages of a server. `check` may change each result before the SDK reads it: the
+    SDK would refuse a whole list for one invalid item.
     """
 
     def __init__(
@@ -486,17 +507,20 @@ class _CheckedStream(ObjectReceiveStream[Any]):
 
 
 def _result_of(item: Any) -> JsonObject | None:
-    """The result in an item of the stream; None for a request, a notification, and an error."""
+    """The result in an item of the stream; None for a request, a notification or an error."""
     message = getattr(item, "message", None)
     result = getattr(message, "result", None)
     return result if isinstance(result, dict) else None
 
 
 async def _accept_result(name: str, result: types.CallToolResult) -> None:
-    """Replaces the check of the SDK, which would drop the result: ours is in `_call`."""
+    """Accept every result, instead of the check of the SDK, which would drop one: ours is in
+    `_call`.
+    """
 
 
 async def _cancel(task: asyncio.Future[Any]) -> None:
+    """Cancel a task, and wait until it has ended."""
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -515,7 +539,7 @@ async def _list_all(list_page: Any, field: str) -> list[Any]:
 
 
 def _describe_tool(tool: types.Tool) -> JsonObject:
-    """A tool as plain data, with what is wrong with its schema."""
+    """A tool as plain data, with the problem of its schema."""
     hints = tool.annotations
     return {
         "name": tool.name,
@@ -529,18 +553,14 @@ def _describe_tool(tool: types.Tool) -> JsonObject:
 
 
 def contents(blocks: Sequence[Any]) -> JsonObject:
-    """The text and images of content blocks or resource contents, cut to the limits."""
+    """The text and the images of content blocks or resource contents, cut to the limits."""
     texts: list[str] = []
     images: list[JsonObject] = []
     size = 0
     for block in blocks:
         data, media_type = _data_of(block)
-        if (
-            data
-            and media_type.startswith("image/")
-            and len(images) < MAX_IMAGES
-            and len(data) <= MAX_IMAGE
-        ):
+        is_small_image = data and media_type.startswith("image/") and len(data) <= MAX_IMAGE
+        if is_small_image and len(images) < MAX_IMAGES:
             images.append({"media_type": media_type, "data": data})
             continue
         text = block_text(block)
@@ -555,12 +575,13 @@ def contents(blocks: Sequence[Any]) -> JsonObject:
 
 
 def _data_of(block: Any) -> tuple[str | None, str]:
+    """The data of a block in base64 and its type; None if it is not data."""
     data = getattr(block, "data", None) or getattr(block, "blob", None)
     return data, getattr(block, "mime_type", None) or ""
 
 
 def block_text(block: Any) -> str:
-    """A content block as text; other content is described by type and size."""
+    """A content block as text. Other content is described by type and size."""
     if (resource := getattr(block, "resource", None)) is not None:
         return f"{resource.uri}:\n{block_text(resource)}"
     if (text := getattr(block, "text", None)) is not None:

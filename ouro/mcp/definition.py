@@ -1,5 +1,5 @@
-"""What an MCP server offers, as values: tools, resources, prompts; and which tool definitions are
-approved (E1).
+"""Definitions of an MCP server, as values: tools, resources, prompts; and which definitions of
+tools are approved (E1).
 """
 
 from __future__ import annotations
@@ -25,14 +25,18 @@ from ouro.utils.text import clean, cut
 MAX_NAME = 64
 """Maximum characters of a tool name that all providers accept."""
 MAX_DESCRIPTION = 2_000
+"""Maximum characters of a description that the model reads."""
 MAX_SCHEMA = 20_000
 """Maximum characters of a schema in the request; tools with longer ones are found only by
 `tool_search`.
 """
-_PROPERTY = late_pattern(r"[a-zA-Z0-9_.-]{1,64}")
+_PROPERTY_NAME = late_pattern(r"[a-zA-Z0-9_.-]{1,64}")
+"""Matches a name of an argument that every provider accepts."""
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, dict=True):
+    """A tool as its server defines it."""
+
     name: str
     description: str
     schema: Mapping[str, Any]
@@ -43,27 +47,31 @@ class ToolDefinition(msgspec.Struct, frozen=True, dict=True):
     """
     destructive: bool = False
     problem: str = ""
-    """Why its schema cannot be used."""
+    """Why its schema cannot be used; empty if it can."""
 
     @cached_property
     def digest(self) -> str:
-        """The digest of everything in it that the model and the user see."""
-        shown = {**msgspec.to_builtins(self), "problem": ""}
-        return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
+        """The digest of everything that the model and the user see of it."""
+        content = {**msgspec.to_builtins(self), "problem": ""}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def spec(self, server: str) -> ToolSpec:
         """The tool for a model; its name is like `mcp__github__create_issue`, as in Claude Code."""
+        full_name = f"mcp__{server}__{self.name}"
         name = f"mcp__{server}__{re.sub(r'[^a-zA-Z0-9_-]', '_', self.name)}"
-        if len(name) > MAX_NAME or name != f"mcp__{server}__{self.name}":
-            name = f"{name[: MAX_NAME - 7]}_{hashlib.sha256(f'{server}.{self.name}'.encode()).hexdigest()[:6]}"
+        if len(name) > MAX_NAME or name != full_name:
+            # The name was changed or is cut, so a digest keeps it different from others.
+            digest = hashlib.sha256(f"{server}.{self.name}".encode()).hexdigest()[:6]
+            name = f"{name[: MAX_NAME - 7]}_{digest}"
         return ToolSpec(name, self.text, dict(self.schema))
 
     @property
     def text(self) -> str:
+        """The description for the model, cut; the title if there is none."""
         return cut(clean(self.description or self.title), MAX_DESCRIPTION)
 
     def fits_request(self) -> bool:
-        """Whether every provider accepts the schema; otherwise a provider refuses the whole
+        """Whether every provider accepts the schema. Otherwise a provider would refuse the whole
         request.
         """
         schema, properties = self.schema, self.schema.get("properties", {})
@@ -71,7 +79,7 @@ class ToolDefinition(msgspec.Struct, frozen=True, dict=True):
             not self.problem
             and schema.get("type") == "object"
             and isinstance(properties, dict)
-            and all(_PROPERTY.fullmatch(name) for name in properties)
+            and all(_PROPERTY_NAME.fullmatch(name) for name in properties)
             and not {"oneOf", "anyOf", "allOf", "$ref", "not", "enum"} & schema.keys()
             and len(json.dumps(schema)) <= MAX_SCHEMA
             and self.name.isascii()
@@ -79,25 +87,35 @@ class ToolDefinition(msgspec.Struct, frozen=True, dict=True):
 
 
 class Resource(msgspec.Struct, frozen=True):
+    """A resource of a server, or a template for the addresses of several."""
+
     uri: str
     name: str = ""
     is_template: bool = False
 
 
 class PromptArgument(msgspec.Struct, frozen=True):
+    """An argument of a prompt."""
+
     name: str
     required: bool = False
 
 
 class ServerPrompt(msgspec.Struct, frozen=True):
+    """A prompt of a server."""
+
     name: str
     description: str = ""
     arguments: tuple[PromptArgument, ...] = ()
 
 
 class ServerListing(msgspec.Struct, frozen=True):
+    """What a server offers."""
+
     version: str = ""
+    """The name and version of the server."""
     protocol: str = ""
+    """The version of the protocol."""
     instructions: str = ""
     """The server's text about its tools. It is data, like tool results."""
     latency: float = 0.0
@@ -109,16 +127,17 @@ class ServerListing(msgspec.Struct, frozen=True):
     """Invalid items of these lists, with the reason."""
 
 
-def _approvals(key: str) -> Path:
+def _approvals_path(key: str) -> Path:
+    """The file with the approved tools of a server."""
     return get_home() / "mcp" / "approved" / f"{key}.json"
 
 
 def load_approved(key: str) -> dict[str, ToolDefinition] | None:
-    """The approved tools of a server by name; empty if the file is broken, None if it was never
-    connected.
+    """The approved tools of a server by name. Empty if the file is broken; None if the server was
+    never connected.
     """
     try:
-        tools = decode_json(_approvals(key).read_bytes(), tuple[ToolDefinition, ...])
+        tools = decode_json(_approvals_path(key).read_bytes(), tuple[ToolDefinition, ...])
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:
@@ -129,8 +148,8 @@ def load_approved(key: str) -> dict[str, ToolDefinition] | None:
 
 def save_approved(key: str, tools: Iterable[ToolDefinition]) -> None:
     """Add these definitions to the approved ones. Raises OSError."""
-    known = (load_approved(key) or {}) | {tool.name: tool for tool in tools}
-    write_private(_approvals(key), msgspec.json.encode(list(known.values())))
+    approved = (load_approved(key) or {}) | {tool.name: tool for tool in tools}
+    write_private(_approvals_path(key), msgspec.json.encode(list(approved.values())))
 
 
 def find_changed_tools(
@@ -145,18 +164,20 @@ def find_changed_tools(
 
 
 def describe_change(before: ToolDefinition | None, after: ToolDefinition) -> str:
-    """A description for users of what differs between two definitions."""
+    """What differs between two definitions, as a diff for users; all of the new one if there was
+    none before.
+    """
     import difflib
 
-    old, new = (_lines(before) if before else []), _lines(after)
-    return (
-        "\n".join(difflib.unified_diff(old, new, "approved", "now", lineterm="", n=1))
-        if before
-        else "\n".join(new)
-    )
+    new_lines = _lines(after)
+    if before is None:
+        return "\n".join(new_lines)
+    diff = difflib.unified_diff(_lines(before), new_lines, "approved", "now", lineterm="", n=1)
+    return "\n".join(diff)
 
 
 def _lines(tool: ToolDefinition) -> list[str]:
+    """The description and the schema of a tool as lines, without characters that cannot be seen."""
     schema = json.dumps(tool.schema, indent=1, ensure_ascii=True)
     return [
         *tool.description.encode("unicode_escape").decode().replace("\\n", "\n").splitlines(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
@@ -23,7 +23,9 @@ from ouro.utils.worker import JsonObject
 MAX_BODY = 32 * 1024 * 1024
 """Maximum bytes of an answer that is not a stream of events; the SDK limits each event itself."""
 LOGIN_SECONDS = 300.0
+"""The time limit for a login in the browser."""
 DONE = "Signed in. You can close this page and return to ouro."
+"""What the browser shows after the login."""
 
 
 class LoginNeeded(Exception):
@@ -31,6 +33,7 @@ class LoginNeeded(Exception):
 
 
 def http_timeout(seconds: float) -> httpx2.Timeout:
+    """The time limits for requests to a server."""
     return httpx2.Timeout(30.0, read=max(seconds, 300.0))
 
 
@@ -42,30 +45,33 @@ def http_client(
     on_refused: Callable[[], None],
     log: Callable[[str], None],
 ) -> httpx2.AsyncClient:
-    """A client for one server; `on_refused` is called if it answers 401 after a login was tried.
+    """A client for one server. `on_refused` is called if the server answers 401 and the client has
+    no login.
 
     Failed requests are logged: the SDK does not report their status.
     """
 
-    async def look_at(response: httpx2.Response) -> None:
+    async def check_response(response: httpx2.Response) -> None:
         if response.status_code == httpx2.codes.UNAUTHORIZED and auth is None:
             on_refused()
         if "text/event-stream" not in response.headers.get("content-type", ""):
             if response.headers.get("content-encoding", "identity") != "identity":
                 raise httpx2.DecodingError("the answer is compressed, which was not asked for")
-            response.stream = _Limited(response.stream)
-        # No stream, by the protocol.
+            response.stream = _LimitedStream(response.stream)
+        # A 405 only says that the server has no stream of events.
         if response.is_error and response.status_code != httpx2.codes.METHOD_NOT_ALLOWED:
             path, method = response.url.path, response.request.method
             log(f"{method} {path} was answered by {response.status_code} {response.reason_phrase}")
 
     headers = {**(headers or {}), "Accept-Encoding": "identity"}  # 32 MB of gzip may be 32 GB
     return httpx2.AsyncClient(
-        headers=headers, timeout=timeout, auth=auth, event_hooks={"response": [look_at]}
+        headers=headers, timeout=timeout, auth=auth, event_hooks={"response": [check_response]}
     )
 
 
-class _Limited(httpx2.AsyncByteStream):
+class _LimitedStream(httpx2.AsyncByteStream):
+    """The body of an answer. It raises ReadError after MAX_BODY bytes."""
+
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
@@ -84,30 +90,36 @@ class _Limited(httpx2.AsyncByteStream):
 async def login_provider(
     request: JsonObject, emit: Callable[[JsonObject], None], on_refused: Callable[[], None]
 ) -> OAuthClientProvider | None:
-    """The OAuth provider: with stored tokens, or with a login in the browser if `login` is set.
+    """The OAuth provider for a server: with stored tokens, or with a login in the browser if
+    `login` is set.
 
-    None without either, so that no client is registered without the user.
+    None if there are no tokens and no login is wanted, so that no client is registered without the
+    user. `on_refused` is called when the server wants a login.
     """
     url = request["url"]
     client = request["client"]
     method: Any = "client_secret_basic" if client["secret"] else "none"
     is_interactive = request.get("login", False)
     tokens = Tokens(url)
-    wanted: str = (await asyncio.to_thread(tokens.load)).get("scope", "") if is_interactive else ""
-    hidden = {"client"} if is_interactive else set()  # the redirect of that client has another port
-    if wanted:
-        hidden.add("tokens")
-    registered = None
+    missing_scope: str = (
+        (await asyncio.to_thread(tokens.load)).get("scope", "") if is_interactive else ""
+    )
+    ignored = (
+        {"client"} if is_interactive else set()
+    )  # the redirect of that client has another port
+    if missing_scope:
+        ignored.add("tokens")
+    configured_client = None
     if client["id"]:
-        registered = OAuthClientInformationFull(
+        configured_client = OAuthClientInformationFull(
             client_id=client["id"],
             client_secret=client["secret"] or None,
             token_endpoint_auth_method=method,
         )
-    storage = _Storage(tokens, registered, hidden)
+    storage = _TokenStorage(tokens, configured_client, ignored)
     if not is_interactive and await storage.get_tokens() is None:
         return None
-    redirect = _Redirect(emit, wanted)
+    redirect = _LoginRedirect(emit, missing_scope)
     if is_interactive:
         await redirect.start()
 
@@ -131,7 +143,7 @@ async def login_provider(
     )
 
 
-class _Redirect:
+class _LoginRedirect:
     """Listens on loopback for the redirect of the browser with the code. The SDK checks `state`."""
 
     def __init__(self, emit: Callable[[JsonObject], None], scope: str) -> None:
@@ -142,8 +154,10 @@ class _Redirect:
         )
         self._server: asyncio.Server | None = None
         self.uri = "http://127.0.0.1/callback"
+        """Where the browser is sent; the port is set by `start`."""
 
     async def start(self) -> None:
+        """Listen on a free port."""
         self._server = await asyncio.start_server(self._on_request, "127.0.0.1", 0)
         self.uri = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
 
@@ -157,6 +171,9 @@ class _Redirect:
         self._emit({"login": parts._replace(query=urlencode(query)).geturl()})
 
     async def wait(self) -> AuthorizationCodeResult:
+        """The code from the browser. Raises LoginNeeded if the login was refused, TimeoutError
+        after LOGIN_SECONDS.
+        """
         try:
             return await asyncio.wait_for(self._result, LOGIN_SECONDS)
         finally:
@@ -170,69 +187,79 @@ class _Redirect:
             parts = urlsplit(line[1] if len(line) > 1 else "")
             query = {name: values[0] for name, values in parse_qs(parts.query).items()}
             is_ours = parts.path == "/callback" and ("code" in query or "error" in query)
-            text = (
-                (DONE if "code" in query else "The login was refused.") if is_ours else "Not found."
-            )
-            status = "200 OK" if is_ours else "404 Not Found"
+            status, text = "404 Not Found", "Not found."
+            if is_ours:
+                status = "200 OK"
+                text = DONE if "code" in query else "The login was refused."
             writer.write(
                 f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\n"
                 f"Connection: close\r\n\r\n{text}".encode()
             )
             await writer.drain()
             if is_ours and not self._result.done():
-                if "code" in query:
-                    self._result.set_result(
-                        AuthorizationCodeResult(
-                            code=query["code"], state=query.get("state"), iss=query.get("iss")
-                        )
-                    )
-                else:
-                    self._result.set_exception(
-                        LoginNeeded(f"The login was refused: {query['error'][:200]}")
-                    )
+                self._finish(query)
         finally:
             writer.close()
 
+    def _finish(self, query: Mapping[str, str]) -> None:
+        """End the login with the code, or the error, in a query."""
+        if "code" in query:
+            result = AuthorizationCodeResult(
+                code=query["code"], state=query.get("state"), iss=query.get("iss")
+            )
+            self._result.set_result(result)
+        else:
+            refusal = f"The login was refused: {query['error'][:200]}"
+            self._result.set_exception(LoginNeeded(refusal))
 
-class _Storage:
+
+class _TokenStorage:
     """The `TokenStorage` of the SDK.
 
     Args:
-        registered: a client that was registered by hand.
-        hidden: stored values to ignore until they are replaced: `tokens`, `client`.
+        configured_client: a client that was registered by hand.
+        ignored: stored values to ignore until they are replaced: `tokens`, `client`.
     """
 
     def __init__(
-        self, tokens: Tokens, registered: OAuthClientInformationFull | None, hidden: set[str]
+        self,
+        tokens: Tokens,
+        configured_client: OAuthClientInformationFull | None,
+        ignored: set[str],
     ) -> None:
         self._tokens = tokens
-        self._registered = registered
-        self._hidden = hidden
+        self._configured_client = configured_client
+        self._ignored = ignored
 
     async def get_tokens(self) -> OAuthToken | None:
-        found = await self._load("tokens")
-        return OAuthToken.model_validate(found) if found else None
+        """The stored tokens; None if there are none."""
+        stored = await self._load("tokens")
+        return OAuthToken.model_validate(stored) if stored else None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
+        """Store the tokens; no rights are missing now."""
         await self._save("tokens", tokens)
         await asyncio.to_thread(self._tokens.save, "scope", "")
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        found = await self._load("client")
-        return self._registered or (
-            OAuthClientInformationFull.model_validate(found) if found else None
-        )
+        """The configured client, else the stored one; None if there is none."""
+        if self._configured_client is not None:
+            return self._configured_client
+        stored = await self._load("client")
+        return OAuthClientInformationFull.model_validate(stored) if stored else None
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         await self._save("client", client_info)
 
     async def _load(self, name: str) -> Any:
-        return (
-            None if name in self._hidden else (await asyncio.to_thread(self._tokens.load)).get(name)
-        )
+        """A stored value; None if it is ignored or missing."""
+        if name in self._ignored:
+            return None
+        values = await asyncio.to_thread(self._tokens.load)
+        return values.get(name)
 
     async def _save(self, name: str, value: BaseModel) -> None:
-        await asyncio.to_thread(
-            self._tokens.save, name, value.model_dump(mode="json", exclude_none=True)
-        )
-        self._hidden.discard(name)
+        """Store a value; it is not ignored any more."""
+        data = value.model_dump(mode="json", exclude_none=True)
+        await asyncio.to_thread(self._tokens.save, name, data)
+        self._ignored.discard(name)

@@ -13,13 +13,16 @@ from ouro.utils.text import one_line, shell_words
 from ouro.utils.worker import JsonObject
 
 MAX_FIELDS = 20
+"""Maximum fields of a form; the others are not asked."""
 MAX_LENGTH = 100_000
+"""Maximum characters of an answer, if the field names no limit."""
 _YES_NO = ("yes", "no")
 AskUser = Callable[[Question], Awaitable[tuple[str, ...]]]
+"""Asks the user a question; returns the answers, empty if there are none."""
 
 
 async def answer_elicitation(server: str, about: JsonObject, ask: AskUser) -> JsonObject:
-    """Ask the user to open a URL or to fill in a form; returns the result for the protocol."""
+    """Ask the user to open a URL or to fill in a form. Returns the result for the protocol."""
     message = one_line(str(about.get("message", "")), 500)
     intro = f"The MCP server {server} asks: {message}"
     if about.get("mode") == "url":
@@ -33,11 +36,8 @@ async def answer_elicitation(server: str, about: JsonObject, ask: AskUser) -> Js
     schema = dictionary(about.get("requestedSchema"))
     fields = dict(list(dictionary(schema.get("properties")).items())[:MAX_FIELDS])
     if not fields:
-        return (
-            {"action": "accept", "content": {}}
-            if await ask(Question(intro, _YES_NO)) == ("yes",)
-            else _DECLINED
-        )
+        is_accepted = await ask(Question(intro, _YES_NO)) == ("yes",)
+        return {"action": "accept", "content": {}} if is_accepted else _DECLINED
     required = schema.get("required")
     content: dict[str, Any] = {}
     for name, field in fields.items():
@@ -54,7 +54,9 @@ _DECLINED: JsonObject = {"action": "decline"}
 
 
 async def _ask_field(intro: str, name: str, field: JsonObject, ask: AskUser) -> Any:
-    """Ask for one field until the answer is valid; without an answer returns its default, or None."""
+    """Ask for one field until the answer is valid; returns its value. Without an answer it is the
+    default of the field, or None.
+    """
     kind = field.get("type", "string")
     label = one_line(
         f"{field.get('title') or name}: {field.get('description', '')}".rstrip(": "), 300
@@ -72,25 +74,25 @@ async def _ask_field(intro: str, name: str, field: JsonObject, ask: AskUser) -> 
         if not answers:
             return field.get("default")
         try:
-            return _value(kind, answers, field)
+            return _parse_answer(kind, answers, field)
         except (KeyError, ValueError):
             problem = f"`{one_line(answers[0], 40)}` does not fit ({kind}). "
 
 
 def _choices(field: JsonObject) -> tuple[str, ...]:
-    """The values that a field allows; empty if any value may be given."""
+    """The values that a field allows; empty if it allows any value."""
     options = dictionaries(field.get("oneOf")) or dictionaries(field.get("anyOf"))
-    listed = field.get("enum")
-    found = (
-        listed
-        if isinstance(listed, list) and listed
+    values = field.get("enum")
+    choices = (
+        values
+        if isinstance(values, list) and values
         else [option.get("const") for option in options]
     )
-    return tuple(str(value) for value in found if value is not None)
+    return tuple(str(value) for value in choices if value is not None)
 
 
-def _value(kind: str, answers: tuple[str, ...], field: JsonObject) -> Any:
-    """The answer as the type of the field. Raises an error if it is not one."""
+def _parse_answer(kind: str, answers: tuple[str, ...], field: JsonObject) -> Any:
+    """The answer as the type of the field. Raises KeyError or ValueError if it is not one."""
     match kind:
         case "array":
             return list(answers)
@@ -100,14 +102,18 @@ def _value(kind: str, answers: tuple[str, ...], field: JsonObject) -> Any:
             return int(answers[0])
         case "number":
             return float(answers[0])
-    least, most = count(field.get("minLength")), count(field.get("maxLength"))
-    if not (least or 0) <= len(answers[0]) <= (MAX_LENGTH if most is None else most):
+    min_length, max_length = count(field.get("minLength")), count(field.get("maxLength"))
+    if (
+        not (min_length or 0)
+        <= len(answers[0])
+        <= (MAX_LENGTH if max_length is None else max_length)
+    ):
         raise ValueError(answers[0])
     return answers[0]
 
 
 def _named_values(words: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """The values that are given as `NAME=value`."""
+    """The values in words such as `NAME=value`, by name."""
     values: dict[str, str] = {}
     for word in words:
         name, is_named, value = word.partition("=")
@@ -117,7 +123,7 @@ def _named_values(words: Sequence[str], names: Sequence[str]) -> dict[str, str]:
 
 
 def parse_prompt_arguments(prompt: ServerPrompt, typed: str) -> dict[str, str]:
-    """Parse the arguments of a prompt: `NAME=value`, or in their order.
+    """Parse the arguments of a prompt: `NAME=value`, or values in the order of the arguments.
 
     Raises:
         UsageError: a required one is missing.
@@ -125,11 +131,11 @@ def parse_prompt_arguments(prompt: ServerPrompt, typed: str) -> dict[str, str]:
     words = shell_words(typed)
     names = [argument.name for argument in prompt.arguments]
     values = _named_values(words, names)
-    free = [word for word in words if word.partition("=")[0] not in values]
+    positional = [word for word in words if word.partition("=")[0] not in values]
     open_names = [name for name in names if name not in values]
-    if len(open_names) == 1 and free:
-        free = [" ".join(free)]
-    values |= dict(zip(open_names, free, strict=False))
+    if len(open_names) == 1 and positional:  # one value with blanks needs no quotes
+        positional = [" ".join(positional)]
+    values |= dict(zip(open_names, positional, strict=False))
     missing = [item.name for item in prompt.arguments if item.required and item.name not in values]
     if missing:
         raise UsageError(f"The prompt {prompt.name} needs {', '.join(missing)}.")

@@ -1,4 +1,4 @@
-"""Limits for the schemas of servers, and the check of structured content, both in follow_in_bounds time."""
+"""Limits for the schemas of servers, and the check of structured content, both in bounded time."""
 
 from __future__ import annotations
 
@@ -11,36 +11,39 @@ MAX_DEPTH = 64
 MAX_VALUES = 20_000
 """Maximum values in a schema: numbers, texts, lists and objects."""
 MAX_CHARACTERS = 500_000
+"""Maximum characters of all texts in a schema."""
 TOO_DEEP, TOO_LARGE = "it is nested too deeply", "it is too large"
 _MAX_CHECKED = 2_000
 """Maximum values of a schema that is compared with the rules of JSON Schema, at 0.1 to 1 ms each."""
 _MAX_STEPS = 10_000
 """Maximum references that are followed in one check: their number may double at each step."""
-_ENDLESS = {"pattern", "patternProperties"}
+_SLOW_KEYWORDS = {"pattern", "patternProperties"}
 """Keywords with regular expressions, which may take forever."""
 
 
 class _TooManySteps(Exception):
-    pass
+    """A check followed more references than _MAX_STEPS."""
 
 
 def size_problem(value: Any) -> str:
-    """Why a value is too deep or too large to work with; empty if it is not."""
-    waiting, depth, values, characters = [value], 0, 0, 0
-    while waiting:
+    """Why a value is too deep or too large to work with; empty if it is neither."""
+    level, depth, values, characters = [value], 0, 0, 0
+    while level:
         depth += 1
-        values += len(waiting)
-        characters += sum(len(item) for item in waiting if isinstance(item, str))
+        values += len(level)
+        characters += sum(len(item) for item in level if isinstance(item, str))
         if depth > MAX_DEPTH:
             return TOO_DEEP
         if values > MAX_VALUES or characters > MAX_CHARACTERS:
             return TOO_LARGE
-        waiting = list(chain.from_iterable(map(_inside, waiting)))
+        level = list(chain.from_iterable(map(_inside, level)))
     return ""
 
 
 def schema_problem(schema: Any) -> str:
-    """Why a schema cannot be used in requests; empty if it can. `size_problem` was asked before."""
+    """Why a schema cannot be used in requests; empty if it can. `size_problem` must have been asked
+    before.
+    """
     from jsonschema import SchemaError
     from jsonschema.validators import Draft202012Validator
 
@@ -54,22 +57,23 @@ def schema_problem(schema: Any) -> str:
 
 
 def content_problem(schema: Any, content: Any) -> str:
-    """What of structured content does not match its schema; empty if it matches, or if that cannot
-    be found in a short time.
+    """Where structured content does not match its schema; empty if it matches, or if that cannot be
+    found out in a short time.
     """
     if content is None:
         return "it is missing, although the tool promises it"
     if size_problem(content) or schema_problem(schema):
         return ""
-    is_endless = any(
-        isinstance(value, dict) and not _ENDLESS.isdisjoint(value) for value in _values_of(schema)
+    may_be_slow = any(
+        isinstance(value, dict) and not _SLOW_KEYWORDS.isdisjoint(value)
+        for value in _values_of(schema)
     )
-    return "" if is_endless else _first_error(schema, content)
+    return "" if may_be_slow else _first_error(schema, content)
 
 
 def _first_error(schema: Any, content: Any) -> str:
-    """Where the content does not match the schema; empty if it does, or if references of the schema
-    lead too far.
+    """The first place where the content does not match the schema; empty if it matches, or if
+    references of the schema lead too far.
     """
     from jsonschema.validators import Draft202012Validator, extend
     from referencing import Registry
@@ -83,29 +87,26 @@ def _first_error(schema: Any, content: Any) -> str:
             raise _TooManySteps
         yield from follow(validator, place, instance, inside) or ()
 
-    made = extend(Draft202012Validator, {"$ref": follow_in_bounds})  # type: ignore[no-untyped-call]
-    validator = made(schema, registry=Registry())
+    bounded_validator = extend(Draft202012Validator, {"$ref": follow_in_bounds})  # type: ignore[no-untyped-call]
+    validator = bounded_validator(schema, registry=Registry())
     try:
         error = next(validator.iter_errors(content), None)
-    except (
-        Unresolvable,
-        RecursionError,
-        _TooManySteps,
-        ValueError,
-    ):  # a reference that leads nowhere, in circles, or too far
-        return ""
+    except (Unresolvable, RecursionError, _TooManySteps, ValueError):
+        return ""  # a reference leads nowhere, in circles, or too far
     return f"{error.json_path}: {error.message}"[:300] if error else ""
 
 
 def _values_of(value: Any) -> Iterator[Any]:
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
+    """Yield a value and all values in it."""
+    pending = [value]
+    while pending:
+        item = pending.pop()
         yield item
-        waiting += _inside(item)
+        pending += _inside(item)
 
 
 def _inside(value: Any) -> list[Any]:
+    """The keys and values of an object, or the items of a list; empty for other values."""
     if isinstance(value, dict):
         return [*value, *value.values()]
     return value if isinstance(value, list) else []

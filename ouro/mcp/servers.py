@@ -29,17 +29,22 @@ if TYPE_CHECKING:
     from ouro.utils.worker import JsonObject, WorkerProcess
 
 WORKER = ("-m", "ouro.mcp.worker")
+"""How Python runs the worker."""
 MAX_LOG = 200
 """The number of log lines that are kept for each server."""
 MAX_RESTARTS = 3
+"""How often a server that failed is started again."""
 LOGIN_SECONDS = 300
+"""The time limit for a login."""
 MAX_STARTING = 3
 """Servers that start at the same time: more would slow down the first request."""
 START_DELAY = 0.5
 """Seconds before the servers start, so that they do not slow down the first request of a session.
 """
 PING_SECONDS = 5.0
+"""The time limit for the answer of a worker that may hang."""
 State = Literal["off", "waiting", "starting", "ready", "failed", "login"]
+"""`waiting`: it is started when it is needed; `login`: it wants a login."""
 
 
 class ServerFailed(ToolError):
@@ -63,43 +68,52 @@ class McpResult(msgspec.Struct, frozen=True):
 
 
 class Host(msgspec.Struct, frozen=True):
+    """The parts of a session that servers need."""
+
     cwd: Path
+    """The folder in which servers work."""
     environment: Mapping[str, str]
     """The environment for servers, without keys."""
     secrets: Sequence[str]
-    """The keys of model providers."""
+    """The keys of model providers, which no server gets."""
     notify: Callable[[str, Level], None]
+    """Shows a notice to the user."""
     on_question: Callable[[str, str, JsonObject], Awaitable[JsonObject]]
     """Answers the question of a server: its name, `elicit` or `sample`, and the parameters."""
     has_user: bool = True
+    """Whether there is a user who can answer questions of a server."""
     confine: Callable[[Sequence[str]], Sequence[str]] = tuple
     """Wraps a command so that it runs in the sandbox."""
 
 
 class _Worker:
-    """The process in which the MCP SDK runs; started at the first request, and again if it died."""
+    """The process in which the MCP SDK runs. It is started at the first request, and again if it
+    died.
+    """
 
     def __init__(self) -> None:
         self._process: WorkerProcess | None = None
         self.slots = asyncio.Semaphore(MAX_STARTING)
+        """A server holds one while it starts."""
 
     @property
     def process(self) -> WorkerProcess:
+        """The running process."""
         from ouro.utils.worker import WorkerProcess
 
         if self._process is None or not self._process.alive:
             self._process = WorkerProcess(WORKER)
         return self._process
 
-    async def events(self, name: str, request: JsonObject) -> AsyncGenerator[JsonObject, None]:
-        """The events that the worker sends for a request. Raises WorkerStopped, and ServerFailed or
-        a subclass.
+    async def events(self, method: str, request: JsonObject) -> AsyncGenerator[JsonObject, None]:
+        """Yield the events that the worker sends for a request. Raises WorkerStopped, and
+        ServerFailed or a subclass.
         """
-        async with aclosing(self.process.ask(name, request)) as lines:
+        async with aclosing(self.process.ask(method, request)) as lines:
             async for line in lines:
                 if error := line.get("error"):
-                    kinds = {"LoginNeeded": LoginRequired, "LookupError": NotConnected}
-                    raise kinds.get(error["kind"], ServerFailed)(clean(error["message"]))
+                    error_classes = {"LoginNeeded": LoginRequired, "LookupError": NotConnected}
+                    raise error_classes.get(error["kind"], ServerFailed)(clean(error["message"]))
                 if "event" in line:
                     yield line["event"]
 
@@ -133,8 +147,11 @@ class McpServer:
         *,
         is_project: bool = False,
     ) -> None:
-        """`off`: the servers and tools that are switched off: `github`, `github.delete_repo`;
-        `is_project`: whether a file of the project defines it.
+        """Connect to nothing yet.
+
+        Args:
+            off: the servers and tools that are switched off: `github`, `github.delete_repo`.
+            is_project: whether a file of the project defines the server.
         """
         from ouro.mcp.configuration import approval_key
         from ouro.mcp.definition import ServerListing, load_approved
@@ -144,30 +161,33 @@ class McpServer:
         self.settings = settings
         self.state: State = "waiting" if settings.enabled and name not in off else "off"
         self.problem = ""
+        """Why it cannot be used."""
         self.listing = ServerListing()
         self.log: deque[str] = deque(maxlen=MAX_LOG)
         self.failures = 0
+        """How often it has failed."""
         self.group = 0
-        """Its process group."""
+        """Its process group; 0 until it is known."""
         self._host = host
         self._worker = worker
         self._off = off
-        self._watching: asyncio.Task[None] | None = None
-        self._answering: set[asyncio.Task[None]] = set()
-        """Questions that the user has not answered yet."""
+        self._watch_task: asyncio.Task[None] | None = None
+        self._question_tasks: set[asyncio.Task[None]] = set()
+        """The tasks of questions that the user has not answered yet."""
         self.has_started = asyncio.Event()
         """Set when it is ready or has failed."""
         self._clocks: set[asyncio.Timeout] = set()
         """The time limits of running calls; they are stopped while the server asks the user."""
-        self._key = approval_key(name, settings, host.cwd)
-        self.approved = load_approved(self._key)
+        self._approval_key = approval_key(name, settings, host.cwd)
+        self.approved = load_approved(self._approval_key)
+        """The approved tools by name; None if it was never connected."""
 
     def offers(self, tool: str) -> bool:
         """Whether the settings let this tool be used."""
         chosen = self.settings.tools
-        return (not chosen or any(fnmatchcase(tool, pattern) for pattern in chosen)) and not any(
-            fnmatchcase(tool, pattern) for pattern in self.settings.without
-        )
+        is_chosen = not chosen or any(fnmatchcase(tool, pattern) for pattern in chosen)
+        is_excluded = any(fnmatchcase(tool, pattern) for pattern in self.settings.without)
+        return is_chosen and not is_excluded
 
     def is_off(self, tool: str) -> bool:
         """Whether the user has switched the server or this tool off."""
@@ -175,11 +195,12 @@ class McpServer:
 
     @property
     def tools(self) -> tuple[ToolDefinition, ...]:
+        """The tools that the server offers and the settings let be used."""
         return tuple(tool for tool in self.listing.tools if self.offers(tool.name))
 
     @property
     def known_tools(self) -> tuple[ToolDefinition, ...]:
-        """The tools that it offers; before it is connected, the approved tools."""
+        """The tools that it offers; the approved tools as long as it is not connected."""
         return self.tools or tuple(
             tool for tool in (self.approved or {}).values() if self.offers(tool.name)
         )
@@ -191,13 +212,13 @@ class McpServer:
         return find_changed_tools(self.approved or {}, self.tools)
 
     def approve(self, tools: Sequence[ToolDefinition]) -> None:
-        """Approve these definitions. Raises OSError if they could not be saved: they hold for this
-        session.
+        """Approve these definitions. Raises OSError if they could not be saved; then they hold for
+        this session.
         """
         from ouro.mcp.definition import save_approved
 
         self.approved = {**(self.approved or {}), **{tool.name: tool for tool in tools}}
-        save_approved(self._key, tools)
+        save_approved(self._approval_key, tools)
 
     async def call(
         self, tool: str, arguments: JsonObject, report: Callable[[str], None]
@@ -211,16 +232,16 @@ class McpServer:
         return await self._ask("call", {"tool": tool, "arguments": arguments}, report)
 
     async def read(self, uri: str) -> McpResult:
-        """The content of a resource. Raises as `call` does."""
+        """The content of a resource. Raises ServerFailed, ToolError."""
         return await self._ask("read", {"uri": uri})
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> McpResult:
-        """The text of a prompt. Raises as `call` does."""
+        """The text of a prompt. Raises ServerFailed, ToolError."""
         return await self._ask("prompt", {"name": name, "arguments": dict(arguments)})
 
     async def ready(self) -> None:
-        """Wait until it is connected. A server that waits for its start is started, a failed one up
-        to 3 times.
+        """Wait until it is connected. A server that was not started is started now; one that
+        failed, up to MAX_RESTARTS times.
 
         Raises:
             ToolError: it is off, or cannot be reached.
@@ -238,15 +259,17 @@ class McpServer:
         """Connect in the background."""
         self.state, self.problem = "starting", ""
         self.has_started.clear()
-        self._watching = asyncio.create_task(self._watch(), name=f"mcp {self.name}")
+        self._watch_task = asyncio.create_task(self._watch(), name=f"mcp {self.name}")
 
     async def stop(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
-            self._watching = None
+        """Disconnect, and end a server that ouro has started."""
+        if self._watch_task is not None:
+            self._watch_task.cancel()
+            await asyncio.gather(self._watch_task, return_exceptions=True)
+            self._watch_task = None
 
     async def switch(self, *, on: bool) -> None:
+        """Switch it on and start it, or off and stop it, for this session."""
         await self.stop()
         self.state = "waiting" if on else "off"
         if on:
@@ -282,8 +305,8 @@ class McpServer:
         await self.has_started.wait()
 
     async def _watch(self) -> None:
-        """Open the server, and take its events until it ends. Only some servers start at the same
-        time.
+        """Open the server, and take its events until it ends. It holds a slot until it is ready,
+        because only some servers start at the same time.
         """
         from ouro.mcp.definition import ServerListing
 
@@ -307,7 +330,9 @@ class McpServer:
             self.has_started.set()
 
     def _open_request(self) -> JsonObject:
-        """What the worker needs to open the server, with variables filled in. Blocks."""
+        """The request with which the worker opens the server; variables are filled in. Blocks.
+        Raises ConfigError.
+        """
         from ouro.mcp.configuration import expand_variables, server_environment
 
         host = self._host
@@ -330,7 +355,7 @@ class McpServer:
 
     def _on_ready(self, listing: ServerListing) -> None:
         """Take new lists. The tools of the first connection count as approved; later changes are
-        reported.
+        reported to the user.
         """
         is_first = self.state != "ready"
         self.state, self.listing, self.problem = "ready", listing, ""
@@ -364,11 +389,11 @@ class McpServer:
             self.group = event["group"]
         elif "ask" in event:
             task = asyncio.create_task(self._answer(event))
-            self._answering.add(task)
-            task.add_done_callback(self._answering.discard)
+            self._question_tasks.add(task)
+            task.add_done_callback(self._question_tasks.discard)
 
     async def _answer(self, event: JsonObject) -> None:
-        """Answer a question of the server; meanwhile its calls do not time out."""
+        """Answer a question of the server. Its calls do not time out meanwhile."""
         for clock in self._clocks:
             clock.reschedule(None)
         try:
@@ -382,7 +407,7 @@ class McpServer:
                 pass
 
     def _on_failure(self, error: OuroError) -> None:
-        """Note and report why the server has ended or did not start."""
+        """Record and report why the server has ended or did not start."""
         from ouro.utils.worker import WorkerStopped
 
         was_ready = self.state == "ready"
@@ -407,39 +432,42 @@ class McpServer:
         if isinstance(error, LoginRequired):
             return one_line(str(error), 400)
         where = f"{self.settings.url}: " if self.settings.url else ""
-        last = f" The last line of its log: {self.log[-1]}" if self.log else ""
-        return one_line(f"{where}{str(error).rstrip('.')}.{last}", 400)
+        last_line = f" The last line of its log: {self.log[-1]}" if self.log else ""
+        return one_line(f"{where}{str(error).rstrip('.')}.{last_line}", 400)
 
     async def _ask(
-        self, name: str, request: JsonObject, report: Callable[[str], None] = lambda _text: None
+        self, method: str, request: JsonObject, report: Callable[[str], None] = lambda _text: None
     ) -> McpResult:
-        """Send a request. If the connection was lost, it is opened again, and the request sent once
-        more.
+        """Send a request: `call`, `read` or `prompt`. If the connection was lost, it is opened
+        again, and the request is sent once more.
         """
         try:
-            return await self._ask_once(name, request, report)
+            return await self._send_request(method, request, report)
         except NotConnected:
-            if self.state == "ready" and self._watching:
-                await asyncio.wait({self._watching})  # the event of its end will arrive
+            if self.state == "ready" and self._watch_task:
+                await asyncio.wait({self._watch_task})  # the event of its end will arrive
             await self.ready()
-            return await self._ask_once(name, request, report)
+            return await self._send_request(method, request, report)
 
-    async def _ask_once(
-        self, name: str, request: JsonObject, report: Callable[[str], None]
+    async def _send_request(
+        self, method: str, request: JsonObject, report: Callable[[str], None]
     ) -> McpResult:
-        """Send a request, and report its progress, which restarts its time limit."""
+        """Send one request. Each event restarts the time limit; the last one has the result.
+
+        Its clock is in `_clocks`, so that `_answer` can stop it while the user is asked. Raises
+        ServerFailed, NotConnected.
+        """
         limit = self.settings.timeout_seconds
-        event: JsonObject = {}
+        last_event: JsonObject = {}
+        message = {"server": self.name, **request}
         try:
             async with asyncio.timeout(limit) as clock:
                 self._clocks.add(clock)
                 try:
-                    async with aclosing(
-                        self._worker.events(name, {"server": self.name, **request})
-                    ) as events:
-                        async for event in events:
-                            if "progress" in event:
-                                report(one_line(event["progress"], 300))
+                    async with aclosing(self._worker.events(method, message)) as events:
+                        async for last_event in events:
+                            if "progress" in last_event:
+                                report(one_line(last_event["progress"], 300))
                             clock.reschedule(asyncio.get_running_loop().time() + limit)
                 finally:
                     self._clocks.discard(clock)
@@ -448,14 +476,14 @@ class McpServer:
             raise ServerFailed(
                 f"{self.name} did not answer for {limit} s; the call was cancelled."
             ) from error
-        return _parse_result(event.get("result", {}))
+        return _parse_result(last_event.get("result", {}))
 
 
 class McpServers:
     """The servers of a session. No method waits for a server that is not needed yet.
 
     Args:
-        registry: which servers there are.
+        registry: the servers that there are.
     """
 
     def __init__(self, registry: Registry, host: Host) -> None:
@@ -470,9 +498,7 @@ class McpServers:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Start all servers that are on, after a delay; a server that is needed earlier is started
-        at that time.
-        """
+        """Start all servers that are on, after a delay. One that is needed earlier is started then."""
         self._timer = asyncio.get_running_loop().call_later(START_DELAY, self._start_waiting)
 
     async def switch(self, name: str, *, on: bool) -> None:
@@ -482,13 +508,13 @@ class McpServers:
             await server.switch(on=on)
 
     async def ready(self, name: str) -> McpServer:
-        """The server with this name, connected. Raises ToolError as `McpServer.ready`, and if there
-        is none.
+        """The server with this name, connected. Raises ToolError if there is none, or it cannot be
+        used.
         """
         server = self.servers.get(name)
         if server is None:
-            known = ", ".join(self.servers) or "none"
-            raise ToolError(f"There is no MCP server `{name}`. There are: {known}.")
+            names = ", ".join(self.servers) or "none"
+            raise ToolError(f"There is no MCP server `{name}`. There are: {names}.")
         await server.ready()
         return server
 
@@ -508,6 +534,7 @@ class McpServers:
         self.worker.close()
 
     def _start_waiting(self) -> None:
+        """Start the servers that were not started yet."""
         for server in self.servers.values():
             if server.state == "waiting":
                 server.start()

@@ -31,7 +31,7 @@ MAX_LINE = 32 * 1024 * 1024
 piece.
 """
 MAX_GARBAGE = 1_000
-"""After so many lines on stdout that are not messages, the server is ended."""
+"""After this number of lines on stdout that are not messages, the server is ended."""
 
 
 class ServerEnded(Exception):
@@ -39,7 +39,9 @@ class ServerEnded(Exception):
 
 
 def is_too_deep(error: Exception) -> bool:
-    """Whether the parser of JSON has refused a message for its depth (some 200): it has no answer."""
+    """Whether the parser of JSON has refused a message for its depth (some 200 levels). Such a
+    message gets no answer.
+    """
     return "recursion limit exceeded" in str(error)
 
 
@@ -51,7 +53,8 @@ async def stdio_transport(
     emit: Callable[[JsonObject], None],
     on_end: Callable[[str], None],
 ) -> AsyncGenerator[tuple[Any, Any], None]:
-    """The two streams of a transport of the SDK.
+    """Start a server; yields the two streams of a transport of the SDK. The server is ended with
+    the `with` block.
 
     Args:
         emit: called with the process group, and with each line of stderr.
@@ -98,8 +101,8 @@ async def _read(
     on_log: Callable[[str], None],
     on_end: Callable[[str], None],
 ) -> None:
-    """Pass each message of the process on. What is not a message is logged; too much of it, or a
-    line that is too long, ends the server.
+    """Pass on each message of the process. Other lines are logged; too many of them, or one that is
+    too long, end the server.
     """
     assert process.stdout is not None
     garbage, reason = 0, ""
@@ -145,13 +148,14 @@ async def _write(process: asyncio.subprocess.Process, from_client: Any) -> None:
 
 
 async def _read_stderr(process: asyncio.subprocess.Process, on_log: Callable[[str], None]) -> None:
+    """Log the lines of stderr; of many at once the last ones."""
     async for lines in read_stderr(process):
         for line in lines[-20:]:
             on_log(line)
 
 
 async def _stop(process: asyncio.subprocess.Process, tasks: Sequence[asyncio.Task[None]]) -> None:
-    """End the process group as the protocol asks."""
+    """End the process group in the way that the protocol asks for."""
     await stop_server(process)
     for task in tasks:
         task.cancel()

@@ -17,10 +17,11 @@ from ouro.utils.system_keyring import find_keyring
 from ouro.utils.text import one_line
 
 SERVICE = "ouro-mcp"
+"""The name under which the keyring has the tokens."""
 
 
 class Tokens:
-    """The tokens of the server at `url`: a token is sent only to the server that issued it. Every
+    """The tokens of the server at `url`. A token is sent only to the server that issued it. Every
     method blocks.
     """
 
@@ -31,8 +32,11 @@ class Tokens:
         )
 
     def load(self) -> dict[str, Any]:
-        ring = find_keyring(SERVICE)
-        text = ring.get_password(SERVICE, self._key) if ring is not None else None
+        """The saved values by name: `tokens`, `client`, `scope`; empty if there are none or they
+        cannot be read.
+        """
+        keyring = find_keyring(SERVICE)
+        text = keyring.get_password(SERVICE, self._key) if keyring is not None else None
         if text is None and self._path.exists():
             text = self._path.read_text(encoding="utf-8")
         with suppress(ValueError):
@@ -40,25 +44,23 @@ class Tokens:
         return {}
 
     def save(self, name: str, value: Any) -> None:
+        """Save a value beside the others."""
         text = json.dumps({**self.load(), name: value})
-        if (ring := find_keyring(SERVICE)) is not None:
-            ring.set_password(SERVICE, self._key, text)
+        if (keyring := find_keyring(SERVICE)) is not None:
+            keyring.set_password(SERVICE, self._key, text)
         else:
             write_private(self._path, text)
 
     def delete(self) -> bool:
         """Delete the tokens; returns whether there were any."""
-        had = bool(self.load())
-        if (
-            had
-            and (ring := find_keyring(SERVICE)) is not None
-            and ring.get_password(SERVICE, self._key) is not None
-        ):
-            ring.delete_password(SERVICE, self._key)
+        existed = bool(self.load())
+        keyring = find_keyring(SERVICE) if existed else None
+        if keyring is not None and keyring.get_password(SERVICE, self._key) is not None:
+            keyring.delete_password(SERVICE, self._key)
         self._path.unlink(missing_ok=True)
-        return had
+        return existed
 
     def place(self) -> str:
         """Where the tokens are stored, for users."""
-        ring = find_keyring(SERVICE)
-        return one_line(f"the keyring ({ring.name})") if ring is not None else str(self._path)
+        keyring = find_keyring(SERVICE)
+        return one_line(f"the keyring ({keyring.name})") if keyring is not None else str(self._path)

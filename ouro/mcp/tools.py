@@ -33,20 +33,26 @@ if TYPE_CHECKING:
     from ouro.mcp.definition import ToolDefinition
 
 MAX_PREVIEW = 4_000
+"""Maximum characters of a preview, and of the instructions of a server."""
 MAX_NAMES = 40
 """The number of names of further tools below the hits of a search."""
 SPOOL_SECONDS = 2.0
-_WORD = late_pattern(r"[a-z0-9]+")
-_BEGIN = 4
-"""Words that begin with so many equal letters count as forms of one word: `issue`, `issues`."""
+"""Seconds to wait until a long result is written to its file."""
+_SEARCH_WORD = late_pattern(r"[a-z0-9]+")
+"""Matches a word of a query or a description."""
+_STEM_LENGTH = 4
+"""Words that begin with this number of equal letters count as forms of one word: `issue`, `issues`.
+"""
 MAX_ATTACHED = 5
 """The maximum number of resources that are read for one message."""
-_NAMED = late_pattern(r"(?:^|(?<=[\s(\"'`]))@([A-Za-z0-9][\w-]*):([^\s\"'`)]+)")
-"""A resource in a message: `@github:repo://ouro/README`."""
+_NAMED_RESOURCE = late_pattern(r"(?:^|(?<=[\s(\"'`]))@([A-Za-z0-9][\w-]*):([^\s\"'`)]+)")
+"""Matches a resource in a message: `@github:repo://ouro/README`."""
 _SENTENCE_ENDS = ".,;!?"
 
 
 class McpArguments(msgspec.Struct, frozen=True):
+    """The arguments of a call, by name."""
+
     values: dict[str, Any]
 
 
@@ -86,14 +92,16 @@ class McpTool(Tool[McpArguments]):
         return (f"{self._server.name}.{self._tool}",)
 
     async def preview(self, args: McpArguments) -> Display:
-        found = next((tool for tool in self._server.known_tools if tool.name == self._tool), None)
+        definition = next(
+            (tool for tool in self._server.known_tools if tool.name == self._tool), None
+        )
         lines = [escape_invisible(json.dumps(args.values, indent=2, ensure_ascii=False))]
-        if found is not None:
-            claims = {"read-only": found.read_only, "destructive": found.destructive}
-            hints = [word for word, is_so in claims.items() if is_so]
+        if definition is not None:
+            claims = {"read-only": definition.read_only, "destructive": definition.destructive}
+            hints = [word for word, is_claimed in claims.items() if is_claimed]
             claim = f" (the server says: {', '.join(hints)})" if hints else ""
             lines.append(
-                f"{self._server.name} describes {self._tool}{claim}:\n{escape_invisible(found.text)}"
+                f"{self._server.name} describes {self._tool}{claim}:\n{escape_invisible(definition.text)}"
             )
         return Display(self.title(args), Plain(cut("\n\n".join(lines), MAX_PREVIEW)))
 
@@ -101,22 +109,30 @@ class McpTool(Tool[McpArguments]):
         server = self._server
         await server.ready()
         definition = _find_definition(server, self._tool)
-        if definition in server.unapproved_tools() and not await ask_approval(
-            server, definition, ctx
-        ):
+        needs_approval = definition in server.unapproved_tools()
+        if needs_approval and not await ask_approval(server, definition, ctx):
             raise ToolError(
                 f"{server.name} has changed {self._tool} since the user approved it. Do not use it."
             )
-        return await self._outputs.result(await server.call(self._tool, args.values, ctx.report))
+        return await self._outputs.to_tool_result(
+            await server.call(self._tool, args.values, ctx.report)
+        )
 
 
 class Outputs(msgspec.Struct, frozen=True):
-    """Makes tool results from outcomes: cleaned and shortened like those of other tools."""
+    """Makes tool results of the results of servers. They are cleaned and shortened like those of
+    other tools.
+    """
 
     folder: Path
+    """Where long results are saved."""
     mask: Callable[[str], str]
+    """Hides secrets in a text."""
 
-    async def result(self, result: McpResult) -> ToolResult:
+    async def to_tool_result(self, result: McpResult) -> ToolResult:
+        """The result of a server as the result of a tool. A long text is saved and shortened; images
+        that cannot be read are left out.
+        """
         from ouro.tools.truncate import MAX_SHOWN, OutputCapture
 
         text = clean(result.text)
@@ -134,11 +150,9 @@ class Outputs(msgspec.Struct, frozen=True):
                 images.append((await asyncio.to_thread(make_image, image.name, image.data))[0])
         if left_out := len(result.images) - len(images):
             text += f"\n[{plural(left_out, 'image')} could not be read]"
-        summary = (
-            one_line(result.text, 80) or plural(len(images), "image")
-            if result.text or images
-            else "no output"
-        )
+        summary = "no output"
+        if result.text or images:
+            summary = one_line(result.text, 80) or plural(len(images), "image")
         display = Display(summary, Plain(text) if text else None)
         return ToolResult(text or "(no text)", display, result.failed, tuple(images))
 
@@ -175,10 +189,10 @@ class McpCall(Tool[McpCallArgs]):
         name, _, tool = args.tool.partition(".")
         server = self._servers.servers.get(name)
         if server is None or not tool:
-            known = ", ".join(self._servers.servers)
+            names = ", ".join(self._servers.servers)
             raise ToolError(
                 f"There is no MCP tool `{args.tool}`. Find tools with tool_search. The servers:"
-                f" {known}."
+                f" {names}."
             )
         if server.state == "ready":
             _find_definition(server, tool)
@@ -191,17 +205,21 @@ class McpCall(Tool[McpCallArgs]):
 
 
 def _find_definition(server: McpServer, tool: str) -> ToolDefinition:
-    """The tool of a connected server. Raises ToolError: there is none, or it is off."""
+    """The definition of a tool of a connected server. Raises ToolError if there is none, or it is
+    off.
+    """
     if server.is_off(tool):
         raise ToolError(f"The user has switched {server.name}.{tool} off.")
-    found = next((known for known in server.tools if known.name == tool), None)
-    if found is None:
+    definition = next((offer for offer in server.tools if offer.name == tool), None)
+    if definition is None:
         from difflib import get_close_matches  # imported late: few names are misspelt
 
-        near = get_close_matches(tool, [known.name for known in server.tools], n=3)
-        hint = f" Did you mean {' or '.join(near)}?" if near else " Find tools with tool_search."
+        similar = get_close_matches(tool, [offer.name for offer in server.tools], n=3)
+        hint = (
+            f" Did you mean {' or '.join(similar)}?" if similar else " Find tools with tool_search."
+        )
         raise ToolError(f"The MCP server {server.name} has no tool `{tool}`.{hint}")
-    return found
+    return definition
 
 
 class ToolSearchArgs(msgspec.Struct, frozen=True):
@@ -241,47 +259,49 @@ class ToolSearch(Tool[ToolSearchArgs]):
             await self._servers.settle()
         scored = sorted(self._score_tools(args.query), key=lambda pair: -pair[0])
         ranked = [tool for _score, tool in scored]
-        found, others = ranked[: args.max_results], ranked[args.max_results :]
+        hits, others = ranked[: args.max_results], ranked[args.max_results :]
         texts = [] if ranked else ["No tool fits. Try other words, or the name of a server."]
-        for server, tool in found:
+        for server, tool in hits:
             texts.append(await self._describe_approved(server, tool, ctx))
         if others:
             texts.append(_name_others(others))
         texts += self._problems()
         texts += _quote_instructions(
-            {server.name: server.listing.instructions for server, _tool in found}
+            {server.name: server.listing.instructions for server, _tool in hits}
         )
-        shown = "\n".join(f"{server.name}.{tool.name}" for server, tool in found)
+        names = "\n".join(f"{server.name}.{tool.name}" for server, tool in hits)
         return ToolResult(
             clean("\n\n".join(filter(None, texts))),
-            Display(f"{plural(len(found), 'tool')} found", Plain(clean(shown))),
+            Display(f"{plural(len(hits), 'tool')} found", Plain(clean(names))),
         )
 
     def _problems(self) -> list[str]:
-        """Why servers have failed."""
+        """A line for each server that has failed."""
         servers = self._servers.servers.values()
         return [
             f"{server.name}: {server.problem}" for server in servers if server.state == "failed"
         ]
 
     def _score_tools(self, query: str) -> Iterator[tuple[float, tuple[McpServer, ToolDefinition]]]:
-        """Score each usable tool by the words of the query: in its name they count five times as
-        much.
+        """Yield a score for each usable tool that has words of the query: in its name they count
+        five times as much.
         """
-        wanted = set(_WORD.findall(query.lower()))
+        query_words = set(_SEARCH_WORD.findall(query.lower()))
         for server in self._servers.servers.values():
             if server.state != "ready":
                 continue
             for tool in server.tools:
                 name = f"{server.name} {tool.name} {tool.title}"
-                score = 5 * _matches(wanted, name) + _matches(wanted, tool.description[:2_000])
+                score = 5 * _matches(query_words, name) + _matches(
+                    query_words, tool.description[:2_000]
+                )
                 if score and not server.is_off(tool.name):
                     yield score, (server, tool)
 
     async def _describe_approved(
         self, server: McpServer, tool: ToolDefinition, ctx: ToolContext
     ) -> str:
-        """Describe the tool for the model; ask the user first if its definition is not approved."""
+        """The tool for the model. The user is asked first if its definition is not approved."""
         from ouro.tools.truncate import MAX_SHOWN
 
         if tool in server.unapproved_tools() and not await ask_approval(server, tool, ctx):
@@ -293,7 +313,7 @@ class ToolSearch(Tool[ToolSearchArgs]):
 
 
 def _quote_instructions(instructions: Mapping[str, str]) -> list[str]:
-    """What servers say about their tools, for the model."""
+    """The instructions of servers about their tools, for the model."""
     return [
         f"{name} says about its tools, as data:\n{cut(text, MAX_PREVIEW)}"
         for name, text in instructions.items()
@@ -301,11 +321,14 @@ def _quote_instructions(instructions: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _matches(wanted: set[str], text: str) -> float:
-    """How many of the wanted words are in a text; a word with the same beginning counts half."""
-    words = set(_WORD.findall(re.sub(r"([a-z])([A-Z])", r"\1 \2", text).lower()))
-    begins = {word[:_BEGIN] for word in words if len(word) >= _BEGIN}
-    return sum(1.0 if word in words else 0.5 if word[:_BEGIN] in begins else 0 for word in wanted)
+def _matches(query_words: set[str], text: str) -> float:
+    """How many of the words are in a text; a word with the same beginning counts half."""
+    separated = re.sub(r"([a-z])([A-Z])", r"\1 \2", text)  # `createIssue` is two words
+    words = set(_SEARCH_WORD.findall(separated.lower()))
+    stems = {word[:_STEM_LENGTH] for word in words if len(word) >= _STEM_LENGTH}
+    whole = sum(word in words for word in query_words)
+    by_stem = sum(word not in words and word[:_STEM_LENGTH] in stems for word in query_words)
+    return whole + by_stem / 2
 
 
 class McpReadArgs(msgspec.Struct, frozen=True):
@@ -334,15 +357,15 @@ class McpRead(Tool[McpReadArgs]):
         server = await self._servers.ready(args.server)
         if not args.uri:
             lines = [f"{item.uri}  {one_line(item.name, 80)}" for item in server.listing.resources]
-            return await self._outputs.result(
+            return await self._outputs.to_tool_result(
                 McpResult("\n".join(lines) or "It offers no resources.")
             )
-        return await self._outputs.result(await server.read(args.uri))
+        return await self._outputs.to_tool_result(await server.read(args.uri))
 
 
 async def ask_approval(server: McpServer, tool: ToolDefinition, ctx: ToolContext) -> bool:
-    """Ask the user about a definition that the server has added or changed (E1); approve it if they
-    agree.
+    """Ask the user about a definition that the server has added or changed (E1). If they agree, it
+    is approved; returns whether they did.
     """
     from ouro.mcp.definition import describe_change
 
@@ -360,6 +383,7 @@ async def ask_approval(server: McpServer, tool: ToolDefinition, ctx: ToolContext
 
 
 def _name_others(tools: Sequence[tuple[McpServer, ToolDefinition]]) -> str:
+    """A line with the names of further tools."""
     names = [f"{server.name}.{one_line(tool.name, 80)}" for server, tool in tools]
     more = " …" if len(names) > MAX_NAMES else ""
     return f"Others that fit: {', '.join(names[:MAX_NAMES])}{more}"
@@ -373,24 +397,24 @@ def mcp_tools(servers: McpServers, outputs: Outputs, budget: int) -> tuple[AnyTo
     """
     if all(server.state == "off" for server in servers.servers.values()):
         return ()
-    found: list[AnyTool] = [
+    tools: list[AnyTool] = [
         ToolSearch(servers),
         McpCall(servers, outputs),
         McpRead(servers, outputs),
     ]
-    names = {tool.name for tool in found}
+    names = {tool.name for tool in tools}
     for name, server in servers.servers.items():
         if server.state == "off":
             continue
         offered = {tool.name: tool.spec(name) for tool in _tools_for_requests(server)}
         cost = sum(map(tokens_of, offered.values()))
-        own_names = {spec.name for spec in offered.values()}
-        if cost > budget or names & own_names:
+        new_names = {spec.name for spec in offered.values()}
+        if cost > budget or names & new_names:
             continue
         budget -= cost
-        names |= own_names
-        found += [McpTool(server, tool, spec, outputs) for tool, spec in offered.items()]
-    return tuple(found)
+        names |= new_names
+        tools += [McpTool(server, tool, spec, outputs) for tool, spec in offered.items()]
+    return tuple(tools)
 
 
 def _tools_for_requests(server: McpServer) -> Iterator[ToolDefinition]:
@@ -408,33 +432,33 @@ def tokens_of(spec: ToolSpec) -> int:
 
 def resource_names(servers: McpServers) -> list[str]:
     """The resources of connected servers, for completion: `github:repo://ouro/README`."""
-    found: list[str] = []
+    names: list[str] = []
     for server in servers.servers.values():
         if server.state == "ready":
             uris = [item.uri for item in server.listing.resources if not item.is_template]
-            found += [f"{server.name}:{one_line(uri, 200)}" for uri in uris]
-    return found
+            names += [f"{server.name}:{one_line(uri, 200)}" for uri in uris]
+    return names
 
 
 async def read_named_resources(servers: McpServers, text: str) -> str:
-    """The content of the resources that a message names, for the model; and a line for each
-    unreadable one.
+    """The content of the resources that a message names, for the model; for one that cannot be
+    read, the reason.
     """
-    named = dict.fromkeys(
+    resources = dict.fromkeys(
         (name, uri.rstrip(_SENTENCE_ENDS))
-        for name, uri in _NAMED.findall(text)
+        for name, uri in _NAMED_RESOURCE.findall(text)
         if name in servers.servers
     )
-    if not named:
+    if not resources:
         return ""
     from ouro.tools.truncate import shorten
 
     texts = []
-    for name, uri in list(named)[:MAX_ATTACHED]:
+    for name, uri in list(resources)[:MAX_ATTACHED]:
         try:
-            found = (await (await servers.ready(name)).read(uri)).text
+            content = (await (await servers.ready(name)).read(uri)).text
         except OuroError as error:
-            found = f"It cannot be read: {error.message}"
+            content = f"It cannot be read: {error.message}"
         # `trust/provenance.py` recognizes this tag: the text does not count as the user's.
-        texts.append(f'<resource name="{name}:{uri}">\n{shorten(clean(found))}\n</resource>')
+        texts.append(f'<resource name="{name}:{uri}">\n{shorten(clean(content))}\n</resource>')
     return "\n\n".join(texts)

@@ -16,8 +16,10 @@ from typing import Any
 from ouro.utils.server_processes import end_groups
 from ouro.utils.worker import Handler, JsonObject, run_worker
 
-_DUMP = re.compile(r": \d+ validation errors? for union\[JSONRPC.*", re.DOTALL)
-"""pydantic's error for an answer that is not an MCP message: a paragraph for each field."""
+_VALIDATION_ERRORS = re.compile(r": \d+ validation errors? for union\[JSONRPC.*", re.DOTALL)
+"""Matches the error of pydantic for an answer that is not an MCP message: it has a paragraph for
+each field.
+"""
 NICE = 10
 """A lower priority for the worker (from the import of the SDK on) and its servers: the first
 request is urgent.
@@ -25,6 +27,7 @@ request is urgent.
 
 
 def main() -> None:
+    """Answer requests until standard input ends; then end all servers."""
     os.nice(NICE)
     # The SDK logs each bad message with its traceback.
     logging.getLogger().addHandler(logging.NullHandler())
@@ -32,7 +35,9 @@ def main() -> None:
 
 
 def _load() -> Handler:
-    """The handler of requests. Loaded in the worker only, because the SDK is heavy."""
+    """The function that answers requests. The SDK is imported here, in the worker only, because it
+    is heavy.
+    """
     from ouro.mcp.connection import Connection
 
     connections: dict[str, Connection] = {}
@@ -54,7 +59,7 @@ def _load() -> Handler:
 
 
 def _error_fields(error: BaseException) -> dict[str, Any]:
-    """The first error inside of exception groups: its kind and message."""
+    """The kind and the message of an error; of a group of errors those of the first."""
     import httpx2
 
     from ouro.llm import describe_connection_error
@@ -66,7 +71,7 @@ def _error_fields(error: BaseException) -> dict[str, Any]:
         describe_connection_error(error) if isinstance(error, httpx2.NetworkError) else str(error)
     )
     message = text or {"TimeoutError": "It did not answer in time."}.get(kind, kind)
-    message = _DUMP.sub(": the answer is not a message of MCP.", message)
+    message = _VALIDATION_ERRORS.sub(": the answer is not a message of MCP.", message)
     return {"kind": kind, "message": message[:2_000]}
 
 
