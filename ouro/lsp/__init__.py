@@ -1,4 +1,6 @@
-"""LSP: what language servers say about changes, and their symbols, definitions and references."""
+"""LSP: the errors that language servers find after changes, and their symbols, definitions and
+references.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -22,9 +22,11 @@ class LanguageServerSpec(msgspec.Struct, frozen=True):
     languages: Mapping[str, str]
     """The ending of a file -> the language id of the protocol."""
     job: str = ""
-    """Of the installed servers with the same job only the first one is used."""
+    """What it checks: of the installed servers with the same job only the first one is used. Empty:
+    no other server has its job.
+    """
     options: Mapping[str, Any] = msgspec.field(default_factory=dict)
-    """`initializationOptions`."""
+    """The `initializationOptions` of the protocol."""
     settings: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """What it gets when it asks for its configuration."""
 
@@ -33,8 +35,8 @@ class LanguageServerSpec(msgspec.Struct, frozen=True):
         return self.languages.get(path.suffix.lower(), "")
 
 
-_PYTHON = {".py": "python", ".pyi": "python"}
-_SCRIPT = {
+_PYTHON_ENDINGS = {".py": "python", ".pyi": "python"}
+_SCRIPT_ENDINGS = {
     ".ts": "typescript",
     ".mts": "typescript",
     ".cts": "typescript",
@@ -44,7 +46,7 @@ _SCRIPT = {
     ".cjs": "javascript",
     ".jsx": "javascriptreact",
 }
-_C = {
+_C_ENDINGS = {
     ".c": "c",
     ".h": "cpp",
     ".cc": "cpp",
@@ -54,39 +56,42 @@ _C = {
     ".hpp": "cpp",
     ".m": "objective-c",
 }
-_OPEN_FILES = {"python": {"analysis": {"diagnosticMode": "openFilesOnly", "autoSearchPaths": True}}}
+_ONLY_OPEN_FILES = {
+    "python": {"analysis": {"diagnosticMode": "openFilesOnly", "autoSearchPaths": True}}
+}
+"""Settings of pyright: it checks only the files that ouro has opened."""
 KNOWN = (
     LanguageServerSpec(
         "basedpyright",
         ("basedpyright-langserver", "--stdio"),
-        _PYTHON,
+        _PYTHON_ENDINGS,
         "python types",
         settings={
-            **_OPEN_FILES,
+            **_ONLY_OPEN_FILES,
             "basedpyright": {"analysis": {"diagnosticMode": "openFilesOnly"}},
         },
     ),
     LanguageServerSpec(
         "pyright",
         ("pyright-langserver", "--stdio"),
-        _PYTHON,
+        _PYTHON_ENDINGS,
         "python types",
-        settings=_OPEN_FILES,
+        settings=_ONLY_OPEN_FILES,
     ),
-    LanguageServerSpec("pylsp", ("pylsp",), _PYTHON, "python types"),
-    LanguageServerSpec("ruff", ("ruff", "server"), _PYTHON, "python rules"),
-    LanguageServerSpec("vtsls", ("vtsls", "--stdio"), _SCRIPT, "typescript"),
+    LanguageServerSpec("pylsp", ("pylsp",), _PYTHON_ENDINGS, "python types"),
+    LanguageServerSpec("ruff", ("ruff", "server"), _PYTHON_ENDINGS, "python rules"),
+    LanguageServerSpec("vtsls", ("vtsls", "--stdio"), _SCRIPT_ENDINGS, "typescript"),
     LanguageServerSpec(
         "typescript-language-server",
         ("typescript-language-server", "--stdio"),
-        _SCRIPT,
+        _SCRIPT_ENDINGS,
         "typescript",
         # Otherwise it downloads types of packages.
         options={"disableAutomaticTypingAcquisition": True},
     ),
     LanguageServerSpec("gopls", ("gopls",), {".go": "go"}),
     LanguageServerSpec("rust-analyzer", ("rust-analyzer",), {".rs": "rust"}),
-    LanguageServerSpec("clangd", ("clangd",), _C),
+    LanguageServerSpec("clangd", ("clangd",), _C_ENDINGS),
     LanguageServerSpec("jdtls", ("jdtls",), {".java": "java"}),
     LanguageServerSpec("lua-language-server", ("lua-language-server",), {".lua": "lua"}),
     LanguageServerSpec(
@@ -95,13 +100,15 @@ KNOWN = (
         {".sh": "shellscript", ".bash": "shellscript"},
     ),
 )
-"""In the order in which one of several with the same job is chosen."""
+"""The servers that ouro knows. Of several with the same job the first one that is installed is
+used.
+"""
 
 
 def find_language_servers(
     settings: Mapping[str, LanguageServerSettings], root: Path, search_path: str
 ) -> list[LanguageServerSpec]:
-    """The installed servers; those of the settings come before what is known. Blocks.
+    """The installed servers; those of the settings come before the known ones. Blocks.
 
     Args:
         search_path: where programs are looked for, as PATH. Relative folders in it are not used: they would be
@@ -111,26 +118,28 @@ def find_language_servers(
         ConfigError: an entry of the settings has neither a command nor a known name, or no languages.
     """
     folders = os.pathsep.join(filter(os.path.isabs, search_path.split(os.pathsep)))
-    found: dict[str, LanguageServerSpec] = {}
+    by_job: dict[str, LanguageServerSpec] = {}
     for spec in _enabled_servers(settings):
         job = spec.job or spec.name
-        if job not in found and _is_installed(spec, folders, root):
-            found[job] = spec
-    return list(found.values())
+        if job not in by_job and _is_installed(spec, folders, root):
+            by_job[job] = spec
+    return list(by_job.values())
 
 
 def are_for_project(specs: Sequence[LanguageServerSpec], root: Path) -> bool:
     """Whether the project has files of one of the servers, as far as they are found quickly.
     Blocks.
     """
-    wanted = set().union(*(spec.languages for spec in specs))
-    return any(ending in wanted for ending in near_endings(root))
+    endings = set().union(*(spec.languages for spec in specs))
+    return any(ending in endings for ending in near_endings(root))
 
 
 def _enabled_servers(
     settings: Mapping[str, LanguageServerSettings],
 ) -> Iterator[LanguageServerSpec]:
-    """The servers of the settings that are on, then the known ones that they do not name."""
+    """Yield the servers of the settings that are on, then the known ones that the settings do not
+    name.
+    """
     known = {spec.name: spec for spec in KNOWN}
     for name, entry in settings.items():
         if entry.enabled:
@@ -156,14 +165,15 @@ def _server_of_settings(
     return LanguageServerSpec(
         name,
         command,
-        {ending.lower(): language for ending, language in languages.items()},
-        known.job if known else "",
-        {**(known.options if known else {}), **entry.options},
-        {**(known.settings if known else {}), **entry.settings},
+        languages={ending.lower(): language for ending, language in languages.items()},
+        job=known.job if known else "",
+        options={**(known.options if known else {}), **entry.options},
+        settings={**(known.settings if known else {}), **entry.settings},
     )
 
 
 def _is_installed(spec: LanguageServerSpec, folders: str, root: Path) -> bool:
+    """Whether the program of a server exists: at its path, or in one of the folders."""
     program = Path(spec.command[0]).expanduser()
     if os.sep in spec.command[0]:
         return _is_program(root / program)
@@ -171,5 +181,5 @@ def _is_installed(spec: LanguageServerSpec, folders: str, root: Path) -> bool:
 
 
 def _is_program(path: Path) -> bool:
-    """As `shutil.which`, whose module loads all compressions."""
+    """Whether a file can be run. `shutil.which` would load the modules of all compressions."""
     return os.access(path, os.X_OK) and path.is_file()

@@ -23,18 +23,21 @@ from ouro.lsp.stdio import LanguageServerEnded, ServerProcess, start_server
 from ouro.utils.worker import JsonObject
 
 START_SECONDS = 60.0
+"""The time limit for the start of the protocol."""
 REQUEST_SECONDS = 30.0
+"""The time limit for the answer to a request."""
 ANSWER_SECONDS = 15.0
-"""How long a check waits for the errors of a text. The session does not wait so long."""
+"""How long a check waits for the errors of a text. The session waits a shorter time."""
 LOAD_SECONDS = 120.0
-"""The same before the first answer: some servers load the whole project first."""
+"""How long the first check waits: some servers load the whole project first."""
 MAX_SILENT = 2
-"""After so many checks in a row without an answer the server is ended."""
+"""After this number of checks in a row without an answer the server is ended."""
 MAX_OPEN = 100
-"""Open documents; the one that was not used for the longest time is closed."""
+"""Maximum open documents; the one that was not used for the longest time is closed."""
 MAX_TEXT = 2_000_000
+"""Bytes of a file that are read."""
 MAX_LOGS = 500
-"""Lines of log messages that are sent on."""
+"""Maximum lines of log messages that are sent on."""
 
 converter = converters.get_converter()
 _CAPABILITIES = types.ClientCapabilities(
@@ -57,6 +60,7 @@ _CAPABILITIES = types.ClientCapabilities(
         rename=types.RenameClientCapabilities(prepare_support=False),
     ),
 )
+"""What ouro says that it can do."""
 
 
 class RequestFailed(Exception):
@@ -64,22 +68,22 @@ class RequestFailed(Exception):
 
 
 class OpenDocument:
-    """An open document: what the server was told."""
+    """An open document, as the server knows it."""
 
     def __init__(self, text: str, language: str, sent: Sent) -> None:
         self.text = text
         self.language = language
         self.sent = sent
         self.state: tuple[int, int] | None = None
-        """Time of change and size of the file when the server was told."""
+        """Time of change and size of the file when its text was sent."""
 
 
 class LspConnection:
-    """One server.
+    """One server, in the worker. Its documents are kept as they are on disk.
 
     Args:
         request: what `servers.py` sends to open it.
-        emit: sends what happens.
+        emit: sends an event to `servers.py`.
     """
 
     def __init__(self, request: JsonObject, emit: Callable[[JsonObject], None]) -> None:
@@ -90,21 +94,27 @@ class LspConnection:
         self._documents: dict[str, OpenDocument] = {}
         self._changed: set[str] = set()
         """The files that the agent has changed."""
-        self._checked: Counter[str] = Counter()
+        self._to_check: Counter[str] = Counter()
         """Files of checks that have not begun: what is new on disk is the change to check."""
         self._numbers = itertools.count(1)
+        """The numbers of requests."""
         self._answers: dict[int, asyncio.Future[Any]] = {}
+        """The number of a request -> the future that gets its answer."""
         self._process: ServerProcess | None = None
         self._ready = asyncio.Event()
         self._watch = DiskWatch(self._root, tuple(request["languages"]))
         self._is_watching = False
-        """Whether the server wants to hear of files that others change."""
-        self._turn = asyncio.Lock()
+        """Whether the server wants to be notified of files that others change."""
+        self._document_lock = asyncio.Lock()
+        """Held while documents are brought up to date."""
         self._ended = asyncio.Event()
         """Set to end a server that does not answer."""
         self._silent = 0
+        """The number of checks in a row without an answer."""
         self._logged = 0
+        """The number of lines that were sent on."""
         self._failure = ""
+        """Why ouro ends the server."""
         self._queries = Queries(self._ask)
 
     async def run(self) -> None:
@@ -116,124 +126,132 @@ class LspConnection:
             request["command"], request["environment"], request["cwd"], self._on_message, self._log
         )
         self._emit({"group": process.pid})
-        reading = asyncio.create_task(process.read())
-        starting = asyncio.create_task(self._initialize())
-        ending = asyncio.create_task(self._ended.wait())
+        read_task = asyncio.create_task(process.read())
+        start_task = asyncio.create_task(self._initialize())
+        end_task = asyncio.create_task(self._ended.wait())
         try:
-            await asyncio.wait({reading, starting}, return_when=asyncio.FIRST_COMPLETED)
-            if starting.done():
-                self._emit({"ready": starting.result()})
+            await asyncio.wait({read_task, start_task}, return_when=asyncio.FIRST_COMPLETED)
+            if start_task.done():
+                self._emit({"ready": start_task.result()})
                 self._ready.set()
-                await asyncio.wait({reading, ending}, return_when=asyncio.FIRST_COMPLETED)
-            raise LanguageServerEnded(self._failure or await reading)
+                await asyncio.wait({read_task, end_task}, return_when=asyncio.FIRST_COMPLETED)
+            raise LanguageServerEnded(self._failure or await read_task)
         finally:
             self._ended.set()
-            for task in (reading, starting, ending):
+            for task in (read_task, start_task, end_task):
                 task.cancel()
             await asyncio.shield(self._stop(process))
 
-    async def handle(self, name: str, request: JsonObject) -> Any:
-        """Carry out a request of the session. Raises LanguageServerEnded: the server ends meanwhile."""
-        work = asyncio.create_task(self._carry_out(name, request))
-        ending = asyncio.create_task(self._ended.wait())
+    async def handle(self, action: str, request: JsonObject) -> Any:
+        """Carry out a request of the session; returns its result. Raises LanguageServerEnded if the
+        server ends meanwhile.
+        """
+        task = asyncio.create_task(self._carry_out(action, request))
+        end_task = asyncio.create_task(self._ended.wait())
         try:
-            await asyncio.wait({work, ending}, return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
+            await asyncio.wait({task, end_task}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
                 raise LanguageServerEnded(self._failure or "it has ended")
-            return work.result()
+            return task.result()
         finally:
-            work.cancel()
-            ending.cancel()
+            task.cancel()
+            end_task.cancel()
 
-    async def _carry_out(self, name: str, request: JsonObject) -> Any:
-        """Answer a request when the server is ready. The documents are brought up to date first."""
+    async def _carry_out(self, action: str, request: JsonObject) -> Any:
+        """Answer a request when the server is ready. Documents are brought up to date first. A
+        `note` has no result: the files are only opened, so that their errors are known before a
+        change.
+        """
         await self._ready.wait()
-        if name == "check":
+        if action == "check":
             return await self._check(request["files"])
-        async with self._turn:
-            if name != "note":
+        async with self._document_lock:
+            if action != "note":
                 await self._follow_disk()
             for file in request["files"]:
-                if name != "note" or file["path"] not in self._documents:
+                if action != "note" or file["path"] not in self._documents:
                     self._open(file["path"], file["text"], file["language"])
-        # Files that the model reads are opened so that their errors are known before a change.
-        return None if name == "note" else await self._queries.answer(name, request)
+        return None if action == "note" else await self._queries.answer(action, request)
 
     async def _check(self, files: list[JsonObject]) -> list[JsonObject]:
-        """Give the server the changed files; returns the errors that are new since."""
+        """Send the changed files to the server. Returns the errors that are new since."""
         paths = [file["path"] for file in files]
-        self._checked.update(paths)
-        async with self._turn:
+        self._to_check.update(paths)
+        async with self._document_lock:
             changed = await self._follow_disk()
-            self._checked.subtract(paths)
+            self._to_check.subtract(paths)
             files = [file for file in files if not self._has_seen(file)]
             before, after = _texts(files, "before"), _texts(files, "after")
             number = self._diagnostics.number
-            answers = await self._update(files, before, changed)
-            self._diagnostics.note_known(self._changed)
+            has_answered = await self._update(files, before, changed)
+            self._diagnostics.mark_known(self._changed)
             self._changed |= set(paths)
             for path in before.keys() - after.keys():
                 self._close(path)
-            answers = await self._update(files, after) if answers else False
+            # A server that is silent about the old texts is not waited for a second time.
+            has_answered = await self._update(files, after) if has_answered else False
             self._notify_saved(after)
-            self._count_silence(has_answered=answers or self._diagnostics.number > number)
+            self._count_silence(has_answered=has_answered or self._diagnostics.number > number)
             return self._diagnostics.take_new()
 
     def _count_silence(self, *, has_answered: bool) -> None:
-        """End a server that has not answered several checks."""
+        """Count a check without an answer; end the server after several of them in a row."""
         self._silent = 0 if has_answered else self._silent + 1
         if self._silent >= MAX_SILENT:
             self._failure = f"it did not answer after {MAX_SILENT} changes"
             self._ended.set()
 
     def _has_seen(self, file: JsonObject) -> bool:
-        """Whether a check beside this one has found the changed text on disk already."""
-        known = self._documents.get(file["path"])
-        return known is not None and known.text == file["after"]
+        """Whether a check beside this one has read the changed text from disk already."""
+        document = self._documents.get(file["path"])
+        return document is not None and document.text == file["after"]
 
     async def _update(
         self, files: list[JsonObject], texts: dict[str, str], changed: Iterable[str] = ()
     ) -> bool:
-        """Give the server these texts, and wait until it has published their errors, and those of
-        documents that were `changed` just before.
+        """Send these texts to the server, and wait until it has published their errors, and those
+        of documents that were `changed` just before. Returns whether it has.
+
+        Of each file the text in `texts` counts; a file that is not in it is left out.
         """
-        waited = set(changed)
+        awaited = set(changed)
         for file in files:
             if file["path"] in texts:
                 self._open(file["path"], texts[file["path"]], file["language"])
-                waited.add(file["path"])
-        sent = {path: self._documents[path].sent for path in waited & self._documents.keys()}
-        limit = ANSWER_SECONDS if self._diagnostics.number else LOAD_SECONDS
-        return await self._diagnostics.settle(sent, limit) if sent else True
+                awaited.add(file["path"])
+        sent = {path: self._documents[path].sent for path in awaited & self._documents.keys()}
+        seconds = ANSWER_SECONDS if self._diagnostics.number else LOAD_SECONDS
+        return await self._diagnostics.settle(sent, seconds) if sent else True
 
     def _open(self, path: str, text: str, language: str) -> None:
         """Open a document, or change its text."""
-        uri, known = Path(path).as_uri(), self._documents.pop(path, None)
+        uri, document = Path(path).as_uri(), self._documents.pop(path, None)
         number = self._diagnostics.number
-        if known is None:
-            known = OpenDocument(text, language, Sent(1, number))
-            item = types.TextDocumentItem(uri, language, 1, text)
-            self._notify("textDocument/didOpen", types.DidOpenTextDocumentParams(item))
-        elif known.text != text:
-            known.text, known.sent = text, Sent(known.sent.version + 1, number)
-            whole = types.TextDocumentContentChangeWholeDocument(text)
-            place = types.VersionedTextDocumentIdentifier(known.sent.version, uri)
+        if document is None:
+            document = OpenDocument(text, language, Sent(1, number))
+            opened = types.TextDocumentItem(uri, language, 1, text)
+            self._notify("textDocument/didOpen", types.DidOpenTextDocumentParams(opened))
+        elif document.text != text:
+            document.text, document.sent = text, Sent(document.sent.version + 1, number)
+            change = types.TextDocumentContentChangeWholeDocument(text)
+            identifier = types.VersionedTextDocumentIdentifier(document.sent.version, uri)
             self._notify(
-                "textDocument/didChange", types.DidChangeTextDocumentParams(place, [whole])
+                "textDocument/didChange", types.DidChangeTextDocumentParams(identifier, [change])
             )
-        known.state = _state_of(path)
-        self._documents[path] = known  # the last one is the one that was used last
+        document.state = _state_of(path)
+        self._documents[path] = document  # the last one is the one that was used last
         while len(self._documents) > MAX_OPEN:
             self._close(next(iter(self._documents)))
 
     def _close(self, path: str) -> None:
+        """Close a document, if it is open."""
         if self._documents.pop(path, None) is not None:
-            place = types.TextDocumentIdentifier(Path(path).as_uri())
-            self._notify("textDocument/didClose", types.DidCloseTextDocumentParams(place))
+            identifier = types.TextDocumentIdentifier(Path(path).as_uri())
+            self._notify("textDocument/didClose", types.DidCloseTextDocumentParams(identifier))
 
     async def _follow_disk(self) -> list[str]:
-        """Tell the server what other programs have changed on disk; returns the documents among
-        that.
+        """Send the server what other programs have changed on disk. Returns the open documents that
+        changed.
         """
         if self._is_watching:
             events = await asyncio.to_thread(self._watch.changes)
@@ -245,7 +263,7 @@ class LspConnection:
             state = _state_of(path)
             if state is None:
                 self._close(path)
-            elif state != document.state and not self._checked[path]:
+            elif state != document.state and not self._to_check[path]:
                 text = await asyncio.to_thread(_text_of, path)
                 if text != document.text:
                     changed.append(path)
@@ -253,13 +271,15 @@ class LspConnection:
         return changed
 
     def _notify_saved(self, paths: Iterable[str]) -> None:
-        """Tell the server that files are saved: some look at other files only then."""
+        """Notify the server that files were saved: some servers read other files only then."""
         for path in paths:
-            place = types.TextDocumentIdentifier(Path(path).as_uri())
-            self._notify("textDocument/didSave", types.DidSaveTextDocumentParams(place))
+            identifier = types.TextDocumentIdentifier(Path(path).as_uri())
+            self._notify("textDocument/didSave", types.DidSaveTextDocumentParams(identifier))
 
     async def _initialize(self) -> JsonObject:
-        """Start the protocol; returns the version of the server, and what it can do."""
+        """Start the protocol. Returns the version of the server, and the actions that it can carry
+        out.
+        """
         request, folder = self._request, self._root
         params = types.InitializeParams(
             capabilities=_CAPABILITIES,
@@ -270,21 +290,22 @@ class LspConnection:
             workspace_folders=[types.WorkspaceFolder(folder.as_uri(), folder.name)],
             initialization_options=request["options"] or None,
         )
-        await asyncio.to_thread(self._watch.changes)  # what is there at the start
+        await asyncio.to_thread(self._watch.changes)  # later changes are compared with this
         async with asyncio.timeout(START_SECONDS):
-            found = await self._ask("initialize", params)
-        if not isinstance(found, dict) or not isinstance(found.get("capabilities"), dict):
+            answer = await self._ask("initialize", params)
+        if not isinstance(answer, dict) or not isinstance(answer.get("capabilities"), dict):
             raise LanguageServerEnded("it did not answer the start as the protocol says")
         self._notify("initialized", types.InitializedParams())
         settings = types.DidChangeConfigurationParams(request["settings"])
         self._notify("workspace/didChangeConfiguration", settings)
-        can = found["capabilities"]
-        info = found.get("serverInfo") if isinstance(found.get("serverInfo"), dict) else {}
+        capabilities = answer["capabilities"]
+        info = answer.get("serverInfo") if isinstance(answer.get("serverInfo"), dict) else {}
         providers = {
-            "symbols": can.get("documentSymbolProvider") or can.get("workspaceSymbolProvider"),
-            "definition": can.get("definitionProvider"),
-            "references": can.get("referencesProvider"),
-            "rename": can.get("renameProvider"),
+            "symbols": capabilities.get("documentSymbolProvider")
+            or capabilities.get("workspaceSymbolProvider"),
+            "definition": capabilities.get("definitionProvider"),
+            "references": capabilities.get("referencesProvider"),
+            "rename": capabilities.get("renameProvider"),
         }
         actions = [name for name, provider in providers.items() if provider]
         return {"version": str((info or {}).get("version", ""))[:40], "actions": actions}
@@ -309,14 +330,16 @@ class LspConnection:
             self._answers.pop(number, None)
 
     def _notify(self, method: str, params: Any) -> None:
+        """Send a message that has no answer."""
         self._send({"method": method, "params": converter.unstructure(params)})
 
     def _send(self, message: JsonObject) -> None:
+        """Send a message, if the process was started."""
         if self._process is not None:
             self._process.send(message)
 
     def _on_message(self, message: JsonObject) -> None:
-        """Take an answer, a request, published errors, or a line of the log."""
+        """Take a message: an answer, a request, published errors, or a line of the log."""
         method, number = message.get("method"), message.get("id")
         if method is None:
             self._on_answer(number, message)
@@ -329,7 +352,7 @@ class LspConnection:
             self._log(str(params.get("message", "")) if isinstance(params, dict) else "")
 
     def _on_answer(self, number: Any, message: JsonObject) -> None:
-        """Give an answer to the request that waits for it. An unexpected one is ignored."""
+        """Pass an answer on to the request that waits for it. An unexpected one is ignored."""
         future = self._answers.get(number) if isinstance(number, int) else None
         if future is None or future.done():
             return
@@ -362,20 +385,24 @@ class LspConnection:
         self._send({"id": number, "result": result})
 
     def _setting(self, item: Any) -> Any:
-        """The settings of a section: `python.analysis`."""
+        """The settings that the server asks for: those of a section such as `python.analysis`, or
+        all. None if there are none.
+        """
         section = item.get("section") if isinstance(item, dict) else ""
-        found: Any = self._request["settings"]
+        value: Any = self._request["settings"]
         for name in filter(None, str(section or "").split(".")):
-            found = found.get(name) if isinstance(found, dict) else None
-        return found
+            value = value.get(name) if isinstance(value, dict) else None
+        return value
 
     def _register(self, registrations: Any) -> None:
+        """Accept what the server registers for: only changes on disk have an effect."""
         wanted = "workspace/didChangeWatchedFiles"
         items = registrations if isinstance(registrations, list) else []
         if any(isinstance(item, dict) and item.get("method") == wanted for item in items):
             self._is_watching = True
 
     def _log(self, text: str) -> None:
+        """Emit a line of the log, up to MAX_LOGS."""
         self._logged += 1
         if self._logged <= MAX_LOGS:
             self._emit({"log": text[:500]})
@@ -395,7 +422,7 @@ class LspConnection:
 
 
 def _read_diagnostic(item: Any) -> types.Diagnostic | None:
-    """A diagnostic that is valid, with the fields that are used; else None."""
+    """A diagnostic with the fields that are used; None if it is not valid."""
     if not isinstance(item, dict) or not isinstance(item.get("message"), str):
         return None
     used = {key: item[key] for key in ("range", "message", "severity", "code") if key in item}
@@ -406,19 +433,23 @@ def _read_diagnostic(item: Any) -> types.Diagnostic | None:
 
 
 def _texts(files: list[JsonObject], when: str) -> dict[str, str]:
-    """The texts of files `before` or `after` a change, of those that exist then."""
+    """The texts of files, `before` or `after` a change, by path. Files that do not exist then are
+    left out.
+    """
     return {file["path"]: file[when] for file in files if file[when] is not None}
 
 
 def _state_of(path: str) -> tuple[int, int] | None:
+    """Time of change and size of a file; None if it does not exist."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - for each open document
+        stat = os.stat(path)  # noqa: PTH116 - for each open document
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return stat.st_mtime_ns, stat.st_size
 
 
 def _text_of(path: str) -> str:
+    """The text of a file; empty if it cannot be read."""
     try:
         return Path(path).read_bytes()[:MAX_TEXT].decode("utf-8", "replace").replace("\r\n", "\n")
     except OSError:

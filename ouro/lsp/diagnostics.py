@@ -1,4 +1,6 @@
-"""What a language server has published: the errors of each file, and which of them are new."""
+"""Diagnostics: the errors that a language server has published for each file, and which of them are
+new.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,15 @@ from lsprotocol import types
 from ouro.utils.worker import JsonObject
 
 MAX_ERRORS = 1_000
-"""Errors that are kept of one file."""
+"""Maximum errors of one file."""
 MAX_FILES = 5_000
+"""Maximum files with errors."""
 MAX_MESSAGE = 400
+"""Maximum characters of a message."""
 QUIET_SECONDS = 0.2
-"""A server has finished when it has published the awaited files and nothing else for so long."""
+"""A server has finished when it has published the awaited files, and then nothing else for this
+time.
+"""
 
 ErrorKey = tuple[str, str]
 """The message and the code of an error. Its line is not part of it: edits move lines."""
@@ -30,7 +36,7 @@ class Sent(NamedTuple):
 
     version: int
     after: int
-    """The number of the last message that was published before."""
+    """The number of the last message that was published before it."""
 
 
 class FileErrors:
@@ -39,8 +45,10 @@ class FileErrors:
     def __init__(self) -> None:
         self.errors: list[JsonObject] = []
         self.known: Counter[ErrorKey] | None = None
-        """Those before a change, or that were reported; None: nothing was published then."""
+        """The errors from before a change, or that were reported; None: nothing was published then.
+        """
         self.version: int | None = None
+        """The version of the text for which they were published; None if the server names none."""
         self.number = 0
         """The number of the message that published them."""
 
@@ -58,6 +66,7 @@ class Diagnostics:
         self._read = read
         self._files: dict[str, FileErrors] = {}
         self._number = 0
+        """The number of messages so far."""
         self._changed = asyncio.Event()
         self.ignored = 0
         """Messages about files of other folders."""
@@ -76,74 +85,73 @@ class Diagnostics:
             return
         if str(path) not in self._files and len(self._files) >= MAX_FILES:
             return
-        found = self._files.setdefault(str(path), FileErrors())
+        file = self._files.setdefault(str(path), FileErrors())
         items = params.get("diagnostics")
-        read = map(self._read, items[: 10 * MAX_ERRORS] if isinstance(items, list) else ())
-        found.errors = list(_errors(item for item in read if item is not None))[:MAX_ERRORS]
+        diagnostics = map(self._read, items[: 10 * MAX_ERRORS] if isinstance(items, list) else ())
+        file.errors = list(_errors(item for item in diagnostics if item is not None))[:MAX_ERRORS]
         version = params.get("version")
-        found.version = version if isinstance(version, int) else None
+        file.version = version if isinstance(version, int) else None
         self._number += 1
-        found.number = self._number
+        file.number = self._number
         self._changed.set()
 
-    async def settle(self, waited: Mapping[str, Sent], limit: float) -> bool:
-        """Wait until the errors of texts are published, and then until nothing more comes.
+    async def settle(self, awaited: Mapping[str, Sent], seconds: float) -> bool:
+        """Wait until the errors of texts are published, and then until nothing more comes. Returns
+        whether all were published.
 
         Args:
-            waited: path -> what was sent.
-            limit: seconds.
-
-        Returns:
-            Whether all were published.
+            awaited: path -> the text that was sent.
+            seconds: the time limit.
         """
-        deadline = time.monotonic() + limit
-        while (left := deadline - time.monotonic()) > 0:
-            is_done = all(self._has(path, sent) for path, sent in waited.items())
+        deadline = time.monotonic() + seconds
+        while (rest := deadline - time.monotonic()) > 0:
+            is_done = all(self._is_published(path, sent) for path, sent in awaited.items())
             self._changed.clear()
             try:
-                async with asyncio.timeout(min(QUIET_SECONDS, left) if is_done else left):
+                async with asyncio.timeout(min(QUIET_SECONDS, rest) if is_done else rest):
                     await self._changed.wait()
             except TimeoutError:
                 if is_done:
                     return True
         return False
 
-    def _has(self, path: str, sent: Sent) -> bool:
-        """Whether the errors of a file were published after it was sent."""
-        found = self._files.get(path)
-        if found is None:
+    def _is_published(self, path: str, sent: Sent) -> bool:
+        """Whether the errors of a file were published after this text of it was sent."""
+        file = self._files.get(path)
+        if file is None:
             return False
-        if found.version is not None:
-            return found.version >= sent.version
-        return found.number > sent.after
+        if file.version is not None:
+            return file.version >= sent.version
+        return file.number > sent.after
 
-    def note_known(self, changed: Collection[str]) -> None:
-        """Take what is published as known, except of files that were changed before: their late
-        errors are new.
+    def mark_known(self, changed: Collection[str]) -> None:
+        """Take all published errors as known, except of files in `changed` that had known errors:
+        their late errors are new.
         """
-        for path, found in self._files.items():
-            if found.known is None or path not in changed:
-                found.known = _keys(found.errors)
+        for path, file in self._files.items():
+            if file.known is None or path not in changed:
+                file.known = _keys(file.errors)
 
     def take_new(self) -> list[JsonObject]:
         """The errors that are new, each with its path; they are known from then on."""
         new: list[JsonObject] = []
-        for path, found in self._files.items():
-            left = (found.known or Counter()).copy()
-            for error in found.errors:
+        for path, file in self._files.items():
+            unmatched = (file.known or Counter()).copy()
+            for error in file.errors:
                 key = _key(error)
-                left[key] -= 1
-                if left[key] < 0:
+                unmatched[key] -= 1
+                if unmatched[key] < 0:
                     new.append({"path": path, **error})
-            found.known = _keys(found.errors)
+            file.known = _keys(file.errors)
         return new
 
     def forget(self, path: str) -> None:
+        """Remove the errors of a file."""
         self._files.pop(path, None)
 
 
 def path_of(uri: str) -> Path | None:
-    """The path of a `file:` URI; None if it is another kind of address."""
+    """The path of a `file:` address; None for an address of another kind."""
     try:
         parts = urlsplit(uri)
     except ValueError:
@@ -155,7 +163,7 @@ def path_of(uri: str) -> Path | None:
 
 
 def _errors(items: Iterable[types.Diagnostic]) -> Iterable[JsonObject]:
-    """The errors as plain data; warnings and hints are left out."""
+    """Yield the errors as plain data. Warnings and hints are left out."""
     for item in items:
         if item.severity in (None, types.DiagnosticSeverity.Error):
             start = item.range.start
@@ -168,8 +176,10 @@ def _errors(items: Iterable[types.Diagnostic]) -> Iterable[JsonObject]:
 
 
 def _key(error: JsonObject) -> ErrorKey:
+    """What identifies an error."""
     return error["message"], error["code"]
 
 
 def _keys(errors: Iterable[JsonObject]) -> Counter[ErrorKey]:
+    """How often each error occurs."""
     return Counter(map(_key, errors))

@@ -1,4 +1,6 @@
-"""Files of a project that other programs have made, changed or removed, for a language server."""
+"""DiskWatch: files of a project that other programs have made, changed or removed, for a language
+server.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,29 @@ from pathlib import Path
 from lsprotocol import types
 
 MAX_WATCHED = 20_000
-"""Files that are compared; a larger project is compared in part."""
+"""Maximum files that are compared; of a larger project only a part is."""
 MAX_SECONDS = 0.5
+"""The time limit of a comparison."""
 MAX_CHANGES = 1_000
-_SKIPPED = {".git", ".hg", ".venv", "venv", "node_modules", "__pycache__", "target", ".ouro"}
+"""Maximum changes that are reported at once."""
+_SKIPPED_FOLDERS = {
+    ".git",
+    ".hg",
+    ".venv",
+    "venv",
+    "node_modules",
+    "__pycache__",
+    "target",
+    ".ouro",
+}
+"""Folders that are not searched."""
 
 FileState = tuple[int, int]
-"""Time of change and size."""
+"""Time of change and size of a file."""
 
 
 class DiskWatch:
-    """Compares the files with certain endings with the last time.
+    """Compares the files of a folder with those at the last comparison.
 
     Args:
         endings: of the files that a server reads.
@@ -29,29 +43,33 @@ class DiskWatch:
     def __init__(self, root: Path, endings: tuple[str, ...]) -> None:
         self._root = root
         self._endings = endings
-        self._known: dict[str, FileState] | None = None
+        self._last_states: dict[str, FileState] | None = None
+        """The files at the last comparison; None before the first one."""
         self._is_cut = False
+        """Whether the last search reached a limit."""
 
     def changes(self) -> list[types.FileEvent]:
-        """The files that differ from the last call; none at the first one. Blocks."""
+        """The files that differ from the last call; none at the first call. Blocks."""
         self._is_cut = False
-        found = dict(self._scan())
-        before, self._known = self._known, found
+        states = dict(self._scan())
+        before, self._last_states = self._last_states, states
         if before is None:
             return []
         kinds = types.FileChangeType
         events = [
             types.FileEvent(Path(path).as_uri(), kinds.Changed if path in before else kinds.Created)
-            for path, state in found.items()
+            for path, state in states.items()
             if before.get(path) != state
         ]
-        # What was not reached is not gone.
-        deleted = () if self._is_cut else before.keys() - found.keys()
+        # A file that was not reached may still exist.
+        deleted = () if self._is_cut else before.keys() - states.keys()
         events += [types.FileEvent(Path(path).as_uri(), kinds.Deleted) for path in deleted]
         return events[:MAX_CHANGES]
 
     def _scan(self) -> Iterator[tuple[str, FileState]]:
-        """The files that a server is for, with time and size. Stops at a limit of time or number."""
+        """Yield the files that the server reads, with their state. It stops at a limit of time or
+        number.
+        """
         deadline, count = time.monotonic() + MAX_SECONDS, 0
         folders = [str(self._root)]
         while folders:
@@ -65,7 +83,7 @@ class DiskWatch:
                 continue
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    if entry.name not in _SKIPPED:
+                    if entry.name not in _SKIPPED_FOLDERS:
                         folders.append(entry.path)
                 elif entry.name.endswith(self._endings):
                     count += 1

@@ -12,12 +12,15 @@ from ouro.lsp.diagnostics import path_of
 from ouro.utils.worker import JsonObject
 
 MAX_ITEMS = 2_000
+"""Maximum items of an answer."""
 MAX_DEPTH = 20
+"""Maximum depth of symbols."""
 MAX_LINE = 10_000_000
+"""Larger numbers of lines and columns are not valid."""
 
 
 class Queries:
-    """Asks one server.
+    """Asks one server about code.
 
     Args:
         ask: sends a request, and returns its result as it came.
@@ -30,18 +33,18 @@ class Queries:
         """The answer to an action of the tool `lsp`: a list, or the edits of each file."""
         if action == "symbols":
             return await self._symbols(request)
-        place = types.TextDocumentIdentifier(Path(request["path"]).as_uri())
+        document = types.TextDocumentIdentifier(Path(request["path"]).as_uri())
         position = types.Position(request["line"], request["column"])
         match action:
             case "definition":
-                definition = types.DefinitionParams(place, position)
+                definition = types.DefinitionParams(document, position)
                 return locations(await self._ask("textDocument/definition", definition))
             case "references":
                 context = types.ReferenceContext(include_declaration=True)
-                references = types.ReferenceParams(context, place, position)
+                references = types.ReferenceParams(context, document, position)
                 return locations(await self._ask("textDocument/references", references))
             case "rename":
-                rename = types.RenameParams(place, position, request["new_name"])
+                rename = types.RenameParams(document, position, request["new_name"])
                 return file_edits(await self._ask("textDocument/rename", rename))
         raise LookupError(f"There is no action {action}.")
 
@@ -50,45 +53,47 @@ class Queries:
         if not request["path"]:
             params = types.WorkspaceSymbolParams(request["query"])
             return [*symbols(await self._ask("workspace/symbol", params))][:MAX_ITEMS]
-        place = types.TextDocumentIdentifier(Path(request["path"]).as_uri())
-        found = await self._ask("textDocument/documentSymbol", types.DocumentSymbolParams(place))
-        return [*symbols(found)][:MAX_ITEMS]
+        document = types.TextDocumentIdentifier(Path(request["path"]).as_uri())
+        answer = await self._ask(
+            "textDocument/documentSymbol", types.DocumentSymbolParams(document)
+        )
+        return [*symbols(answer)][:MAX_ITEMS]
 
 
-def locations(found: Any) -> list[JsonObject]:
-    """The places in an answer; what is not valid is left out."""
-    items = found if isinstance(found, list) else [found]
-    return [place for item in items[:MAX_ITEMS] if (place := _location(item))]
+def locations(answer: Any) -> list[JsonObject]:
+    """The locations in an answer; invalid ones are left out."""
+    items = answer if isinstance(answer, list) else [answer]
+    return [location for item in items[:MAX_ITEMS] if (location := _location(item))]
 
 
-def symbols(found: Any, depth: int = 0) -> Iterator[JsonObject]:
-    """The symbols in an answer, outer ones first; what is not valid is left out."""
-    if not isinstance(found, list) or depth > MAX_DEPTH:
+def symbols(answer: Any, depth: int = 0) -> Iterator[JsonObject]:
+    """Yield the symbols in an answer, outer ones first; invalid ones are left out."""
+    if not isinstance(answer, list) or depth > MAX_DEPTH:
         return
-    for item in found[:MAX_ITEMS]:
+    for item in answer[:MAX_ITEMS]:
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
             continue
-        place = _location(item.get("location")) or {"path": "", **_start(_range_of(item))}
+        location = _location(item.get("location")) or {"path": "", **_start(_range_of(item))}
         yield {
             "name": item["name"][:200],
             "kind": _kind(item.get("kind")),
             "depth": depth,
             "container": str(item.get("containerName") or "")[:200],
-            **place,
+            **location,
         }
         yield from symbols(item.get("children"), depth + 1)
 
 
-def file_edits(found: Any) -> JsonObject:
+def file_edits(answer: Any) -> JsonObject:
     """The edits of a rename: path -> edits with start, end and text.
 
     Raises:
-        ValueError: it would do more than change text, or is not valid.
+        ValueError: the rename would do more than change text, or is not valid.
     """
-    if not isinstance(found, dict):
+    if not isinstance(answer, dict):
         return {}
     edits: dict[str, list[JsonObject]] = {}
-    for uri, items in _changes(found):
+    for uri, items in _changes(answer):
         path = path_of(uri) if isinstance(uri, str) else None
         if path is None or not isinstance(items, list):
             raise ValueError(f"It would change `{str(uri)[:200]}`, which is not a file.")
@@ -96,13 +101,13 @@ def file_edits(found: Any) -> JsonObject:
     return edits
 
 
-def _changes(found: JsonObject) -> Iterator[tuple[Any, Any]]:
-    """The file and the edits of each change of a rename. Raises ValueError if it also creates or
-    deletes files.
+def _changes(answer: JsonObject) -> Iterator[tuple[Any, Any]]:
+    """Yield the address of a file and its edits for each change of a rename. Raises ValueError if
+    the rename also creates or deletes files.
     """
-    documents = found.get("documentChanges")
+    documents = answer.get("documentChanges")
     if not isinstance(documents, list):
-        changes = found.get("changes")
+        changes = answer.get("changes")
         yield from changes.items() if isinstance(changes, dict) else ()
         return
     for item in documents:
@@ -114,9 +119,9 @@ def _changes(found: JsonObject) -> Iterator[tuple[Any, Any]]:
 
 def _edit(item: Any) -> JsonObject:
     """An edit as plain data. Raises ValueError if it is not valid."""
-    place = item.get("range") if isinstance(item, dict) else None
+    range_of_edit = item.get("range") if isinstance(item, dict) else None
     text = item.get("newText") if isinstance(item, dict) else None
-    start, end = _position(place, "start"), _position(place, "end")
+    start, end = _position(range_of_edit, "start"), _position(range_of_edit, "end")
     if start is None or end is None or start > end or not isinstance(text, str):
         raise ValueError("It sent an edit that is not valid.")
     return {"start": start, "end": end, "text": text}
@@ -128,32 +133,34 @@ def _location(item: Any) -> JsonObject:
         return {}
     uri = item.get("uri") or item.get("targetUri")
     path = path_of(uri) if isinstance(uri, str) else None
-    place = item.get("targetSelectionRange") or item.get("range")
-    return {"path": str(path), **_start(place)} if path else {}
+    range_ = item.get("targetSelectionRange") or item.get("range")
+    return {"path": str(path), **_start(range_)} if path else {}
 
 
 def _range_of(item: JsonObject) -> Any:
+    """The range of the name of a symbol, else of all of it."""
     return item.get("selectionRange") or item.get("range")
 
 
-def _start(place: Any) -> JsonObject:
-    """The first line and column of a range, from 1; 0 if they are not valid."""
-    start = _position(place, "start")
+def _start(range_: Any) -> JsonObject:
+    """The first line and column of a range, counted from 1; 0 if they are not valid."""
+    start = _position(range_, "start")
     return {"line": start[0] + 1, "column": start[1] + 1} if start else {"line": 0, "column": 0}
 
 
-def _position(place: Any, name: str) -> tuple[int, int] | None:
-    """The line and column at one end of a range; None if they are not valid."""
-    found = place.get(name) if isinstance(place, dict) else None
-    if not isinstance(found, dict):
+def _position(range_: Any, end: str) -> tuple[int, int] | None:
+    """The line and column at one end of a range, `start` or `end`; None if they are not valid."""
+    position = range_.get(end) if isinstance(range_, dict) else None
+    if not isinstance(position, dict):
         return None
-    line, column = found.get("line"), found.get("character")
+    line, column = position.get("line"), position.get("character")
     if not (isinstance(line, int) and isinstance(column, int)):
         return None
     return (line, column) if 0 <= line < MAX_LINE and 0 <= column < MAX_LINE else None
 
 
 def _kind(value: Any) -> str:
+    """The kind of a symbol as a word; empty if it is not known."""
     try:
         name: str = types.SymbolKind(value).name.lower()
     except ValueError:

@@ -28,24 +28,34 @@ if TYPE_CHECKING:
     from ouro.utils.worker import JsonObject, WorkerProcess
 
 WORKER = ("-m", "ouro.lsp.worker")
+"""How Python runs the worker."""
 CHECK_SECONDS = 1.5
 """The longest time that a change waits for language servers."""
 BEHIND_SECONDS = 0.3
+"""How long a change waits for a server that has not ended an earlier check."""
 LATE_SECONDS = 300.0
-"""How long errors may come late, with the result of a later call."""
+"""How long errors may come late: they are sent with the result of a later call."""
 ASK_SECONDS = 30.0
+"""The time limit for a question about code."""
 MAX_RESTARTS = 2
+"""How often a server that failed is started again."""
 MAX_TEXT = 1_000_000
-"""Characters of a file that is given to a server; larger files are not checked."""
+"""Maximum characters of a file that is sent to a server; larger files are not checked."""
 MAX_LOG = 200
+"""Maximum lines of the log that are kept."""
 State = Literal["waiting", "starting", "ready", "failed"]
+"""`waiting`: it is started when it is needed."""
 
 
 class LspHost(msgspec.Struct, frozen=True):
+    """The parts of a session that language servers need."""
+
     root: Path
+    """The folder of the project."""
     environment: Mapping[str, str]
     """The environment for servers, without keys."""
     notify: Callable[[str, Level], None]
+    """Shows a notice to the user."""
     confine: Callable[[Sequence[str]], Sequence[str]]
     """Wraps a command so that it runs in the sandbox."""
 
@@ -57,23 +67,27 @@ class LanguageServer:
         self.spec = spec
         self.state: State = "waiting"
         self.problem = ""
+        """Why it has failed."""
         self.version = ""
         self.actions: tuple[str, ...] = ()
+        """The questions that it can answer: `definition`."""
         self.log: deque[str] = deque(maxlen=MAX_LOG)
         self.failures = 0
         self.reported = 0
-        """New errors that it has reported."""
+        """The number of new errors that it has reported."""
         self.late: list[JsonObject] = []
         """New errors that no result has had yet."""
         self.running: list[float] = []
-        """When the checks began that still run."""
+        """The times at which the checks that still run have begun."""
         self.seconds = 0.0
         """How long the last check took."""
         self._host = host
         self._worker = worker
         self._group = 0
-        self._watching: asyncio.Task[None] | None = None
+        """Its process group; 0 until it is known."""
+        self._watch_task: asyncio.Task[None] | None = None
         self._has_started = asyncio.Event()
+        """Set when the worker knows the server, or it has failed."""
 
     @property
     def name(self) -> str:
@@ -85,11 +99,12 @@ class LanguageServer:
         return any(time.monotonic() - began > CHECK_SECONDS for began in self.running)
 
     def take_late(self) -> list[JsonObject]:
-        found, self.late = self.late, []
-        return found
+        """The new errors that no result has had yet; they are not returned again."""
+        errors, self.late = self.late, []
+        return errors
 
     def start(self) -> bool:
-        """Start it in the background, unless it runs or has failed too often; returns whether it
+        """Start it in the background, unless it runs or has failed too often. Returns whether it
         can be asked.
         """
         if self.state in ("starting", "ready"):
@@ -98,7 +113,7 @@ class LanguageServer:
             return False
         self.state, self.problem = "starting", ""
         self._has_started.clear()
-        self._watching = asyncio.create_task(self._watch(), name=f"lsp {self.name}")
+        self._watch_task = asyncio.create_task(self._watch(), name=f"lsp {self.name}")
         return True
 
     async def wait_until_opened(self) -> None:
@@ -106,18 +121,19 @@ class LanguageServer:
         await self._has_started.wait()
 
     async def stop(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
-            self._watching = None
+        """End the server."""
+        if self._watch_task is not None:
+            self._watch_task.cancel()
+            await asyncio.gather(self._watch_task, return_exceptions=True)
+            self._watch_task = None
 
-    async def ask(self, name: str, request: JsonObject, seconds: float) -> Any:
-        """The result of a request. Raises ToolError: it failed, or took too long."""
+    async def ask(self, method: str, request: JsonObject, seconds: float) -> Any:
+        """The result of a request. Raises ToolError if it failed, or took too long."""
         try:
             async with asyncio.timeout(seconds):
                 await self.wait_until_opened()
                 request = {"server": self.name, **request}
-                async with aclosing(self._worker.events(name, request)) as events:
+                async with aclosing(self._worker.events(method, request)) as events:
                     async for event in events:
                         return event.get("result")
         except TimeoutError as error:
@@ -140,7 +156,7 @@ class LanguageServer:
             self._has_started.set()
 
     def _open_request(self) -> JsonObject:
-        """What the worker needs to open the server. Blocks."""
+        """The request with which the worker opens the server. Blocks."""
         spec, host = self.spec, self._host
         program = os.path.expanduser(spec.command[0])  # noqa: PTH111 - may be a bare name
         return {
@@ -154,7 +170,7 @@ class LanguageServer:
         }
 
     def _on_event(self, event: JsonObject) -> None:
-        """Take a line of the log, the process group, or what the server can do."""
+        """Take a line of the log, the process group, or the actions of the server."""
         if "log" in event:
             self.log.append(one_line(event["log"], 500))
         elif "group" in event:
@@ -166,12 +182,14 @@ class LanguageServer:
             self.actions = tuple(event["ready"]["actions"])
 
     def _on_failure(self, error: OuroError) -> None:
-        """Note why the server has ended; report it when it is not started again."""
+        """Record why the server has ended. It is reported to the user when the server is not
+        started again.
+        """
         from ouro.utils.worker import WorkerStopped
 
-        last = f". The last line of its log: {self.log[-1]}" if self.log else ""
+        last_line = f". The last line of its log: {self.log[-1]}" if self.log else ""
         self.state = "failed"
-        self.problem = one_line(f"{str(error).rstrip('.')}{last}", 400)
+        self.problem = one_line(f"{str(error).rstrip('.')}{last_line}", 400)
         self.failures += 1
         log.warning("language server %s: %s", self.name, self.problem)
         if isinstance(error, WorkerStopped) and self._group:
@@ -205,10 +223,12 @@ class LanguageServers:
         self._worker = _Worker()
         self._servers: list[LanguageServer] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        """The loop of the session; None before `start`."""
         self._tasks: set[asyncio.Task[None]] = set()
+        """All tasks that run."""
         self._checks: set[asyncio.Task[None]] = set()
         """Those of the tasks that check a change."""
-        self._told: set[tuple[str, int]] = set()
+        self._reported_places: set[tuple[str, int]] = set()
         """The places that were reported since their file was changed."""
 
     def start(self) -> None:
@@ -233,7 +253,8 @@ class LanguageServers:
         )
 
     def any_file(self) -> Path:
-        """A name of a file for which there is a server, preferably one that runs. Blocks.
+        """A name of a file for which there is a server, preferably one that runs. The file need not
+        exist. Blocks.
 
         Raises:
             ToolError: there is no server.
@@ -247,44 +268,49 @@ class LanguageServers:
         raise ToolError("There is no language server for the files of this project.")
 
     def note_read(self, path: Path, text: str) -> None:
-        """A file that the model has read: a server looks at it in the background. For threads."""
+        """Let servers open a file that the model has read, in the background. It is called from
+        threads.
+        """
         if self._loop is None or not self._are_for(path, text):
             return
         file = {"path": str(path), "text": text}
         self._loop.call_soon_threadsafe(self._note, path, file)
 
     def _note(self, path: Path, file: JsonObject) -> None:
-        self._keep(asyncio.create_task(self._send_note(path, file)))
+        """Begin to send a file, on the loop of the session."""
+        self._hold_task(asyncio.create_task(self._send_note(path, file)))
 
     async def _send_note(self, path: Path, file: JsonObject) -> None:
-        """Let the running servers open a file that the model reads."""
-        for server in self._started_for(path):
+        """Let the servers for a file open it."""
+        for server in self._start_for(path):
             try:
-                item = {**file, "language": server.spec.language(path)}
-                await server.ask("note", {"files": [item]}, LATE_SECONDS)
+                note = {**file, "language": server.spec.language(path)}
+                await server.ask("note", {"files": [note]}, LATE_SECONDS)
             except ToolError as error:
                 log.info("language server: %s", error)
 
     async def new_errors(self, changes: Sequence[TextChange]) -> Sequence[str]:
-        """The errors that are new since these changes, as lines; waits at most 1.5 s for them.
-        `late_errors` has later ones.
+        """The errors that are new since these changes, as lines. It waits a short time for them;
+        `late_errors` has those that come later.
         """
         async with asyncio.TaskGroup() as group:
             changed = await asyncio.to_thread(self._relevant_changes, changes)
             paths = {str(change.path) for change in changed}
-            self._told = {place for place in self._told if place[0] not in paths}
+            self._reported_places = {
+                place for place in self._reported_places if place[0] not in paths
+            }
             servers: set[LanguageServer] = set()
             for change in changed:
-                servers.update(self._started_for(change.path))
-            ordered = [server for server in self._servers or () if server in servers]
-            tasks = [group.create_task(self._check(server, changed)) for server in ordered]
+                servers.update(self._start_for(change.path))
+            in_order = [server for server in self._servers or () if server in servers]
+            tasks = [group.create_task(self._check(server, changed)) for server in in_order]
         return self._report(
-            (server, task.result()) for server, task in zip(ordered, tasks, strict=True)
+            (server, task.result()) for server, task in zip(in_order, tasks, strict=True)
         )
 
     async def late_errors(self, seconds: float) -> Sequence[str]:
-        """The errors, as lines, that came after the result of their change; waits at most so long for
-        checks that still run.
+        """The errors, as lines, that came after the result of their change. It waits at most
+        `seconds` for checks that still run.
         """
         servers = self._servers or ()
         checks = [task for task in self._checks if not task.done()]
@@ -292,68 +318,81 @@ class LanguageServers:
             await asyncio.wait(checks, timeout=seconds)
         return self._report((server, server.take_late()) for server in servers)
 
-    def _report(self, found: Iterable[tuple[LanguageServer, list[JsonObject]]]) -> list[str]:
-        """Errors as lines: each place once after a change, though several servers find it."""
+    def _report(
+        self, errors_by_server: Iterable[tuple[LanguageServer, list[JsonObject]]]
+    ) -> list[str]:
+        """The errors as lines. A place is reported only once after a change, even if several
+        servers find an error there.
+        """
         lines: list[str] = []
-        for server, errors in found:
-            new = [error for error in errors if _place(error) not in self._told]
-            self._told |= {_place(error) for error in new}
+        for server, errors in errors_by_server:
+            new = [error for error in errors if _place(error) not in self._reported_places]
+            self._reported_places |= {_place(error) for error in new}
             server.reported += len(new)
             lines += [self._describe(error, server.name) for error in new]
         return lines
 
     async def ask(self, path: Path, action: str, request: JsonObject) -> Any:
-        """The answer of the first server for a file that can do it.
+        """The answer of the first server for a file that can answer.
+
+        Args:
+            action: the question: `definition`, `symbols`.
+            request: its parameters, and the `files` that the server must know.
 
         Raises:
             ToolError: there is none, or it failed.
         """
         await asyncio.to_thread(lambda: self.servers)
-        servers = self._started_for(path)
+        servers = self._start_for(path)
         if not servers:
-            raise ToolError(self._why_none(path))
+            raise ToolError(self._explain_missing(path))
         for server in servers:
             await server.wait_until_opened()
-            file = {"files": [{**file, "language": server.spec.language(Path(file["path"]))}
-                              for file in request["files"]]}  # fmt: skip
+            files = [
+                {**file, "language": server.spec.language(Path(file["path"]))}
+                for file in request["files"]
+            ]
             if server.state == "ready" and action not in server.actions:
                 continue
             if server.state != "failed":
-                return await server.ask(action, {**request, **file}, ASK_SECONDS)
+                return await server.ask(action, {**request, "files": files}, ASK_SECONDS)
         problems = "; ".join(
             f"{server.name}: {server.problem or f'it has no {action}'}" for server in servers
         )
         raise ToolError(f"No language server can do this: {problems}.")
 
     async def close(self) -> None:
+        """End all tasks and servers."""
         for task in self._tasks:
             task.cancel()
         for server in self._servers or ():
             await server.stop()
         self._worker.close()
 
-    def _why_none(self, path: Path) -> str:
-        """Why no server answers for a file: there is none, or those that are have failed."""
+    def _explain_missing(self, path: Path) -> str:
+        """Why no server answers for a file: there is none, or all of them have failed."""
         failed = [server for server in self.servers if server.spec.language(path)]
         problems = "; ".join(f"{server.name}: {server.problem}" for server in failed)
-        kind = path.suffix or "such"
-        return (
-            f"There is no language server for {kind} files{f' ({problems})' if problems else ''}."
-        )
+        cause = f" ({problems})" if problems else ""
+        return f"There is no language server for {path.suffix or 'such'} files{cause}."
 
     def _are_for(self, path: Path, text: str) -> bool:
+        """Whether a file is of the project, not too large, and of a language for which there is a
+        server.
+        """
         is_own = path.is_relative_to(self.root) and len(text) <= MAX_TEXT
         return is_own and any(server.spec.language(path) for server in self.servers)
 
     def _relevant_changes(self, changes: Sequence[TextChange]) -> list[TextChange]:
-        """The changes that a server is for."""
+        """The changes of files for which there is a server."""
         return [
             change
             for change in changes
             if self._are_for(change.path, max(change.before or "", change.after or "", key=len))
         ]
 
-    def _started_for(self, path: Path) -> list[LanguageServer]:
+    def _start_for(self, path: Path) -> list[LanguageServer]:
+        """The servers for a file; they are started if they do not run."""
         return [
             server
             for server in self._servers or ()
@@ -363,8 +402,8 @@ class LanguageServers:
     async def _check(
         self, server: LanguageServer, changes: Sequence[TextChange]
     ) -> list[JsonObject]:
-        """The new errors of a server after changes. A slow one is not waited for: its errors come
-        with a later check.
+        """The new errors of a server after changes. A slow server is not waited for: its errors
+        come with a later check.
         """
         files = [
             {
@@ -377,7 +416,7 @@ class LanguageServers:
             if (language := server.spec.language(change.path))
         ]
         task = asyncio.create_task(self._run_check(server, files))
-        self._keep(task)
+        self._hold_task(task)
         self._checks.add(task)
         task.add_done_callback(self._checks.discard)
         # A server that is behind, such as one that still loads the project, is hardly waited for.
@@ -386,47 +425,48 @@ class LanguageServers:
         return server.take_late()
 
     async def _run_check(self, server: LanguageServer, files: Sequence[JsonObject]) -> None:
-        """Ask for the new errors. It goes on when the change does not wait any longer."""
-        began = time.monotonic()
-        server.running.append(began)
+        """Ask for the new errors, also when the change does not wait for them any longer."""
+        start = time.monotonic()
+        server.running.append(start)
         try:
-            found = await server.ask("check", {"files": files}, LATE_SECONDS)
-            server.late += found or []
-            server.seconds = time.monotonic() - began
+            errors = await server.ask("check", {"files": files}, LATE_SECONDS)
+            server.late += errors or []
+            server.seconds = time.monotonic() - start
         except ToolError as error:
             log.info("language server: %s", error)
         finally:
-            server.running.remove(began)
+            server.running.remove(start)
 
-    def _keep(self, task: asyncio.Task[None]) -> None:
+    def _hold_task(self, task: asyncio.Task[None]) -> None:
+        """Keep a task until it has ended: asyncio itself may drop it."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def _describe(self, error: JsonObject, server: str) -> str:
         """An error as a line for the model."""
         path = Path(error["path"])
-        shown = path.relative_to(self.root) if path.is_relative_to(self.root) else path
+        shown_path = path.relative_to(self.root) if path.is_relative_to(self.root) else path
         code = f" [{one_line(error['code'], 60)}]" if error["code"] else ""
         message = one_line(clean(error["message"]), 300)
-        place = f"{one_line(str(shown), 200)}:{error['line']}:{error['column']}"
+        place = f"{one_line(str(shown_path), 200)}:{error['line']}:{error['column']}"
         return f"{place}: {message}{code} ({server})"
 
 
 class _Worker:
-    """The process that the servers are children of; started at the first request, and again if it
-    died.
+    """The process whose children the servers are. It is started at the first request, and again if
+    it died.
     """
 
     def __init__(self) -> None:
         self._process: WorkerProcess | None = None
 
-    async def events(self, name: str, request: JsonObject) -> AsyncGenerator[JsonObject, None]:
-        """The events that the worker sends for a request. Raises OuroError."""
+    async def events(self, method: str, request: JsonObject) -> AsyncGenerator[JsonObject, None]:
+        """Yield the events that the worker sends for a request. Raises OuroError."""
         from ouro.utils.worker import WorkerProcess
 
         if self._process is None or not self._process.alive:
             self._process = WorkerProcess(WORKER)
-        async with aclosing(self._process.ask(name, request)) as lines:
+        async with aclosing(self._process.ask(method, request)) as lines:
             async for line in lines:
                 if error := line.get("error"):
                     raise OuroError(clean(error["message"]))
@@ -439,11 +479,14 @@ class _Worker:
 
 
 def _place(error: JsonObject) -> tuple[str, int]:
+    """The file and the line of an error."""
     return error["path"], error["line"]
 
 
 def _python_of(spec: LanguageServerSpec, root: Path) -> JsonObject:
-    """The settings for the virtual environment of a Python project, which servers do not look for."""
+    """The settings that name the virtual environment of a Python project, because servers do not
+    look for it; empty if there is none.
+    """
     if ".py" not in spec.languages:
         return {}
     folders = [root / ".venv", root / "venv"]

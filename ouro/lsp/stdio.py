@@ -22,15 +22,18 @@ from ouro.utils.server_processes import (
 from ouro.utils.worker import JsonObject
 
 MAX_HEADER = 256 * 1024
+"""Maximum bytes of the headers of a message."""
 MAX_UNREAD = 64 * 1024 * 1024
-"""Bytes that wait for a server that does not read; then it is ended."""
+"""Bytes that may wait for a server which does not read; then it is ended."""
 MAX_MESSAGE = 32 * 1024 * 1024
+"""Maximum bytes of a message."""
 MAX_GARBAGE = 200
-"""After so many headers without a length the server is ended."""
+"""After this number of headers without a length the server is ended."""
 FLOOD_BYTES = 256 * 1024 * 1024
 """A server that sends more within `FLOOD_SECONDS` is ended."""
 FLOOD_SECONDS = 10.0
-LOGS_A_SECOND = 20
+LOGS_PER_SECOND = 20
+"""Maximum lines of stderr that are logged in a second."""
 
 
 class LanguageServerEnded(Exception):
@@ -42,7 +45,7 @@ class ServerProcess:
 
     Args:
         on_message: called with each message.
-        log: called with lines of stderr, at most some each second.
+        log: called with lines of stderr, at most LOGS_PER_SECOND.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class ServerProcess:
         self._on_message = on_message
         self._log = log
         self._received: list[tuple[float, int]] = []
+        """Time and bytes of what was received, for each second."""
         self._tasks = [asyncio.create_task(self._read_stderr())]
 
     @property
@@ -62,7 +66,7 @@ class ServerProcess:
         return self.process.pid
 
     async def read(self) -> str:
-        """Read messages until the server ends; returns why it ended."""
+        """Read messages until the server ends. Returns why it ended."""
         assert self.process.stdout is not None
         garbage = 0
         while True:
@@ -85,10 +89,10 @@ class ServerProcess:
             if self._is_flooded(length):
                 return f"it sent more than {FLOOD_BYTES // 1024 // 1024} MB in {FLOOD_SECONDS:g} s"
             self._deliver(body)
-            await asyncio.sleep(0)  # a full buffer must not keep other servers waiting
+            await asyncio.sleep(0)  # other servers must not wait for a full buffer
 
     def send(self, message: JsonObject) -> None:
-        """Send a message; a server that has ended gets none."""
+        """Send a message, unless the server has ended. A server that does not read is ended."""
         assert self.process.stdin is not None
         data = json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":")).encode()
         if self.process.stdin.transport.get_write_buffer_size() > MAX_UNREAD:
@@ -98,6 +102,7 @@ class ServerProcess:
             self.process.stdin.write(b"Content-Length: %d\r\n\r\n" % len(data) + data)
 
     async def stop(self) -> None:
+        """End the process group."""
         await stop_server(self.process)
         for task in self._tasks:
             task.cancel()
@@ -105,7 +110,7 @@ class ServerProcess:
         await forget_server(self.process)
 
     def _deliver(self, body: bytes) -> None:
-        """Pass on the message in a body; what is not JSON is logged."""
+        """Pass on the message in a body. A body that is not JSON is logged."""
         try:
             message = json.loads(body)
         except (ValueError, RecursionError):
@@ -115,24 +120,24 @@ class ServerProcess:
             self._on_message(message)
 
     def _is_flooded(self, length: int) -> bool:
-        """Count a message; returns whether there were too many bytes in the last seconds."""
+        """Count the bytes of a message. Returns whether there were too many in the last seconds."""
         now = time.monotonic()
         self._received = [item for item in self._received if now - item[0] < FLOOD_SECONDS]
         if self._received and now - self._received[-1][0] < 1:
-            began, before = self._received[-1]
-            self._received[-1] = began, before + length
+            start, size = self._received[-1]
+            self._received[-1] = start, size + length
         else:
             self._received.append((now, length))
-        return sum(size for _at, size in self._received) > FLOOD_BYTES
+        return sum(received for _start, received in self._received) > FLOOD_BYTES
 
     async def _read_stderr(self) -> None:
-        """Log the lines of stderr, at most LOGS_A_SECOND."""
+        """Log the lines of stderr, at most LOGS_PER_SECOND."""
         second, logged = 0, 0
         async for lines in read_stderr(self.process):
             now = int(time.monotonic())
             if now != second:
                 second, logged = now, 0
-            for line in lines[: LOGS_A_SECOND - logged]:
+            for line in lines[: LOGS_PER_SECOND - logged]:
                 logged += 1
                 self._log(line[:500])
 
@@ -158,7 +163,9 @@ async def start_server(
 
 
 def _length_in(header: bytes) -> int | None:
-    """The length that a header names; text that was printed before it is ignored."""
+    """The length that a header names; None if it names none. Text that was printed before it is
+    ignored.
+    """
     for line in reversed(header.split(b"\r\n")):
         name, _, value = line.rpartition(b":")
         if name.strip().lower().endswith(b"content-length") and value.strip().isdigit():

@@ -24,9 +24,13 @@ from ouro.utils.text_files import TextFile
 from ouro.utils.worker import JsonObject
 
 MAX_SHOWN_PLACES = 100
+"""Maximum places in a result."""
 MAX_SHOWN_SYMBOLS = 300
+"""Maximum symbols in a result."""
 MAX_RENAMED_FILES = 500
+"""A rename that changes more files is refused."""
 MAX_LINE = 200
+"""Maximum characters of a line of code."""
 
 LspAction = Literal["symbols", "definition", "references", "rename"]
 
@@ -40,7 +44,7 @@ class LspArgs(msgspec.Struct, frozen=True):
 
 
 class RenameArgs(msgspec.Struct, frozen=True):
-    """A rename; `edits` is what the server has answered: path -> its edits."""
+    """The arguments of a rename. `edits` is the answer of the server: path -> its edits."""
 
     path: str
     line: int
@@ -57,11 +61,11 @@ class Lsp(FileTool[LspArgs]):
     Args = LspArgs
 
     def __init__(
-        self, servers: LanguageServers, seen: FilesSeen, keeps_back: Callable[[Path], bool]
+        self, servers: LanguageServers, seen: FilesSeen, is_hidden: Callable[[Path], bool]
     ) -> None:
         super().__init__(seen)
         self._servers = servers
-        self._keeps_back = keeps_back
+        self._is_hidden = is_hidden
         self._rename = Rename(servers, seen)
 
     def title(self, args: LspArgs) -> str:
@@ -82,9 +86,9 @@ class Lsp(FileTool[LspArgs]):
             return await self._symbols(args)
         if not (args.path and args.name):
             raise ToolError(f"{args.action} needs path and name, and line if it is there often.")
-        request = await asyncio.to_thread(place_request, self._seen, args)
-        found = await self._servers.ask(Path(request["path"]), args.action, request)
-        return await asyncio.to_thread(self._places, args, found)
+        request = await asyncio.to_thread(name_request, self._seen, args)
+        locations = await self._servers.ask(Path(request["path"]), args.action, request)
+        return await asyncio.to_thread(self._describe_locations, args, locations)
 
     async def _symbols(self, args: LspArgs) -> ToolResult:
         """The symbols of a file, or of the project by name, as lines."""
@@ -94,17 +98,17 @@ class Lsp(FileTool[LspArgs]):
         else:
             path = await asyncio.to_thread(self._servers.any_file)
             request = {"path": "", "query": args.name, "files": []}
-        found = await self._servers.ask(path, "symbols", request)
-        lines = list(self._symbol_lines(found, with_path=not args.path))
+        symbols = await self._servers.ask(path, "symbols", request)
+        lines = list(self._symbol_lines(symbols, with_path=not args.path))
         if not lines:
             return _result(f"No symbols{f' for {args.name!r}' if args.name else ''}.", "none")
         return _result(_join_lines(lines, MAX_SHOWN_SYMBOLS), plural(len(lines), "symbol"))
 
-    def _symbol_lines(self, found: Sequence[JsonObject], *, with_path: bool) -> Iterator[str]:
-        """A line for each symbol, indented by depth. With paths, files that the model may not read
-        are left out.
+    def _symbol_lines(self, symbols: Sequence[JsonObject], *, with_path: bool) -> Iterator[str]:
+        """Yield a line for each symbol, indented by depth. With paths, files that the model may not
+        read are left out.
         """
-        for symbol in found:
+        for symbol in symbols:
             path = Path(symbol["path"]) if symbol["path"] else None
             if path is not None and with_path and self._is_hidden(path):
                 continue
@@ -113,33 +117,34 @@ class Lsp(FileTool[LspArgs]):
             text = f"{symbol['kind']} {symbol['name']}{inside}"
             yield f"{where}{symbol['line']}: {'  ' * symbol['depth']}{one_line(clean(text))}"
 
-    def _places(self, args: LspArgs, found: Sequence[JsonObject]) -> ToolResult:
-        """The places as lines with their code; files that rules deny are left out."""
+    def _describe_locations(self, args: LspArgs, locations: Sequence[JsonObject]) -> ToolResult:
+        """The locations as lines with their code. Files that the model may not read are left out."""
         lines, files = list[str](), dict[Path, list[str]]()
-        for place in found:
-            path = Path(place["path"])
+        for location in locations:
+            path = Path(location["path"])
             if self._is_hidden(path):
                 continue
             if path not in files:
                 files[path] = self._lines_of(path)
-            text = files[path][place["line"] - 1 : place["line"]] if place["line"] else []
-            code = f": {one_line(clean(text[0]), MAX_LINE)}" if text else ""
-            line = f"{self._show_path(path)}:{place['line']}{code}"
+            code_lines = (
+                files[path][location["line"] - 1 : location["line"]] if location["line"] else []
+            )
+            code = f": {one_line(clean(code_lines[0]), MAX_LINE)}" if code_lines else ""
+            line = f"{self._show_path(path)}:{location['line']}{code}"
             if line not in lines:
                 lines.append(line)
         if not lines:
             return _result(f"The server knows no {args.action} of `{args.name}` there.", "none")
         return _result(_join_lines(lines, MAX_SHOWN_PLACES), plural(len(lines), "place"))
 
-    def _is_hidden(self, path: Path) -> bool:
-        return self._keeps_back(path)
-
     def _show_path(self, path: Path) -> str:
         """A path as the model sees it, on one line."""
         return one_line(self._workspace.shown(path), MAX_LINE)
 
     def _lines_of(self, path: Path) -> list[str]:
-        """The lines of a file of the workspace; none of others, such as the standard library."""
+        """The lines of a file of the workspace; empty for other files, such as the standard
+        library.
+        """
         if not self._workspace.is_inside(path):
             return []
         with suppress(ToolError, OSError, ValueError), self._workspace.open(str(path)) as file:
@@ -168,7 +173,7 @@ class Rename(ChangeTool[RenameArgs]):
 
     async def prepare(self, args: RenameArgs) -> RenameArgs:
         """Ask the server for the edits, so that permissions judge the files that change."""
-        request = await asyncio.to_thread(place_request, self._seen, args)
+        request = await asyncio.to_thread(name_request, self._seen, args)
         path, request = Path(request["path"]), {**request, "new_name": args.new_name}
         edits = await self._servers.ask(path, "rename", request)
         if not edits:
@@ -178,38 +183,47 @@ class Rename(ChangeTool[RenameArgs]):
         return msgspec.structs.replace(args, edits=dict(sorted(edits.items())))
 
     def _change(self, args: RenameArgs, access: Access, notes: list[str]) -> Display:
-        """Show the changes of all files; with `access` write, also write them. If one fails, those
-        before it are restored.
+        """Show the changes of all files; with `access` write, also write them. If one cannot be
+        written, those before it are restored.
         """
-        with self._seen.lock(args.edits) as held:
-            steps = [self._plan(path, edits, access, held) for path, edits in args.edits.items()]
+        with self._seen.lock(args.edits) as locks:
+            changes = [
+                self._plan_file_change(path, edits, access, locks)
+                for path, edits in args.edits.items()
+            ]
             if access == "write":
                 with ExitStack() as undo:
-                    for found, after in steps:
-                        is_known = self._seen.has_read(found.place.path)
-                        self._seen.store(found, after, is_known=is_known)
-                        undo.callback(restore_file, found, encode(found.shown, after), self._seen)
+                    for before, after in changes:
+                        is_known = self._seen.has_read(before.place.path)
+                        self._seen.store(before, after, is_known=is_known)
+                        undo.callback(restore_file, before, encode(before.shown, after), self._seen)
                     undo.pop_all()
             return display_of(
-                [file_change(found.shown, found.text, after.text) for found, after in steps]
+                [file_change(before.shown, before.text, after.text) for before, after in changes]
             )
 
-    def _plan(
-        self, path: str, edits: Sequence[Any], access: Access, held: ExitStack
+    def _plan_file_change(
+        self, path: str, edits: Sequence[Any], access: Access, locks: ExitStack
     ) -> tuple[FileBefore, TextFile]:
-        """A file before and after its edits. Raises ToolError if they do not fit it."""
-        found = self._seen.find(path, access, held)
-        if found.file is None:
-            raise ToolError(f"The server wants to change {found.shown}, which does not exist.")
-        self._seen.require_current(found, if_read=True)
+        """A file before and after its edits. Its lock is added to `locks`. Raises ToolError if the
+        edits do not fit the file, or its encoding lacks a character.
+        """
+        before = self._seen.find(path, access, locks)
+        if before.file is None:
+            raise ToolError(f"The server wants to change {before.shown}, which does not exist.")
+        self._seen.require_current(before, if_read=True)
         try:
-            after = found.with_text(apply_text_edits(found.file.text, edits))
+            after = before.with_text(apply_text_edits(before.file.text, edits))
         except ValueError as error:
-            raise ToolError(f"The edits of the server do not fit {found.shown}: {error}.") from None
-        encode(found.shown, after, found.file)
-        return found, after
+            raise ToolError(
+                f"The edits of the server do not fit {before.shown}: {error}."
+            ) from None
+        # Raises ToolError before any file is written, if the encoding lacks a character.
+        encode(before.shown, after, before.file)
+        return before, after
 
     def _report(self, args: RenameArgs, display: Display) -> str:
+        """What the model reads after the rename."""
         files = plural(len(args.edits), "file")
         return f"Renamed {args.name} to {args.new_name} in {files} ({display.summary})."
 
@@ -234,17 +248,19 @@ def apply_text_edits(text: str, edits: Sequence[Any]) -> str:
         return starts[line] + _characters(lines[line], column)
 
     spans = sorted((offset(edit["start"]), offset(edit["end"]), edit["text"]) for edit in edits)
-    pieces, end = [], 0
-    for start, stop, new in spans:
-        if start < end:
+    pieces, end_of_last = [], 0
+    for start, end, replacement in spans:
+        if start < end_of_last:
             raise ValueError("two of them overlap")
-        pieces += [text[end:start], new]
-        end = stop
-    return "".join([*pieces, text[end:]])
+        pieces += [text[end_of_last:start], replacement]
+        end_of_last = end
+    return "".join([*pieces, text[end_of_last:]])
 
 
 def _characters(line: str, units: int) -> int:
-    """The number of characters in so many UTF-16 units of a line."""
+    """The number of characters in this number of UTF-16 units of a line. Raises ValueError if the
+    line is shorter.
+    """
     if line.isascii():
         if units > len(line):
             raise ValueError(f"a line has no column {units + 1}")
@@ -256,40 +272,44 @@ def _characters(line: str, units: int) -> int:
 
 
 def _units(text: str) -> int:
-    """The UTF-16 units of a text."""
+    """The number of UTF-16 units of a text."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _file_request(seen: FilesSeen, name: str) -> JsonObject:
+    """A request about a file, with its text as the model would see it."""
     path = seen.workspace.resolve(name)
     with seen.workspace.open(name) as file:
         text = seen.decode(path, seen.current(path, file.read())).text
     return {"path": str(path), "files": [{"path": str(path), "text": text}]}
 
 
-def place_request(seen: FilesSeen, args: LspArgs | RenameArgs) -> JsonObject:
-    """A request about a name in a file: at its first place, or in the given line.
+def name_request(seen: FilesSeen, args: LspArgs | RenameArgs) -> JsonObject:
+    """A request about a name in a file: at its first place, or at the one nearest to the line in
+    the arguments, because models are often wrong by a few lines.
 
     Raises:
-        ToolError: the name is not there.
+        ToolError: the name is not in the file.
     """
     request = _file_request(seen, args.path)
     name = args.name.rpartition(".")[2]
     lines = request["files"][0]["text"].split("\n")
     pattern = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
-    # A line that is off by a few is the usual mistake.
-    order = sorted(range(len(lines)), key=lambda at: abs(at + 1 - args.line) if args.line else at)
-    for at in order:
-        if found := pattern.search(lines[at]):
-            return {**request, "line": at, "column": _units(lines[at][: found.start()])}
+    order = sorted(
+        range(len(lines)), key=lambda index: abs(index + 1 - args.line) if args.line else index
+    )
+    for index in order:
+        if match := pattern.search(lines[index]):
+            return {**request, "line": index, "column": _units(lines[index][: match.start()])}
     raise ToolError(f"`{name}` is not in {seen.workspace.shown(Path(request['path']))}.")
 
 
 def _join_lines(lines: Sequence[str], limit: int) -> str:
-    """The first lines, and how many more there are."""
+    """The first lines, and the number of further ones."""
     rest = [f"… and {len(lines) - limit:,} more"] if len(lines) > limit else []
     return "\n".join([*lines[:limit], *rest])
 
 
 def _result(text: str, summary: str) -> ToolResult:
+    """A result with the same text for model and user."""
     return ToolResult(text, Display(summary, Plain(text)))

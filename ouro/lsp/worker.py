@@ -18,12 +18,13 @@ NICE = 10
 
 
 def main() -> None:
+    """Answer requests until standard input ends; then end all servers."""
     os.nice(NICE)
     run_worker(_load, _error_fields, end_groups)
 
 
 def _load() -> Handler:
-    """The handler of requests. Loaded in the worker only."""
+    """The function that answers requests. The protocol is imported here, in the worker only."""
     from ouro.lsp.connection import LspConnection
 
     connections: dict[str, LspConnection] = {}
@@ -45,6 +46,7 @@ def _load() -> Handler:
 
 
 def _error_fields(error: BaseException) -> dict[str, Any]:
+    """The kind and the message of an error."""
     kind = type(error).__name__
     message = str(error) or {"TimeoutError": "It did not answer in time."}.get(kind, kind)
     return {"kind": kind, "message": message[:2_000]}
