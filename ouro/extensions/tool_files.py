@@ -64,7 +64,7 @@ class ToolFileHost(msgspec.Struct, frozen=True):
     environment: Mapping[str, str]
     """The variables of a project's tools."""
     user_environment: Mapping[str, str]
-    """Those of the user's tools."""
+    """The variables of the user's tools."""
     confine: Confine
     """The command that starts another one in the sandbox. Blocks."""
     seconds: float

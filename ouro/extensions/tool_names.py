@@ -87,11 +87,11 @@ def own_names(name: str) -> tuple[str, ...]:
     """
     if name in NAMES_ELSEWHERE or name.startswith("mcp__"):
         return (name,)
-    wanted = name.casefold()
+    lower_name = name.casefold()
     return tuple(
         tool
         for tool, names in NAMES_ELSEWHERE.items()
-        if wanted in {other.casefold() for other in (tool, *names)}
+        if lower_name in {other.casefold() for other in (tool, *names)}
     )
 
 

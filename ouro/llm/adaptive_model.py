@@ -250,7 +250,7 @@ class AdaptiveModel(ABC):
         if refuses_one_picture(refused) or is_too_many_bytes:
             self.facts.try_hiding(images[-1])
             return True
-        # Not every server says what it refuses: a request without images shows whether it was these.
+        # Not every server says what it refuses: a request without images shows it.
         if is_too_long(refused.answer, share):
             return False
         self.facts.try_hiding(set[int]().union(*images))

@@ -329,8 +329,8 @@ class Catalog:
         """
         provider = provider_of(name)
         has_own_server = bool(self._entry_of(name).api_base)
-        known = dict(provider.facts) if provider and not has_own_server else {}
-        return ServerFacts(known, self._facts, self.server_of(name))
+        provider_facts = dict(provider.facts) if provider and not has_own_server else {}
+        return ServerFacts(provider_facts, self._facts, self.server_of(name))
 
     def embeddings(self, name: str) -> EmbeddingModel:
         """Construct an embedding model. Opens no connection, starts no process. Raises NoModelError."""

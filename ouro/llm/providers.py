@@ -365,11 +365,11 @@ def find_model(word: str, groups: Iterable[Sequence[str]]) -> str | None:
     Raises:
         NoModelError: models of several providers match.
     """
-    wanted = word.strip().lower()
-    part = re.compile(rf"(?<![a-z0-9]){re.escape(wanted)}(?![a-z/])")
+    lower_word = word.strip().lower()
+    part = re.compile(rf"(?<![a-z0-9]){re.escape(lower_word)}(?![a-z/])")
     comparisons: tuple[Callable[[str], object], ...] = (
-        lambda name: wanted == name,
-        lambda name: wanted in _short_names(name),
+        lambda name: lower_word == name,
+        lambda name: lower_word in _short_names(name),
         lambda name: part.search(_without_provider(name)),
     )
     groups = [list(group) for group in groups]

@@ -215,13 +215,13 @@ def _find_sent_effort(body: Mapping[str, Any]) -> tuple[tuple[str, str], str]:
 
 def _list_efforts(words: str) -> list[str]:
     """The efforts that a refusal names: quoted ones, or words after `must be` and the like."""
-    known = {*SCALE, "default"}
-    quoted = [word for word in refusal_words.QUOTED_WORD.findall(words) if word in known]
+    effort_names = {*SCALE, "default"}
+    quoted = [word for word in refusal_words.QUOTED_WORD.findall(words) if word in effort_names]
     if len(quoted) > 1 or (quoted and "to" in words):
         return list(dict.fromkeys(quoted))
     values = refusal_words.LIST_OF_VALUES.search(words)
     unquoted = re.findall(r"[a-z]+", values[1]) if values else []
-    return list(dict.fromkeys([*quoted, *(word for word in unquoted if word in known)]))
+    return list(dict.fromkeys([*quoted, *(word for word in unquoted if word in effort_names)]))
 
 
 def _effort_distance(effort: str, sent: str) -> tuple[int, int]:

@@ -70,10 +70,10 @@ class StreamedAnswer:
             raise ModelError(TOO_LARGE)
         if not self.tools:
             return piece
-        shown = self._gate.feed(piece)
+        certain = self._gate.feed(piece)
         answer = self._reader.read(self.text) if self._is_described else None
         if answer is None:
-            return shown
+            return certain
         self.is_shown = self.is_shown or bool(answer)
         return answer
 
@@ -147,12 +147,12 @@ class CallGate:
             self._rest.append(text)
             return ""
         self._undecided += text
-        shown = ""
+        certain = ""
         while self._undecided and not (self._is_line_start and _may_begin_call(self._undecided)):
             line, newline, self._undecided = self._undecided.partition("\n")
-            shown += line + newline
+            certain += line + newline
             self._is_line_start = bool(newline)
-        return shown
+        return certain
 
     def end(self) -> str:
         """The text that was held back; it is not held back any more."""
@@ -179,9 +179,9 @@ def _cut_repetition(text: str, *, is_call: bool) -> str | None:
     first = len(text) - period
     while first > 0 and text[first - 1] == text[first - 1 + period]:
         first -= 1
-    kept = text[: first + period + 1]
-    end_of_sentence = max(map(kept.rfind, ".!?")) + 1
-    return kept[:end_of_sentence] or kept
+    without_copies = text[: first + period + 1]
+    end_of_sentence = max(map(without_copies.rfind, ".!?")) + 1
+    return without_copies[:end_of_sentence] or without_copies
 
 
 def _may_begin_call(text: str) -> bool:

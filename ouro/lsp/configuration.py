@@ -140,11 +140,11 @@ def _enabled_servers(
     """Yield the servers of the settings that are on, then the known ones that the settings do not
     name.
     """
-    known = {spec.name: spec for spec in KNOWN}
+    known_by_name = {spec.name: spec for spec in KNOWN}
     for name, entry in settings.items():
         if entry.enabled:
-            yield _server_of_settings(name, entry, known.get(name))
-    yield from (spec for name, spec in known.items() if name not in settings)
+            yield _server_of_settings(name, entry, known_by_name.get(name))
+    yield from (spec for name, spec in known_by_name.items() if name not in settings)
 
 
 def _server_of_settings(

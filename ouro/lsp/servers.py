@@ -227,7 +227,7 @@ class LanguageServers:
         self._tasks: set[asyncio.Task[None]] = set()
         """All tasks that run."""
         self._checks: set[asyncio.Task[None]] = set()
-        """Those of the tasks that check a change."""
+        """The tasks that check a change."""
         self._reported_places: set[tuple[str, int]] = set()
         """The places that were reported since their file was changed."""
 
