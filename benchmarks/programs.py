@@ -96,6 +96,7 @@ def ouro(home: Path, url: str, _peers: Path) -> Program:
         " 100000}\n"
     )
     models.chmod(0o600)
+    (folder / "config.yaml").write_text("tui:\n  theme: dark\n")  # as after the first start
     command = str(Path(sys.executable).with_name("ouro"))
     return Program(
         "ouro", home, [command], [command, "--mode", "auto", "-p"], {"OURO_HOME": str(folder)}

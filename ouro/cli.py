@@ -427,12 +427,12 @@ def screen_settings_in(folder: Path) -> ScreenSettings:
     """The settings of the screen, from those of the user. A theme of their own is read from its
     file.
     """
+    from ouro.frontends.tui.screen_choices import load_choices
     from ouro.frontends.tui.screen_settings import add_theme_in_use, make_screen_settings
-    from ouro.settings_sources import load_settings
 
-    settings = load_settings()
-    add_theme_in_use(settings.tui.theme)
-    return make_screen_settings(settings, __version__, folder)
+    choices = load_choices(__version__)
+    add_theme_in_use(choices.theme)
+    return make_screen_settings(choices, __version__, folder)
 
 
 def _opener(args: SimpleNamespace, *, interactive: bool = False) -> OpenSession:

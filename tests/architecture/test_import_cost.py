@@ -4,6 +4,7 @@ demand.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
+
+from ouro.utils.runtime import get_config_path
 
 HEAVY = ("litellm", "textual", "prompt_toolkit", "sqlite3", "httpx", "yaml", "rich", "PIL", "pypdf",
          "kingfisher", "rapidfuzz", "jsonschema", "asyncio")  # fmt: skip
@@ -146,6 +149,15 @@ FIRST_PICTURE = (
 def test_number_of_modules_loaded_at_start_is_limited(statement, most):
     """Counts, not times: they are the same on each machine. A module takes 0.3 ms on average."""
     assert len(modules_of(statement)) <= most + 2 * (sys.version_info >= (3, 13))
+
+
+def test_the_first_picture_of_a_second_start_reads_no_settings(monkeypatch):
+    for name in [name for name in os.environ if name.startswith("OURO_") and name != "OURO_HOME"]:
+        monkeypatch.delenv(name)
+    get_config_path().parent.mkdir(mode=0o700, exist_ok=True)
+    get_config_path().write_text("tui: {theme: light}\n")
+    assert "yaml" in modules_of(FIRST_PICTURE)
+    assert modules_of(FIRST_PICTURE).isdisjoint({"yaml", "ouro.settings", "ouro.settings_sources"})
 
 
 def test_the_first_picture_loads_nothing_that_it_can_do_without():

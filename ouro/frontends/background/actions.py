@@ -14,7 +14,6 @@ from ouro.commands.render import CommandText, View, line, table
 from ouro.frontends.background.agents import AgentRow, answer_agent, find_agents, stop_agent
 from ouro.frontends.background.rows import row_cells
 from ouro.session.background_record import find_record
-from ouro.settings_sources import load_settings
 
 if TYPE_CHECKING:
     from ouro.commands.action import ActionContext
@@ -36,11 +35,12 @@ def show_agents(context: ShellContext) -> int:
 def _run_list() -> int:
     """Show the list until the user leaves it; returns the exit code."""
     from ouro.frontends.tui.agents_app import AgentsApp
+    from ouro.frontends.tui.screen_choices import load_choices
     from ouro.frontends.tui.screen_settings import add_theme_in_use, make_screen_settings
 
-    settings = load_settings()
-    add_theme_in_use(settings.tui.theme)
-    screen_settings = make_screen_settings(settings, __version__, Path.cwd())
+    choices = load_choices(__version__)
+    add_theme_in_use(choices.theme)
+    screen_settings = make_screen_settings(choices, __version__, Path.cwd())
     selected = ""
     while True:
         row = AgentsApp(screen_settings, selected).run()

@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ouro.frontends.tui.themes import ANSI, THEMES, ThemeColors, has_few_colors
-from ouro.settings import STATUS_ITEMS
 from ouro.utils.runtime import tilde
 from ouro.utils.sections import field, section
 
 if TYPE_CHECKING:
-    from ouro.settings import Settings
+    from ouro.frontends.tui.screen_choices import ScreenChoices
+
+
+def _standard_status() -> tuple[str, ...]:
+    from ouro.settings import STATUS_ITEMS  # a start has read them, or has a copy
+
+    return STATUS_ITEMS
 
 
 @section
@@ -24,7 +29,7 @@ class ScreenSettings:
     cwd: Path = field(default_factory=Path)
     keys: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     """`tui.keys`: the name of an action -> the key or keys instead of its own."""
-    status: tuple[str, ...] = STATUS_ITEMS
+    status: tuple[str, ...] = field(default_factory=_standard_status)
     bell_after: float = 15.0
     """The bell rings at the end of a turn that took more seconds, and at a question. 0: it never
     rings.
@@ -53,22 +58,21 @@ class ScreenSettings:
         return tilde(self.cwd)
 
 
-def make_screen_settings(settings: Settings, version: str, folder: Path) -> ScreenSettings:
+def make_screen_settings(choices: ScreenChoices, version: str, folder: Path) -> ScreenSettings:
     """The settings of the screen for a session in a folder."""
     from ouro.frontends.welcome import is_first_start
 
-    tui = settings.tui
     return ScreenSettings(
-        theme=ANSI if has_few_colors() else tui.theme,
+        theme=ANSI if has_few_colors() else choices.theme,
         version=version,
         cwd=folder,
-        keys=tui.keys,
-        status=tui.status,
-        bell_after=tui.notify_seconds,
+        keys=choices.keys,
+        status=tuple(choices.status),
+        bell_after=choices.bell_after,
         welcomes=is_first_start(),
         shows_start=True,
-        syncs=settings.memory.sync in ("start", "both"),
-        editing=tui.editing,
+        syncs=choices.syncs,
+        editing=choices.editing,
     )
 
 
