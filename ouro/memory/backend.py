@@ -37,6 +37,8 @@ class Undoable(msgspec.Struct, frozen=True):
 
 
 class SessionHeader(msgspec.Struct, frozen=True):
+    """The first record of a session."""
+
     id: str
     project: str
     model: str
@@ -64,16 +66,22 @@ class MessageRecord(msgspec.Struct, frozen=True):
 
 
 class TitleRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The session gets a title."""
+
     title: str
     at: str
 
 
 class ModelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The session continues with another model."""
+
     model: str
     at: str
 
 
 class ModeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The session continues in another permission mode."""
+
     mode: str
     at: str
 
@@ -154,7 +162,7 @@ class DropRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"numbe
     items: tuple[str, ...]
     restored: bool = False
     tokens: tuple[int, int] = (0, 0)
-    """Of what is sent, before and after."""
+    """The tokens that are sent, before and after the drop."""
 
 
 class RecalledItem(msgspec.Struct, frozen=True):
@@ -257,10 +265,12 @@ class DailyUsage(msgspec.Struct, frozen=True, array_like=True):
     usage: Usage
     calls: int = 0
     purpose: str = ""
-    """As in CostRecord; empty: the turns, or not recorded by an earlier version."""
+    """The purpose, as in CostRecord; empty: the turns, or not recorded by an earlier version."""
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
+    """A session as lists show it."""
+
     id: str
     title: str
     project: str
@@ -305,6 +315,8 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
 
 class LoadedSession(msgspec.Struct, frozen=True):
+    """A session as it was loaded, at least as far back as was asked for."""
+
     header: SessionHeader
     records: tuple[Record, ...]
     """The records in the order of the file, as far back as requested."""
@@ -322,6 +334,8 @@ class LoadedSession(msgspec.Struct, frozen=True):
 
 
 class WholeSession(msgspec.Struct, frozen=True):
+    """A session with all of its records."""
+
     header: SessionHeader
     records: Callable[[], Iterator[Record]]
     """Every record, oldest first, with rewound and compacted ones. Can be called repeatedly; blocks
@@ -331,8 +345,8 @@ class WholeSession(msgspec.Struct, frozen=True):
 
 class MemoryStore(ABC):
     """Stores sessions. A session is open, and this store its only writer, from `create_session` or
-    `load_session` to `close_session`. A failed write raises SaveFailed (SessionLost if the file is
-    no longer the same file), an unknown id SessionNotFound.
+    `load_session` to `close_session`. Methods that write raise SaveFailed if they fail (SessionLost
+    if the file is no longer the same file); an unknown id raises SessionNotFound.
     """
 
     is_on_disk = True
@@ -394,9 +408,11 @@ class MemoryStore(ABC):
     async def first_sessions(
         self, is_wanted: Callable[[str], bool], count: int
     ) -> list[SessionInfo]:
-        """The same, but it lacks none: as long as that takes."""
-        found = [info for info in await self.list_sessions() if is_wanted(info.project)]
-        return sorted(found, key=lambda info: not info.pinned)[:count]
+        """The first sessions of the wanted project folders, pinned ones first. Unlike
+        `newest_sessions` it lacks none, and takes as long as that needs.
+        """
+        sessions = [info for info in await self.list_sessions() if is_wanted(info.project)]
+        return sorted(sessions, key=lambda info: not info.pinned)[:count]
 
     @abstractmethod
     async def delete_session(self, session_id: str) -> None:

@@ -33,6 +33,8 @@ from ouro.memory.sessions.usage import Spending
 
 
 class _StoredSession(msgspec.Struct):
+    """A session in memory, with all of its records."""
+
     header: SessionHeader
     records: list[Record]
     is_open: bool = False
@@ -163,11 +165,11 @@ class DictMemoryStore(MemoryStore):
         """The entries of the sessions with messages, last used first; of those in the trash if
         `deleted`.
         """
-        found = [
+        infos = [
             _info(session) for session in self._sessions.values() if session.is_deleted == deleted
         ]
         return sorted(
-            (info for info in found if info.messages),
+            (info for info in infos if info.messages),
             key=lambda info: info.updated_at,
             reverse=True,
         )

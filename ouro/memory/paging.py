@@ -52,6 +52,7 @@ class TranscriptPager(msgspec.Struct, eq=False):
         )
 
     def set_offset(self, loaded: LoadedSession) -> None:
+        """Record where the loaded part of a session begins."""
         self._offset, self.is_gapped = loaded.offset, loaded.is_gapped
 
     def shown(self) -> tuple[ShownItem, ...]:
@@ -60,11 +61,15 @@ class TranscriptPager(msgspec.Struct, eq=False):
         """
         transcript = self.transcript()
         items = transcript.shown_items()
-        shown = items[self._index_of_first_shown(items) :]
-        first = next((item for item in shown if isinstance(item, MessageRecord)), None)
-        if first is not None and not transcript.is_whole:
-            self._shown_from = first.number  # the former first message may no longer be in memory
-        return tuple(shown)
+        shown_items = items[self._index_of_first_shown(items) :]
+        first_message = next(
+            (item for item in shown_items if isinstance(item, MessageRecord)), None
+        )
+        if first_message is not None and not transcript.is_whole:
+            self._shown_from = (
+                first_message.number
+            )  # the former first message may no longer be in memory
+        return tuple(shown_items)
 
     async def show_more(self, count: int) -> tuple[ShownItem, ...]:
         """The items before the shown ones, with about `count` messages. Raises as `load_earlier`."""
@@ -76,11 +81,13 @@ class TranscriptPager(msgspec.Struct, eq=False):
         while begin and (count > 0 or _is_tool(items[begin])):
             begin -= 1  # tool results are shown with their tool calls
             count -= isinstance(items[begin], MessageRecord)
-        first = next((item for item in items[begin:end] if isinstance(item, MessageRecord)), None)
+        first_message = next(
+            (item for item in items[begin:end] if isinstance(item, MessageRecord)), None
+        )
         if begin == 0 and not self.has_earlier:
             self._shown_from = 0  # also where only a change of the model precedes the first message
-        elif first is not None:
-            self._shown_from = first.number
+        elif first_message is not None:
+            self._shown_from = first_message.number
         return tuple(items[begin:end])
 
     async def _load_hidden(self, count: int) -> Sequence[ShownItem]:
@@ -89,9 +96,9 @@ class TranscriptPager(msgspec.Struct, eq=False):
             items = self.transcript().shown_items()
             if not self.has_earlier:
                 return items
-            before = items[: self._index_of_first_shown(items)]
-            hidden = sum(isinstance(item, MessageRecord) for item in before)
-            if hidden >= count and not _is_tool(items[0]):
+            hidden_items = items[: self._index_of_first_shown(items)]
+            hidden_count = sum(isinstance(item, MessageRecord) for item in hidden_items)
+            if hidden_count >= count and not _is_tool(items[0]):
                 return items
             await self.load_earlier(count)
 

@@ -16,13 +16,14 @@ from ouro.messages import Incomplete, Thinking, Usage
 from ouro.utils.decoding import from_plain
 from ouro.utils.late_pattern import late_pattern
 
-S = TypeVar("S", bound=msgspec.Struct)
+Fields = TypeVar("Fields", bound=msgspec.Struct)
 Path = tuple[str | int, ...]
 """The keys and positions that lead from a record to one of its values."""
 _MAX_NUMBER = 1 << 53
 _MAX_REPAIRS = 100
-_AT = late_pattern(r" - at `\$(.*)`$")
-_STEP = late_pattern(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+_ERROR_PATH = late_pattern(r" - at `\$(.*)`$")
+_PATH_STEP = late_pattern(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+"""A key or a position in such a path: `.usage`, `[3]`."""
 
 
 class BadRecordError(ValueError):
@@ -30,12 +31,16 @@ class BadRecordError(ValueError):
 
 
 class ImageFields(msgspec.Struct, omit_defaults=True):
+    """An image, whose bytes are in a file."""
+
     file: str
     media_type: str
     name: str = ""
 
 
 class CallFields(msgspec.Struct, omit_defaults=True):
+    """A tool call."""
+
     id: str
     name: str
     arguments: dict[str, Any] | None = None
@@ -64,6 +69,8 @@ class BodyFields(msgspec.Struct, omit_defaults=True):
 
 
 class ReplyFields(msgspec.Struct, omit_defaults=True):
+    """A tool result."""
+
     id: str
     name: str
     text: str | None = None
@@ -76,6 +83,8 @@ class ReplyFields(msgspec.Struct, omit_defaults=True):
 
 
 class MessageFields(msgspec.Struct, omit_defaults=True):
+    """A message record."""
+
     role: Literal["user", "assistant", "tool"]
     """Never `system`: ouro writes no such message, so one in a planted file must not be sent."""
     model: str = ""
@@ -98,8 +107,8 @@ class MessageFields(msgspec.Struct, omit_defaults=True):
 
 
 def read_fields(
-    data: dict[str, Any], kind: type[S], numbers: Iterable[str]
-) -> tuple[S, tuple[str, ...]]:
+    data: dict[str, Any], kind: type[Fields], numbers: Iterable[str]
+) -> tuple[Fields, tuple[str, ...]]:
     """The fields of a record, and the names of those that were repaired.
 
     An unreadable value is converted if its meaning is clear (`7` for a text, `12.0` for a count),
@@ -112,7 +121,7 @@ def read_fields(
     Raises:
         BadRecordError: a required value cannot be read.
     """
-    first, repaired = "", dict[str, None]()
+    first_problem, repaired = "", dict[str, None]()
     for _ in range(_MAX_REPAIRS):
         problem = "an impossible number"
         path = _find_impossible({name: data.get(name) for name in numbers})
@@ -122,20 +131,20 @@ def read_fields(
             except msgspec.ValidationError as error:
                 problem = str(error)
                 path = _path_in(problem)
-        first = first or problem
+        first_problem = first_problem or problem
         if not path:
             break
         repaired[str(path[0])] = None
         data = _repair(data, path, problem)
-    raise BadRecordError(first)
+    raise BadRecordError(first_problem)
 
 
 def _path_in(problem: str) -> Path:
     """The path of a value that msgspec refuses; the path of its mapping if msgspec does not name
     the key (`...`).
     """
-    found = _AT.search(problem)
-    steps = _STEP.findall(found[1]) if found else []
+    match = _ERROR_PATH.search(problem)
+    steps = _PATH_STEP.findall(match[1]) if match else []
     return tuple(
         name or int(position) for name, position in takewhile(lambda step: step[1] != "...", steps)
     )
@@ -147,9 +156,9 @@ def _find_impossible(value: Any, path: Path = ()) -> Path | None:
     """
     if isinstance(value, dict | list):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            found = _find_impossible(item, (*path, key))
-            if found is not None:
-                return found
+            inner_path = _find_impossible(item, (*path, key))
+            if inner_path is not None:
+                return inner_path
         return None
     if isinstance(value, int | float) and not 0 <= value < _MAX_NUMBER:  # NaN too
         return path

@@ -68,6 +68,8 @@ _FIELDS = {"image": "images", "call": "tool_calls", "reply": "replies"}
 
 
 class ReadRecord(msgspec.Struct, frozen=True):
+    """A record that was read, and what of it was not as expected."""
+
     record: Record
     unknown: tuple[str, ...]
     """The names of fields that this version of ouro does not know."""
@@ -82,10 +84,10 @@ class UnknownRecordError(ValueError):
 
 def header_data(header: SessionHeader) -> dict[str, Any]:
     """The header of a session as plain data, in the order of a session file."""
-    first = {"format": header.format, "id": header.id, "created_at": header.created_at}
-    data = {"session": first, "project": header.project, "model": header.model}
-    about = {"memory": dict(header.memory), "origin": dict(header.origin)}
-    return data | {name: value for name, value in about.items() if value}
+    session_fields = {"format": header.format, "id": header.id, "created_at": header.created_at}
+    data = {"session": session_fields, "project": header.project, "model": header.model}
+    optional_fields = {"memory": dict(header.memory), "origin": dict(header.origin)}
+    return data | {name: value for name, value in optional_fields.items() if value}
 
 
 def header_from(data: Any) -> SessionHeader:
@@ -138,8 +140,12 @@ def bytes_back_in(data: Any) -> tuple[int, ...]:
     """The distance in bytes from a compaction back to each message that it keeps; empty if that is
     not recorded.
     """
-    found = data.get(BYTES_BACK, ()) if isinstance(data, dict) else ()
-    return tuple(item for item in found if isinstance(item, int)) if isinstance(found, list) else ()
+    distances = data.get(BYTES_BACK, ()) if isinstance(data, dict) else ()
+    return (
+        tuple(item for item in distances if isinstance(item, int))
+        if isinstance(distances, list)
+        else ()
+    )
 
 
 def serialize_message(message: Message, number: int = 0, at: str = "") -> dict[str, Any]:
@@ -184,7 +190,7 @@ def record_from_export(data: Any) -> Record:
 
 
 def _find_mappings(value: Any) -> Iterator[dict[str, Any]]:
-    """All mappings inside of plain data, the outer ones first."""
+    """Yield all mappings inside of plain data, the outer ones first."""
     if isinstance(value, dict):
         yield value
         value = list(value.values())
@@ -195,27 +201,28 @@ def _find_mappings(value: Any) -> Iterator[dict[str, Any]]:
 def _read_message(data: dict[str, Any], fetch: Fetch) -> ReadRecord:
     """A message record. Raises BadRecordError if nothing in it can be read."""
     fields, repaired = read_fields(data, MessageFields, ("message", "usage"))
-    found = list(_read_parts(fields, fetch))
+    message_parts = list(_read_parts(fields, fetch))
     for part in fields.parts:  # each names its kind
-        named = {
+        fields_of_part = {
             _FIELDS.get(kind, kind): value if kind == "text" else [value]
             for kind, value in part.items()
         }
         try:
             parts = list(
                 _read_parts(
-                    read_fields({"role": fields.role, **named}, MessageFields, ())[0], fetch
+                    read_fields({"role": fields.role, **fields_of_part}, MessageFields, ())[0],
+                    fetch,
                 )
             )
         except BadRecordError:
             parts = []
-        found += parts
+        message_parts += parts
         if not parts:
             repaired += ("parts",)
-    if repaired and not found:
+    if repaired and not message_parts:
         raise BadRecordError(f"nothing in it can be read: `{repaired[0]}` is of a wrong type")
     message = Message(
-        fields.role, tuple(found), fields.usage, fields.model, fields.cut, fields.incomplete
+        fields.role, tuple(message_parts), fields.usage, fields.model, fields.cut, fields.incomplete
     )
     record = MessageRecord(fields.message, fields.at, message, fields.private, fields.steered)
     return ReadRecord(
@@ -224,7 +231,7 @@ def _read_message(data: dict[str, Any], fetch: Fetch) -> ReadRecord:
 
 
 def _read_parts(data: MessageFields, fetch: Fetch) -> Iterable[Part]:
-    """The parts of a message, by kind, in the order of `_PARTS_IN_ORDER`."""
+    """Yield the parts of a message, by kind, in the order of `_PARTS_IN_ORDER`."""
     yield from map(Context, data.context)
     yield from data.thinking
     if data.text is not None:
@@ -256,13 +263,19 @@ def _read_call(data: CallFields) -> ToolCall:
 
 def _read_reply(data: ReplyFields, fetch: Fetch) -> ToolReply:
     """A tool result, with its images and what the user sees of it."""
-    found = [_read_image(image, fetch) for image in data.images]
-    missing = "".join(f"\n{item.text}" for item in found if isinstance(item, Text))
-    images = tuple(item for item in found if isinstance(item, Image))
+    images_or_notes = [_read_image(image, fetch) for image in data.images]
+    notes_about_missing = "".join(
+        f"\n{image_or_note.text}"
+        for image_or_note in images_or_notes
+        if isinstance(image_or_note, Text)
+    )
+    images = tuple(
+        image_or_note for image_or_note in images_or_notes if isinstance(image_or_note, Image)
+    )
     text = _read_text(data.text or "", data.file, fetch)
     body = None if data.body is None else _read_body(data.body, text, fetch)
     display = None if data.summary is None else Display(data.summary, body)
-    return ToolReply(data.id, data.name, text + missing, data.failed, images, display)
+    return ToolReply(data.id, data.name, text + notes_about_missing, data.failed, images, display)
 
 
 def _read_text(text: str, file: str, fetch: Fetch) -> str:
@@ -306,12 +319,12 @@ class _Writer(msgspec.Struct, frozen=True):
         message = record.message
         assert message.role != "system"  # ouro saves no system messages
         fields = MessageFields(
-            message.role,
-            message.model,
-            message.cut,
-            message.incomplete,
-            record.private,
-            record.steered,
+            role=message.role,
+            model=message.model,
+            cut=message.cut,
+            incomplete=message.incomplete,
+            private=record.private,
+            steered=record.steered,
         )
         parts = [self._part(part) for part in message.parts]
         ranks = [_PARTS_IN_ORDER.index(type(part)) for part in message.parts]
@@ -342,8 +355,10 @@ class _Writer(msgspec.Struct, frozen=True):
             case Thinking(text, signature):
                 masked = self.mask(text)
                 # The signature may hold the text, and belongs to the text as it was.
-                kept = replace_surrogates(signature) if masked == replace_surrogates(text) else ""
-                return "thinking", replace(part, text=masked, signature=kept)
+                kept_signature = (
+                    replace_surrogates(signature) if masked == replace_surrogates(text) else ""
+                )
+                return "thinking", replace(part, text=masked, signature=kept_signature)
             case Image():
                 return "image", self._image(part)
             case ToolCall():
@@ -396,9 +411,9 @@ class _Writer(msgspec.Struct, frozen=True):
                 text = "".join(f"{line}\n" for line in body.lines("", ""))
                 return BodyFields("plain", "diff", text=self.mask(text))
             case CommandOutput(command, text, exit_code):
-                shown = self._shown_fields(text, output)
+                text_fields = self._shown_fields(text, output)
                 return BodyFields(
-                    "command", command=self.mask(command), exit_code=exit_code, **shown
+                    "command", command=self.mask(command), exit_code=exit_code, **text_fields
                 )
             case Picture(name, media_type, size):
                 return BodyFields(
@@ -410,15 +425,15 @@ class _Writer(msgspec.Struct, frozen=True):
                 )
 
     def _shown_fields(self, text: str, output: str) -> dict[str, Any]:
-        """Empty if the body is the result's text, a line count if it is its beginning: no output is
-        saved twice.
+        """The fields for the text of a body: none if it is the result's text, a line count if it is
+        its beginning, so that no output is saved twice.
         """
-        shown = self.mask(text)
-        if shown == output:
+        masked = self.mask(text)
+        if masked == output:
             return {}
-        if shown and output.startswith(f"{shown}\n"):
-            return {"lines": shown.count("\n") + 1}
-        return self._text_fields(shown)
+        if masked and output.startswith(f"{masked}\n"):
+            return {"lines": masked.count("\n") + 1}
+        return self._text_fields(masked)
 
     def _text_fields(self, text: str) -> dict[str, Any]:
         """A text, or the name of its file if it is long: session files stay readable."""

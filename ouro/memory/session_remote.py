@@ -223,20 +223,22 @@ class SessionRemote:
             return True
 
     def read(self, blobs: Mapping[str, str]) -> dict[str, bytes]:
-        """Path -> decrypted content. Raises UsageError if another program changed one,
-        SessionError: too large.
+        """The decrypted content of each blob, by path. Raises UsageError if another program changed
+        one, SessionError if they are too large.
         """
         self._demand_small(blobs)
-        found = self.repository.objects(list(blobs.values()))
-        return {path: self.unseal(path, data) for path, (_, data) in zip(blobs, found, strict=True)}
+        contents = self.repository.objects(list(blobs.values()))
+        return {
+            path: self.unseal(path, data) for path, (_, data) in zip(blobs, contents, strict=True)
+        }
 
     def read_chunks(self, blobs: Mapping[str, str]) -> list[bytes | None]:
-        """The decrypted chunks; None for one that its name does not fit, or that cannot be opened.
-        Raises SessionError: too large.
+        """The decrypted chunks; None for a chunk whose name does not fit it, or that cannot be
+        opened. Raises SessionError if they are too large.
         """
         self._demand_small(blobs)
-        found = self.repository.objects(list(blobs.values()))
-        pairs = zip(blobs, found, strict=True)
+        contents = self.repository.objects(list(blobs.values()))
+        pairs = zip(blobs, contents, strict=True)
         return [self._open_chunk(path, data) for path, (_, data) in pairs]
 
     def _open_chunk(self, path: str, data: bytes) -> bytes | None:

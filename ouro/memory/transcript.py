@@ -394,13 +394,13 @@ class Transcript(MessageTree):
 
     def answer_open_calls(self) -> None:
         """Insert results for the tool calls that have none, so that the messages can be sent."""
-        known = {id(entry.message): entry for entry in self.entries}
-        last, answers = 0, dict[int, MessageRecord]()
+        entry_by_message = {id(entry.message): entry for entry in self.entries}
+        last_number, answers = 0, dict[int, MessageRecord]()
         for message in answer_open_calls([entry.message for entry in self.entries]):
-            if entry := known.get(id(message)):
-                last = entry.number
+            if entry := entry_by_message.get(id(message)):
+                last_number = entry.number
             else:
-                answers[last] = MessageRecord(last, "", message)
+                answers[last_number] = MessageRecord(last_number, "", message)
         if answers:
             self.insert_answers(answers)
 
@@ -413,14 +413,14 @@ class Transcript(MessageTree):
                 f"A rewind to message {record.to}, which does not exist, is skipped."
             )
             return
-        left, target = self.last_number, self.nearest(record.to)
+        number_before, target = self.last_number, self.nearest(record.to)
         if self.undone and self.undone[-1] == target:
             self.undone.pop()
-        elif left not in (0, target):
-            self.undone.append(left)
+        elif number_before not in (0, target):
+            self.undone.append(number_before)
         self.go_to(target)
-        if left:  # after a rewind to the start nothing is left
-            self._marks.setdefault(target, []).append(_Mark(record, left))
+        if number_before:  # after a rewind to the start nothing is left
+            self._marks.setdefault(target, []).append(_Mark(record, number_before))
 
     def _with_unused_number(self, record: NumberedRecord, used: Collection[int]) -> NumberedRecord:
         """The record; if its number is missing or used, with the next free one. The next records
@@ -442,23 +442,27 @@ class Transcript(MessageTree):
         while begin and items[begin - 1].number > compaction.covers[1]:
             begin -= 1
         following = [item for item in items[begin:] if isinstance(item, MessageRecord)]
-        seen = {item.number for item in following}
-        kept = (self._message_entry(number) for number in compaction.kept if number not in seen)
-        return [item for item in kept if item is not None], following
+        following_numbers = {item.number for item in following}
+        kept_entries = (
+            self._message_entry(number)
+            for number in compaction.kept
+            if number not in following_numbers
+        )
+        return [item for item in kept_entries if item is not None], following
 
     def _shortener(self, following: Sequence[MessageRecord]) -> Callable[[Message], Message]:
-        """Returns a function that removes dropped items from a message: outputs, and notes that
-        were sent with it.
+        """Return a function that removes dropped items from a message: outputs, and notes that were
+        sent with it.
         """
         calls = self.dropped
         notes: dict[int, frozenset[str]] = {}
         for entry in following:
-            begin = f"{entry.number}:"
-            found = [
-                item.removeprefix(begin) for item in self.dropped_items if item.startswith(begin)
+            prefix = f"{entry.number}:"
+            dropped_notes = [
+                item.removeprefix(prefix) for item in self.dropped_items if item.startswith(prefix)
             ]
-            if found:
-                notes[id(entry.message)] = frozenset(found)
+            if dropped_notes:
+                notes[id(entry.message)] = frozenset(dropped_notes)
 
         def shorten(message: Message) -> Message:
             return remove_notes(

@@ -60,7 +60,7 @@ from ouro.utils.runtime import ensure_private_dir, get_sessions_dir
 if TYPE_CHECKING:
     from ouro.memory.sessions.session_reader import ParsedSession
 
-_HINTS = {
+_HINT_BY_ERROR = {
     errno.ENOSPC: "Free some disk space. ouro tries again with the next message.",
     errno.EDQUOT: "Your disk quota is used up. ouro tries again with the next message.",
     errno.ENOENT: "The folder of the session was removed.",
@@ -88,16 +88,18 @@ class YamlFileMemoryStore(MemoryStore):
         """Sessions that had no folder when they were looked for: each look lists all sessions."""
 
     async def create_session(self, header: SessionHeader) -> None:
-        with _raising_save_failed(self._root), ExitStack() as failure:
+        with _convert_to_save_failed(self._root), ExitStack() as failure:
             await self._sweep()
             folder = await asyncio.to_thread(self._folders.make, header)
             lock = failure.enter_context(closing(await asyncio.to_thread(SessionLock, folder)))
             failure.callback((folder / FILE_NAME).unlink, missing_ok=True)
-            held = failure.enter_context(await asyncio.to_thread(OpenFile, folder, lock, new=True))
-            await held.append([encode_record(header_data(header))])
+            open_file = failure.enter_context(
+                await asyncio.to_thread(OpenFile, folder, lock, new=True)
+            )
+            await open_file.append([encode_record(header_data(header))])
             await asyncio.to_thread(sync_folder, folder)
             await asyncio.to_thread(sync_folder, self._root)
-            self._open[header.id] = held
+            self._open[header.id] = open_file
             failure.pop_all()
         # Imported late: a list of sessions does not need them.
         from ouro.memory.sessions.index_journal import note_opened
@@ -107,7 +109,7 @@ class YamlFileMemoryStore(MemoryStore):
         await asyncio.to_thread(note_folder, self._root, header.project)
 
     async def import_session(self, header: SessionHeader, records: Iterable[Record]) -> None:
-        with _raising_save_failed(self._root):
+        with _convert_to_save_failed(self._root):
             await asyncio.to_thread(self._write_whole, header, records)
 
     async def fork_session(
@@ -116,13 +118,13 @@ class YamlFileMemoryStore(MemoryStore):
         from ouro.memory.sessions.session_reader import demand_known_format
 
         source = await self._find_folder(source_id)
-        with _raising_session_errors(source):
+        with _convert_to_session_errors(source):
             await asyncio.to_thread(demand_known_format, source)
             data = await asyncio.to_thread(read_file, source)
         copied, last = await asyncio.to_thread(_bytes_to_copy, data, number, source.name)
         now = timestamp()
         records = (ForkRecord(source_id, last, now), *((TitleRecord(title, now),) if title else ()))
-        with _raising_save_failed(self._root):
+        with _convert_to_save_failed(self._root):
             await asyncio.to_thread(self._write_whole, header, records, copied, source)
 
     async def save_message(self, session_id: str, record: MessageRecord) -> None:
@@ -132,11 +134,13 @@ class YamlFileMemoryStore(MemoryStore):
         await self._append(session_id, record)
 
     async def write_again(self, header: SessionHeader, records: Sequence[Record]) -> str:
-        held = self._open_file(header.id)
-        with _raising_save_failed(held.folder):
-            beside = await asyncio.to_thread(self._write_again, held, header, records)
-        where = f" What was there is in {beside}." if beside else ""
-        return f"The session was written again to {held.folder / FILE_NAME}.{where}"
+        open_file = self._open_file(header.id)
+        with _convert_to_save_failed(open_file.folder):
+            saved_path = await asyncio.to_thread(
+                self._replace_open_file, open_file, header, records
+            )
+        note_about_other = f" What was there is in {saved_path}." if saved_path else ""
+        return f"The session was written again to {open_file.folder / FILE_NAME}.{note_about_other}"
 
     async def load_session(
         self, session_id: str, *, read_only: bool = False, reach: Reach = "whole"
@@ -145,7 +149,7 @@ class YamlFileMemoryStore(MemoryStore):
 
         folder = await self._find_folder(session_id)
         if read_only:
-            with _raising_session_errors(folder):
+            with _convert_to_session_errors(folder):
                 return replace((await read_session(folder, reach)).session, read_only=True)
         try:
             lock = await asyncio.to_thread(SessionLock, folder)
@@ -157,30 +161,30 @@ class YamlFileMemoryStore(MemoryStore):
             loaded = await self.load_session(session_id, read_only=True, reach=reach)
             return replace(loaded, notices=(*loaded.notices, notice))
         try:
-            with _raising_session_errors(folder):
-                found = await _read_to_write(folder, reach)
-                if found.session.read_only:
+            with _convert_to_session_errors(folder):
+                parsed = await _read_to_write(folder, reach)
+                if parsed.session.read_only:
                     lock.close()
                 else:
-                    offsets = {number: record.offset for record, number in found.messages}
+                    offsets = {number: record.offset for record, number in parsed.messages}
                     self._open[session_id] = await asyncio.to_thread(
                         OpenFile, folder, lock, offsets
                     )
         except BaseException:
             lock.close()
             raise
-        if not found.session.read_only:
+        if not parsed.session.read_only:
             # Imported late: most starts create a session.
             from ouro.memory.sessions.index_journal import note_opened
 
             await asyncio.to_thread(note_opened, self._root, folder.name)
-        return found.session
+        return parsed.session
 
     async def read_whole(self, session_id: str) -> WholeSession:
         from ouro.memory.sessions.session_reader import read_all_records
 
         folder = await self._find_folder(session_id)
-        with _raising_session_errors(folder):
+        with _convert_to_session_errors(folder):
             header = await asyncio.to_thread(read_header, folder)
         return WholeSession(header, partial(read_all_records, folder))
 
@@ -190,20 +194,20 @@ class YamlFileMemoryStore(MemoryStore):
         from ouro.memory.sessions.session_reader import read_page
 
         folder = await self._find_folder(session_id)
-        with _raising_session_errors(folder):
+        with _convert_to_session_errors(folder):
             return await read_page(folder, offset, count)
 
     def offset_of(self, session_id: str, number: int) -> int | None:
-        held = self._open.get(session_id)
-        return held.offsets.get(number) if held is not None else None
+        open_file = self._open.get(session_id)
+        return open_file.offsets.get(number) if open_file is not None else None
 
     async def list_sessions(
         self, project: str | None = None, progress: Progress | None = None
     ) -> list[SessionInfo]:
         from ouro.memory.sessions import session_index
 
-        found = await asyncio.to_thread(session_index.list_infos, self._root, progress)
-        return [info for info in found if project is None or info.project == project]
+        infos = await asyncio.to_thread(session_index.list_infos, self._root, progress)
+        return [info for info in infos if project is None or info.project == project]
 
     async def newest_sessions(
         self, is_wanted: Callable[[str], bool], count: int
@@ -219,8 +223,8 @@ class YamlFileMemoryStore(MemoryStore):
         # Imported late, as above.
         from ouro.memory.sessions.newest_sessions import first_infos
 
-        found = await asyncio.to_thread(first_infos, self._root, is_wanted, count)
-        return await super().first_sessions(is_wanted, count) if found is None else found
+        infos = await asyncio.to_thread(first_infos, self._root, is_wanted, count)
+        return await super().first_sessions(is_wanted, count) if infos is None else infos
 
     async def get_session_stats(self, session_id: str) -> SessionInfo:
         from ouro.memory.sessions import session_index
@@ -235,7 +239,7 @@ class YamlFileMemoryStore(MemoryStore):
 
     async def delete_session(self, session_id: str) -> None:
         folder = await self._find_folder(session_id)
-        with closing(await asyncio.to_thread(SessionLock, folder)), _raising_save_failed(folder):
+        with closing(await asyncio.to_thread(SessionLock, folder)), _convert_to_save_failed(folder):
             await asyncio.to_thread(self._folders.move, folder, self._folders.trash)
 
     async def list_deleted(self) -> list[SessionInfo]:
@@ -245,18 +249,18 @@ class YamlFileMemoryStore(MemoryStore):
 
     async def restore_session(self, session_id: str) -> None:
         folder = await asyncio.to_thread(self._folders.find, session_id, deleted=True)
-        with _raising_save_failed(folder):
+        with _convert_to_save_failed(folder):
             await asyncio.to_thread(self._folders.move, folder, self._root)
 
     async def purge_session(self, session_id: str) -> None:
         folder = await asyncio.to_thread(self._folders.find, session_id, deleted=True)
-        with _raising_save_failed(folder):
+        with _convert_to_save_failed(folder):
             await asyncio.to_thread(self._folders.remove, folder)
 
     async def close_session(self, session_id: str) -> None:
-        if held := self._open.pop(session_id, None):
-            held.close()
-            held.lock.close()
+        if open_file := self._open.pop(session_id, None):
+            open_file.close()
+            open_file.lock.close()
 
     async def save_cost(self, record: CostRecord) -> None:
         await asyncio.to_thread(self._spending.add, record)
@@ -276,8 +280,8 @@ class YamlFileMemoryStore(MemoryStore):
         return f"the disk of {folder} is full" if os.statvfs(folder).f_bavail == 0 else ""
 
     def outputs_folder(self, header: SessionHeader) -> Path:
-        if held := self._open.get(header.id):
-            return held.folder / OUTPUTS
+        if open_file := self._open.get(header.id):
+            return open_file.folder / OUTPUTS
         if header.id not in self._unsaved:
             try:
                 return self._folders.find(header.id) / OUTPUTS
@@ -290,7 +294,10 @@ class YamlFileMemoryStore(MemoryStore):
         from ouro.memory.sessions.repair import repair
 
         folder = await self._find_folder(session_id)
-        with closing(await asyncio.to_thread(SessionLock, folder)), _raising_session_errors(folder):
+        with (
+            closing(await asyncio.to_thread(SessionLock, folder)),
+            _convert_to_session_errors(folder),
+        ):
             return await asyncio.to_thread(repair, folder, self._mask)
 
     async def rebuild_index(self, progress: Progress | None = None) -> int:
@@ -312,58 +319,65 @@ class YamlFileMemoryStore(MemoryStore):
 
     def _open_file(self, session_id: str) -> OpenFile:
         """The open file of a session. Raises SaveFailed if it is not open."""
-        held = self._open.get(session_id)
-        if held is None:
+        open_file = self._open.get(session_id)
+        if open_file is None:
             raise SaveFailed(f"Session {session_id[:8]} is not open for changes.")
-        return held
+        return open_file
 
     async def _find_folder(self, session_id: str) -> Path:
         """The folder of a session. Raises SessionNotFound."""
-        held = self._open.get(session_id)
-        if held is not None:
-            return held.folder
+        open_file = self._open.get(session_id)
+        if open_file is not None:
+            return open_file.folder
         return await asyncio.to_thread(self._folders.find, session_id)
 
     async def _append(self, session_id: str, record: Record) -> None:
         """Append a record to the file of an open session, and remember where a message begins."""
-        held = self._open_file(session_id)
+        open_file = self._open_file(session_id)
 
         def keep(name: str, data: bytes) -> None:
-            held.check(held.fileno())  # its folder may be gone
-            write_output(held.folder, name, data)
+            open_file.check(open_file.fileno())  # its folder may be gone
+            write_output(open_file.folder, name, data)
 
         def encode() -> Iterator[bytes]:
-            data = self._encode(record, keep, held.offsets, held.end)
+            data = self._encode(record, keep, open_file.offsets, open_file.end)
             yield data
             if isinstance(record, MessageRecord):
-                held.offsets[record.number] = held.end - len(data)
+                open_file.offsets[record.number] = open_file.end - len(data)
 
-        with _raising_save_failed(held.folder):
-            await held.append(encode())
+        with _convert_to_save_failed(open_file.folder):
+            await open_file.append(encode())
 
-    def _write_again(
-        self, held: OpenFile, header: SessionHeader, records: Sequence[Record]
+    def _replace_open_file(
+        self, lost_file: OpenFile, header: SessionHeader, records: Sequence[Record]
     ) -> Path | None:
-        """Blocks. Returns the file to which the other file was moved."""
+        """Write the session again, and open the new file instead of the lost one. Returns where the
+        bytes of the other program were saved; None if there were none. Blocks.
+        """
         ensure_private_dir(self._root)
-        lock = held.lock
-        if not held.folder.is_dir():
-            held.folder.mkdir(mode=0o700)
-            lock = SessionLock(held.folder)
-        keep, first = partial(write_output, held.folder), encode_record(header_data(header))
-        beside = held.write_again(records, lambda record: self._encode(record, keep, {}, 0), first)
+        lock = lost_file.lock
+        if not lost_file.folder.is_dir():
+            lost_file.folder.mkdir(mode=0o700)
+            lock = SessionLock(lost_file.folder)
+        keep, header_bytes = (
+            partial(write_output, lost_file.folder),
+            encode_record(header_data(header)),
+        )
+        saved_path = lost_file.write_again(
+            records, lambda record: self._encode(record, keep, {}, 0), header_bytes
+        )
         sync_folder(self._root)
-        found, _ = split(read_file(held.folder))
+        file_records, _ = split(read_file(lost_file.folder))
         offsets = {
             number: record.offset
-            for record in found
+            for record in file_records
             if is_message(record) and (number := number_of(record))
         }
-        self._open[header.id] = OpenFile(held.folder, lock, offsets)
-        held.close()
-        if lock is not held.lock:
-            held.lock.close()
-        return beside
+        self._open[header.id] = OpenFile(lost_file.folder, lock, offsets)
+        lost_file.close()
+        if lock is not lost_file.lock:
+            lost_file.lock.close()
+        return saved_path
 
     def _encode(self, record: Record, keep: Keep, offsets: Mapping[int, int], offset: int) -> bytes:
         """The bytes of a record at an offset. A compaction gets the distance to each message that
@@ -406,14 +420,14 @@ class YamlFileMemoryStore(MemoryStore):
 
 
 async def _read_to_write(folder: Path, reach: Reach) -> ParsedSession:
-    """Read a session to write to it: an incomplete last record is removed, messages without a
-    number get one.
+    """Read a session to write to it. Moves an incomplete last record to another file, and gives a
+    number to messages without one.
     """
     from ouro.memory.sessions.session_reader import read_session
 
-    found = await read_session(folder, reach)
-    if found.session.read_only:
-        return found
+    parsed = await read_session(folder, reach)
+    if parsed.session.read_only:
+        return parsed
 
     from ouro.memory.sessions.repair import messages_without_number, number_messages
 
@@ -421,17 +435,17 @@ async def _read_to_write(folder: Path, reach: Reach) -> ParsedSession:
         with open_private(folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
             return set_tail_aside(folder, descriptor)
 
-    notices = found.session.notices
-    if (saved := await asyncio.to_thread(remove_tail)) is not None:
-        notices += (f"The incomplete record was moved to {saved}.",)
-    if unnumbered := messages_without_number(found.messages):
-        numbers = [number for _, number in found.messages]
+    notices = parsed.session.notices
+    if (saved_path := await asyncio.to_thread(remove_tail)) is not None:
+        notices += (f"The incomplete record was moved to {saved_path}.",)
+    if unnumbered := messages_without_number(parsed.messages):
+        numbers = [number for _, number in parsed.messages]
         numbers += [
-            record.number for record in found.session.records if isinstance(record, NumberedRecord)
+            record.number for record in parsed.session.records if isinstance(record, NumberedRecord)
         ]
         await asyncio.to_thread(number_messages, folder, unnumbered, max(numbers) + 1)
-        found = await read_session(folder, reach)
-    return replace(found, session=replace(found.session, notices=notices))
+        parsed = await read_session(folder, reach)
+    return replace(parsed, session=replace(parsed.session, notices=notices))
 
 
 def _bytes_to_copy(data: bytes, number: int | None, name: str) -> tuple[bytes, int]:
@@ -449,14 +463,14 @@ def _bytes_to_copy(data: bytes, number: int | None, name: str) -> tuple[bytes, i
         end = numbers.index(number)
     else:
         raise SessionNotFound(f"Session {name} has no message {number}.")
-    last = records[end] if records else None
-    copied = data[begin : last.offset + last.size] if last and end else b""
-    glue = b"" if not copied or copied.endswith(b"\n") else b"\n"
-    return copied + glue, max(numbers[: end + 1], default=0)
+    last_record = records[end] if records else None
+    copied = data[begin : last_record.offset + last_record.size] if last_record and end else b""
+    missing_newline = b"" if not copied or copied.endswith(b"\n") else b"\n"
+    return copied + missing_newline, max(numbers[: end + 1], default=0)
 
 
 @contextmanager
-def _raising_save_failed(folder: Path) -> Iterator[None]:
+def _convert_to_save_failed(folder: Path) -> Iterator[None]:
     """Turn errors of the block into SaveFailed."""
     try:
         yield
@@ -465,12 +479,12 @@ def _raising_save_failed(folder: Path) -> Iterator[None]:
     except SessionError as error:
         raise SaveFailed(f"Not saved: {error.message}", error.hint, error.commands) from error
     except OSError as error:
-        hint = _HINTS.get(error.errno or 0, "ouro tries again with the next message.")
+        hint = _HINT_BY_ERROR.get(error.errno or 0, "ouro tries again with the next message.")
         raise SaveFailed(f"Not saved in {folder}: {error.strerror or error}.", hint) from error
 
 
 @contextmanager
-def _raising_session_errors(folder: Path) -> Iterator[None]:
+def _convert_to_session_errors(folder: Path) -> Iterator[None]:
     """Turn errors of the disk in the block into SessionNotFound or SessionDamaged."""
     try:
         yield

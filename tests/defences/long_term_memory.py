@@ -114,7 +114,7 @@ DEFENCES = (
             "test_m19_records_of_lines.py"),
     Defence("M5", f"{MEMORY}/trust/running_turns.py", "locks.enter_context(self._repository.hold_lock(timeout=PATIENCE))",
             "pass", "test_m5_side_by_side.py -k recorded_under_the_lock"),
-    Defence("M5", f"{MEMORY}/trust/running_turns.py", "(*left, new_write))\n", "())\n",
+    Defence("M5", f"{MEMORY}/trust/running_turns.py", "(*other_writes, new_write))\n", "())\n",
             "test_m5_side_by_side.py -k recorded_under_the_lock"),
     Defence("M6", f"{MEMORY}/git/process.py", "seconds = min(max(seconds, 0), _LAST_SECOND)", "seconds = seconds",
             "test_m6_odd_repositories.py -k wrong_clock"),

@@ -94,7 +94,7 @@ def diagnose(
     """
     files = list(editor.notebook.all(archived=True))
     entries = all_entries(editor, archived=True)
-    found: list[tuple[str, Problem]] = []
+    problems_by_place: list[tuple[str, Problem]] = []
     for scope in editor.scopes:
         notes_of_scope = [file for file in files if file.scope == scope.scope]
         problems = [
@@ -112,12 +112,14 @@ def diagnose(
         counts_text = (
             f"{plural(len(scope.loaded.core), 'core file')}, {plural(len(notes_of_scope), 'note')}"
         )
-        found += [
+        problems_by_place += [
             (scope.scope, problem)
             for problem in problems or [("ok", f"{counts_text}: no problems", "")]
         ]
-    found += [("index", problem) for problem in _check_index(editor, len(files))]
-    return [Finding(level, where, what, advice) for where, (level, what, advice) in found]
+    problems_by_place += [("index", problem) for problem in _check_index(editor, len(files))]
+    return [
+        Finding(level, where, what, advice) for where, (level, what, advice) in problems_by_place
+    ]
 
 
 def memory_stats(editor: MemoryEditor, recall_log: RecallLog) -> MemoryStats:

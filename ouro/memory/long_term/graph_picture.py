@@ -66,28 +66,28 @@ def _group_by_category(notes: Iterable[MemoryEntry]) -> list[list[MemoryEntry]]:
 def picture_of(entries: Iterable[MemoryEntry], files: Sequence[NoteFile]) -> GraphPicture:
     """Build the graph: the notes of each category as a cluster, around the shared entities."""
     notes = {entry.id: entry for entry in entries}
-    named = _named_entities(files)
-    counts = Counter(entity for entity, _note in named)
-    shared = [entity for entity, count in counts.most_common(_MAX_NAMES) if count > 1]
+    names_of_notes = _named_entities(files)
+    counts = Counter(entity for entity, _note in names_of_notes)
+    shared_entities = [entity for entity, count in counts.most_common(_MAX_NAMES) if count > 1]
     groups = _group_by_category(notes.values())
-    positions_of_groups = _position_groups([len(shared), *map(len, groups)])
+    positions_of_groups = _position_groups([len(shared_entities), *map(len, groups)])
     nodes = [
         _node_of_name(entity, counts[entity], position)
-        for entity, position in zip(shared, positions_of_groups[0], strict=True)
+        for entity, position in zip(shared_entities, positions_of_groups[0], strict=True)
     ]
     for members, positions in zip(groups, positions_of_groups[1:], strict=True):
         nodes += map(_node_of_note, members, positions)
-    known = {node.id for node in nodes}
-    edges = [*_edges_between(files), *((note, "names", entity) for entity, note in named)]
-    shown = [edge for edge in edges if edge[0] in known and edge[2] in known]
-    return GraphPicture(tuple(nodes), tuple(shown))
+    node_ids = {node.id for node in nodes}
+    edges = [*_edges_between(files), *((note, "names", entity) for entity, note in names_of_notes)]
+    visible_edges = [edge for edge in edges if edge[0] in node_ids and edge[2] in node_ids]
+    return GraphPicture(tuple(nodes), tuple(visible_edges))
 
 
 def _node_of_name(entity: str, count: int, position: _Point) -> GraphNode:
+    """The node of an entity that several notes name."""
     name = clean(entity)
-    return GraphNode(
-        entity, "name", "names", name, name, f"{plural(count, 'note')} with this name", *position
-    )
+    about = f"{plural(count, 'note')} with this name"
+    return GraphNode(entity, "name", "names", name, name, about, *position)
 
 
 def _node_of_note(note: MemoryEntry, position: _Point) -> GraphNode:

@@ -391,25 +391,25 @@ def find_same(text: str, entries: list[MemoryEntry]) -> MemoryEntry | None:
     """The entry with the same words; one in use before an archived one."""
     words = fold_words(text)
     # Only candidates are folded: all of 50,000 notes take 0.5 s.
-    rare = max(words.split(), key=len, default="")
-    likely = (
+    longest_word = max(words.split(), key=len, default="")
+    candidates = (
         entry
         for entry in entries
-        if rare in entry.text.casefold() and "replaced" not in entry.badges
+        if longest_word in entry.text.casefold() and "replaced" not in entry.badges
     )
-    found = [entry for entry in likely if fold_words(entry.text) == words]
-    return min(found, key=lambda item: item.archived, default=None) if words else None
+    same_entries = [entry for entry in candidates if fold_words(entry.text) == words]
+    return min(same_entries, key=lambda entry: entry.archived, default=None) if words else None
 
 
-def make_note(editor: MemoryEditor, chosen: Placement) -> Note:
+def make_note(editor: MemoryEditor, placement: Placement) -> Note:
     """A new note from a placed text, with the entities and files that it names."""
-    entities = entities_in(chosen.text)
-    anchors = editor.anchors.of(entities) if editor.anchors and chosen.scope == "repo" else ()
+    entities = entities_in(placement.text)
+    anchors = editor.anchors.of(entities) if editor.anchors and placement.scope == "repo" else ()
     now = note_time()
     return Note(
         id=new_id(),
-        scope=chosen.scope,
-        category=chosen.category,
+        scope=placement.scope,
+        category=placement.category,
         created_at=now,
         updated_at=now,
         confirmed_at=now,
@@ -417,8 +417,8 @@ def make_note(editor: MemoryEditor, chosen: Placement) -> Note:
         turn=editor.moment.turn,
         entities=entities,
         anchors=anchors,
-        until=chosen.until,
-        text=chosen.text,
+        until=placement.until,
+        text=placement.text,
     )
 
 

@@ -348,11 +348,13 @@ class MemoryRewind:
         """The changes of memory that rewinds to before these messages have undone; None if there
         are none.
         """
-        of_session = await asyncio.to_thread(self._commits)
-        undone_ids = set(chain.from_iterable(map(_undone_by, of_session)))
+        session_commits = await asyncio.to_thread(self._commits)
+        undone_ids = set(chain.from_iterable(map(_undone_by, session_commits)))
         rewinds = {str(number) for number in numbers}
-        of_rewinds = [commit for commit in of_session if commit.trailers.get(REWIND) in rewinds]
-        commits = [commit for commit in of_rewinds if commit.id not in undone_ids]
+        undo_commits = [
+            commit for commit in session_commits if commit.trailers.get(REWIND) in rewinds
+        ]
+        commits = [commit for commit in undo_commits if commit.id not in undone_ids]
         if not commits:
             return None
 
@@ -382,13 +384,17 @@ class MemoryRewind:
 
     def _commits(self) -> list[Commit]:
         """The commits of this session, newest first. Blocks."""
-        found = chain.from_iterable(
+        all_commits = chain.from_iterable(
             store.log(_MAX_SEARCHED_COMMITS) for store in self._manager.stores
         )
-        own = [
-            commit for commit in found if commit.trailers.get(SESSION) == self._memory.session_id
+        session_commits = [
+            commit
+            for commit in all_commits
+            if commit.trailers.get(SESSION) == self._memory.session_id
         ]
-        return sorted(own, key=lambda commit: datetime.fromisoformat(commit.at), reverse=True)
+        return sorted(
+            session_commits, key=lambda commit: datetime.fromisoformat(commit.at), reverse=True
+        )
 
 
 def _not_undone(commits: Sequence[Commit]) -> list[Commit]:

@@ -90,8 +90,8 @@ def strip_introduction(text: str) -> str:
     """Remove an introduction such as `No, that is wrong:` from a statement, unless nothing else is
     left.
     """
-    found = pattern_of_group("introduction").match(text)
-    rest = text[found.end() :].strip() if found else ""
+    introduction = pattern_of_group("introduction").match(text)
+    rest = text[introduction.end() :].strip() if introduction else ""
     rest = rest.removeprefix("that ").strip()
     is_statement = len(rest.split()) > 1 or (not rest.isascii() and len(rest) > 3)
     return rest[0].upper() + rest[1:] if is_statement else text

@@ -184,41 +184,44 @@ class Timeline:
     def as_of(self, date: str, file: str = "") -> tuple[OldFile, ...]:
         """The files at the end of a day or at a time; only `file` if given."""
         moment = moment_of(date)
-        found: list[OldFile] = []
+        files: list[OldFile] = []
         for store, names in self._names_by_store(file):
             for commit in history.log(store.repository, 1, before=moment):
                 tree = store.repository.tree(commit.id)
-                chosen = [name for name in names if name in tree]
+                names_in_commit = [name for name in names if name in tree]
                 if names == ("",):  # the core first
-                    chosen = sorted(tree, key=lambda name: (is_note_name(name), name))
-                texts = store.repository.blobs([tree[name] for name in chosen])
-                found += [
+                    names_in_commit = sorted(tree, key=lambda name: (is_note_name(name), name))
+                texts = store.repository.blobs([tree[name] for name in names_in_commit])
+                files += [
                     OldFile(store.scope, name, texts[tree[name]].decode(errors="replace"), commit)
-                    for name in chosen
+                    for name in names_in_commit
                 ]
-        return tuple(found)
+        return tuple(files)
 
     def search_at(self, date: str, words: str) -> tuple[OldFile, ...]:
         """The core lines and notes of that time that have any of the words; those with most of the
         words come first.
         """
-        asked = _words(words)
-        found: list[OldFile] = []
-        for old in self.as_of(date):
-            texts = [old.note_text] if old.note_text else old.text.splitlines()
-            found += [replace(old, text=text.strip()) for text in texts if asked & _words(text)]
-        return tuple(sorted(found, key=lambda old: -len(asked & _words(old.text))))
+        wanted_words = _words(words)
+        matches: list[OldFile] = []
+        for file in self.as_of(date):
+            texts = [file.note_text] if file.note_text else file.text.splitlines()
+            matches += [
+                replace(file, text=text.strip()) for text in texts if wanted_words & _words(text)
+            ]
+        return tuple(sorted(matches, key=lambda file: -len(wanted_words & _words(file.text))))
 
     def plan_undo(self, commit: str, hunk: int = 0) -> UndoPlan:
         """Plan the undo of a commit with its turn, or of one hunk by its number; changes nothing."""
-        found = self.find(commit)
-        planned = self._plan(self._store_of(found.scope), found.commit, hunk)
-        others = [] if hunk else [store for store in self._stores if store.scope != found.scope]
-        turns = [(store, commits_of_turn(store.repository, found.commit)) for store in others]
+        entry = self.find(commit)
+        first_plan = self._plan(self._store_of(entry.scope), entry.commit, hunk)
+        others = [] if hunk else [store for store in self._stores if store.scope != entry.scope]
+        turns = [(store, commits_of_turn(store.repository, entry.commit)) for store in others]
         also = [self._plan(store, commits[0]) for store, commits in turns if commits]
-        return replace(planned, also=tuple(plan for plan in also if plan.edits))
+        return replace(first_plan, also=tuple(plan for plan in also if plan.edits))
 
     def _plan(self, store: GitMemoryStore, commit: Commit, hunk: int = 0) -> UndoPlan:
+        """Plan the undo of a commit in one scope."""
         return plan_undo(
             store.scope, store.repository, store.find, commit, hunk, self._bases.get(commit.id, "")
         )
@@ -237,19 +240,19 @@ class Timeline:
 
     def _find_file(self, file: str) -> tuple[GitMemoryStore, str]:
         """The store and the name of the only file that is called so now. Raises UsageError."""
-        found = []
+        matches = []
         for store, names in self._names_by_store(file):
             tree = store.repository.tree(store.get_current_head())
-            found += [(store, name) for name in names if name in tree]
-        if not found:
+            matches += [(store, name) for name in names if name in tree]
+        if not matches:
             raise UsageError(
                 f"Memory has no file {file}.",
                 "Give it as `facts`, `user/facts.md`, or the id of a note.",
             )
-        if len(found) > 1:
-            named = " or ".join(f"`{store.scope}/{name}`" for store, name in found)
-            raise UsageError(f"{file} is in several scopes.", f"Name one: {named}.")
-        return found[0]
+        if len(matches) > 1:
+            choices = " or ".join(f"`{store.scope}/{name}`" for store, name in matches)
+            raise UsageError(f"{file} is in several scopes.", f"Name one: {choices}.")
+        return matches[0]
 
     def _names_by_store(self, file: str) -> list[tuple[GitMemoryStore, tuple[str, ...]]]:
         """The stores, each with the names that a file with this name, or a note with this id prefix,
@@ -268,8 +271,8 @@ class Timeline:
 
 
 def moment_of(date: str) -> str:
-    """A date or time in the form that git reads; a day means its end. Raises UsageError: it is not
-    a date.
+    """A date or time in the form that git reads; a day means its end. Raises UsageError if it is
+    not a date.
     """
     words = date.strip().lower()
     now = datetime.now().astimezone()
@@ -285,15 +288,16 @@ def moment_of(date: str) -> str:
         day = now if words == "today" else now - timedelta(days=1)
         words = day.date().isoformat()
     try:
-        found = datetime.fromisoformat(words.upper())
+        moment = datetime.fromisoformat(words.upper())
     except ValueError as error:
         raise UsageError(
             f"`{date}` is not a date.", "Use 2026-11-21, yesterday, or `3 days ago`."
         ) from error
     if len(words) <= len("2026-11-21"):
-        found = found.replace(hour=23, minute=59, second=59)
-    return found.astimezone().isoformat(timespec="seconds")
+        moment = moment.replace(hour=23, minute=59, second=59)
+    return moment.astimezone().isoformat(timespec="seconds")
 
 
 def _words(text: str) -> set[str]:
+    """The words of a text, folded, each once."""
     return set(re.findall(r"\w+", text.casefold()))

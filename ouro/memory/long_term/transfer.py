@@ -189,15 +189,15 @@ def find_exported_files(projects: Iterable[Path]) -> list[tuple[Path, Path]]:
 
     Each with the root that it is below.
     """
-    own = [*projects]
-    linked: list[Path] = []
-    for root in own:
+    project_roots = [*projects]
+    linked_worktrees: list[Path] = []
+    for root in project_roots:
         files = root.glob(".git/worktrees/*/gitdir")
-        linked += [Path(read_git_file(file).strip()).parent for file in files]
+        linked_worktrees += [Path(read_git_file(file).strip()).parent for file in files]
     names = dict.fromkeys(chain.from_iterable(files.values() for files in AGENT_FILES.values()))
-    places = product(dict.fromkeys((Path.home(), *own, *linked)), names)
-    found = [(root, root / name) for root, name in places]
-    return [(root, path) for root, path in found if split_section(read_git_file(path))[1]]
+    places = product(dict.fromkeys((Path.home(), *project_roots, *linked_worktrees)), names)
+    candidates = [(root, root / name) for root, name in places]
+    return [(root, path) for root, path in candidates if split_section(read_git_file(path))[1]]
 
 
 def split_section(text: str) -> tuple[str, str, str]:

@@ -238,9 +238,11 @@ def session_files(root: Path) -> dict[str, os.stat_result]:
     SessionError.
     """
     try:
-        with os.scandir(root) as found:
-            shown = (item for item in found if not item.name.startswith("."))
-            names = sorted(item.name for item in shown if item.is_dir(follow_symlinks=False))
+        with os.scandir(root) as entries:
+            not_hidden = (entry for entry in entries if not entry.name.startswith("."))
+            names = sorted(
+                entry.name for entry in not_hidden if entry.is_dir(follow_symlinks=False)
+            )
     except FileNotFoundError:
         return {}
     except OSError as error:
@@ -253,13 +255,15 @@ def session_files(root: Path) -> dict[str, os.stat_result]:
 
 
 def read_header(folder: Path) -> SessionHeader:
-    """Raises SessionError and OSError. Blocks."""
+    """Read the header of the session in `folder`. Raises SessionError and OSError. Blocks."""
     with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
         return read_first_record(descriptor, folder / FILE_NAME)[1]
 
 
 def read_first_record(descriptor: int, path: Path) -> tuple[RawRecord, SessionHeader]:
-    """Raises SessionDamaged if it is not a header."""
+    """Read the header from an open session file. Returns its record too. Raises SessionDamaged if
+    the first record is not a header.
+    """
     records = (
         split(read_range(descriptor, 0, 1 << 12))[0]
         or split(read_range(descriptor, 0, HEADER_WITHIN))[0]
@@ -285,11 +289,11 @@ def fetch_output(folder: Path, name: str) -> bytes:
     """The bytes of an image or output. Raises OSError if it does not exist or is not a file of the
     session.
     """
-    found = _OUTPUT_NAME.fullmatch(name)
-    if found is None:
+    match = _OUTPUT_NAME.fullmatch(name)
+    if match is None:
         raise FileNotFoundError(name)
     try:
-        with open_private(folder / OUTPUTS, found[1], os.O_RDONLY) as descriptor:
+        with open_private(folder / OUTPUTS, match[1], os.O_RDONLY) as descriptor:
             return read_range(descriptor, 0, min(_MAX_OUTPUT, os.fstat(descriptor).st_size))
     except SessionError as error:
         raise FileNotFoundError(name) from error
@@ -310,8 +314,8 @@ def write_output(folder: Path, name: str, data: bytes) -> None:
 def link_outputs(source: Path, target: Path) -> None:
     """Link the outputs of a session into its copy; other files are left out. Raises OSError."""
     try:
-        with os.scandir(source / OUTPUTS) as found:
-            names = sorted(item.name for item in found if item.is_file(follow_symlinks=False))
+        with os.scandir(source / OUTPUTS) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
     except FileNotFoundError:
         return
     (target / OUTPUTS).mkdir(mode=0o700, exist_ok=True)
@@ -331,6 +335,7 @@ def link_outputs(source: Path, target: Path) -> None:
 
 
 def session_not_found(session_id: str, where: str = "") -> SessionNotFound:
+    """The error for an id that names no session; `where` says where it was looked for."""
     return SessionNotFound(
         f"No session `{session_id[:60]}`{where}.", "`ouro sessions list --all` shows them all."
     )
@@ -347,8 +352,8 @@ def _remove_abandoned(parent: Path, names: Sequence[str], prefix: str) -> None:
 
 def _is_maker_alive(name: str) -> bool:
     """Whether the process whose id is in the name of an unfinished folder still runs."""
-    found = re.fullmatch(r".*\.([0-9]{1,9})\.[^.]*", name)
-    return found is not None and int(found[1]) > 0 and is_running(int(found[1]))
+    match = re.fullmatch(r".*\.([0-9]{1,9})\.[^.]*", name)
+    return match is not None and int(match[1]) > 0 and is_running(int(match[1]))
 
 
 def _id_of(folder: Path) -> str:

@@ -247,11 +247,11 @@ def update_index(
     Writes the index if other sessions are there than before, if much had to be read for it, or for
     `rebuild`, which trusts no entry. A small change of known sessions is read again next time.
     """
-    known = {} if rebuild else _read_index(root)
+    indexed = {} if rebuild else _read_index(root)
     old_notes = OldNotes(root)
-    current, read_bytes = _survey_all(root, known, progress)
+    current, read_bytes = _survey_all(root, indexed, progress)
     # The first page of a list is read from the start of the index: `newest_sessions`.
-    lists_others = current.keys() != known.keys() or not is_ordered(known.values())
+    lists_others = current.keys() != indexed.keys() or not is_ordered(indexed.values())
     saves_much = read_bytes > _MIN_BYTES_TO_WRITE or old_notes.are_many
     if (rebuild or lists_others or saves_much) and _write_index(root, current.values()):
         old_notes.drop()
@@ -259,7 +259,7 @@ def update_index(
 
 
 def _survey_all(
-    root: Path, known: Mapping[str, SessionSurvey], progress: Progress | None
+    root: Path, indexed: Mapping[str, SessionSurvey], progress: Progress | None
 ) -> tuple[dict[str, SessionSurvey], int]:
     """The current entry of each session by its name, and the bytes of the sessions that were read
     because the known entry was old.
@@ -268,7 +268,7 @@ def _survey_all(
     files, read_bytes = session_files(root), 0
     reported_at = time.monotonic()
     for number, (name, status) in enumerate(files.items()):
-        entry = known.get(name)
+        entry = indexed.get(name)
         if entry is None or not is_current(entry, status):
             entry = survey(root / name, status, entry)
             read_bytes += entry.info.size
@@ -306,8 +306,8 @@ def is_ordered(entries: Iterable[SessionSurvey]) -> bool:
 
 
 def find_info(root: Path, folder: str) -> SessionInfo | None:
-    """The current entry of a session; None if it does not exist. Raises SessionError: `root` is not
-    a folder.
+    """The current entry of a session; None if it does not exist. Raises SessionError if `root` is
+    not a folder.
     """
     try:
         status = (root / folder / FILE_NAME).lstat()
@@ -317,10 +317,10 @@ def find_info(root: Path, folder: str) -> SessionInfo | None:
         if root.is_dir():
             return None
         raise not_a_folder(root, error) from error
-    known = _read_index(root, folder).get(folder)
-    if known and is_current(known, status):
-        return known.info
-    return survey(root / folder, status, known).info
+    indexed = _read_index(root, folder).get(folder)
+    if indexed and is_current(indexed, status):
+        return indexed.info
+    return survey(root / folder, status, indexed).info
 
 
 def is_current(survey: SessionSurvey, status: os.stat_result) -> bool:
@@ -332,28 +332,27 @@ def list_infos(root: Path, progress: Progress | None = None) -> list[SessionInfo
     """The sessions with messages, last used first."""
     with _garbage_collection_off():
         surveys = update_index(root, progress=progress)
-        found = [entry.info for entry in surveys if entry.info.messages or entry.info.title]
-    ordered = _with_unique_ids(found)[::-1]  # at equal times, the last by name comes first
+        infos = [entry.info for entry in surveys if entry.info.messages or entry.info.title]
+    ordered = _with_unique_ids(infos)[::-1]  # at equal times, the last by name comes first
     ordered.sort(key=attrgetter("updated_at"), reverse=True)
     return ordered
 
 
-def _with_unique_ids(found: list[SessionInfo]) -> list[SessionInfo]:
-    """If a folder was copied by hand, two sessions have the same id: the copy is identified by its
-    folder name.
-
-    The copy has no cost: its usage is counted with the original.
+def _with_unique_ids(infos: list[SessionInfo]) -> list[SessionInfo]:
+    """The entries, each with another id. If a folder was copied by hand, two sessions have the same
+    id: the copy is identified by its folder name. It has no cost: its usage is counted with the
+    original.
     """
-    if len({item.id for item in found}) == len(found):
-        return found
+    if len({item.id for item in infos}) == len(infos):
+        return infos
     firsts: dict[str, str] = {}
-    for item in found:
+    for item in infos:
         if is_named_after(item.folder, item.id):
             firsts.setdefault(item.id, item.folder)
-    counts = Counter(item.id for item in found)
+    counts = Counter(item.id for item in infos)
     return [
         info if counts[info.id] == 1 or firsts.get(info.id) == info.folder else mark_as_copy(info)
-        for info in found
+        for info in infos
     ]
 
 

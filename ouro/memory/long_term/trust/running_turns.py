@@ -122,12 +122,11 @@ class ToolWrites:
                 new_write = ToolWrite(
                     session, FileEdit(edit.name, last_write.edit.before, edit.after)
                 )
-            left = (
-                write
-                for write in earlier_writes
-                if write is not last_write or new_write.edit is edit
+            is_joined = new_write.edit is not edit
+            other_writes = (
+                write for write in earlier_writes if not (is_joined and write is last_write)
             )
-            self._repository.save_state(_WRITES_RECORD, (*left, new_write))
+            self._repository.save_state(_WRITES_RECORD, (*other_writes, new_write))
             try:
                 yield
             except BaseException:
