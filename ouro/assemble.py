@@ -1,13 +1,13 @@
-"""Open a session. From top to bottom: settings and trust, memory and transcript, models,
-permissions, extensions, tools, the loop, the session.
+"""Open a session. It is built in this order: settings and trust, memory and transcript, models,
+permissions, extensions, tools, the loop of the agent, the session.
 
-Only this module and `assemble_…` construct the parts of a session.
+Only this module and the modules `assemble_…` construct the parts of a session.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,11 +37,13 @@ from ouro.assemble_subagents import build_subagents, check_by_subagent
 from ouro.assemble_tools import (
     AgentServices,
     build_confinement,
+    build_file_undo,
     build_files_seen,
     build_search,
     build_shell,
     build_workspace,
     container_files,
+    require_free_names,
 )
 from ouro.errors import NoModelError, UsageError
 from ouro.events import Notice
@@ -56,7 +58,6 @@ from ouro.session.background_work import BackgroundWork
 from ouro.session.budget import Budget, limit_turns
 from ouro.session.command_runner import CommandRunner
 from ouro.session.context_window import ContextWindow, SentContext, find_plan, load_plan
-from ouro.session.file_undo import FileUndo
 from ouro.session.goal import GoalCaps, GoalPursuit
 from ouro.session.named_texts import make_attachments
 from ouro.session.plan_approval import PlanApproval
@@ -87,13 +88,11 @@ from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.shell_process import clean_up_orphans
 from ouro.tools.subagent import Subagent
 from ouro.tools.todo import TodoPlan
-from ouro.tools.tool import AnyTool
 from ouro.utils.git import find_root
 from ouro.utils.log import mask_log
 from ouro.utils.masked_writes import mask_writes
 from ouro.utils.path_escapes import path_text
 from ouro.utils.runtime import (
-    get_checkpoints_dir,
     get_index_path,
     get_permissions_path,
     get_sessions_dir,
@@ -109,7 +108,7 @@ Opener = Callable[[OpenRequest], Awaitable[Session]]
 
 
 def opener(options: Options) -> Opener:
-    """`open_session` for front ends, which do not know the options."""
+    """Returns a function that opens sessions with these options: front ends do not know them."""
     store = None
     if options.ephemeral:
         from ouro.memory.ephemeral_backend import DictMemoryStore  # imported late, only here
@@ -137,7 +136,7 @@ def opener(options: Options) -> Opener:
 async def open_session(
     options: Options, request: OpenRequest, store: MemoryStore | None = None
 ) -> Session:
-    """A new session, or a resumed one.
+    """Open a new session, or resume one.
 
     Raises:
         TrustNeeded: the folder holds files that ouro would obey, and the user has not approved them.
@@ -171,26 +170,28 @@ async def open_session(
 
 
 def _read_inputs(options: Options, request: OpenRequest) -> SessionInputs:
-    """The settings, after it is known whether the files of the project are obeyed. Blocks."""
+    """Decide whether the files of the project are obeyed, then read the settings. Blocks."""
     limit_arenas()
-    trust = safety.TrustStore(get_trust_path())
+    trust_store = safety.TrustStore(get_trust_path())
     answer = "no" if options.safe else "yes" if options.trust else request.trust
     root = find_root(options.cwd)
-    trusted = is_trusted(trust, options.cwd, answer, container_files(root, options))
+    trusted = is_trusted(trust_store, options.cwd, answer, container_files(root, options))
     trusted = trusted and not options.safe
-    places = settings_by_place(root if trusted else None, options.settings)
-    demand_rules(places, [tool.name for tool in options.tools])
-    settings = build_settings(explain_settings(places))
+    settings_of_places = settings_by_place(root if trusted else None, options.settings)
+    demand_rules(settings_of_places, [tool.name for tool in options.tools])
+    settings = build_settings(explain_settings(settings_of_places))
     catalog = Catalog.from_files(str(root or options.cwd))
-    notices = [notice for notice in (trust.notice, *catalog.notices) if notice]
+    notices = [notice for notice in (trust_store.notice, *catalog.notices) if notice]
     roles = {} if options.ready_model else background_roles(settings, catalog, notices)
-    return SessionInputs(options, places, settings, trust, trusted, catalog, roles, notices)
+    return SessionInputs(
+        options, settings_of_places, settings, trust_store, trusted, catalog, roles, notices
+    )
 
 
 async def _open_basis(
     inputs: SessionInputs, request: OpenRequest, store: MemoryStore | None
 ) -> SessionBasis:
-    """Open the folders of memory, then the transcript: it begins with their versions."""
+    """Open the folders of memory, then the transcript: its header names their versions."""
     from ouro.session.opening import find_session_to_resume
 
     options = inputs.options
@@ -198,14 +199,16 @@ async def _open_basis(
     mask_log(mask.mask)
     mask_writes(mask.mask)
     store = store or YamlFileMemoryStore(get_sessions_dir(), mask.mask)
-    places = () if options.ephemeral else (get_sessions_dir(), get_index_path())
-    session_catalog = SessionCatalog(store, path_text(options.cwd), *places)
+    folders_of_sessions = () if options.ephemeral else (get_sessions_dir(), get_index_path())
+    session_catalog = SessionCatalog(store, path_text(options.cwd), *folders_of_sessions)
     resumed = await find_session_to_resume(session_catalog, request) if request.resume else None
     scopes = None
     if options.uses_memory:
-        trusted = options.cwd if inputs.trusted else None
-        opening = partial(open_memory, inputs.settings.memory, trusted, mask.kind_in_memory)
-        scopes = await asyncio.to_thread(opening)
+        trusted_folder = options.cwd if inputs.trusted else None
+        open_scopes = partial(
+            open_memory, inputs.settings.memory, trusted_folder, mask.kind_in_memory
+        )
+        scopes = await asyncio.to_thread(open_scopes)
     tasks = SessionTasks(turn_watcher(inputs, mask.mask, lambda: transcript.session_id))
     versions = begins_with(scopes.opened if scopes else ())
     transcript = await open_transcript(store, inputs, request, resumed, versions, tasks)
@@ -214,32 +217,38 @@ async def _open_basis(
 
 
 def _find_start_mode(basis: SessionBasis) -> StartMode:
-    """Of the command line, the resumed session (at most the project's), or the settings."""
-    is_given = basis.options.settings.get("permissions.mode")
-    saved = "" if is_given else basis.transcript.mode
+    """The permission mode of the command line, else that of the resumed session (at most that
+    of the project's settings), else that of the settings.
+    """
+    mode_of_command_line = basis.options.settings.get("permissions.mode")
+    saved = "" if mode_of_command_line else basis.transcript.mode
     if saved in MODES_BY_WIDTH:
         saved = stricter_mode(saved, basis.inputs.places)
     return start_mode(saved, basis.settings.permissions.mode)
 
 
 def _build_session(basis: SessionBasis, start: StartMode) -> tuple[Session, Sequence[str]]:
-    """A session, and a line for each problem in extension files. Each object is made from those
-    above it. Blocks: extensions, memory and rules are read.
+    """Returns the session, and a line for each problem in extension files. Each object is made from
+    those above it. Blocks: extensions, memory and rules are read.
     """
     options, cwd, transcript, tasks = basis.options, basis.cwd, basis.transcript, basis.tasks
-    news = asyncio.Event()  # something in the background may wake the agent
-    jobs = _build_jobs(basis, news)
+    wake_event = asyncio.Event()  # is set when work in the background wants to wake the agent
+    jobs = _build_jobs(basis, wake_event)
     shared = _build_services(basis, start, jobs)
-    permissions, memory, found = shared.permissions, shared.memory, shared.extensions.of_session
+    permissions, memory, extensions = (
+        shared.permissions,
+        shared.memory,
+        shared.extensions.of_session,
+    )
 
     shell = build_shell(basis, cwd, jobs, shared.confinement, options.editor.terminals)
-    seen = build_files_seen(shared, permissions.workspace)
+    files_seen = build_files_seen(shared, permissions.workspace)
     plan = TodoPlan()
-    subagents, tools, problems = _build_tools(shared, shell, jobs, plan, seen, news)
+    subagents, tools, problems = _build_tools(shared, shell, jobs, plan, files_seen, wake_event)
 
     environment = Environment(cwd, lambda: permissions.mode, partial(_more_environment, shared))
     has_search = memory.lookup is not None
-    context = SentContext(environment, found.instructions, plan, jobs, has_search)
+    context = SentContext(environment, extensions.instructions, plan, jobs, has_search)
     compactor = _build_compactor(shared, tools, context)
     window = ContextWindow(compactor, tasks)
 
@@ -248,17 +257,17 @@ def _build_session(basis: SessionBasis, start: StartMode) -> tuple[Session, Sequ
     background = BackgroundWork(
         shell, jobs, subagents, permissions, tasks, steering, transcript, standing
     )
-    turn = _build_turn(shared, background, tools, plan, seen, compactor, news)
+    turn = _build_turn(shared, background, tools, plan, files_seen, compactor, wake_event)
     session = Session(
         transcript=transcript,
         turn=turn,
         background=background,
         model_source=shared.models,
         permissions=permissions,
-        extensions=found,
+        extensions=extensions,
         memory=memory,
         session_catalog=basis.session_catalog,
-        rewind=_build_rewind(shared, plan, seen, context),
+        rewind=_build_rewind(shared, plan, files_seen, context),
         window=window,
         budget=shared.budget,
         resumed=_build_resume(shared, window, plan),
@@ -266,13 +275,15 @@ def _build_session(basis: SessionBasis, start: StartMode) -> tuple[Session, Sequ
     return session, (*shared.extensions.problems, *problems)
 
 
-def _build_jobs(basis: SessionBasis, news: asyncio.Event) -> ShellJobs:
-    wakes = basis.settings.session.wake != "off"
-    return ShellJobs(basis.transcript.outputs, basis.mask.mask, news.set if wakes else None)
+def _build_jobs(basis: SessionBasis, wake_event: asyncio.Event) -> ShellJobs:
+    wakes_agent = basis.settings.session.wake != "off"
+    return ShellJobs(
+        basis.transcript.outputs, basis.mask.mask, wake_event.set if wakes_agent else None
+    )
 
 
 def _build_services(basis: SessionBasis, start: StartMode, jobs: ShellJobs) -> AgentServices:
-    """Models, permissions, extensions and memory, in this order."""
+    """Build models, permissions, extensions and memory, in this order."""
     transcript, limits = basis.transcript, basis.settings.limits
     if not basis.options.interactive:
         limits = limit_turns(limits)
@@ -285,7 +296,7 @@ def _build_services(basis: SessionBasis, start: StartMode, jobs: ShellJobs) -> A
     hooks = SessionHooks(
         extensions.hooks, transcript, basis.cwd, permissions, basis.tasks, is_resumed=is_resumed
     )
-    files = _build_file_undo(basis, permissions)
+    files = build_file_undo(basis, permissions)
     memory = build_memory(
         basis, models, jobs, confinement, files.changed_until_now if files else dict
     )
@@ -297,7 +308,9 @@ def _build_services(basis: SessionBasis, start: StartMode, jobs: ShellJobs) -> A
 def _build_permissions(
     basis: SessionBasis, start: StartMode
 ) -> tuple[safety.Confinement, safety.Permissions]:
-    """The sandbox hides what rules deny to read, and the rules see whether there is a sandbox."""
+    """Build sandbox and permissions together: the sandbox hides what rules deny to read, and the
+    rules depend on whether there is a sandbox.
+    """
 
     def unreadable() -> Sequence[Path]:
         return permissions.unreadable_files()
@@ -318,85 +331,56 @@ def _build_permissions(
     return confinement, permissions
 
 
-def _build_file_undo(basis: SessionBasis, permissions: safety.Permissions) -> FileUndo | None:
-    """The undo of files; None if checkpoints are off, or the session is not saved."""
-    settings, transcript = basis.settings.checkpoints, basis.transcript
-    if not settings.enabled or basis.options.ephemeral:
-        return None
-    checkpoints = safety.LateCheckpoints(
-        basis.cwd,
-        get_checkpoints_dir(),
-        transcript.session_id,
-        settings.max_file_mb * 1_000_000,
-    )
-    return FileUndo(
-        checkpoints,
-        transcript,
-        basis.tasks,
-        settings.keep_days,
-        settings.max_mb * 1_000_000,
-        permissions.workspace.resolve,
-    )
-
-
 def _build_tools(
     shared: AgentServices,
     shell: Shell,
     jobs: ShellJobs,
     plan: TodoPlan,
-    seen: FilesSeen,
-    news: asyncio.Event,
+    files_seen: FilesSeen,
+    wake_event: asyncio.Event,
 ) -> tuple[Subagents, ToolRunner, Sequence[str]]:
-    """The subagents, all tools with theirs, and a line for each problem with them."""
-    basis, permissions, found = shared.basis, shared.permissions, shared.extensions
+    """Returns the subagents, all tools (with `subagent`), and a line for each problem with them."""
+    basis, permissions, extensions = shared.basis, shared.permissions, shared.extensions
     problems: list[str] = []
-    first = [
-        *builtin_tools(shell, jobs, plan, seen, build_search(shared), permissions.keeps_back),
-        *lsp_tools(found, seen, permissions.keeps_back),
+    file_and_shell_tools = [
+        *builtin_tools(shell, jobs, plan, files_seen, build_search(shared), permissions.keeps_back),
+        *lsp_tools(extensions, files_seen, permissions.keeps_back),
     ]
-    more = [*web_tools(basis, shared.models, problems), *mcp_tools(basis, found)]
-    others = (*first, *skill_tools(found), *more)
-    taken = {Subagent.name, *(tool.name for tool in others)}
-    _demand_free_names(basis.options.tools, taken)
-    taken |= {tool.name for tool in basis.options.tools}
-    own_tools = find_own_tools(basis, shared.confinement, found.environment, taken, problems)
+    web_and_mcp_tools = [*web_tools(basis, shared.models, problems), *mcp_tools(basis, extensions)]
+    tools_of_ouro = (*file_and_shell_tools, *skill_tools(extensions), *web_and_mcp_tools)
+    taken_names = {Subagent.name, *(tool.name for tool in tools_of_ouro)}
+    require_free_names(basis.options.tools, taken_names)
+    taken_names |= {tool.name for tool in basis.options.tools}
+    own_tools = find_own_tools(
+        basis, shared.confinement, extensions.environment, taken_names, problems
+    )
     for tool in own_tools:
         if tool.asks:
             permissions.remember(tool.name, "ask", save=False)
-    subagents = build_subagents(shared, own_tools, news.set)
+    subagents = build_subagents(shared, own_tools, wake_event.set)
     shared.extensions.hooks.run_agent = partial(check_by_subagent, subagents)
     tools = (
-        *first,
-        *skill_tools(found, subagents.run),
-        *more,
+        *file_and_shell_tools,
+        *skill_tools(extensions, subagents.run),
+        *web_and_mcp_tools,
         subagents.tool(),
         *basis.options.tools,
         *own_tools,
     )
     runner = ToolRunner(
-        {tool.name: tool for tool in tools},
-        permissions,
-        shared.hooks.with_notifications(basis.tasks.ask_user),
-        shared.changing,
-        shared.memory.tool_finished,
-        ToolEvents(shared.hooks, basis.cwd),
-        shared.judge,
+        tools={tool.name: tool for tool in tools},
+        permissions=permissions,
+        ask_user=shared.hooks.with_notifications(basis.tasks.ask_user),
+        changing=shared.changing,
+        after_tool=shared.memory.tool_finished,
+        hooks=ToolEvents(shared.hooks, basis.cwd),
+        judge=shared.judge,
     )
     return subagents, runner, problems
 
 
-def _demand_free_names(tools: Sequence[AnyTool], taken: Collection[str]) -> None:
-    """Raises UsageError: a tool of the program has the name of another one."""
-    found: dict[str, AnyTool] = {}
-    for tool in tools:
-        if tool.name in taken or found.setdefault(tool.name, tool) is not tool:
-            raise UsageError(
-                f"There are two tools with the name `{tool.name}`.", "Give yours another name."
-            )
-
-
 def _more_environment(shared: AgentServices) -> dict[str, str]:
-    """What the system prompt says about the environment beside the folder and the system."""
+    """What the agent learns about its environment beside the folder and the operating system."""
     basis = shared.basis
     folders = (*basis.options.add_dirs, *shared.permissions.workspace.added)
     return {
@@ -407,31 +391,31 @@ def _more_environment(shared: AgentServices) -> dict[str, str]:
 
 
 def _build_compactor(shared: AgentServices, tools: ToolRunner, context: SentContext) -> Compactor:
-    """What makes requests smaller; it has the system prompt, with long-term memory."""
+    """Build what makes requests smaller. It holds the system prompt, with long-term memory."""
     basis, models, memory, hooks = shared.basis, shared.models, shared.memory, shared.hooks
     block = memory.manager.prompt.load_block() if memory.manager else ""
 
-    def forget_sent() -> None:
-        """Forget what the context held: it was replaced by a summary."""
+    def on_compacted() -> None:
+        """Forget what the context held: a summary has replaced it."""
         context.clear()
         memory.compacted()
         hooks.run_after_compaction()
 
     return Compactor(
-        basis.transcript,
-        models.current,
-        lambda: models.role("compact"),
-        prompt_message(shared.extensions.system_prompt, block),
-        tools,
-        basis.settings.compaction,
-        context.for_summary,
-        forget_sent,
-        hooks.before_compaction,
+        memory=basis.transcript,
+        models=models.current,
+        summarisers=lambda: models.role("compact"),
+        system_prompt=prompt_message(shared.extensions.system_prompt, block),
+        tools=tools,
+        settings=basis.settings.compaction,
+        environment=context.for_summary,
+        on_compacted=on_compacted,
+        before_summary=hooks.before_compaction,
     )
 
 
 def _build_standing_work(shared: AgentServices, shell: Shell) -> StandingWork:
-    """The goal and the repeated messages; those of a resumed session are read."""
+    """Build the goal and the repeated messages; a resumed session has those it had before."""
     basis, settings = shared.basis, shared.basis.settings.session
     caps = GoalCaps(settings.goal_turns, settings.goal_cost, settings.goal_minutes)
     goal = GoalPursuit(basis.transcript, shared.models, shell, shared.permissions, caps)
@@ -447,36 +431,40 @@ def _build_turn(
     background: BackgroundWork,
     tools: ToolRunner,
     plan: TodoPlan,
-    seen: FilesSeen,
+    files_seen: FilesSeen,
     compactor: Compactor,
-    news: asyncio.Event,
+    wake_event: asyncio.Event,
 ) -> AgentTurn:
-    """The loop of the agent, and what is around it in a turn."""
+    """Build the loop of the agent, and what a turn does before and after it."""
     basis, models, memory, budget = shared.basis, shared.models, shared.memory, shared.budget
-    permissions, found = shared.permissions, shared.extensions.of_session
+    permissions, extensions = shared.permissions, shared.extensions.of_session
     steering, subagents = background.steering, background.subagents
     goal = background.standing.goal
-    attachments = make_attachments(seen, permissions, memory.manager, basis.session_catalog, found)
-    commands = CommandRunner(found.commands, tools, permissions, models, shared.extensions.hooks)
+    attachments = make_attachments(
+        files_seen, permissions, memory.manager, basis.session_catalog, extensions
+    )
+    commands = CommandRunner(
+        extensions.commands, tools, permissions, models, shared.extensions.hooks
+    )
 
     async def before_call(calls_made: int) -> str:
         goal.check_caps()
         return await budget.check(calls_made)
 
     async def about_paths(paths: Sequence[str]) -> Sequence[str]:
-        return found.instructions.for_paths(paths), await memory.notes_about_files(paths)
+        return extensions.instructions.for_paths(paths), await memory.notes_about_files(paths)
 
     agent = LoopAgent(
-        basis.transcript,
-        models.current,
-        compactor.system_prompt,
-        tools,
-        compactor,
-        lambda: steering.take() or subagents.take_reports(),
-        about_paths,
-        before_call,
-        partial(describe_late_errors, found.language_servers),
-        attachments.complete,
+        memory=basis.transcript,
+        models=models.current,
+        system_prompt=compactor.system_prompt,
+        tools=tools,
+        compactor=compactor,
+        steering=lambda: steering.take() or subagents.take_reports(),
+        about_paths=about_paths,
+        before_call=before_call,
+        late_errors=partial(describe_late_errors, extensions.language_servers),
+        complete=attachments.complete,
         retry_seconds=basis.settings.llm.retry_seconds,
         bounds=(budget.limits, basis.root),
     )
@@ -492,46 +480,49 @@ def _build_turn(
         attachments=attachments,
         commands=commands,
         hooks=shared.hooks,
-        wake=Wake(basis.settings.session.wake, news, background.jobs, subagents, basis.tasks),
+        wake=Wake(basis.settings.session.wake, wake_event, background.jobs, subagents, basis.tasks),
     )
 
 
 def _build_plan_approval(
     shared: AgentServices, plan: TodoPlan, environment: Environment, tools: ToolRunner
 ) -> PlanApproval:
-    """The approval of plans, with the folder in which they are saved."""
+    """Build the approval of plans, with the folder in which plans are saved."""
     basis, options = shared.basis, shared.basis.options
+    # With `-p` there is no user who could read a draft.
     keeps_drafts = options.interactive or options.editor.buffers is not None
-    folder = PlanFolder(basis.root, keeps_drafts=keeps_drafts)
+    folder = None
+    if not options.ephemeral:
+        folder = PlanFolder(basis.root, keeps_drafts=keeps_drafts)
     return PlanApproval(
-        plan,
-        None if options.ephemeral else folder,
-        environment,
-        shared.permissions,
-        basis.transcript,
-        shared.models,
-        tools.ask_user,
+        todos=plan,
+        folder=folder,
+        environment=environment,
+        permissions=shared.permissions,
+        transcript=basis.transcript,
+        models=shared.models,
+        ask_user=tools.ask_user,
     )
 
 
 def _build_titles(basis: SessionBasis, models: ModelSource) -> Titles:
     options, transcript = basis.options, basis.transcript
-    automatically = options.interactive and basis.settings.sessions.titles and not options.ephemeral
+    is_automatic = options.interactive and basis.settings.sessions.titles and not options.ephemeral
     labels = SessionLabels(transcript, options.cwd, basis.resumed)
-    return Titles(transcript, models, basis.tasks, automatically=automatically, labels=labels)
+    return Titles(transcript, models, basis.tasks, automatically=is_automatic, labels=labels)
 
 
 def _build_rewind(
-    shared: AgentServices, plan: TodoPlan, seen: FilesSeen, context: SentContext
+    shared: AgentServices, plan: TodoPlan, files_seen: FilesSeen, context: SentContext
 ) -> Rewind:
-    """The rewind of a session, with everything that can be undone in it."""
+    """Build the rewind of a session, with everything that it can undo."""
     from ouro.session.rewind import Rewind
 
     transcript, tasks, memory = shared.basis.transcript, shared.basis.tasks, shared.memory
 
     def on_change() -> None:
         plan.items = find_plan(transcript)
-        seen.clear()
+        files_seen.clear()
         context.clear()
 
     undoers: dict[RewindScope, Undoer] = {}
@@ -539,30 +530,38 @@ def _build_rewind(
         undoers["files"] = shared.files
     if memory.rewind is not None:
         undoers["memory"] = memory.rewind
-    settled, observer = memory.wait_until_settled, memory.undo_observer
-    return Rewind(transcript, lambda: tasks.running, on_change, undoers, settled, observer)
+    return Rewind(
+        memory=transcript,
+        is_running=lambda: tasks.running,
+        on_change=on_change,
+        undoers=undoers,
+        wait_for_changes=memory.wait_until_settled,
+        observer=memory.undo_observer,
+    )
 
 
 def _build_resume(shared: AgentServices, window: ContextWindow, plan: TodoPlan) -> Resumed | None:
-    """What a resumed session asks and shows at its start; None for a new one."""
+    """Build what a resumed session asks and shows at its start; None for a new session."""
     basis = shared.basis
     if basis.resumed is None:
         return None
     from ouro.session.resume import Resumed
 
     return Resumed(
-        basis.resumed,
-        basis.cwd,
-        window,
-        shared.memory,
-        shared.models,
-        shared.permissions,
-        plan,
+        info=basis.resumed,
+        cwd=basis.cwd,
+        window=window,
+        memory=shared.memory,
+        models=shared.models,
+        permissions=shared.permissions,
+        plan=plan,
     )
 
 
 def _start(basis: SessionBasis, session: Session, start: StartMode) -> None:
-    """Take up what the transcript holds, and start what runs in the background; returns at once."""
+    """Restore the plan and mode of the transcript, and start the work in the background. Returns
+    at once.
+    """
     transcript, tasks, plan = basis.transcript, basis.tasks, session.plan
     plan.todos.items = find_plan(transcript)
     if basis.resumed is not None:  # the command line may have named another model

@@ -1,5 +1,5 @@
-"""Build the long-term memory of a session. Each function imports what it builds: a session without
-memory loads almost none of it.
+"""Build the long-term memory of a session. The packages import what is built on first use: a
+session without memory loads almost none of it.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def build_memory(
     confinement: Confinement,
     changed_files: long_term.ChangedFiles,
 ) -> long_term.SessionMemory:
-    """The long-term memory of a session, also if it is off: then hardly a module of it is loaded.
+    """Build the long-term memory of a session, also if memory is off: then it does nothing.
 
     Args:
-        changed_files: returns what the turn has changed until now.
+        changed_files: returns the files that the turn has changed until now.
     """
     options, transcript = basis.options, basis.transcript
     lookup = _build_lookup(basis)
@@ -64,12 +64,18 @@ def build_memory(
         )
     half_life = basis.settings.memory.half_life_days
     return long_term.SessionMemory(
-        transcript, manager, lookup, recall, capture, maintenance, half_life
+        memory=transcript,
+        manager=manager,
+        lookup=lookup,
+        recall=recall,
+        capture=capture,
+        maintenance=maintenance,
+        half_life_days=half_life,
     )
 
 
 def _build_lookup(basis: SessionBasis) -> memory_index.Lookup | None:
-    """The search over sessions and memory; None if no scope is in use."""
+    """Build the search over sessions and memory; None if no scope is in use."""
     if not basis.opened_scopes:
         return None
     inputs = basis.inputs
@@ -89,7 +95,7 @@ def _build_manager(
     models: ModelSource,
     marks: long_term.TurnMarks,
 ) -> long_term.LongTermMemoryManager:
-    """The manager of long-term memory, with the text that it adds to prompts."""
+    """Build the manager of long-term memory, with the text that it adds to prompts."""
     transcript, settings = basis.transcript, basis.settings.memory
 
     def cached_price(tokens: int) -> float | None:
@@ -104,11 +110,11 @@ def _build_manager(
         )
 
     prompt = long_term.MemoryPrompt(
-        scopes.opened,
-        transcript.session_id,
-        transcript.began_with,
-        settings.consolidation_threshold,
-        cached_price,
+        scopes=scopes.opened,
+        session_id=transcript.session_id,
+        began_with=transcript.began_with,
+        threshold=settings.consolidation_threshold,
+        price=cached_price,
     )
     return long_term.LongTermMemoryManager(
         scopes, prompt, basis.tasks, basis.cwd, core_consolidator, marks, settings.write
@@ -122,31 +128,31 @@ def _build_recall(
     lookup: memory_index.Lookup,
     changed_files: long_term.ChangedFiles,
 ) -> long_term.TurnRecall:
-    """The recall before each message. Commands and dead ends need memory of the repository."""
+    """Build the recall before each message. Commands and dead ends need memory of the repository."""
     transcript, settings = basis.transcript, basis.settings.memory
     finder = long_term.NoteFinder(
-        lookup,
-        basis.opened_scopes,
-        basis.root,
-        basis.cwd,
-        _mark_in(transcript),
-        settings,
-        long_term.RecallLog(get_recall_log_path()),
+        lookup=lookup,
+        scopes=basis.opened_scopes,
+        root=basis.root,
+        cwd=basis.cwd,
+        mark=_mark_of_session(transcript),
+        settings=settings,
+        recall_log=long_term.RecallLog(get_recall_log_path()),
     )
     repo = next((scope for scope in basis.opened_scopes if scope.scope == "repo"), None)
     commands = dead_ends = None
     if repo is not None and settings.commands and not transcript.read_only:
         commands = long_term.ledger_of(repo, basis.mask.kind_in_memory, basis.cwd)
-        looks = long_term.CommandLooks(finder, changed_files)
-        dead_ends = _build_dead_ends(basis, models, manager, repo, looks)
+        command_looks = long_term.CommandLooks(finder, changed_files)
+        dead_ends = _build_dead_ends(basis, models, manager, repo, command_looks)
     return long_term.TurnRecall(
-        transcript,
-        finder,
-        basis.tasks,
-        _build_hypotheses(basis, models),
-        commands,
-        dead_ends,
-        _build_other_projects(basis, finder),
+        memory=transcript,
+        finder=finder,
+        channel=basis.tasks,
+        hypotheses=_build_hypotheses(basis, models),
+        commands=commands,
+        dead_ends=dead_ends,
+        other_projects=_build_other_projects(basis, finder),
     )
 
 
@@ -157,26 +163,26 @@ def _build_dead_ends(
     repo: long_term.ScopeMemory,
     looks: long_term.CommandLooks,
 ) -> long_term.DeadEnds:
-    """The notes about what did not work, and a model that may be asked for the reason."""
-    # As capture: a model may be asked about a turn that has ended.
+    """Build the notes about what did not work, with the model that may be asked for the reason."""
+    # Like capture, it asks a model about a turn that has ended.
     may_ask = basis.options.interactive and basis.settings.memory.capture
     ask = ask_in_background(models, basis.transcript, "classify", "dead ends")
     return long_term.DeadEnds(
-        basis.transcript,
-        manager,
-        looks.finder,
-        repo,
-        basis.tasks,
-        basis.settings.memory.write,
-        looks,
-        ask if may_ask else None,
+        memory=basis.transcript,
+        manager=manager,
+        finder=looks.finder,
+        repo=repo,
+        channel=basis.tasks,
+        write=basis.settings.memory.write,
+        looks=looks,
+        ask=ask if may_ask else None,
     )
 
 
 def _build_other_projects(
     basis: SessionBasis, finder: long_term.NoteFinder
 ) -> long_term.OtherProjects | None:
-    """What other projects know is shown to a user, and to nobody else."""
+    """Build the search in other projects; None without a user, who alone may see its results."""
     settings = basis.settings.memory
     if not (settings.other_projects and basis.options.interactive):
         return None
@@ -185,7 +191,7 @@ def _build_other_projects(
 
 
 def _build_hypotheses(basis: SessionBasis, models: ModelSource) -> long_term.HypothesisModel | None:
-    """The model that writes search texts; None if no model has the role `retrieve`."""
+    """Build the model that writes search texts; None if no model has the role `retrieve`."""
     if not models.is_given("retrieve"):
         return None
     catalog = basis.inputs.catalog
@@ -204,16 +210,16 @@ def _build_capture_observer(
     manager: long_term.LongTermMemoryManager,
     lookup: memory_index.Lookup,
 ) -> long_term.CaptureObserver:
-    """The observer that captures memory after turns."""
+    """Build the observer that captures memory after turns."""
     settings = basis.settings.memory
     ask = ask_in_background(models, basis.transcript, "classify", "capture")
     return long_term.CaptureObserver(
-        basis.transcript,
-        manager,
-        partial(_build_capture, basis, models, manager, lookup, ask),
-        basis.session_catalog,
-        basis.tasks,
-        settings.cadence_turns,
+        memory=basis.transcript,
+        manager=manager,
+        make=partial(_build_capture, basis, models, manager, lookup, ask),
+        session_catalog=basis.session_catalog,
+        channel=basis.tasks,
+        cadence=settings.cadence_turns,
         silent=settings.write == "silent",
     )
 
@@ -226,17 +232,17 @@ def _build_capture(
     ask: AskModel,
     more_instructions: str = "",
 ) -> long_term.Capture:
-    """The capture of notes: where they are saved, and the question to the model."""
+    """Build the capture of notes: where they are saved, and the question to the model."""
     settings = basis.settings.memory
     notes = long_term.SessionNotes(
         basis.opened_scopes, lookup, basis.root, basis.cwd, settings.half_life_days
     )
     question = long_term.MeaningQuestion(
-        ask,
-        _mark_in(basis.transcript),
-        long_term.categories_with(settings.categories),
-        lambda: models.role("classify")[0].spec.is_small,
-        more_instructions,
+        ask=ask,
+        mark=_mark_of_session(basis.transcript),
+        categories=long_term.categories_with(settings.categories),
+        is_small=lambda: models.role("classify")[0].spec.is_small,
+        more_instructions=more_instructions,
     )
     return long_term.Capture(
         notes,
@@ -256,12 +262,14 @@ def _build_maintenance(
     *,
     is_automatic: bool,
 ) -> long_term.MemoryMaintenance:
-    """The maintenance of memory and summaries. Its workers are built when they are needed."""
+    """Build the maintenance of memory and summaries. Its workers are built when they are needed."""
     transcript, sessions = basis.transcript, basis.settings.sessions
 
     def make_summaries() -> long_term.Summaries:
         ask = ask_in_background(models, transcript, "compact", "summary", busy)
-        return long_term.Summaries(transcript, basis.session_catalog, ask, _mark_in(transcript))
+        return long_term.Summaries(
+            transcript, basis.session_catalog, ask, _mark_of_session(transcript)
+        )
 
     def classifier_price(tokens: int) -> float | None:
         try:
@@ -270,12 +278,12 @@ def _build_maintenance(
             return None
         return prices.cost(Usage(input=tokens)) if prices else None
 
-    make = None
+    make_workers = None
     if manager is not None and lookup is not None:
-        make = partial(_build_note_workers, basis, models, manager, lookup, busy)
+        make_workers = partial(_build_note_workers, basis, models, manager, lookup, busy)
     return long_term.MemoryMaintenance(
         make_summaries=make_summaries if sessions.summaries else None,
-        make=make,
+        make=make_workers,
         lock=get_history_dir() / "digest.lock",
         price=classifier_price,
         usage=lambda: transcript.usage,
@@ -294,7 +302,7 @@ def _build_note_workers(
     lookup: memory_index.Lookup,
     busy: asyncio.Lock,
 ) -> tuple[long_term.NoteConsolidator, long_term.Crystallizer]:
-    """The workers that merge notes, and that read old sessions."""
+    """Build the worker that merges notes, and the one that reads old sessions."""
     transcript = basis.transcript
     ask = ask_in_background(models, transcript, "classify", "crystallization", busy)
     capture = _build_capture(
@@ -302,27 +310,28 @@ def _build_note_workers(
     )
     repositories = {scope.scope: scope.store.repository for scope in basis.opened_scopes}
     consolidator = long_term.NoteConsolidator(
-        ask_in_background(models, transcript, "compact", "consolidation", busy),
-        capture.notes.notebook,
-        repositories,
-        long_term.categories_with(basis.settings.memory.categories),
-        _mark_in(transcript),
-        capture.notes.similar,
-        manager.run_under_lock,
-        lambda: models.role("compact")[0].spec.is_small,
+        ask=ask_in_background(models, transcript, "compact", "consolidation", busy),
+        notebook=capture.notes.notebook,
+        repositories=repositories,
+        categories=long_term.categories_with(basis.settings.memory.categories),
+        mark=_mark_of_session(transcript),
+        alike=capture.notes.similar,
+        run_under_lock=manager.run_under_lock,
+        is_small=lambda: models.role("compact")[0].spec.is_small,
     )
     repository = repositories.get("repo") or repositories["user"]
     crystallizer = long_term.Crystallizer(capture, basis.session_catalog, repository, transcript)
     return consolidator, crystallizer
 
 
-def _mark_in(transcript: MemoryManager) -> str:
+def _mark_of_session(transcript: MemoryManager) -> str:
+    """The mark around the notes in the prompts of a session."""
     return long_term.mark_of(transcript.began_with.get(long_term.MARK) or transcript.session_id)
 
 
 def begins_with(scopes: Sequence[long_term.ScopeMemory]) -> dict[str, str]:
-    """The values for the header of a new session: the memory version of each scope, and the source
-    of the mark.
+    """The values for the header of a new session: the memory version of each scope, the source of
+    the mark, and the day.
 
     The mark only changes with the core, so that the prompt stays in the provider's cache. Text in
     memory cannot contain it: it cannot be computed without the secret of the home.
@@ -339,8 +348,8 @@ def begins_with(scopes: Sequence[long_term.ScopeMemory]) -> dict[str, str]:
 def open_memory(
     settings: MemorySettings, trusted: Path | None, finds_secret: Callable[[str], str]
 ) -> long_term.MemoryScopes | None:
-    """The memory of the user, and that of the repository of a trusted folder; None if it is off.
-    Blocks.
+    """Open the memory of the user, and that of the repository of the `trusted` folder; None if
+    memory is off. Blocks.
     """
     root = find_root(trusted) if trusted else None
     return (
@@ -353,26 +362,26 @@ def open_memory(
 def background_roles(
     settings: Settings, catalog: Catalog, notices: list[str]
 ) -> Mapping[Role, str]:
-    """Role -> full model name, from the settings, else from models.yaml; adds a notice for each
-    unusable model.
+    """The model of each role in the background, by its full name: from the settings, else from
+    models.yaml. Adds a notice to `notices` for each model that cannot be used.
     """
     roles: dict[Role, str] = {}
-    wanted: tuple[tuple[Role, str, str], ...] = (
+    keys_of_roles: tuple[tuple[Role, str, str], ...] = (
         ("compact", "", ""),
         ("classify", "memory.classifier_model", settings.memory.classifier_model),
         ("retrieve", "memory.retrieval_model", settings.memory.retrieval_model),
         ("embed", "memory.embedding_model", settings.memory.embedding_model),
         ("plan", "models.plan", settings.models.plan),
     )
-    for role, key, named in wanted:
-        name = named
+    for role, key, name_in_settings in keys_of_roles:
+        name = name_in_settings
         try:
-            name = catalog.resolve(named) if named else catalog.role(role)
+            name = catalog.resolve(name_in_settings) if name_in_settings else catalog.role(role)
             reason = catalog.unusable(name) if name else ""
         except NoModelError as error:
             reason = error.message.rstrip(".")
         if reason:
-            where = f"`{key}`" if named else f"`{role}` of models.yaml"
+            where = f"`{key}`" if name_in_settings else f"`{role}` of models.yaml"
             notices.append(f"{where}{name and f' ({name})'} cannot be used: {reason}.")
         elif name:
             roles[role] = name

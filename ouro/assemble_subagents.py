@@ -44,15 +44,16 @@ if TYPE_CHECKING:
     from ouro.extensions import OwnTool
 
 CHEAP = "cheap"
+"""The `model` of a kind of subagent that wants a cheap model."""
 _NOT_FOR_CHILDREN = ("ask_user", "subagent")
 """Tools that a subagent does not have: it starts no other subagents (E6), and asks no questions."""
-_ALONE = "You work without a user who could answer you. Only your last message is read."
+_NO_USER_PROMPT = "You work without a user who could answer you. Only your last message is read."
 
 
 def build_subagents(
     shared: AgentServices, own_tools: Sequence[OwnTool], on_report: Callable[[], None]
 ) -> Subagents:
-    """What starts subagents.
+    """Build what starts the subagents of a session.
 
     Args:
         own_tools: the tools of the files in `tools/`.
@@ -83,7 +84,10 @@ def build_subagents(
 
 
 async def check_by_subagent(subagents: Subagents, kind: str, task: str) -> str:
-    """The report of the subagent of a hook.
+    """Run the subagent of a hook, and return its report.
+
+    Args:
+        kind: the kind of subagent, such as `reviewer`.
 
     Raises:
         OuroError: there is no such kind, it may change files, or it did not finish.
@@ -101,6 +105,7 @@ async def check_by_subagent(subagents: Subagents, kind: str, task: str) -> str:
 
 
 async def _no_answers(_question: Question) -> tuple[str, ...]:
+    """Answer no question: a hook has no user."""
     return ()
 
 
@@ -114,43 +119,42 @@ def _make_child(
     ask_user: AskUser,
     before_call: BeforeCall,
 ) -> ChildAgent:
-    """Construct what a subagent runs on. Blocks. Raises NoModelError: the model of its kind cannot
-    be used.
+    """Build what a subagent runs on. Blocks.
+
+    Raises:
+        NoModelError: the model of its kind cannot be used.
+        ToolError: there is no skill that its kind names.
     """
     basis, settings = shared.basis, shared.basis.settings
     confinement, permissions = _limit_child(shared, spec, cwd)
     jobs = ShellJobs(basis.transcript.outputs, basis.mask.mask)
-    built = _build_tools(shared, cwd, jobs, confinement, permissions)
-    of_files = [tool.in_folder(cwd, confinement.wrap) for tool in own_tools]
-    tools = select_tools(spec, {tool.name: tool for tool in (*built, *of_files)})
-    hooks = ToolEvents(shared.hooks, cwd, child_id)
-    runner = ToolRunner(tools, permissions, ask_user, shared.changing, None, hooks, shared.judge)
+    builtin = _build_tools(shared, cwd, jobs, confinement, permissions)
+    file_tools = [tool.in_folder(cwd, confinement.wrap) for tool in own_tools]
+    tools = select_tools(spec, {tool.name: tool for tool in (*builtin, *file_tools)})
+    runner = ToolRunner(
+        tools,
+        permissions,
+        ask_user,
+        changing=shared.changing,
+        after_tool=None,  # only the session records its tool calls in long-term memory
+        hooks=ToolEvents(shared.hooks, cwd, child_id),
+        judge=shared.judge,
+    )
     models, instructions = _choose_models(spec, shared), instructions_in(basis, cwd)
     prompt = prompt_message(_make_prompt(spec, instructions, shared, has_skills="skill" in tools))
-    of_commands = {"Commands": confinement.describe_container()}
-    environment = Environment(cwd, lambda: permissions.mode, lambda: of_commands)
+    container_facts = {"Commands": confinement.describe_container()}
+    environment = Environment(cwd, lambda: permissions.mode, lambda: container_facts)
     compactor = Compactor(
-        transcript,
-        models,
-        models,
-        prompt,
-        runner,
-        settings.compaction,
-        environment.whole,
-        instructions.clear,
+        memory=transcript,
+        models=models,
+        summarisers=models,
+        system_prompt=prompt,
+        tools=runner,
+        settings=settings.compaction,
+        environment=environment.whole,
+        on_compacted=instructions.clear,
     )
-    agent = LoopAgent(
-        transcript,
-        models,
-        prompt,
-        runner,
-        compactor,
-        list,
-        partial(_about_paths, instructions),
-        before_call,
-        late_errors=partial(describe_late_errors, shared.extensions.of_session.language_servers),
-        bounds=(settings.limits, cwd),
-    )
+    agent = _build_loop(shared, compactor, instructions, before_call, cwd)
 
     async def close() -> None:
         await jobs.close()
@@ -167,22 +171,48 @@ def _make_child(
     return ChildAgent(agent, context, end_turn, close)
 
 
-async def _about_paths(instructions: ProjectInstructions, paths: Sequence[str]) -> Sequence[str]:
+def _build_loop(
+    shared: AgentServices,
+    compactor: Compactor,
+    instructions: ProjectInstructions,
+    before_call: BeforeCall,
+    cwd: Path,
+) -> LoopAgent:
+    """Build the loop of a subagent, with the models and tools of its compactor."""
+    servers = shared.extensions.of_session.language_servers
+    return LoopAgent(
+        memory=compactor.memory,
+        models=compactor.models,
+        system_prompt=compactor.system_prompt,
+        tools=compactor.tools,
+        compactor=compactor,
+        steering=list,  # nobody sends a message during its turn
+        about_paths=partial(_instructions_for_paths, instructions),
+        before_call=before_call,
+        late_errors=partial(describe_late_errors, servers),
+        bounds=(shared.basis.settings.limits, cwd),
+    )
+
+
+async def _instructions_for_paths(
+    instructions: ProjectInstructions, paths: Sequence[str]
+) -> Sequence[str]:
+    """The instructions for files that a tool has just read or changed."""
     return (instructions.for_paths(paths),)
 
 
 def _limit_child(
     shared: AgentServices, spec: AgentSpec, cwd: Path
 ) -> tuple[Confinement, Permissions]:
-    """What confines its commands, and what it may do: never more than its session."""
+    """Build the sandbox and the permissions of a subagent: it may never do more than its session."""
     basis, confinement = shared.basis, shared.confinement
     if cwd != basis.cwd:
         confinement = build_confinement(basis, cwd, lambda: list(permissions.unreadable_files()))
     workspace = build_workspace(basis, cwd, confinement)
     for folder in shared.permissions.workspace.added:
         workspace.add(folder)
-    no_memory = [f"write({folder.path}/**)" for folder in workspace.memory]
-    permissions = shared.permissions.narrow(spec.mode, workspace, no_memory)
+    rules_against_memory = [f"write({folder.path}/**)" for folder in workspace.memory]
+    permissions = shared.permissions.narrow(spec.mode, workspace, rules_against_memory)
     return confinement, permissions
 
 
@@ -193,22 +223,22 @@ def _build_tools(
     confinement: Confinement,
     permissions: Permissions,
 ) -> list[AnyTool]:
-    """The tools of a subagent that works in `cwd`."""
-    basis, found, keeps_back = shared.basis, shared.extensions, permissions.keeps_back
-    seen = build_files_seen(shared, permissions.workspace)
+    """Build the tools of a subagent that works in `cwd`, without those of files."""
+    basis, extensions, keeps_back = shared.basis, shared.extensions, permissions.keeps_back
+    files_seen = build_files_seen(shared, permissions.workspace)
     shell = build_shell(basis, cwd, jobs, confinement)
     return [
-        *builtin_tools(shell, jobs, TodoPlan(), seen, build_search(shared), keeps_back),
-        *(lsp_tools(found, seen, keeps_back) if cwd == basis.cwd else ()),
-        *skill_tools(found),
+        *builtin_tools(shell, jobs, TodoPlan(), files_seen, build_search(shared), keeps_back),
+        *(lsp_tools(extensions, files_seen, keeps_back) if cwd == basis.cwd else ()),
+        *skill_tools(extensions),
         *web_tools(basis, shared.models, []),
-        *mcp_tools(basis, found),
+        *mcp_tools(basis, extensions),
     ]
 
 
 def _choose_models(spec: AgentSpec, shared: AgentServices) -> Callable[[], Sequence[Model]]:
-    """The models of a subagent: those of the session, cheap ones, or the named one. Raises
-    NoModelError.
+    """The models of a subagent: those of the session, cheap ones, or the one that its kind names.
+    Raises NoModelError if the named model cannot be used.
     """
     models = shared.models
     if not spec.model:
@@ -223,26 +253,35 @@ def _choose_models(spec: AgentSpec, shared: AgentServices) -> Callable[[], Seque
 def _make_prompt(
     spec: AgentSpec, instructions: ProjectInstructions, shared: AgentServices, *, has_skills: bool
 ) -> str:
-    """Raises ToolError: there is no skill that the kind names."""
+    """The system prompt of a subagent, with its skills; their hooks run from now on. Raises
+    ToolError if there is no skill that its kind names.
+    """
     skills = shared.extensions.of_session.skills
     prompt = system_prompt(
-        instructions.project_texts(), instructions.user_texts(), f"{spec.prompt}\n\n{_ALONE}"
+        instructions.project_texts(),
+        instructions.user_texts(),
+        f"{spec.prompt}\n\n{_NO_USER_PROMPT}",
     )
-    core = manager.prompt.core() if (manager := shared.memory.manager) else ""
-    named = [skills.read(name) for name in spec.skills]
-    files = [skills.find_offered(name).file for name in spec.skills]
-    shared.extensions.hooks.add([*chain.from_iterable(file.hooks for file in files)])
-    return "\n\n".join(filter(None, (prompt, skills.prompt() if has_skills else "", *named, core)))
+    core_memory = manager.prompt.core() if (manager := shared.memory.manager) else ""
+    skill_texts = [skills.read(name) for name in spec.skills]
+    skill_files = [skills.find_offered(name).file for name in spec.skills]
+    shared.extensions.hooks.add([*chain.from_iterable(file.hooks for file in skill_files)])
+    return "\n\n".join(
+        filter(None, (prompt, skills.prompt() if has_skills else "", *skill_texts, core_memory))
+    )
 
 
 def select_tools(spec: AgentSpec, tools: Mapping[str, AnyTool]) -> dict[str, AnyTool]:
-    """The tools that a kind of subagent has, in their usual order."""
-    without = {*_NOT_FOR_CHILDREN, *spec.without}
+    """The tools that a kind of subagent has, in their usual order.
+
+    `mcp__SERVER` in `spec.tools` names all tools of that server.
+    """
+    excluded = {*_NOT_FOR_CHILDREN, *spec.without}
 
     def has(name: str) -> bool:
         is_of_server = any(
             name.startswith(f"{server}__") for server in spec.tools if server.startswith("mcp__")
         )
-        return name not in without and (not spec.tools or name in spec.tools or is_of_server)
+        return name not in excluded and (not spec.tools or name in spec.tools or is_of_server)
 
     return {name: tool for name, tool in tools.items() if has(name)}

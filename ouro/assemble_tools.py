@@ -1,12 +1,12 @@
-"""What the tools of one agent work with: a workspace, its sandbox, its files and a shell.
+"""Build what the tools of an agent work with: a workspace, its sandbox, its files and a shell.
 
-The agent of a session and its subagents are built from the same functions.
+The same functions build it for the agent of a session and for its subagents.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
@@ -16,13 +16,14 @@ import msgspec
 
 from ouro.agent.tool_runner import PermissionJudge, without_checkpoint
 from ouro.assemble_extensions import FoundExtensions
-from ouro.errors import ToolError
+from ouro.errors import ToolError, UsageError
 from ouro.llm import ModelSource
 from ouro.memory import long_term
 from ouro.safety import (
     Confinement,
     Effect,
     GuardedMemory,
+    LateCheckpoints,
     Permissions,
     Workspace,
     child_environment,
@@ -36,8 +37,9 @@ from ouro.tools.files_seen import FilesSeen
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.shell_process import Terminals
+from ouro.tools.tool import AnyTool
 from ouro.utils.git import find_root
-from ouro.utils.runtime import get_home
+from ouro.utils.runtime import get_checkpoints_dir, get_home
 
 if TYPE_CHECKING:
     from ouro.safety import DevContainer
@@ -56,29 +58,31 @@ class AgentServices(msgspec.Struct, frozen=True, eq=False):
     extensions: FoundExtensions
     hooks: SessionHooks
     files: FileUndo | None
-    """None: no checkpoints are taken."""
+    """The undo of files; None if no checkpoints are taken."""
     memory: long_term.SessionMemory
 
     @property
     def changing(self) -> Callable[[Effect, Sequence[str]], AbstractAsyncContextManager[None]]:
-        """A tool that may change files runs inside of it (`ToolRunner.changing`)."""
+        """The context in which a tool that may change files runs (`ToolRunner.changing`)."""
         return self.files.changing if self.files else without_checkpoint
 
 
 def build_confinement(
     basis: SessionBasis, cwd: Path, unreadable: Callable[[], Sequence[Path]]
 ) -> Confinement:
-    """What confines commands that run in `cwd`: the sandbox of this machine, or a container;
-    `unreadable` returns what rules deny to read.
+    """Build what confines commands that run in `cwd`: the sandbox of this machine, or a container.
+
+    Args:
+        unreadable: returns the files that rules deny to read.
     """
     settings = basis.settings.sandbox
-    make: Callable[..., Confinement] = Confinement
+    make_confinement: Callable[..., Confinement] = Confinement
     if settings.in_container:
-        from ouro.safety import ContainerConfinement  # late: few sessions use containers
+        from ouro.safety import ContainerConfinement  # imported late: few sessions use containers
 
-        read = partial(_trusted_devcontainer, basis.inputs)
-        make = partial(ContainerConfinement, devcontainer=read)
-    return make(
+        read_trusted = partial(_trusted_devcontainer, basis.inputs)
+        make_confinement = partial(ContainerConfinement, devcontainer=read_trusted)
+    return make_confinement(
         cwd,
         get_home() / "sandbox",
         settings,
@@ -90,11 +94,12 @@ def build_confinement(
 
 
 def container_files(root: Path, options: Options) -> tuple[Path, ...]:
-    """The files of a project that say in which container commands run, if the user wants that: only
-    then they must be trusted. Blocks.
+    """The files of a project that define its container, if the user wants to run commands in it:
+    only then must they be trusted. Blocks.
     """
-    users = build_settings(explain_settings(settings_by_place(None, options.settings))).sandbox
-    if not (users.in_container and users.devcontainer):
+    settings_of_user = build_settings(explain_settings(settings_by_place(None, options.settings)))
+    sandbox = settings_of_user.sandbox
+    if not (sandbox.in_container and sandbox.devcontainer):
         return ()
     from ouro.safety import devcontainer_files
 
@@ -102,10 +107,10 @@ def container_files(root: Path, options: Options) -> tuple[Path, ...]:
 
 
 def _trusted_devcontainer(inputs: SessionInputs) -> DevContainer:
-    """The devcontainer of the project.
+    """Read the devcontainer of the project.
 
     Raises:
-        ToolError: its files are not trusted as they are now, or it cannot be used.
+        ToolError: its files have no trust in their present state, or it cannot be used.
     """
     from ouro.safety import devcontainer_files, read_devcontainer
 
@@ -121,37 +126,70 @@ def _trusted_devcontainer(inputs: SessionInputs) -> DevContainer:
 
 
 def build_workspace(basis: SessionBasis, cwd: Path, confinement: Confinement) -> Workspace:
+    """Build the workspace of an agent that works in `cwd`, with the folders of memory guarded."""
     stores = [scope.store for scope in basis.opened_scopes]
     guarded = [
         GuardedMemory(store.folder, None if store.is_shared else store.repository.state_dir)
         for store in stores
     ]
     return Workspace(
-        cwd,
-        (*basis.options.add_dirs, basis.transcript.outputs),
-        guarded,
+        root=cwd,
+        extra=(*basis.options.add_dirs, basis.transcript.outputs),
+        memory=guarded,
         confines=confinement.is_on_or_disabled,
         hides=lambda: confinement.is_on,
         in_container=confinement.in_container,
     )
 
 
+def build_file_undo(basis: SessionBasis, permissions: Permissions) -> FileUndo | None:
+    """Build the undo of files; None if checkpoints are off, or the session is not saved."""
+    settings, transcript = basis.settings.checkpoints, basis.transcript
+    if not settings.enabled or basis.options.ephemeral:
+        return None
+    checkpoints = LateCheckpoints(
+        root=basis.cwd,
+        base=get_checkpoints_dir(),
+        session=transcript.session_id,
+        max_file_bytes=settings.max_file_mb * 1_000_000,
+    )
+    return FileUndo(
+        late=checkpoints,
+        transcript=transcript,
+        tasks=basis.tasks,
+        keep_days=settings.keep_days,
+        max_bytes=settings.max_mb * 1_000_000,
+        resolve=permissions.workspace.resolve,
+    )
+
+
 def build_files_seen(shared: AgentServices, workspace: Workspace) -> FilesSeen:
-    """The files that an agent has read, which guards its changes."""
+    """Build the record of the files that an agent has read, which guards what it changes."""
     basis = shared.basis
     return FilesSeen(
-        workspace,
-        basis.mask.kind_in_memory,
-        shared.memory.recording,
-        basis.options.editor.buffers,
+        workspace=workspace,
+        finds_secret=basis.mask.kind_in_memory,
+        recording=shared.memory.recording,
+        editor=basis.options.editor.buffers,
         checks=shared.extensions.of_session.language_servers,
     )
 
 
 def build_search(shared: AgentServices) -> SearchMemory | None:
-    """The search of the tool `memory_search`; None if memory is off."""
+    """Build the search of the tool `memory_search`; None if memory is off."""
     lookup, basis = shared.memory.lookup, shared.basis
     return long_term.search_for(lookup, basis.opened_scopes, basis.root) if lookup else None
+
+
+def require_free_names(tools: Sequence[AnyTool], taken: Collection[str]) -> None:
+    """Raises UsageError if a tool of the program has the name of another tool."""
+    seen: set[str] = set(taken)
+    for tool in tools:
+        if tool.name in seen:
+            raise UsageError(
+                f"There are two tools with the name `{tool.name}`.", "Give yours another name."
+            )
+        seen.add(tool.name)
 
 
 def build_shell(
@@ -161,7 +199,18 @@ def build_shell(
     confinement: Confinement,
     terminals: Terminals | None = None,
 ) -> Shell:
-    """The tool `shell`; `terminals`: those of an editor, in which its commands run."""
+    """Build the tool `shell`.
+
+    Args:
+        terminals: the terminals of an editor, if commands run in them.
+    """
     environment = child_environment(os.environ, secrets=basis.inputs.catalog.key_values())
     seconds = basis.settings.shell.timeout_seconds
-    return Shell(cwd, jobs, environment, confinement, seconds, terminals)
+    return Shell(
+        root=cwd,
+        jobs=jobs,
+        environment=environment,
+        confinement=confinement,
+        timeout_seconds=seconds,
+        terminals=terminals,
+    )

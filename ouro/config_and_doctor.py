@@ -1,4 +1,4 @@
-"""The settings of a folder, and the commands that need them: config and doctor."""
+"""The commands `config` and `doctor`, and the settings of a folder that other commands need."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, closing, suppress
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, closing
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,14 +20,20 @@ from msgspec.structs import replace
 
 from ouro import __version__
 from ouro.commands.action import ActionContext, Answer
-from ouro.commands.builtin import COMMAND_NAMES
 from ouro.commands.current_folder import FolderSettings, warn
 from ouro.commands.render import Quote, columns, line
+from ouro.doctor_extensions import (
+    Finding,
+    count_extensions,
+    find_files_of_other_agents,
+    find_foreign_servers,
+    find_unread_settings,
+)
 from ouro.errors import ConfigError, ModelError, NoModelError, OuroError, ToolError
 from ouro.events import Notice
 from ouro.llm import Catalog, ModelSpec, ScriptedModel
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.safety import CLAUDE_SETTINGS, CONFIG_FILE, MCP_FILE, TrustStore, acting_files
+from ouro.safety import CONFIG_FILE, TrustStore, acting_files
 from ouro.settings import SandboxSettings, Settings, SettingsSources
 from ouro.settings_sources import (
     explain_settings,
@@ -39,7 +44,6 @@ from ouro.settings_sources import (
     unknown_variables,
 )
 from ouro.utils.git import find_root
-from ouro.utils.lenient_json import read_json
 from ouro.utils.runtime import (
     get_config_path,
     get_home,
@@ -51,35 +55,20 @@ from ouro.utils.runtime import (
     tilde,
 )
 from ouro.utils.sections import is_section
-from ouro.utils.text import byte_size, plural
+from ouro.utils.text import byte_size
 
 if TYPE_CHECKING:
     from ouro.session import Session
 
-_MARKS = {"good": "ok  ", "note": "note", "bad": "BAD "}
-NOT_READ = (
-    ".claude/workflows",
-    ".cursorrules",
-    ".cursor/mcp.json",
-    ".cursor/commands",
-    ".windsurfrules",
-    ".github/copilot-instructions.md",
-    ".github/prompts",
-    ".gemini/commands",
-    ".opencode",
-    "opencode.json",
-    "CLAUDE.local.md",
-)
-"""Files of other agents that have no equivalent here, or have another format."""
-_SAME = "`ouro help extensions` says where ouro has the same."
-_NO_VECTORS = (
+_MARK_OF_STATE = {"good": "ok  ", "note": "note", "bad": "BAD "}
+_EMBEDDING_HINT = (
     "The README installs one; or name one by `memory.embedding_model` or `embed` of models.yaml."
 )
 
 
 def folder_settings(folder: Path | None = None) -> FolderSettings:
-    """The settings of a folder, or the current one; those of the project only if it is trusted.
-    Raises ConfigError.
+    """The settings of a folder (by default of the current one). The files of the project are only
+    read if it is trusted. Raises ConfigError.
     """
     root, is_trusted, _notices = _trust_of(folder or Path.cwd())
     settings = load_settings(root if is_trusted else None)
@@ -88,8 +77,8 @@ def folder_settings(folder: Path | None = None) -> FolderSettings:
 
 @asynccontextmanager
 async def unsaved_session() -> AsyncIterator[Session]:
-    """A session without messages that is not saved; its costs are counted. Only a request needs a
-    model.
+    """Open a session without messages, for a command that needs one. It is not saved, but its costs
+    count. It opens without a usable model, and then each request fails.
     """
     from ouro.assemble import open_session
     from ouro.session import OpenRequest
@@ -99,8 +88,8 @@ async def unsaved_session() -> AsyncIterator[Session]:
     try:
         session = await open_session(options, OpenRequest())
     except NoModelError as error:
-        none = ScriptedModel(repeat(error), spec=ModelSpec("none"))
-        session = await open_session(replace(options, ready_model=none), OpenRequest())
+        failing_model = ScriptedModel(repeat(error), spec=ModelSpec("none"))
+        session = await open_session(replace(options, ready_model=failing_model), OpenRequest())
 
     async def show_notices() -> None:
         async for event in session.events():
@@ -116,7 +105,7 @@ async def unsaved_session() -> AsyncIterator[Session]:
 
 
 async def config_list(context: ActionContext) -> Answer | None:
-    """All settings, with their values and sources."""
+    """Show all settings, with their values and sources."""
     return await _config(context, as_list=True)
 
 
@@ -124,9 +113,10 @@ async def config_get(context: ActionContext, key: str) -> Answer:
     """Show the value of one setting, and its source."""
     root, is_trusted, _ = _trust_of(context.cwd)
     session = context.session
-    found = SettingsSources(root if is_trusted else None)
-    sources = session.extensions.settings if session else found
-    type_of(key)
+    sources = SettingsSources(root if is_trusted else None)
+    if session:
+        sources = session.extensions.settings
+    type_of(key)  # raises ConfigError if there is no such setting
     setting = explain_settings(settings_by_place(*sources))[key]
     value = _public(setting.value)
     data = {"key": key, **setting._asdict(), "value": value}
@@ -134,6 +124,7 @@ async def config_get(context: ActionContext, key: str) -> Answer:
 
 
 async def _set_chosen(context: ActionContext, chosen: str) -> Answer:
+    """Save the setting that the user chose: `KEY VALUE`."""
     from ouro.configure import set_value
 
     key, _, value = chosen.partition(" ")
@@ -159,7 +150,7 @@ async def _config(context: ActionContext, *, as_list: bool, key: str = "") -> An
     sources = (
         session.extensions.settings if session else SettingsSources(root if is_trusted else None)
     )
-    given = explain_settings(settings_by_place(*sources))
+    explained = explain_settings(settings_by_place(*sources))
     if sources.project is None and (root / CONFIG_FILE).exists():
         notices.append(
             f"{CONFIG_FILE} of this folder is not read: the folder is not trusted. Start `ouro`"
@@ -169,26 +160,29 @@ async def _config(context: ActionContext, *, as_list: bool, key: str = "") -> An
     if front_end is not None and context.can_ask and not as_list:
         from ouro.configure import choose_setting
 
-        chosen = await choose_setting(front_end, given, key)
+        chosen = await choose_setting(front_end, explained, key)
         return await _set_chosen(context, chosen) if chosen else None
     notices += [f"{name} is set, but there is no such setting." for name in unknown_variables()]
     rows = columns(
-        [(path, setting.source, _text(_public(setting.value))) for path, setting in given.items()]
+        [
+            (path, setting.source, _text(_public(setting.value)))
+            for path, setting in explained.items()
+        ]
     )
-    where = f"`config set KEY VALUE` changes them in {tilde(get_config_path())}; `ouro help settings` explains them."
+    hint = f"`config set KEY VALUE` changes them in {tilde(get_config_path())}; `ouro help settings` explains them."
     return Answer(
         {
             path: {**setting._asdict(), "value": _public(setting.value)}
-            for path, setting in given.items()
+            for path, setting in explained.items()
         },
-        [Quote("\n".join(rows)), line(), line(where), *map(line, notices)],
+        [Quote("\n".join(rows)), line(), line(hint), *map(line, notices)],
     )
 
 
 def _text(value: Any) -> str:
-    """A value on one line, as in YAML; `-` if it is empty."""
+    """A value as text on one line, in the notation of YAML; `-` if it is empty."""
     if isinstance(value, bool):
-        return str(value).lower()  # in the notation of YAML
+        return str(value).lower()
     if isinstance(value, Mapping):
         value = [f"{name}: {', '.join(keys)}" for name, keys in value.items()]
     if isinstance(value, list | tuple):
@@ -197,8 +191,8 @@ def _text(value: Any) -> str:
 
 
 def _public(value: Any) -> Any:
-    """The value of a setting; of MCP servers only the names, as their variables and headers may
-    hold keys.
+    """The part of a setting's value that may be shown. Of MCP servers it is the names: their
+    variables and headers may hold keys.
     """
     if isinstance(value, Mapping) and any(map(is_section, value.values())):
         return list(value)
@@ -208,8 +202,8 @@ def _public(value: Any) -> Any:
 
 
 def _settings_of(folder: Path) -> Settings:
-    """The settings of a folder, or the defaults: the check of settings reports why they cannot be
-    read.
+    """The settings of a folder, or the defaults if they cannot be read: the check `settings` reports
+    why.
     """
     try:
         return folder_settings(folder).settings
@@ -226,7 +220,11 @@ def _trust_of(folder: Path) -> tuple[Path, bool, list[str]]:
 
 
 async def doctor(context: ActionContext, bundle: str | None = None) -> Answer:
-    """Exit code 1 if something must be repaired; with `bundle`, write a report to that file."""
+    """Check the installation and the folder. The exit code is 1 if something must be repaired.
+
+    Args:
+        bundle: the file to which a report for the maintainers is written.
+    """
     checked = await _check_all(context)
     if bundle is None:
         return checked
@@ -238,56 +236,55 @@ async def doctor(context: ActionContext, bundle: str | None = None) -> Answer:
 
 
 def _changed_settings(folder: Path) -> dict[str, tuple[str, str]]:
-    """The settings that are not the default, with their value and source."""
+    """The settings that are not the default: their values as text, and their sources."""
     root, is_trusted, _ = _trust_of(folder)
-    given = explain_settings(settings_by_place(root if is_trusted else None))
-    changed = {key: setting for key, setting in given.items() if setting.source != "default"}
+    explained = explain_settings(settings_by_place(root if is_trusted else None))
+    changed = {key: setting for key, setting in explained.items() if setting.source != "default"}
     return {key: (_text(_public(item.value)), item.source) for key, item in changed.items()}
 
 
 async def _check_all(context: ActionContext) -> Answer:
     """Run all checks. The exit code is 1 if one is bad."""
     rows: list[str] = []
-    value: list[dict[str, str]] = []
-    # Before other checks make them private.
-    folders = await asyncio.to_thread(_run, _folders, context.cwd)
+    findings: list[dict[str, str]] = []
+    # First, because other checks make the folders private.
+    findings_of_folders = await asyncio.to_thread(_run, _folders, context.cwd)
     others = [check for check in CHECKS if check is not _folders]
     # In parallel, because some wait for other programs.
     results = await asyncio.gather(
         *(asyncio.to_thread(_run, check, context.cwd) for check in others)
     )
-    found = {_folders: folders, **dict(zip(others, results, strict=True))}
+    findings_of_checks = {_folders: findings_of_folders, **dict(zip(others, results, strict=True))}
     for check in CHECKS:
         subject = check.__name__.strip("_")
-        for state, what, *rest in found[check]:
+        for state, text, *rest in findings_of_checks[check]:
             remedy = "".join(rest)
-            value.append({"subject": subject, "state": state, "what": what, "remedy": remedy})
+            findings.append({"subject": subject, "state": state, "what": text, "remedy": remedy})
             rows += [
-                f"{_MARKS[state]}  {subject}: {what}",
+                f"{_MARK_OF_STATE[state]}  {subject}: {text}",
                 *([f"      {remedy}"] if remedy else []),
             ]
-    is_bad = any(finding["state"] == "bad" for finding in value)
-    return Answer(value, [Quote("\n".join(rows))], int(is_bad))
+    has_bad = any(finding["state"] == "bad" for finding in findings)
+    return Answer(findings, [Quote("\n".join(rows))], int(has_bad))
 
 
-Finding = tuple[str, str] | tuple[str, str, str]
-"""`good`, `note` or `bad`, what was found, and a remedy."""
 Check = Callable[[Path], Iterable[Finding]]
 
 
 def _run(check: Check, folder: Path) -> list[Finding]:
-    """The findings of a check. A check that fails is a finding; the others still run."""
-    found: list[Finding] = []
+    """Run one check. If it raises an error, that is its last finding: other checks still run."""
+    findings: list[Finding] = []
     try:
-        found += check(folder)
+        findings += check(folder)
     except OuroError as error:
-        found.append(("bad", error.message, error.hint))
+        findings.append(("bad", error.message, error.hint))
     except (OSError, RuntimeError) as error:
-        found.append(("bad", str(error)))
-    return found
+        findings.append(("bad", str(error)))
+    return findings
 
 
 def _ouro(_folder: Path) -> Iterator[Finding]:
+    """The versions of ouro, Python and the system."""
     yield (
         "good",
         (
@@ -323,10 +320,10 @@ def _sandbox(folder: Path) -> Iterator[Finding]:
         yield from _container(folder, settings)
     with tempfile.TemporaryDirectory() as state_dir:
         chosen = choose_sandbox(Path(state_dir))
-    refused = f" ({'; '.join(chosen.refused)})" if chosen.refused else ""
-    about = "of hooks and servers: " if settings.in_container else ""
-    what = f"{about}{chosen.sandbox.tier}; leaves open: {'; '.join(chosen.sandbox.leaves_open)}{refused}"
-    if refused:
+    refusals = f" ({'; '.join(chosen.refused)})" if chosen.refused else ""
+    prefix = "of hooks and servers: " if settings.in_container else ""
+    what = f"{prefix}{chosen.sandbox.tier}; leaves open: {'; '.join(chosen.sandbox.leaves_open)}{refusals}"
+    if refusals:
         yield (
             "note",
             what,
@@ -343,7 +340,7 @@ def _sandbox(folder: Path) -> Iterator[Finding]:
 
 
 def _container(folder: Path, settings: SandboxSettings) -> Iterator[Finding]:
-    """The container of the commands; the sandbox is then for hooks and servers."""
+    """Whether commands can run in a container; the sandbox is then for hooks and servers alone."""
     from ouro.safety import ContainerConfinement, read_devcontainer
 
     root = find_root(folder)
@@ -359,20 +356,22 @@ def _container(folder: Path, settings: SandboxSettings) -> Iterator[Finding]:
 
 
 def _git(_folder: Path) -> Iterator[Finding]:
-    if found := shutil.which("git"):
+    """Whether git is installed."""
+    if git_path := shutil.which("git"):
         version = subprocess.run(
-            [found, "--version"], capture_output=True, text=True, timeout=10, check=False
+            [git_path, "--version"], capture_output=True, text=True, timeout=10, check=False
         )
-        yield "good", version.stdout.strip() or found
+        yield "good", version.stdout.strip() or git_path
     else:
         yield "note", "not found: no git state, no diffs of the repository.", "Install git."
 
 
 def _ripgrep(_folder: Path) -> Iterator[Finding]:
+    """Whether ripgrep can be found: the tool `grep` needs it."""
     from ouro.tools.grep_search import find_ripgrep
 
-    if found := find_ripgrep():
-        yield "good", found
+    if ripgrep_path := find_ripgrep():
+        yield "good", ripgrep_path
     else:
         yield "bad", "not found: grep does not work.", "Reinstall ouro, or install ripgrep."
 
@@ -385,19 +384,24 @@ def _folders(_folder: Path) -> Iterator[Finding]:
     for path in (home, get_sessions_dir(), get_memory_dir(), get_log_path().parent):
         if not path.exists():
             continue
-        shown, info = tilde(path), path.stat()
-        if info.st_uid != os.getuid():
-            yield "bad", f"{shown} belongs to another user.", "Change its owner, or set OURO_HOME."
-        elif info.st_mode & 0o077:
-            yield "bad", f"{shown} is open to others.", f"chmod 700 {shown}"
+        path_shown, status = tilde(path), path.stat()
+        if status.st_uid != os.getuid():
+            yield (
+                "bad",
+                f"{path_shown} belongs to another user.",
+                "Change its owner, or set OURO_HOME.",
+            )
+        elif status.st_mode & 0o077:
+            yield "bad", f"{path_shown} is open to others.", f"chmod 700 {path_shown}"
         else:
-            yield "good", shown
+            yield "good", path_shown
     path = get_models_path()
     if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077:
         yield "bad", f"{tilde(path)} can be read by others.", f"chmod 600 {tilde(path)}"
 
 
 def _settings(folder: Path) -> Iterator[Finding]:
+    """Whether the settings files can be read, and their rules are valid."""
     path = get_config_path()
     root, is_trusted = folder_settings(folder)[:2]
     yield "good", f"{tilde(path)} can be read" if path.exists() else "the defaults"
@@ -431,11 +435,11 @@ def _vectors(folder: Path) -> Iterator[Finding]:
     """Whether memory can be searched by meaning."""
     from ouro.memory.index import has_numpy, make_embedder
 
-    named = _settings_of(folder).memory.embedding_model
+    model_name = _settings_of(folder).memory.embedding_model
     try:
-        embedder = make_embedder(named, Catalog.from_files()) if has_numpy() else None
+        embedder = make_embedder(model_name, Catalog.from_files()) if has_numpy() else None
         if embedder is None:
-            yield "note", "none: memory is searched by words alone.", _NO_VECTORS
+            yield "note", "none: memory is searched by words alone.", _EMBEDDING_HINT
             return
         with closing(embedder):
             embedder.embed(["hello"])
@@ -444,10 +448,11 @@ def _vectors(folder: Path) -> Iterator[Finding]:
         what = (
             f"the embedding model gives none, so memory is searched by words alone: {error.message}"
         )
-        yield "note", what, error.hint or _NO_VECTORS
+        yield "note", what, error.hint or _EMBEDDING_HINT
 
 
 def _trust(folder: Path) -> Iterator[Finding]:
+    """Which files of the project are not trusted."""
     root = find_root(folder)
     store = TrustStore(get_trust_path())
     if store.notice:
@@ -460,107 +465,16 @@ def _trust(folder: Path) -> Iterator[Finding]:
 
 
 def _extensions(folder: Path) -> Iterator[Finding]:
-    """How many extensions there are, and what is wrong with them."""
-    from ouro.agent.project_instructions import ProjectInstructions
-    from ouro.assemble_extensions import find_hooks
-    from ouro.extensions import Checks, plugin_tables
-    from ouro.mcp import find_servers
-
+    """How many extensions there are, what is wrong with them, and which files are not read."""
     root, is_trusted, _notices = _trust_of(folder)
-    store, settings = TrustStore(get_trust_path()), _settings_of(folder)
-
-    def trusts(path: Path) -> bool:
-        return is_trusted and store.is_trusted(root, [path])
-
-    instructions = ProjectInstructions(folder, trusts)
-    hooks, wrong = find_hooks(settings, root, trusts, trusted=is_trusted)
-    counts, hooks_of_files, problems = _extension_files(root, is_trusted)
-    plugins, plugin_problems = plugin_tables("mcpServers")
-    tools, tool_problems = _tool_files(folder, root, trusts, settings)
-    problems += [*plugin_problems, *tool_problems]
-    servers = find_servers(settings.mcp.servers, root if is_trusted else None, plugins)
-    counts["hook"] = len(hooks) + hooks_of_files
-    if tools:
-        counts["own tool"] = tools
-    if checks := len(Checks(root).here()):
-        counts["check"] = checks
-    counts["MCP server"] = len(servers.servers)
-    files = len([*instructions.user_texts(), *instructions.project_texts()])
-    found = [plural(count, noun) for noun, count in counts.items()]
-    yield "good", ", ".join([*found, f"{plural(files, 'file')} of instructions"])
-    for problem in dict.fromkeys([*instructions.problems, *problems, *wrong, *servers.notices]):
+    settings = _settings_of(folder)
+    counts, server_names, problems = count_extensions(folder, root, settings, is_trusted=is_trusted)
+    yield "good", ", ".join(counts)
+    for problem in problems:
         yield "note", problem
-    yield from _unread_settings(root, hooks_run=settings.claude_hooks)
-    yield from _foreign_servers(root, servers.servers)
-    if left := [name for name in NOT_READ if (root / name).exists()]:
-        yield "note", f"{', '.join(left)} is not read.", _SAME
-
-
-def _extension_files(root: Path, is_trusted: bool) -> tuple[dict[str, int], int, list[str]]:
-    """How many files of each kind there are, how many hooks these have, and what is wrong with
-    them.
-    """
-    from ouro.extensions import CommandRegistry, FileKind, command_of, find_files, load_agents
-
-    counts: dict[str, int] = {}
-    hooks, problems = 0, list[str]()
-    kinds: tuple[FileKind, ...] = ("commands", "skills", "agents")
-    for kind in kinds:
-        files, unused = find_files(kind, root, is_trusted)
-        counts[kind.removesuffix("s")] = len(files)
-        hooks += sum(len(file.hooks) for file in files)
-        problems += unused
-        if kind == "agents":
-            problems += load_agents(files)[1]
-        if kind == "commands":
-            registry = CommandRegistry(
-                [partial(list, map(command_of, files))], lambda: COMMAND_NAMES
-            )
-            problems += registry.problems()
-    return counts, hooks, problems
-
-
-def _tool_files(
-    folder: Path, root: Path, trusts: Callable[[Path], bool], settings: Settings
-) -> tuple[int, list[str]]:
-    """How many tools the files in `tools/` have, and a line for each problem of them."""
-    from ouro.extensions import ToolFileHost, find_tool_files, load_file_tools
-    from ouro.safety import Confinement, child_environment
-
-    files, problems = find_tool_files(root, trusts)
-    if not files:
-        return 0, problems
-    environment = child_environment(os.environ)
-    confinement = Confinement(folder, get_home() / "sandbox", settings.sandbox)
-    seconds = settings.shell.timeout_seconds
-    host = ToolFileHost(folder, environment, environment, confinement.wrap, seconds)
-    tools, tool_problems = load_file_tools(files, host)
-    return len(tools), [*problems, *tool_problems]
-
-
-def _unread_settings(root: Path, *, hooks_run: bool) -> Iterator[Finding]:
-    """What of the settings of Claude Code has no effect."""
-    own = Path.home() / CLAUDE_SETTINGS[0]
-    for path in (*(root / name for name in CLAUDE_SETTINGS), own):
-        with suppress(ConfigError):  # untrusted files of the project are reported already
-            keys = read_json(path).keys()
-            if "hooks" in keys and path == own and not hooks_run:
-                remedy = "`claude_hooks: true` of your config.yaml runs them."
-                yield "note", f"hooks of {tilde(path)} do not run.", remedy
-            if unread := sorted(keys - {"hooks", "$schema"}):
-                yield "note", f"{', '.join(unread)} of {tilde(path)} is not read.", _SAME
-
-
-def _foreign_servers(root: Path, known: Container[str]) -> Iterator[Finding]:
-    """The MCP servers of other programs that ouro does not know yet."""
-    from ouro.mcp import foreign_servers
-
-    found, _problems = foreign_servers(root, Path.home())
-    own = tilde(root / MCP_FILE)
-    others = [name for name, (_server, file) in found.items() if file != own]
-    if new := [name for name in others if name not in known]:
-        text = f"MCP servers of other programs: {', '.join(new)}."
-        yield "note", text, "`ouro mcp import` takes them over."
+    yield from find_unread_settings(root, hooks_run=settings.claude_hooks)
+    yield from find_foreign_servers(root, server_names)
+    yield from find_files_of_other_agents(root)
 
 
 def _sessions(_folder: Path) -> Iterator[Finding]:
@@ -595,4 +509,4 @@ CHECKS = (
     _extensions,
     _sessions,
 )
-"""Each is named for its subject."""
+"""The checks, in the order of the report. The name of each is its subject in the report."""

@@ -30,7 +30,6 @@ LONG_FUNCTIONS = {
     "cli.py: _parser",
     "commands/export/for_agents.py: _claude_lines",
     "commands/models.py: models",
-    "config_and_doctor.py: _extensions",
     "frontends/tui/transcript_writer.py: show",
     "memory/long_term/team.py: promote",
     "safety/shell/read_only.py: files_read",
