@@ -353,31 +353,31 @@ class AsyncAgent:
         await self.close()
 
     async def _permit(self, question: PermissionAsked) -> Permit:
-        """The decision of `on_permission`; no without it. Raises UsageError for another value."""
+        """Ask `on_permission`; without it refuse. Raises UsageError if it returns another value."""
         on_permission = self._options.get("on_permission")
         if on_permission is None:
             return Permit("no", REFUSED)
-        decided = await call_back(on_permission, question)
-        if isinstance(decided, bool):
-            return Permit("yes" if decided else "no")
-        if not isinstance(decided, Permit) or decided.choice not in get_args(PermitChoice):
+        decision = await call_back(on_permission, question)
+        if isinstance(decision, bool):
+            return Permit("yes" if decision else "no")
+        if not isinstance(decision, Permit) or decision.choice not in get_args(PermitChoice):
             raise UsageError(
-                f"on_permission returned {decided!r}.", "Return True, False or a Permit."
+                f"on_permission returned {decision!r}.", "Return True, False or a Permit."
             )
-        return decided
+        return decision
 
     async def _reply(self, question: QuestionAsked) -> Reply:
-        """The answers of `on_question`; none without it. Raises UsageError for another value."""
+        """Ask `on_question`; without it answer nothing. Raises UsageError if it returns another value."""
         on_question = self._options.get("on_question")
         answers = (await call_back(on_question, question) if on_question else None) or ()
-        given = (answers,) if isinstance(answers, str) else answers
-        if not isinstance(given, list | tuple) or not all(
-            isinstance(answer, str) for answer in given
+        texts = (answers,) if isinstance(answers, str) else answers
+        if not isinstance(texts, list | tuple) or not all(
+            isinstance(answer, str) for answer in texts
         ):
             raise UsageError(
                 f"on_question returned {answers!r}.", "Return a text, a list of texts, or None."
             )
-        return Reply(tuple(given))
+        return Reply(tuple(texts))
 
     async def _read_background(self, session: Session) -> None:
         async with aclosing(session.events()) as events:
@@ -387,7 +387,7 @@ class AsyncAgent:
                     session.answer(event.question_id, await self._reply(event))
 
     def _show_background(self, event: Event) -> None:
-        """Call `on_background`; its errors are logged only."""
+        """Call `on_background`; its errors are only logged."""
         on_background = self._options.get("on_background")
         try:
             if on_background is not None:
@@ -430,7 +430,7 @@ class Agent:
 
     @property
     def session(self) -> Session:
-        """The session, as AsyncAgent.session; it runs in another thread."""
+        """The underlying session, see AsyncAgent.session; it runs in another thread."""
         return self._agent.session
 
     @property
@@ -475,27 +475,27 @@ class Agent:
             self._wait_for(events.aclose())
 
     def run(self, prompt: str, images: Sequence[Picture] = (), *, schema: Any = None) -> Result:
-        """As AsyncAgent.run."""
+        """Run one turn: see AsyncAgent.run."""
         return self._wait_for(self._agent.run(prompt, images, schema=schema))
 
     def ask(self, prompt: str, answer: type[T], images: Sequence[Picture] = ()) -> T:
-        """As AsyncAgent.ask."""
+        """Ask for a value of a type: see AsyncAgent.ask."""
         return self._wait_for(self._agent.ask(prompt, answer, images))
 
     def points(self) -> tuple[Point, ...]:
-        """As AsyncAgent.points."""
+        """List the messages that `rewind` can go back to: see AsyncAgent.points."""
         return self._wait_for(self._agent.points())
 
     def undo(
         self, scopes: Collection[RewindScope] = ("conversation", "files"), *, reason: str = ""
     ) -> Rewound:
-        """As AsyncAgent.undo."""
+        """Undo the last turn: see AsyncAgent.undo."""
         return self._wait_for(self._agent.undo(scopes, reason=reason))
 
     def undo_file(
         self, path: str | Path, *, back: int = 1, hunk: str = "", reason: str = ""
     ) -> tuple[str, ...]:
-        """As AsyncAgent.undo_file."""
+        """Undo changes of one file: see AsyncAgent.undo_file."""
         return self._wait_for(self._agent.undo_file(path, back=back, hunk=hunk, reason=reason))
 
     def rewind(
@@ -505,21 +505,21 @@ class Agent:
         *,
         reason: str = "",
     ) -> Rewound:
-        """As AsyncAgent.rewind."""
+        """Continue before an earlier message: see AsyncAgent.rewind."""
         return self._wait_for(self._agent.rewind(point, scopes, reason=reason))
 
     def redo(
         self, scopes: Collection[RewindScope] = ("conversation", "files", "memory")
     ) -> tuple[str, ...]:
-        """As AsyncAgent.redo."""
+        """Redo what was undone last: see AsyncAgent.redo."""
         return self._wait_for(self._agent.redo(scopes))
 
     def diff(self, back: int = 1) -> str:
-        """As AsyncAgent.diff."""
+        """Show what changed in files: see AsyncAgent.diff."""
         return self._wait_for(self._agent.diff(back))
 
     def steer(self, text: str) -> None:
-        """As AsyncAgent.steer; can be called from any thread, or from a callback."""
+        """Send a message to the running turn; can be called from any thread, or from a callback."""
         self._call_soon(self._agent.steer, text)
 
     def interrupt(self) -> None:
@@ -530,7 +530,7 @@ class Agent:
         self._call_soon(self._agent.set_mode, check_mode(mode))
 
     def set_model(self, name: str = "", effort: Effort | None = None) -> None:
-        """As AsyncAgent.set_model."""
+        """Use another model or effort: see AsyncAgent.set_model."""
         self._wait_for(self._agent.set_model(name, effort))
 
     def __enter__(self) -> Self:

@@ -21,14 +21,14 @@ from ouro.session_options import Options
 from ouro.tools.function_tool import FunctionTool
 
 Picture = Image | Path | str | bytes
-"""An image: a file, or its bytes (png, jpeg, gif, webp)."""
+"""An image: its file, or its bytes (png, jpeg, gif, webp)."""
 
 
 class AgentOptions(TypedDict, total=False):
-    """The options; a missing option is as in the settings."""
+    """The options of an agent. An option that is missing has the value of the settings."""
 
     model: str | Model
-    """A name or a part of it; or an object that streams answers, such as `ScriptedModel`."""
+    """The name of a model or a part of it; or an object that streams answers, as `ScriptedModel`."""
     effort: Effort
     mode: Mode
     """The permission mode (what runs without asking): `plan`, `ask`, `edit` or `auto`."""
@@ -41,13 +41,13 @@ class AgentOptions(TypedDict, total=False):
     memory: bool
     """Read and write long-term memory; True by default."""
     safe: bool
-    """Without extensions, hooks, MCP servers, instructions, project settings and memory."""
+    """Work without extensions, hooks, MCP servers, instructions, project settings and memory."""
     trust: bool
     """Whether files of the folder that ouro would obey (AGENTS.md, .ouro/config.yaml) are read.
     Without it, TrustNeeded is raised if they are new.
     """
     allow: Sequence[str]
-    """Rules that run without asking, such as `shell(pytest *)`."""
+    """Rules for calls that run without asking, such as `shell(pytest *)`."""
     deny: Sequence[str]
     max_turns: int
     """Maximum model calls in one turn."""
@@ -109,12 +109,13 @@ def _check_lists(options: AgentOptions, tools: Sequence[object]) -> None:
         if not isinstance(tool, FunctionTool):
             raise UsageError(f"{tool!r} is not a tool.", "Decorate the function with @tool.")
     for name in ("allow", "deny", "add_dirs"):
-        given = options.get(name)
-        if isinstance(given, str | Path):
-            raise UsageError(f"`{name}` is a list, not `{given}`.", "Put it in brackets.")
+        value = options.get(name)
+        if isinstance(value, str | Path):
+            raise UsageError(f"`{name}` is a list, not `{value}`.", "Put it in brackets.")
 
 
 def check_mode(mode: Mode) -> Mode:
+    """Returns the mode. Raises UsageError if there is no such mode."""
     if mode not in get_args(Mode):
         raise UsageError(f"There is no mode `{mode}`. There are: {', '.join(get_args(Mode))}.")
     return mode
@@ -122,13 +123,13 @@ def check_mode(mode: Mode) -> Mode:
 
 def check_scopes(scopes: Collection[RewindScope], undoing: Session | None = None) -> None:
     """Raises UsageError for an unknown scope, and for files that were not kept for undo."""
-    known = get_args(RewindScope)
+    all_scopes = get_args(RewindScope)
     if isinstance(scopes, str):
         raise UsageError(f"`scopes` is a list, not `{scopes}`.", "Put it in brackets.")
-    unknown = [scope for scope in scopes if scope not in known]
+    unknown = [scope for scope in scopes if scope not in all_scopes]
     if unknown or not scopes:
-        named = f"There is no scope `{unknown[0]}`." if unknown else "No scope is named."
-        raise UsageError(f"{named} There are: {', '.join(known)}.")
+        problem = f"There is no scope `{unknown[0]}`." if unknown else "No scope is named."
+        raise UsageError(f"{problem} There are: {', '.join(all_scopes)}.")
     if undoing and "files" in scopes and "files" not in undoing.rewind.scopes:
         raise UsageError(
             "Files are not kept for undo in this session.",
@@ -137,27 +138,28 @@ def check_scopes(scopes: Collection[RewindScope], undoing: Session | None = None
 
 
 def name_in_workspace(session: Session, path: str | Path) -> str:
-    """The name of a file as checkpoints and diffs have it."""
-    named = session.cwd / Path(path).expanduser()
+    """The name of a file in checkpoints and diffs: relative to the folder of the session."""
+    path_in_session = session.cwd / Path(path).expanduser()
     # The last name may be a link itself, which a turn has changed.
-    place = Path(os.path.realpath(named.parent), named.name)
-    return os.path.relpath(place, os.path.realpath(session.cwd))
+    real_path = Path(os.path.realpath(path_in_session.parent), path_in_session.name)
+    return os.path.relpath(real_path, os.path.realpath(session.cwd))
 
 
-def image_of(given: Picture) -> Image:
-    if isinstance(given, Image):
-        return given
-    if isinstance(given, bytes):
-        return make_image("image", given)[0]
+def image_of(picture: Picture) -> Image:
+    """Make the image that a program has passed. Raises UsageError, and ToolError as `make_image`."""
+    if isinstance(picture, Image):
+        return picture
+    if isinstance(picture, bytes):
+        return make_image("image", picture)[0]
     try:
-        return make_image(Path(given).name, Path(given).expanduser().read_bytes())[0]
+        return make_image(Path(picture).name, Path(picture).expanduser().read_bytes())[0]
     except OSError as error:
-        raise UsageError(f"The image {given} cannot be read: {error.strerror}.") from error
+        raise UsageError(f"The image {picture} cannot be read: {error.strerror}.") from error
 
 
 async def call_back(function: Callable[[Any], Any], event: Event) -> Any:
-    """Call a callback of the program: a coroutine here, a function in a thread, because it may wait
-    for input.
+    """Call a callback of the program. A coroutine runs in this loop, and a function in a thread: it may
+    wait for input.
     """
     answer = await asyncio.to_thread(function, event)
     return await answer if inspect.isawaitable(answer) else answer

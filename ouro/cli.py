@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 _is_program = False
-"""Whether ouro has this process for itself: tests call `main`."""
+"""Whether this process runs ouro alone; False in tests, which call `main`."""
 
 
 def run() -> int:
-    """The program `ouro`: `main`, in its own process."""
+    """Run the program `ouro`: `main` in a process of its own."""
     # What a start loads is never freed: repeated garbage collection of it took a tenth of the time
     # to the first request.
     gc.set_threshold(150_000, 20, 20)
@@ -103,7 +103,7 @@ def _report_failure(error: Exception) -> int | None:
 
 
 def _deleted_folder() -> OuroError | None:
-    """The reason for other errors, if the current folder does not exist any more."""
+    """An error about the current folder if it does not exist any more: it causes many other errors."""
     from ouro.errors import OuroError
 
     try:
@@ -201,7 +201,7 @@ def _run(args: SimpleNamespace) -> int:
 
 
 def _wrap_text(text: str) -> str:
-    """The text with lines that fit the terminal; unchanged where there is none."""
+    """The text with lines that fit the terminal; unchanged without a terminal."""
     import shutil
     import textwrap
 
@@ -222,7 +222,7 @@ def _ask_on_terminal(question: str) -> str:
 
 
 def _refuse_contradictions(args: SimpleNamespace) -> None:
-    """Raises UsageError: flags that do not go together."""
+    """Raises UsageError if flags do not go together."""
     from ouro.errors import UsageError
 
     if not (args.resume or args.latest) and (args.fork or args.part != "full"):
@@ -262,7 +262,7 @@ def _run_in_background(args: SimpleNamespace) -> int:
 
 
 def _refuse_foreground_flags(args: SimpleNamespace) -> None:
-    """Raises UsageError: flags that do not go with `--bg`."""
+    """Raises UsageError if there are flags that do not go with `--bg`."""
     from ouro.errors import UsageError
 
     if args.prompt is not None or args.output != "text" or args.input != "text" or args.schema:
@@ -276,7 +276,7 @@ def _refuse_foreground_flags(args: SimpleNamespace) -> None:
 
 
 def _host(args: SimpleNamespace) -> int:
-    """The process that `--bg` has started; returns the exit code."""
+    """Run the session in the process that `--bg` has started; returns the exit code."""
     import asyncio
 
     from ouro.frontends.background.process import run_host
@@ -390,7 +390,7 @@ def _leave_a_launcher() -> None:
 
 
 def _sync_at_end(args: SimpleNamespace, code: int) -> int:
-    """`ouro sync` after a session at a terminal, if the user has set that; returns `code`."""
+    """Synchronize after a session at a terminal, if the user has set that; returns `code`."""
     from ouro.settings_sources import load_settings
 
     is_saved = not (code or args.ephemeral)
@@ -436,7 +436,7 @@ def screen_settings_in(folder: Path) -> ScreenSettings:
 
 
 def _opener(args: SimpleNamespace, *, interactive: bool = False) -> OpenSession:
-    """A function that opens sessions; with `interactive`, titles and notes are made in the
+    """Returns a function that opens sessions; with `interactive`, titles and notes are made in the
     background.
 
     The modules are loaded in a thread with the first session: the prompt is on the screen by then.
@@ -488,8 +488,8 @@ def _options(args: SimpleNamespace, *, interactive: bool) -> Options:
 
 
 async def _open_catalog(folder: Path) -> SessionCatalog:
-    """As `_catalog`, but in a thread. It imports asyncio when it is called: the first frame does
-    not need it.
+    """Read the saved sessions as `_catalog` does, but in a thread. asyncio is imported when this is
+    called: the first frame does not need it.
     """
     import asyncio
 
@@ -524,7 +524,7 @@ def _absolute(folders: Sequence[str]) -> tuple[Path, ...]:
 
 
 def _request(args: SimpleNamespace) -> OpenRequest:
-    """Which session to open, from the flags."""
+    """The request for the session that the flags name."""
     from ouro.session.opening import OpenRequest
 
     resume = "latest" if args.latest else args.resume

@@ -38,16 +38,18 @@ GROUPS = {
     "sync": "fetch and send memory, sessions and settings over your git remote",
     "demo": "watch ouro repair a small program and remember, without a model or a key",
 }
-"""The words after `ouro`. Their actions are in `ouro/commands/builtin.py`, which is loaded when one
-is run.
+"""The words that may follow `ouro`, with their help. Their actions are in `ouro/commands/builtin.py`,
+which is loaded when one is run.
 """
 
 VERSION_LINE = f"ouro {__version__}"
 PICK = "?"
-"""`--resume` without a value; as in `session/opening.py`, which is loaded after the first frame."""
+"""The value of `--resume` without one. `session/opening.py` has the same constant, but is loaded after
+the first frame.
+"""
 
 HOST_FLAG = "--background-host"
-"""Of the process that `--bg` starts; not for users."""
+"""The flag of the process that `--bg` starts; not for users."""
 
 EXAMPLES = """\
 examples:
@@ -81,20 +83,24 @@ def read_flags(given: Sequence[str] = ()) -> SimpleNamespace:
         return SimpleNamespace(**{**_DEFAULTS, **plain})
     _refuse_misspelt_command(given)
     parser = _parser()
-    found, unknown = parser.parse_known_args(given, flags)
+    parsed, unknown = parser.parse_known_args(given, flags)
     if unknown:
         words = (word.partition("=")[0] for word in unknown)
-        here = ", ".join(f"{word} is {_ELSEWHERE[word]}" for word in words if word in _ELSEWHERE)
-        hint = f". Here {here}." if here else ""
+        equivalents = ", ".join(
+            f"{word} is {_FLAG_OF_OTHER_PROGRAM[word]}"
+            for word in words
+            if word in _FLAG_OF_OTHER_PROGRAM
+        )
+        hint = f". Here {equivalents}." if equivalents else ""
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
-    return found
+    return parsed
 
 
 def _plain_flags(given: Sequence[str]) -> dict[str, Any]:
-    """Destination -> value of flags that are whole words, each once, with values that cannot be
-    flags; empty if argparse must decide.
+    """The values of plain flags by their destinations: whole words, each given once, with values that
+    cannot be flags. Empty if argparse must parse them.
     """
-    found: dict[str, Any] = {}
+    flags: dict[str, Any] = {}
     words = iter(given)
     for word in words:
         name, choices = _PLAIN_VALUES.get(word, ("", ()))
@@ -105,15 +111,16 @@ def _plain_flags(given: Sequence[str]) -> dict[str, Any]:
         else:
             name = _PLAIN_SWITCHES.get(word, "")
             is_plain = bool(name)
-        if not is_plain or name in found:
+        if not is_plain or name in flags:
             return {}
-        found[name] = value
-    if "trust" in found and "no_trust" in found:
+        flags[name] = value
+    if "trust" in flags and "no_trust" in flags:
         return {}
-    return found
+    return flags
 
 
 def _is_plain(value: str) -> bool:
+    """Whether a value can be read without argparse: it is UTF-8 text, and no flag."""
     is_readable = not any("\ud800" <= character <= "\udfff" for character in value)
     return is_readable and bool(value.strip()) and not value.startswith("-")
 
@@ -127,23 +134,25 @@ def _refuse_misspelt_command(given: Sequence[str]) -> None:
         return
     from difflib import get_close_matches
 
-    near = get_close_matches(word, GROUPS, 1, MIN_LIKENESS)
-    if not near:
+    similar = get_close_matches(word, GROUPS, 1, MIN_LIKENESS)
+    if not similar:
         return
     from ouro.commands.builtin import ACTIONS
     from ouro.errors import UsageError
 
-    meant = given[0].replace(word, near[0], 1)
-    if not action or any(meant in known.names for known in ACTIONS):
+    meant_command = given[0].replace(word, similar[0], 1)
+    if not action or any(meant_command in known_action.names for known_action in ACTIONS):
         hint = f'To send it as a message: ouro -- "{" ".join(given).partition(" -")[0]}"'
-        raise UsageError(f"There is no command `{given[0]}`. Did you mean `ouro {meant}`?", hint)
+        raise UsageError(
+            f"There is no command `{given[0]}`. Did you mean `ouro {meant_command}`?", hint
+        )
 
 
 MIN_LIKENESS = 0.8
-"""Of a misspelt command to a command: `memroy` has .83, `configure` .80, `continue` to `config`
-.57.
+"""How similar a word must be to a command to count as misspelt: `memroy` has .83 to `memory`,
+`configure` .80 and `continue` .57 to `config`.
 """
-_ELSEWHERE = {
+_FLAG_OF_OTHER_PROGRAM = {
     "--output-format": "--output",
     "--input-format": "--input",
     "--json-schema": "--schema",
@@ -159,7 +168,7 @@ _ELSEWHERE = {
     "--fork-session": "--fork",
     "--verbose": "--debug",
 }
-"""Flags of other programs."""
+"""The flags of other programs, and what they are here."""
 _MODES = ("ask", "edit", "plan", "auto")
 _OUTPUTS = ("text", "json", "stream-json")
 _PLAIN_VALUES: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -170,7 +179,7 @@ _PLAIN_VALUES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "--mode": ("mode", _MODES),
     "--output": ("output", _OUTPUTS),
 }
-"""Flags with a value, which are read without argparse: destination and choices."""
+"""Flags with a value that are read without argparse: their destinations and choices."""
 _PLAIN_SWITCHES = {
     "-c": "latest",
     "--continue": "latest",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _NEXT_START = "It takes effect with the next start of ouro."
 _NEXT_SESSION = "It takes effect with the next session: /clear begins one."
 _PROJECT = "It takes effect with the next session, after you have trusted the folder again."
-_WORDS = {"on": "true", "off": "false"}
+_VALUE_OF_WORD = {"on": "true", "off": "false"}
 Scope = Literal["user", "project"]
 
 
@@ -33,7 +33,7 @@ async def set_value(context: ActionContext, key: str, value: str, project: bool 
     if not value:
         raise UsageError(f"`{key}` needs a value.", f"Usage: config set {key} VALUE")
     if type_of(key) is bool:
-        value = _WORDS.get(value.lower(), value)
+        value = _VALUE_OF_WORD.get(value.lower(), value)
     root = _project_root(context) if project else None
     parsed, file = write_setting(key, value, root)
     when = _PROJECT if project else await _apply(context, key, parsed)
@@ -42,7 +42,7 @@ async def set_value(context: ActionContext, key: str, value: str, project: bool 
 
 async def unset_value(context: ActionContext, key: str, project: bool = False) -> Answer:
     """Remove a setting from the user's file or the project's."""
-    type_of(key)
+    type_of(key)  # raises ConfigError if there is no such setting
     _, file = write_setting(key, "", _project_root(context) if project else None)
     return Answer({"key": key}, [line(f"{key} is no longer set in {file}. {_when(key)}")])
 
@@ -68,17 +68,17 @@ async def choose_setting(
     values = _values_of(key)
     default = one_line(str(_value_text(default_of(key)))) or "unset"
     title = f"{key} (default: {default})\n{helps.get(key, '')}"
-    present = _value_text(given[key].value)
+    present_value = _value_text(given[key].value)
     if not values:
         ask = getattr(front_end, "ask", None)
         if ask is None:
             meaning = title.replace("\n", ". ")
             front_end.say(f"{meaning} Change it: /config set {key} VALUE")
             return ""
-        typed = await ask(title, draft=present)
-        return f"{key} {typed}" if typed not in ("", present) else ""
+        typed = await ask(title, draft=present_value)
+        return f"{key} {typed}" if typed not in ("", present_value) else ""
     options = [Choice(value, value) for value in values]
-    value = await front_end.choose(title, options, present)
+    value = await front_end.choose(title, options, present_value)
     return "" if value is None else f"{key} {value}"
 
 
@@ -90,6 +90,7 @@ def _setting_choice(key: str, setting: SourcedValue, meaning: str) -> Choice:
 
 
 def default_of(key: str) -> Any:
+    """The default of a setting."""
     value: Any = settings.Settings()
     for name in key.split("."):
         value = getattr(value, name)
@@ -97,7 +98,7 @@ def default_of(key: str) -> Any:
 
 
 def _values_of(key: str) -> list[str]:
-    """The possible values of a setting that is a choice; empty if it is typed."""
+    """The values to choose from; empty if the user types the value."""
     if key == "tui.theme":
         return list(theme_names())
     kind = type_of(key)
@@ -107,7 +108,7 @@ def _values_of(key: str) -> list[str]:
 
 
 def _value_text(value: Any) -> str:
-    """A value as `config set` takes it; empty if it has no such form."""
+    """A value as the user would type it for `config set`; empty if it cannot be typed."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
@@ -116,6 +117,7 @@ def _value_text(value: Any) -> str:
 
 
 def _project_root(context: ActionContext) -> Path:
+    """The root of the project. Raises UsageError if there is none."""
     root = find_root(context.cwd)
     if root is None:
         raise UsageError("This folder is not in a repository: there is no project.")
@@ -142,7 +144,7 @@ async def _apply(context: ActionContext, key: str, value: Any) -> str:
 
 
 async def _has_used_theme(front_end: FrontEnd, name: str) -> bool:
-    """Use a theme; False if the front end has no colours of its own."""
+    """Use a theme; returns False if the front end has no colours of its own."""
     try:
         await front_end.use_theme(name)
     except UsageError:

@@ -1,4 +1,4 @@
-"""What the user sees of a tool call, as values that each front end draws in its own way."""
+"""What the user sees of a tool call, as values. Each front end draws them in its own way."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Plain(msgspec.Struct, frozen=True, tag_field="kind", tag="plain"):
 
 
 class FileChange(msgspec.Struct, frozen=True):
-    """One file before and after; None: there is no file."""
+    """One file before and after a change. A text is None if the file did, or does, not exist."""
 
     path: str
     before: str | None
@@ -111,6 +111,8 @@ class Todo(msgspec.Struct, frozen=True):
 
 
 class Todos(msgspec.Struct, frozen=True, tag_field="kind", tag="todos"):
+    """The plan of the agent."""
+
     items: tuple[Todo, ...]
 
 
@@ -125,6 +127,8 @@ class Display(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True):
+    """A question to the user."""
+
     text: str
     choices: tuple[str, ...] = ()
     """Offered answers; the user may always write another."""
@@ -134,6 +138,8 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
+    """An entry in a list that the user chooses from."""
+
     value: str
     label: str
     detail: str = ""
@@ -170,8 +176,6 @@ def _unified_lines(change: FileChange, source: str, target: str) -> Iterator[str
 
 
 def _range(start: int, end: int, first_line: int) -> str:
-    """A range in the notation of `diff -u`: the first line, and the number of lines if it is not
-    one.
-    """
+    """A range in the notation of `diff -u`: `FIRST,COUNT`, or `FIRST` for a single line."""
     count = end - start
     return f"{start + first_line - (not count)}" + (f",{count}" if count != 1 else "")

@@ -52,6 +52,8 @@ class ConfigError(OuroError):
 
 
 class NoModelError(OuroError):
+    """The named model, or any model, cannot be used."""
+
     exit_code = 3
     usable: Sequence[str] = ()
     """The models that the user could use instead."""
@@ -203,6 +205,8 @@ class ModelError(OuroError):
 
 
 class AuthenticationFailed(ModelError):
+    """The provider does not accept the key."""
+
     exit_code = 3
 
 
@@ -232,11 +236,11 @@ class TransientModelError(ModelError):
 
 
 class RateLimited(TransientModelError):
-    """Too many requests."""
+    """There were too many requests."""
 
 
 class ModelUnavailable(TransientModelError):
-    """Overloaded, broken, unreachable, or silent for too long."""
+    """The provider is overloaded, broken, unreachable, or silent for too long."""
 
 
 class ServerUnreachable(ModelUnavailable):
@@ -256,7 +260,7 @@ class EmptyAnswer(TransientModelError):
 
 
 def reason_of(error: Exception) -> str:
-    """Why something failed: ouro's message, otherwise the message of the operating system."""
+    """The reason of a failure: ouro's message, else the message of the operating system."""
     return (
         str(error)
         if isinstance(error, OuroError)
@@ -265,8 +269,8 @@ def reason_of(error: Exception) -> str:
 
 
 def plain_error(error: OSError | OuroError) -> OuroError:
-    """The error itself, or why a file could not be read or written, and what to do; then the
-    details are logged.
+    """An error of ouro unchanged; for an error of the operating system, which is logged, one that says
+    which file could not be read or written, and what to do.
     """
     if isinstance(error, OuroError):
         return error

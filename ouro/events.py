@@ -42,10 +42,14 @@ class Prompted(EventStruct, frozen=True):
 
 
 class TextDelta(EventStruct, frozen=True):
+    """A piece of the answer, as the model writes it."""
+
     text: str
 
 
 class ThinkingDelta(EventStruct, frozen=True):
+    """A piece of the reasoning of the model."""
+
     text: str
 
 
@@ -75,11 +79,15 @@ class ToolRunning(EventStruct, frozen=True):
 
 
 class ToolProgress(EventStruct, frozen=True):
+    """Output of a tool call that still runs."""
+
     call_id: str
     text: str
 
 
 class ToolFinished(EventStruct, frozen=True):
+    """A tool call has ended, with this result for the user."""
+
     call_id: str
     name: str
     display: Display
@@ -88,7 +96,7 @@ class ToolFinished(EventStruct, frozen=True):
 
 
 class PermissionAsked(EventStruct, frozen=True):
-    """A call waits for the user; answered by `session.answer(question_id, Permit(…))`."""
+    """A call waits for the user. `session.answer(question_id, Permit(…))` answers it."""
 
     question_id: str
     call: ToolCall

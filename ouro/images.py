@@ -19,7 +19,7 @@ _MAX_BYTES = 3_500_000
 _MAX_PIXELS = 100_000_000
 MAX_FILE_BYTES = 100_000_000
 """Maximum bytes of a file that is read whole."""
-_TYPES = (
+_TYPE_OF_FIRST_BYTES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF8", "image/gif"),
@@ -27,10 +27,10 @@ _TYPES = (
 
 
 def image_type(start: bytes) -> str:
-    """The media type of an image that models accept; empty for other data."""
+    """The media type of the image that begins with these bytes; empty if models do not accept it."""
     if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
         return "image/webp"
-    return next((kind for mark, kind in _TYPES if start.startswith(mark)), "")
+    return next((kind for mark, kind in _TYPE_OF_FIRST_BYTES if start.startswith(mark)), "")
 
 
 def make_image(name: str, data: bytes) -> tuple[Image, str]:
@@ -77,14 +77,16 @@ def make_image(name: str, data: bytes) -> tuple[Image, str]:
 
 
 def read_image(path: Path, name: str) -> Image:
-    """The image in a file, under a name. Raises OSError, and ToolError as `make_image`."""
+    """Read the image in a file. Raises OSError, and ToolError as `make_image`."""
     if (size := path.stat().st_size) > MAX_FILE_BYTES:
         raise ToolError(f"{name} is too large to be shown: {byte_size(size)}.")
     return make_image(name, path.read_bytes())[0]
 
 
 def _encode(image: Any, *, photo: bool) -> tuple[str, bytes]:
-    """The media type and bytes: PNG for drawings, JPEG for photos and for what is too large as PNG."""
+    """Returns the media type and the bytes: PNG for drawings, JPEG for photos and for an image that is
+    too large as PNG.
+    """
     if not photo:
         buffer = io.BytesIO()
         image.save(buffer, "PNG", optimize=True)

@@ -24,6 +24,8 @@ ATTACHED = "Attached files:\n\n"
 
 
 class Text(msgspec.Struct, frozen=True):
+    """Words of the user, or of the model."""
+
     text: str
 
 
@@ -47,10 +49,12 @@ class Thinking(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 SEALED_ITEM = '{"responses":'
-"""How the signature begins that holds an item of the Responses wire."""
+"""The beginning of a signature that holds an item of the Responses wire."""
 
 
 class Image(msgspec.Struct, frozen=True):
+    """An image in a message, checked and scaled by `ouro.images`."""
+
     media_type: str
     data: bytes
     name: str = ""
@@ -61,6 +65,8 @@ class Image(msgspec.Struct, frozen=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True):
+    """A call of a tool, as the model has asked for it."""
+
     id: str
     name: str
     arguments: Mapping[str, Any]
@@ -69,6 +75,8 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class ToolReply(msgspec.Struct, frozen=True):
+    """The result of a tool call."""
+
     call_id: str
     name: str
     text: str
@@ -98,21 +106,21 @@ class Usage(msgspec.Struct, frozen=True):
     def __add__(self, other: Usage) -> Usage:
         costs = [cost for cost in (self.cost, other.cost) if cost is not None]
         return Usage(
-            self.input + other.input,
-            self.cached + other.cached,
-            self.cache_written + other.cache_written,
-            self.output + other.output,
-            sum(costs) if costs else None,
+            input=self.input + other.input,
+            cached=self.cached + other.cached,
+            cache_written=self.cache_written + other.cache_written,
+            output=self.output + other.output,
+            cost=sum(costs) if costs else None,
         )
 
     def __sub__(self, before: Usage) -> Usage:
         """What was used since `before`."""
         return Usage(
-            self.input - before.input,
-            self.cached - before.cached,
-            self.cache_written - before.cache_written,
-            self.output - before.output,
-            None if self.cost is None else self.cost - (before.cost or 0.0),
+            input=self.input - before.input,
+            cached=self.cached - before.cached,
+            cache_written=self.cache_written - before.cache_written,
+            output=self.output - before.output,
+            cost=None if self.cost is None else self.cost - (before.cost or 0.0),
         )
 
 
@@ -120,6 +128,8 @@ Incomplete = Literal["", "length", "filtered"]
 
 
 class Message(msgspec.Struct, frozen=True):
+    """One message of a conversation."""
+
     role: Role
     parts: tuple[Part, ...]
     usage: Usage | None = None

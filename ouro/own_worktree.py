@@ -1,5 +1,5 @@
-"""`ouro --worktree NAME`: a session in a git worktree with a branch of its own, and what becomes of
-it at the end.
+"""`ouro --worktree NAME`: a session in a git worktree with a branch of its own, which is merged, kept
+or removed at the end.
 """
 
 from __future__ import annotations
@@ -22,17 +22,21 @@ from ouro.utils.runtime import get_trust_path, get_worktrees_dir, tilde
 from ouro.utils.text import plural
 
 INCLUDE_FILE = ".worktreeinclude"
-"""Names ignored files that a new worktree gets, in the patterns of `.gitignore`."""
+"""The file that lists, in the patterns of `.gitignore`, the ignored files that are copied to a new
+worktree.
+"""
 _GIT_TIMEOUT = 60.0
 _NAMES_AT_ONCE = 500
-"""Names in one command line of git."""
-_NAME = re.compile(r"\w[\w-]{0,60}(?:\.[\w-]{1,60})?")
+"""Maximum file names in one command line of git."""
+_VALID_NAME = re.compile(r"\w[\w-]{0,60}(?:\.[\w-]{1,60})?")
 _QUESTION = "[m] merge it into {target}   [k] keep it   [r] remove it: "
 Ask = Callable[[str], str]
-"""Asks a question on the terminal; returns what was typed, empty if nothing was."""
+"""Asks a question on the terminal; returns the typed text, which may be empty."""
 
 
 class OwnWorktree(msgspec.Struct, frozen=True):
+    """A worktree that the user has named."""
+
     name: str
     tree: Worktree
     cwd: Path
@@ -45,11 +49,11 @@ class NamedWorktrees:
     def __init__(self, name: str) -> None:
         self._name = name
         self._entered: dict[Path, OwnWorktree] = {}
-        """By their folder."""
+        """The entered worktrees by their folders."""
         self._one_at_once = threading.Lock()
 
     def enter(self, cwd: Path) -> Path:
-        """The folder to work in instead of `cwd`. Raises UsageError as `enter_worktree`."""
+        """Returns the folder to work in, not `cwd`. Raises the errors of `enter_worktree`."""
         root = find_root(cwd)
         if root.parent.parent == get_worktrees_dir().resolve():
             return cwd  # a session of a worktree, which the editor opens again
@@ -59,22 +63,22 @@ class NamedWorktrees:
         return own.cwd
 
     def leave(self) -> list[str]:
-        """Remove those without changes; returns what became of each, for the terminal."""
+        """Remove the worktrees without changes; returns a line about each, for the terminal."""
         return [leave_worktree(own, None) for own in self._entered.values()]
 
 
 def enter_worktree(cwd: Path, name: str) -> OwnWorktree:
-    """The worktree of that name, made if there is none; trusted as far as the same files are
-    trusted in `cwd`.
+    """Open the worktree of that name, or make it. Its files are trusted if the same files are trusted
+    in `cwd`.
 
     Raises:
         UsageError: the name is not one, there is no commit to begin at, or git fails.
     """
-    if not _NAME.fullmatch(name) or name.endswith(".lock"):
+    if not _VALID_NAME.fullmatch(name) or name.endswith(".lock"):
         raise UsageError(
             f"`{name}` is not a name for a worktree.", "Use letters, digits, `-` and `_`."
         )
-    # Of the repository, also if this is a worktree of it.
+    # The root of the repository, also if `cwd` is in a worktree of it.
     root = find_root(cwd)
     digest = hashlib.sha256(str(root).encode(errors="surrogateescape")).hexdigest()[:8]
     folder = get_worktrees_dir() / f"{root.name}-{digest}" / name
@@ -111,12 +115,12 @@ def included_files(root: Path) -> list[str]:
         return []
     git = Git(root, _GIT_TIMEOUT)
     ignored = ("--others", "--ignored")
-    named = git.paths(*ignored, f"--exclude-from={patterns}")
-    found: list[str] = []
-    for start in range(0, len(named), _NAMES_AT_ONCE):
-        names = [f":(literal){name}" for name in named[start : start + _NAMES_AT_ONCE]]
-        found += git.paths(*ignored, "--exclude-standard", "--", *names)
-    return found
+    matching = git.paths(*ignored, f"--exclude-from={patterns}")
+    included: list[str] = []
+    for start in range(0, len(matching), _NAMES_AT_ONCE):
+        names = [f":(literal){name}" for name in matching[start : start + _NAMES_AT_ONCE]]
+        included += git.paths(*ignored, "--exclude-standard", "--", *names)
+    return included
 
 
 def _copy_file(source: Path, target: Path, folder: Path) -> None:
@@ -129,23 +133,28 @@ def _copy_file(source: Path, target: Path, folder: Path) -> None:
 
 
 def _share_trust(cwd: Path, root: Path, own: OwnWorktree) -> None:
-    """Trust the files of the worktree that the user has trusted with the same content."""
+    """Trust the worktree if the user has trusted the same files, with the same content, in `cwd`."""
     store = TrustStore(get_trust_path())
-    there = acting_files(own.tree.folder, own.cwd)
-    here = _by_name(root, acting_files(root, cwd))
-    if not there or store.find_untrusted(root, tuple(here.values())):
+    files_of_worktree = acting_files(own.tree.folder, own.cwd)
+    files_by_name = _by_name(root, acting_files(root, cwd))
+    if not files_of_worktree or store.find_untrusted(root, tuple(files_by_name.values())):
         return
     folder = own.tree.folder.resolve()
-    if all(_is_same(path, here.get(str(path.relative_to(folder)))) for path in there):
-        store.trust(own.tree.folder, there)
+    if all(
+        _is_same(path, files_by_name.get(str(path.relative_to(folder))))
+        for path in files_of_worktree
+    ):
+        store.trust(own.tree.folder, files_of_worktree)
 
 
 def _by_name(root: Path, files: tuple[Path, ...]) -> Mapping[str, Path]:
+    """The files by their names relative to `root`."""
     base = root.resolve()
     return {str(path.relative_to(base)): path for path in files}
 
 
 def _is_same(path: Path, other: Path | None) -> bool:
+    """Whether both files have the same content."""
     return other is not None and path.read_bytes() == other.read_bytes()
 
 
@@ -170,14 +179,16 @@ def _settle(own: OwnWorktree, changes: WorktreeChanges, ask: Ask | None) -> str:
     """
     repository = Git(own.tree.repository, _GIT_TIMEOUT)
     target = repository.ask("branch", "--show-current").strip()
-    kept = (
+    stays_text = (
         f"It stays in {tilde(own.tree.folder)}; `ouro --worktree {own.name}` continues there, and"
         f" `git merge {own.tree.branch}` merges what is committed."
     )
-    said = _describe_changes(own, changes)
+    changes_text = _describe_changes(own, changes)
     if ask is None:
-        return f"{said} {kept}"
-    answer = ask(f"\n{said}\n{_QUESTION.format(target=target or 'HEAD')}").strip().lower()[:1]
+        return f"{changes_text} {stays_text}"
+    answer = (
+        ask(f"\n{changes_text}\n{_QUESTION.format(target=target or 'HEAD')}").strip().lower()[:1]
+    )
     if answer == "m":
         return _merge(own, repository, target)
     if answer == "r":
@@ -185,11 +196,11 @@ def _settle(own: OwnWorktree, changes: WorktreeChanges, ask: Ask | None) -> str:
         if ask(f"Delete {files} and the branch? [y/N]: ").strip().lower() in ("y", "yes"):
             own.tree.remove(with_branch=True)
             return f"The worktree {own.name} and its branch are removed."
-    return kept
+    return stays_text
 
 
 def _describe_changes(own: OwnWorktree, changes: WorktreeChanges) -> str:
-    """How many files and commits the worktree has changed."""
+    """A sentence with the numbers of changed files and commits."""
     parts = [f"{plural(len(changes.files), 'file')} changed"]
     if changes.commits:
         parts.append(plural(changes.commits, "commit"))

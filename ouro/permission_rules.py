@@ -1,6 +1,4 @@
-"""Commands on permissions: the rules with their sources and last uses, add one, revoke one, set the
-mode.
-"""
+"""The commands on permissions: they list, add and revoke rules, and set the mode."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from ouro.session import Session
     from ouro.session.judge import Judge
 
-_FILES = {
+_SOURCE_NAMES = {
     "project": ".ouro/config.yaml",
     "environment": "OURO_PERMISSIONS_{}",
     "saved": "saved for this folder",
@@ -36,6 +34,8 @@ _MAX_VERDICTS = 30
 
 
 class ListedRule(msgspec.Struct, frozen=True):
+    """A permission rule with its source and its last use."""
+
     kind: Kind
     rule: str
     source: str
@@ -43,24 +43,31 @@ class ListedRule(msgspec.Struct, frozen=True):
     allowed: str = ""
     """The last action that it has allowed."""
     at: str = ""
+    """The time of that action."""
 
 
 def find_rules(session: Session) -> tuple[ListedRule, ...]:
-    """The effective rules, strongest first. Raises ConfigError."""
+    """The rules of a session, the strongest first. Raises ConfigError."""
     saved, settings = (
         session.permissions.saved,
         settings_by_place(session.extensions.settings.project),
     )
     uses = saved.uses() if saved is not None else {}
-    found = []
+    listed = []
     for kind, rule in session.permissions.rules:
         name = f"permissions.{kind}"
-        places = {"saved": saved.load(kind) if saved is not None else ()}
-        places |= {place: given[name].value for place, given in settings.items() if name in given}
-        source = next((place for place, rules in places.items() if rule in rules), "session")
+        rules_by_source = {"saved": saved.load(kind) if saved is not None else ()}
+        rules_by_source |= {
+            place: given[name].value for place, given in settings.items() if name in given
+        }
+        source = next(
+            (place for place, rules in rules_by_source.items() if rule in rules), "session"
+        )
         use = uses.get(rule) if kind == "allow" else None
-        found.append(ListedRule(kind, rule, source, use.what if use else "", use.at if use else ""))
-    return tuple(found)
+        listed.append(
+            ListedRule(kind, rule, source, use.what if use else "", use.at if use else "")
+        )
+    return tuple(listed)
 
 
 async def permissions(context: SessionContext, mode: str) -> Answer | None:
@@ -83,6 +90,7 @@ async def permissions(context: SessionContext, mode: str) -> Answer | None:
 
 
 async def list_rules(context: ActionContext) -> Answer:
+    """Show the rules of this folder."""
     async with context.open_session() as session:
         rules = find_rules(session)
     return Answer(msgspec.to_builtins(rules), _view(rules))
@@ -113,6 +121,9 @@ async def ask(context: ActionContext, rule: str) -> Answer | None:
 
 
 async def revoke(context: ActionContext, rule: str) -> Answer | None:
+    """Revoke a rule (`allow shell(ls)`, or without the kind), or a verdict of the judge (`judge #3`).
+    Without one, let the user choose.
+    """
     async with context.open_session() as session:
         rules = find_rules(session)
         judge = _judge_of(session)
@@ -123,11 +134,11 @@ async def revoke(context: ActionContext, rule: str) -> Answer | None:
                 return None
         if judge is not None and rule.partition(" ")[0] == "judge":
             return _revoke_verdict(judge, rule.removeprefix("judge").strip(" #"))
-        found = [one for one in rules if rule in (one.rule, f"{one.kind} {one.rule}")]
-        if not found:
+        matching = [match for match in rules if rule in (match.rule, f"{match.kind} {match.rule}")]
+        if not matching:
             raise UsageError(f"There is no rule `{rule}`.", commands=["permissions list"])
-        for one in found:
-            _revoke_rule(session, one)
+        for match in matching:
+            _revoke_rule(session, match)
         return Answer(msgspec.to_builtins(find_rules(session)), [line(f"Revoked: {rule}")])
 
 
@@ -140,8 +151,8 @@ def _revoke_rule(session: Session, rule: ListedRule) -> None:
         )
     if rule.source == "user":
         name = f"permissions.{rule.kind}"
-        known = settings_by_place()["user"][name].value
-        save_setting(name, tuple(text for text in known if text != rule.rule))
+        saved_rules = settings_by_place()["user"][name].value
+        save_setting(name, tuple(text for text in saved_rules if text != rule.rule))
     session.permissions.revoke(rule.rule, rule.kind)
 
 
@@ -151,7 +162,7 @@ def _judge_of(session: Session) -> Judge | None:
 
 
 def _rule_choices(rules: Sequence[ListedRule]) -> list[Choice]:
-    names = [f"{one.kind} {one.rule}" for one in rules]
+    names = [f"{rule.kind} {rule.rule}" for rule in rules]
     return [Choice(name, name) for name in names]
 
 
@@ -174,10 +185,10 @@ def _revoke_verdict(judge: Judge, number: str) -> Answer:
     if not number:
         judge.revoke()
         return Answer("judge", [line("The judge decides nothing more in this session.")])
-    found = judge.revoke(int(number)) if number.isdecimal() else None
-    if found is None:
+    verdict = judge.revoke(int(number)) if number.isdecimal() else None
+    if verdict is None:
         raise UsageError(f"There is no verdict `{number}`.", commands=["permissions"])
-    return Answer(found.number, [line(f"Revoked: ouro asks about {found.title} from now on.")])
+    return Answer(verdict.number, [line(f"Revoked: ouro asks about {verdict.title} from now on.")])
 
 
 def _view_of_judge(judge: Judge) -> View:
@@ -195,15 +206,18 @@ def _view_of_judge(judge: Judge) -> View:
 
 
 def _view(rules: Sequence[ListedRule]) -> View:
-    rows = [(one.kind, CodeSpan(one.rule), _place(one), _last(one)) for one in rules]
+    """The rules as a table."""
+    rows = [(rule.kind, CodeSpan(rule.rule), _place(rule), _last(rule)) for rule in rules]
     return table(rows) or [line("No permission rules yet.")]
 
 
 def _place(rule: ListedRule) -> str:
-    places = {**_FILES, "user": tilde(get_config_path())}
+    """Where a rule is saved, as the user reads it."""
+    places = {**_SOURCE_NAMES, "user": tilde(get_config_path())}
     return places.get(rule.source, "this session").format(rule.kind.upper())
 
 
 def _last(rule: ListedRule) -> str:
+    """The last use of a rule, as the user reads it."""
     when = local_time(rule.at)
     return f"allowed {rule.allowed}, {when}" if when else ""

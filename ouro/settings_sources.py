@@ -45,8 +45,9 @@ SettingsByPlace = Mapping[str, Mapping[str, SourcedValue]]
 restrict.
 """
 
-_NUMBER = late_pattern(r"-?[0-9][0-9_]*(?:\.[0-9]+)?|true|false")
+_PLAIN_SCALAR = late_pattern(r"-?[0-9][0-9_]*(?:\.[0-9]+)?|true|false")
 ADD_UP = {"permissions.allow", "permissions.ask", "permissions.deny"}
+"""Settings whose values in several places add up."""
 ONLY_LOWER = {
     "limits.max_turns",
     "limits.max_cost",
@@ -55,6 +56,7 @@ ONLY_LOWER = {
     "limits.max_failures",
     "limits.max_idle_calls",
 }
+"""Settings that a project can only lower."""
 MAY_BE_ZERO = {
     "compaction.keep",
     "compaction.reserve",
@@ -65,6 +67,7 @@ MAY_BE_ZERO = {
     "session.background_idle_minutes",
     "tui.notify_seconds",
 }
+"""Numbers that may be 0; all others must be more."""
 RANGES = {
     "compaction.at": (0.1, 0.95),
     "memory.cadence_turns": (1, 10),
@@ -73,6 +76,7 @@ RANGES = {
     "memory.retrieval_top_k": (1, 100),
     "sessions.keep_days": (1, 99_999),  # more days ago is not a valid date
 }
+"""The lowest and the highest value of numbers that have a range."""
 OPEN_TO_PROJECTS = ONLY_LOWER | {
     "model",
     "effort",
@@ -84,6 +88,7 @@ OPEN_TO_PROJECTS = ONLY_LOWER | {
     "lsp.servers",
     "hooks",
 }
+"""Settings that a project may set."""
 SHARED_SETTINGS = frozenset(
     {
         "compaction.at",
@@ -113,7 +118,7 @@ SHARED_SETTINGS = frozenset(
         "tui.theme",
     }
 )
-"""What `ouro sync` sends and takes: no address, key, program, permission or limit of cost."""
+"""The settings that `ouro sync` exchanges: no address, key, program, permission or limit of cost."""
 LONG_TERM_VARIABLES = {
     "LONG_TERM_MEMORY_ENABLED": "memory.enabled",
     "LONG_TERM_MEMORY_CONSOLIDATION_THRESHOLD": "memory.consolidation_threshold",
@@ -141,6 +146,7 @@ def load_settings(project: Path | None = None, flags: Mapping[str, Any] | None =
 
 
 def build_settings(given: Mapping[str, SourcedValue]) -> Settings:
+    """The settings with these values, and the defaults for all others."""
     settings: Settings = _build(Settings(), given, "")
     return settings
 
@@ -150,8 +156,8 @@ def explain_settings(places: SettingsByPlace) -> dict[str, SourcedValue]:
     source.
     """
     given = {path: SourcedValue(value, "default") for path, value in _leaf_values(Settings())}
-    for place, found in places.items():
-        for path, new in found.items():
+    for place, settings_of_place in places.items():
+        for path, new in settings_of_place.items():
             if place != "project" or _narrows(path, given[path], new):
                 given[path] = _merge(path, given[path], new)
     return given
@@ -173,26 +179,28 @@ def settings_by_place(
 
 def stricter_mode(mode: str, places: SettingsByPlace) -> str:
     """`mode`, or the mode in the settings of the project if that permits less."""
-    demanded = places["project"].get("permissions.mode")
-    return min(mode, demanded.value if demanded else mode, key=MODES_BY_WIDTH.index)
+    project_mode = places["project"].get("permissions.mode")
+    return min(mode, project_mode.value if project_mode else mode, key=MODES_BY_WIDTH.index)
 
 
 def project_hooks(project: Path) -> tuple[HookSettings, ...]:
     """The hooks in the settings of a trusted project."""
-    found = _from_project(project).get("hooks")
-    return found.value if found else ()
+    setting = _from_project(project).get("hooks")
+    return setting.value if setting else ()
 
 
 def project_servers(project: Path) -> Mapping[str, McpServerSettings]:
     """The MCP servers in the settings of a trusted project."""
-    found = _from_project(project).get("mcp.servers")
-    return found.value if found else {}
+    setting = _from_project(project).get("mcp.servers")
+    return setting.value if setting else {}
 
 
 def unknown_variables() -> list[str]:
     """OURO_* variables that ouro does not read: they are misspelt, or for another version."""
-    known = {"OURO_HOME", *_variables()}
-    return sorted(name for name in os.environ if name.startswith("OURO_") and name not in known)
+    known_variables = {"OURO_HOME", *_variables()}
+    return sorted(
+        name for name in os.environ if name.startswith("OURO_") and name not in known_variables
+    )
 
 
 def save_setting(path: str, value: str | tuple[str, ...]) -> None:
@@ -208,17 +216,18 @@ def save_setting(path: str, value: str | tuple[str, ...]) -> None:
     """
     file = get_config_path()
     name = tilde(file)
-    if path not in ADD_UP and (wins := _from_environment().get(path)):
+    if path not in ADD_UP and (stronger := _from_environment().get(path)):
         raise ConfigError(
-            f"The variable {wins.source} sets `{path}`, and wins over {name}.", "Unset it first."
+            f"The variable {stronger.source} sets `{path}`, and wins over {name}.",
+            "Unset it first.",
         )
-    wanted = {key: given.value for key, given in _from_file(file).items()} | {path: value}
+    new_values = {key: setting.value for key, setting in _from_file(file).items()} | {path: value}
     line = value if isinstance(value, str) else f"[{', '.join(value)}]"
-    _rewrite(file, path, line, wanted)
+    _rewrite(file, path, line, new_values)
 
 
 def type_of(path: str) -> Any:
-    """The type of a setting. Raises ConfigError: there is no such setting."""
+    """The type of a setting. Raises ConfigError if there is no such setting."""
     if path not in _names():
         raise unknown_key("config", path, _names())
     return _type_of(path)
@@ -242,16 +251,18 @@ def write_setting(path: str, text: str, project: Path | None = None) -> tuple[An
         raise ConfigError(f"A project may not set `{path}`.", "Set it without --project.")
     if project and not file.resolve().is_relative_to(project.resolve()):
         raise ConfigError(f"{name} leads out of the project.")
-    given = {key: found.value for key, found in _from_file(file).items()} if file.exists() else {}
+    new_values = (
+        {key: setting.value for key, setting in _from_file(file).items()} if file.exists() else {}
+    )
     value, yaml_text = None, ""
     if text:
         node = _node(text, kind, path)
         value = _check_value(path, convert(node, kind, path, path), path)
         yaml_text = _as_yaml(node, text)
-        given[path] = value
+        new_values[path] = value
     else:
-        given.pop(path, None)
-    _rewrite(file, path, yaml_text, given)
+        new_values.pop(path, None)
+    _rewrite(file, path, yaml_text, new_values)
     return value, name
 
 
@@ -263,11 +274,11 @@ def shared_settings() -> dict[str, str]:
     """
     from ouro.utils.lenient_json import dump_json  # the first frame needs no msgspec
 
-    given = _from_file(get_config_path())
+    user_settings = _from_file(get_config_path())
     return {
-        name: found.value if isinstance(found.value, str) else dump_json(found.value)
-        for name, found in given.items()
-        if name in SHARED_SETTINGS and found.value is not None
+        name: setting.value if isinstance(setting.value, str) else dump_json(setting.value)
+        for name, setting in user_settings.items()
+        if name in SHARED_SETTINGS and setting.value is not None
     }
 
 
@@ -282,33 +293,37 @@ def _as_yaml(node: Node, text: str) -> str:
     from ouro.utils.yaml_edit import as_scalar  # a start changes no settings
 
     if isinstance(node, Scalar):
-        return node.text if _NUMBER.fullmatch(node.text) else as_scalar(node.text)
+        return node.text if _PLAIN_SCALAR.fullmatch(node.text) else as_scalar(node.text)
     is_yaml = text.startswith(("[", "{"))
     items = [item.text for item in getattr(node, "items", ()) if isinstance(item, Scalar)]
     return text if is_yaml else f"[{', '.join(map(as_scalar, items))}]"
 
 
-def _rewrite(file: Path, path: str, line: str, wanted: Mapping[str, Any]) -> None:
+def _rewrite(file: Path, path: str, line: str, new_values: Mapping[str, Any]) -> None:
     """Write one value, as YAML, into a file whose settings are then `wanted`."""
     from ouro.utils.yaml_edit import with_value
 
     name = tilde(file)
     try:
         text = file.read_text(encoding="utf-8") if file.exists() else ""
-        new = with_value(text, path.split("."), line, name) if line or text else text
-        found = {key: given.value for key, given in _read_leaves(parse_table(new, name), name)}
-        if found != wanted:
+        new_text = with_value(text, path.split("."), line, name) if line or text else text
+        read_back = {
+            key: setting.value for key, setting in _read_leaves(parse_table(new_text, name), name)
+        }
+        if read_back != new_values:
             raise ConfigError(
                 f"{name} has a layout that cannot be changed automatically.",
                 f"Write `{path}: {line}` there.",
             )
-        write_private(file, new)
+        write_private(file, new_text)
     except OSError as error:
         raise ConfigError(f"{name} cannot be written: {error.strerror}.") from error
 
 
 def _merge(path: str, old: SourcedValue, new: SourcedValue) -> SourcedValue:
-    """A value from two places: lists are added, servers are kept, else the later one holds."""
+    """The value of a setting that two places set: lists are joined, servers of the first place are
+    kept, and otherwise the value of the later place holds.
+    """
     source = new.source if old.source == "default" else f"{old.source}, {new.source}"
     if path in ADD_UP:
         return SourcedValue(tuple(dict.fromkeys((*old.value, *new.value))), source)
@@ -319,7 +334,7 @@ def _merge(path: str, old: SourcedValue, new: SourcedValue) -> SourcedValue:
 
 
 def _narrows(path: str, old: SourcedValue, new: SourcedValue) -> bool:
-    """Whether a setting of a project restricts; a setting that would loosen the user's is left out."""
+    """Whether a project may set this value: it must not allow more than the user's own."""
     if path == "permissions.mode":
         return MODES_BY_WIDTH.index(new.value) < MODES_BY_WIDTH.index(old.value)
     if path in ONLY_LOWER:
@@ -337,18 +352,19 @@ def _from_project(root: Path) -> dict[str, SourcedValue]:
             f"{tilde(path)} leads out of the project: it is not read.",
             "Put a regular file in its place.",
         )
-    found = _from_file(path)
-    for name, given in found.items():
-        if name not in OPEN_TO_PROJECTS or given.value in ("edit", "auto"):
-            word = f"`{name}: {given.value}`" if name == "permissions.mode" else f"`{name}`"
+    settings = _from_file(path)
+    for name, setting in settings.items():
+        if name not in OPEN_TO_PROJECTS or setting.value in ("edit", "auto"):
+            word = f"`{name}: {setting.value}`" if name == "permissions.mode" else f"`{name}`"
             raise ConfigError(
-                f"{given.source}: a project may not set {word}.",
+                f"{setting.source}: a project may not set {word}.",
                 f"Set it in {tilde(get_config_path())}.",
             )
-    return found
+    return settings
 
 
 def _from_file(path: Path) -> dict[str, SourcedValue]:
+    """The settings of a file. Raises ConfigError."""
     name = tilde(path)
     return dict(_read_leaves(read_yaml(path, name), name))
 
@@ -359,7 +375,14 @@ def _read_leaves(
     """Each setting in a table with its place. Raises ConfigError for an unknown or invalid one."""
     for key, node in table.entries.items():
         path, where = f"{prefix}{key}", f"{name}:{table.key_lines[key]}"
-        example = next((known for known in _names() if known.startswith(f"{path}.")), "")
+        example = next(
+            (
+                name_of_setting
+                for name_of_setting in _names()
+                if name_of_setting.startswith(f"{path}.")
+            ),
+            "",
+        )
         if path in _names():
             yield (
                 path,
@@ -396,7 +419,7 @@ def _check_theme(value: Any, where: str) -> None:
 
 
 def _check_value(path: str, value: Any, where: str) -> Any:
-    """The value, unchanged. Raises ConfigError if its type is right and its meaning is not."""
+    """Returns the value unchanged. Raises ConfigError if it is not valid, though its type is right."""
     if path == "tui.theme":
         _check_theme(value, where)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -439,13 +462,13 @@ def _check_hook(hook: Any, where: str) -> None:
 
 def _from_environment() -> dict[str, SourcedValue]:
     """The settings in environment variables. Raises ConfigError."""
-    found = {}
+    settings = {}
     for variable, path in _variables().items():
         if text := os.environ.get(variable, "").strip():
             kind = _type_of(path)
             value = convert(_node(text, kind, variable), kind, variable, path)
-            found[path] = SourcedValue(_check_value(path, value, variable), variable)
-    return found
+            settings[path] = SourcedValue(_check_value(path, value, variable), variable)
+    return settings
 
 
 def _from_flags(flags: Mapping[str, Any]) -> Iterator[tuple[str, SourcedValue]]:
@@ -467,8 +490,8 @@ def _from_flags(flags: Mapping[str, Any]) -> Iterator[tuple[str, SourcedValue]]:
 
 
 def _variables() -> dict[str, str]:
-    """Variable -> setting. Those of older versions come first, so that `OURO_*` wins if both are
-    set.
+    """The setting of each environment variable. The names of older versions come first, so that
+    `OURO_*` wins if both are set.
     """
     return LONG_TERM_VARIABLES | {
         "OURO_" + path.upper().replace(".", "_"): path for path in _names()
@@ -476,8 +499,8 @@ def _variables() -> dict[str, str]:
 
 
 def _node(text: str, to: Any, variable: str) -> Node:
-    """A variable's text: YAML where a list or keys are expected, or a list by commas outside
-    brackets.
+    """The text of a variable as a node: YAML if `to` has keys, or for a list in brackets; another list
+    is split at the commas outside of parentheses.
     """
     is_list = str(to).startswith("tuple")
     if str(to).startswith("collections.abc.Mapping") or (is_list and text.startswith(("[", "{"))):
@@ -505,8 +528,8 @@ def _leaf_values(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 @cache
 def _type_of(path: str) -> Any:
-    """The type of a setting. Evaluated late: the types of all sections take 1 ms, and few starts
-    need one.
+    """The type of a setting. It is evaluated on demand: the types of all sections take 1 ms, and few
+    starts need one.
     """
     kind: Any = Settings
     for name in path.split("."):
@@ -515,7 +538,7 @@ def _type_of(path: str) -> Any:
 
 
 def _build(section: Any, given: Mapping[str, SourcedValue], prefix: str) -> Any:
-    """A section as `section`, with the values of `given`."""
+    """A copy of `section` with the values of `given`."""
     values = {}
     for name, inner in vars(section).items():
         path = prefix + name

@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from ouro.session import Session
 
 Progress = Callable[[str], None]
-"""Shows what is done; an exception from it ends the synchronization."""
+"""Shows the present step to the user. It may raise an exception to end the synchronization."""
 SyncMemory = Callable[["Scope", str, Progress], Awaitable["SyncReport"]]
 """Synchronizes the memory of a scope with a remote."""
-_NAMES = {"repo": "repository memory"}
+_NAME_OF_PART = {"repo": "repository memory"}
 _INTERRUPTED = "The synchronization was interrupted. Nothing is lost: sync again to continue."
 
 
 class SyncedAll(msgspec.Struct):
-    """What was sent and received; a part that failed is None, with its reason."""
+    """What was sent and received. A part that failed is None, and `failures` has the reason."""
 
     remote: str
     memory: SyncReport | None = None
@@ -57,28 +57,31 @@ class SyncedAll(msgspec.Struct):
 
     @property
     def summary(self) -> str:
-        """One line for the user."""
+        """What was sent and received, in one line for the user."""
         counts = []
         if self.memory is not None:
             counts.append(("memory", len(self.memory.received), self.memory.sent))
         if self.repo is not None:
-            counts.append((_NAMES["repo"], len(self.repo.received), self.repo.sent))
+            counts.append((_NAME_OF_PART["repo"], len(self.repo.received), self.repo.sent))
         if self.sessions is not None:
             counts.append(("sessions", len(self.sessions.received), len(self.sessions.sent)))
         if self.settings is not None:
             counts.append(("settings", len(self.settings.received), len(self.settings.sent)))
         texts = [f"{name} {came} received, {went} sent" for name, came, went in counts]
-        texts += [f"{_NAMES.get(name, name)} failed: {why}" for name, why in self.failures.items()]
+        texts += [
+            f"{_NAME_OF_PART.get(name, name)} failed: {why}" for name, why in self.failures.items()
+        ]
         return f"Synchronized: {' · '.join(texts)}"
 
 
 async def sync(
     context: ActionContext, remote: str, later: bool = False, quiet: bool = False
 ) -> Answer | None:
-    """Synchronize all; the received settings are shown, and used only if the user agrees.
+    """Synchronize memory, sessions and settings. Received settings are shown, and only used if the
+    user agrees.
 
     Args:
-        later: do not ask about them now.
+        later: do not ask about received settings now.
         quiet: in a session, show no steps and occupy no turn: only the last line is returned.
     """
     remote = remote_address(remote, context.cwd)
@@ -136,7 +139,9 @@ async def _in_shell(context: ActionContext, remote: str, repo_remote: str, *, as
 async def _in_session(
     session: Session, store: MemoryStore, remote: str, repo_remote: str, done: list[SyncedAll]
 ) -> AsyncGenerator[Event, None]:
-    """Yield each step; closing the generator stops it before the next step."""
+    """Synchronize in a session, and yield a notice for each step. Closing the generator stops it
+    before the next step. The result is appended to `done`.
+    """
     steps: asyncio.Queue[str | None] = asyncio.Queue()
     loop, stopped = asyncio.get_running_loop(), threading.Event()
 
@@ -190,8 +195,8 @@ async def _synchronize(
     from ouro.memory.settings_remote import SettingsRemote
 
     encrypts = load_settings().sessions.encrypt
-    known, given = _remotes(), remote
-    result = SyncedAll(given or next(filter(None, known.values()), ""))
+    remotes, given = _remotes(), remote
+    result = SyncedAll(given or next(filter(None, remotes.values()), ""))
     if not result.remote:
         raise UsageError(
             "There is no remote yet.",
@@ -203,14 +208,16 @@ async def _synchronize(
         return await asyncio.to_thread(work) if in_thread else work()
 
     def exchange() -> SettingsExchange:
-        remote = SettingsRemote(_settings_dir(), given or known["settings"], progress)
+        remote = SettingsRemote(_settings_dir(), given or remotes["settings"], progress)
         return remote.exchange(shared_settings())
 
     parts: dict[str, Callable[[], Awaitable[Any]]] = {
-        "memory": lambda: sync_memory("user", given or known["memory"], progress),
+        "memory": lambda: sync_memory("user", given or remotes["memory"], progress),
         "repo": lambda: sync_memory("repo", repo_remote, progress),
         "sessions": lambda: run(
-            lambda: sync_sessions(given or known["sessions"], projects, progress, encrypt=encrypts)
+            lambda: sync_sessions(
+                given or remotes["sessions"], projects, progress, encrypt=encrypts
+            )
         ),
         "settings": lambda: run(exchange),
     }
@@ -227,13 +234,13 @@ async def _synchronize(
 
 
 async def _projects(cwd: Path, store: MemoryStore) -> list[Path]:
-    """The folders of all sessions that exist on this machine, and the current one."""
-    found = [cwd, *(text_path(info.project) for info in await store.list_sessions())]
-    return [folder for folder in dict.fromkeys(found) if folder.is_dir()]
+    """The current folder, and those of all sessions, if they exist on this machine."""
+    folders = [cwd, *(text_path(info.project) for info in await store.list_sessions())]
+    return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
 
 
 def _remotes() -> dict[str, str]:
-    """The remote of each part; an unknown one is that of the others."""
+    """The remote of each part. A part without one gets that of the other parts."""
     from ouro.memory.session_remote import last_remote
     from ouro.memory.settings_remote import last_settings_remote
 
@@ -249,6 +256,7 @@ def _remotes() -> dict[str, str]:
 
 
 def _settings_dir() -> Path:
+    """The folder of the git repository that exchanges settings."""
     return get_home() / "settings.git"
 
 
@@ -279,8 +287,8 @@ async def _ask_about_setting(
         log.warning("sync: a received setting is not used: %s", problem)
         await asyncio.to_thread(remote.answer, name, value, own, used=False)
         return [line(f"Not used: {one_line(clean(problem), 200)}", level="warning")]
-    before = one_line(clean(own), 80) if own is not None else "the default"
-    question = f"Use `{name}: {one_line(clean(value), 200)}` of another machine? Now: {before}"
+    present = one_line(clean(own), 80) if own is not None else "the default"
+    question = f"Use `{name}: {one_line(clean(value), 200)}` of another machine? Now: {present}"
     is_used = await confirm(context, question, "Use it")
     if is_used:
         await asyncio.to_thread(write_setting, name, value)
@@ -290,7 +298,7 @@ async def _ask_about_setting(
 
 
 def _problem_of(name: str, value: str) -> str:
-    """Why a received setting may not be used; empty if it may."""
+    """The reason why a received setting may not be used; empty if it may."""
     if name not in SHARED_SETTINGS:
         return f"`{name}` is not among the settings that are shared."
     try:

@@ -7,7 +7,7 @@ DEFENCES = (
     Defence("S27", "ouro/synchronize.py", "if problem := _problem_of(name, value):", "if problem := '':",
             "test_s27_received_settings.py"),
     Defence("S27", "ouro/synchronize.py", "if not (asks and context.can_ask):", "if False:", "test_s27_received_settings.py"),
-    Defence("S27", "ouro/settings_sources.py", "if name in SHARED_SETTINGS and found", "if found",
+    Defence("S27", "ouro/settings_sources.py", "if name in SHARED_SETTINGS and setting", "if setting",
             "test_s27_received_settings.py"),
     Defence("E14", "ouro/assemble_extensions.py", "is_used = settings.enabled and basis.inputs.trusted",
             "is_used = settings.enabled", "test_e14_language_servers.py -k reads_no_project"),
