@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
-from typing import Any
+from collections import Counter
+from fnmatch import fnmatchcase
+from functools import cache, lru_cache
+from pathlib import PurePath
+from typing import Any, NamedTuple
 
 from rich.style import Style
 
@@ -15,6 +18,8 @@ CHUNK = 40
 """Lines that are coloured together: if the text grows, only its last chunk is coloured again."""
 MAX_LINE = 2_000
 MAX_CHUNKS_IN_STRING = 10
+_GLOB = re.compile(r"[*?\[]")
+"""What makes a pattern of file names more than a name."""
 
 
 class Code:
@@ -80,6 +85,12 @@ def _style_of(kind: object, palette: Palette) -> Style:
 @lru_cache(maxsize=256)
 def language_of(path: str) -> str:
     """The name of the language of a file, for a lexer; empty if it is not known."""
+    name = PurePath(path).name
+    table = _language_table()
+    if name not in table.names and not any(fnmatchcase(name, glob) for glob in table.globs):
+        suffix = PurePath(path).suffix
+        if suffix in table.by_suffix:
+            return table.by_suffix[suffix]
     from pygments.lexers import get_lexer_for_filename  # type: ignore[import-untyped]
     from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 
@@ -87,6 +98,42 @@ def language_of(path: str) -> str:
         return str(get_lexer_for_filename(path).aliases[0])
     except (ClassNotFound, IndexError):
         return ""
+
+
+class _LanguageTable(NamedTuple):
+    """Which names of files the lexers of Pygments claim."""
+
+    by_suffix: dict[str, str]
+    """Suffixes that only one lexer claims -> its language."""
+    names: set[str]
+    """Whole names: `CMakeLists.txt`."""
+    globs: list[str]
+    """Other patterns: `*.[1-9]`, `*.html.j2`."""
+
+
+@cache
+def _language_table() -> _LanguageTable:
+    """The names that lexers claim. Pygments itself makes a regular expression of each of its
+    thousand patterns, which takes 66 ms, to look up the first name.
+    """
+    from pygments.lexers import get_all_lexers
+
+    table = _LanguageTable({}, set(), [])
+    claims: Counter[str] = Counter()
+    for _, aliases, patterns, _ in get_all_lexers(plugins=False):
+        for pattern in patterns:
+            suffix = pattern.removeprefix("*")
+            if not _GLOB.search(pattern):
+                table.names.add(pattern)
+            elif suffix.rfind(".") == 0 and not _GLOB.search(suffix):
+                claims[suffix] += 1
+                table.by_suffix[suffix] = aliases[0] if aliases else ""
+            else:
+                table.globs.append(pattern)
+    for suffix, count in claims.items():
+        if count > 1:
+            del table.by_suffix[suffix]
+    return table
 
 
 @lru_cache(maxsize=64)

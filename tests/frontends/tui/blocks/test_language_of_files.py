@@ -1,0 +1,44 @@
+"""language_of: the language of a file by its name."""
+
+import pytest
+from pygments.lexers import get_all_lexers, get_lexer_for_filename
+from pygments.util import ClassNotFound
+
+from ouro.frontends.tui.blocks.code import language_of
+
+
+def names_like(pattern):
+    """File names that a pattern of a lexer matches, or nearly."""
+    for part in ("file", "a.b", ""):
+        name = pattern.replace("*", part).replace("?", "x").replace("[1-9]", "1")
+        yield from (name, f"src/{name}", name.upper())
+
+
+def test_the_language_is_the_one_that_pygments_finds():
+    names = {
+        name
+        for _, _, patterns, _ in get_all_lexers(plugins=False)
+        for pattern in patterns
+        for name in names_like(pattern)
+    }
+    assert len(names) > 2_000
+    different = {}
+    for name in names:
+        try:
+            expected = get_lexer_for_filename(name).aliases[0]
+        except (ClassNotFound, IndexError):
+            expected = ""
+        if language_of(name) != expected:
+            different[name] = (expected, language_of(name))
+    assert different == {}
+
+
+@pytest.mark.parametrize(("name", "language"), [("a.py", "python"), ("src/b.ts", "typescript")])
+def test_no_pattern_of_pygments_is_compiled_for_a_common_name(name, language, monkeypatch):
+    language_of.cache_clear()
+
+    def fail(*_):
+        raise AssertionError("the patterns were compiled")
+
+    monkeypatch.setattr("pygments.lexers.get_lexer_for_filename", fail)
+    assert language_of(name) == language
