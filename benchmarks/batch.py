@@ -79,12 +79,12 @@ class Bench:
 
     def begun(self) -> Counter[str]:
         """How often each task was begun, by the requests with nothing but its prompt."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for line in self.log.read_text().splitlines():
             last = json.loads(line)["body"]["messages"][-1]
             if last["role"] == "user":
-                found[str(last["content"]).partition("task ")[2].partition(".")[0]] += 1
-        return found
+                counts[str(last["content"]).partition("task ")[2].partition(".")[0]] += 1
+        return counts
 
 
 @dataclass
@@ -120,12 +120,12 @@ def main() -> int:
     parser.add_argument("--measured", type=int, default=40, help="of the runs without kills")
     parser.add_argument("--rounds", type=int, default=2, help="of the runs without kills")
     parser.add_argument("--no-kills", action="store_true", help="measure only")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ouro-many-") as folder, _server(Path(folder)) as url:
         bench = Bench(Path(folder), Path(folder) / "requests.jsonl")
         bench.prepare(url)
-        _measure(bench, given.measured, given.rounds)
-        failed = 0 if given.no_kills else _with_kills(bench, given.tasks)
+        _measure(bench, arguments.measured, arguments.rounds)
+        failed = 0 if arguments.no_kills else _with_kills(bench, arguments.tasks)
     print_load()
     return failed
 
@@ -137,18 +137,18 @@ def _measure(bench: Bench, count: int, rounds: int) -> None:
         "processes": lambda number: _batch_by_processes(bench, f"own{number}", count),
         "Dask workers": lambda number: _batch_by_workers(bench, f"dask{number}", count),
     }
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    figures: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     _plain(bench, AT_ONCE, rounds)  # warms the disk
     for number in range(rounds):
         for name, run in ways.items():
-            found[name].append(run(number))
+            figures[name].append(run(number))
     print(f"{count} tasks, {AT_ONCE} at once, median of {rounds}: CPU and time of one task")
-    base = [statistics.median(values) for values in zip(*found["ouro -p"], strict=True)]
-    for name, values in found.items():
+    plain_figures = [statistics.median(values) for values in zip(*figures["ouro -p"], strict=True)]
+    for name, values in figures.items():
         cpu, clock = (statistics.median(column) for column in zip(*values, strict=True))
         print(
-            f"  {name:13} {1000 * cpu / count:6.0f} ms CPU ({cpu / base[0] - 1:+.1%})"
-            f"  {1000 * clock / count:6.0f} ms ({clock / base[1] - 1:+.1%})",
+            f"  {name:13} {1000 * cpu / count:6.0f} ms CPU ({cpu / plain_figures[0] - 1:+.1%})"
+            f"  {1000 * clock / count:6.0f} ms ({clock / plain_figures[1] - 1:+.1%})",
             flush=True,
         )
 
@@ -214,9 +214,9 @@ def _print_run(
 
 def _spread(memory: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
     """Five values: from the first with a result to the last."""
-    known = [found for found in memory if found[0]] or list(memory[-1:])
-    last = len(known) - 1
-    return [known[last * part // 4] for part in range(5)] if last > 4 else known
+    with_result = [measurement for measurement in memory if measurement[0]] or list(memory[-1:])
+    last = len(with_result) - 1
+    return [with_result[last * part // 4] for part in range(5)] if last > 4 else with_result
 
 
 def _plain(bench: Bench, count: int, number: int) -> tuple[float, float]:
@@ -246,11 +246,11 @@ def _batch_by_processes(bench: Bench, name: str, count: int) -> tuple[float, flo
 def _batch_by_workers(bench: Bench, name: str, count: int) -> tuple[float, float]:
     tasks = bench.tasks(name, count)
     with _cluster(bench) as (address, workers):
-        used = sum(map(_used_cpu, (worker.pid for worker in workers)))
+        used_before = sum(map(_used_cpu, (worker.pid for worker in workers)))
         words = ("--on", address, "-j", str(AT_ONCE))
         cpu, clock = _timed(lambda: _run(bench, tasks, *words))
-        more = sum(map(_used_cpu, (worker.pid for worker in workers))) - used
-    return cpu + more, clock
+        used_since = sum(map(_used_cpu, (worker.pid for worker in workers))) - used_before
+    return cpu + used_since, clock
 
 
 def _timed(work: Callable[[], object]) -> tuple[float, float]:
@@ -278,7 +278,7 @@ def _cluster(bench: Bench) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]
     folder = Path(tempfile.mkdtemp(dir=bench.root))
     file = folder / "scheduler.json"
     flags = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard")
-    found = [_start_dask(bench, folder, "scheduler", *flags, "--scheduler-file", str(file))]
+    processes = [_start_dask(bench, folder, "scheduler", *flags, "--scheduler-file", str(file))]
     try:
         while not (file.exists() and file.stat().st_size):
             time.sleep(_POLL)
@@ -286,11 +286,11 @@ def _cluster(bench: Bench) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]
         for number in range(AT_ONCE):
             own = ("--no-nanny", "--nthreads", "1", "--no-dashboard")
             place = ("--local-directory", str(folder / str(number)))
-            found.append(_start_dask(bench, folder, "worker", address, *own, *place))
+            processes.append(_start_dask(bench, folder, "worker", address, *own, *place))
         _wait_for_workers(address)
-        yield address, found
+        yield address, processes
     finally:
-        for process in found:
+        for process in processes:
             process.kill()
             process.wait()
 
@@ -333,8 +333,8 @@ def prompt_of(number: int) -> str:
 
 def _results(state: Path) -> dict[str, tuple]:
     """What a task left, without what differs from run to run."""
-    found = BatchState(state)
-    return {result.id: _essence(found, result) for result in found.results()}
+    batch = BatchState(state)
+    return {result.id: _essence(batch, result) for result in batch.results()}
 
 
 def _essence(state: BatchState, result: TaskResult) -> tuple:
@@ -362,8 +362,8 @@ def _resident(pid: int) -> float:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return 0.0
-    found = [line.split()[1] for line in lines if line.startswith("VmRSS:")]
-    return int(found[0]) / 1024 if found else 0.0
+    kilobytes = [line.split()[1] for line in lines if line.startswith("VmRSS:")]
+    return int(kilobytes[0]) / 1024 if kilobytes else 0.0
 
 
 def _used_cpu(pid: int) -> float:

@@ -224,40 +224,40 @@ def files(program: Program) -> None:
 
 def mention(program: Program) -> None:
     """The list of files after `@` and three letters, with 50,000 files in the folder that it trusts."""
-    shown = re.compile(r"d\d+/file\d+\.py")
+    file_name = re.compile(r"d\d+/file\d+\.py")
     with with_many_files(program), opened(program) as terminal:
         terminal.after(lambda screen: bool(screen.strip()), 30)
         wait(terminal, 3.0)
         began = time.monotonic()
         terminal.send("@fil")
-        if terminal.after(lambda screen: bool(shown.search(screen)), 15):
+        if terminal.after(lambda screen: bool(file_name.search(screen)), 15):
             program.note("first list after @ ms", (terminal.arrived - began) * 1000)
 
 
 @contextlib.contextmanager
 def in_many_files(program: Program):
-    """The program works in a repository of 50,000 files that it does not know yet."""
-    known = many_files(program)
-    unknown = known.rename(known.with_name(f"many-{time.monotonic_ns()}"))
-    program.other_work = unknown
+    """Let the program work in a repository of 50,000 files that it does not know yet."""
+    repository = many_files(program)
+    moved_repository = repository.rename(repository.with_name(f"many-{time.monotonic_ns()}"))
+    program.other_work = moved_repository
     try:
         yield
     finally:
         program.other_work = None
-        unknown.rename(known)
+        moved_repository.rename(repository)
 
 
 @contextlib.contextmanager
 def with_many_files(program: Program):
-    """The repository of the program has 50,000 files."""
-    known = many_files(program)
-    aside = program.work.rename(program.home / "work-aside")
-    known.rename(program.work)
+    """Give the repository of the program 50,000 files."""
+    repository = many_files(program)
+    usual_repository = program.work.rename(program.home / "work-aside")
+    repository.rename(program.work)
     try:
         yield
     finally:
-        program.work.rename(known)
-        aside.rename(program.work)
+        program.work.rename(repository)
+        usual_repository.rename(program.work)
 
 
 def many_files(program: Program) -> Path:

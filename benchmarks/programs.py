@@ -162,8 +162,8 @@ def claude(home: Path, url: str, peers: Path) -> Program | None:
 
 def _native(peers: Path, pattern: str) -> str | None:
     """The native program, without its Node.js wrapper."""
-    found = (path for path in peers.glob(f"node_modules/{pattern}") if os.access(path, os.X_OK))
-    return next(map(str, found), None)
+    programs = (path for path in peers.glob(f"node_modules/{pattern}") if os.access(path, os.X_OK))
+    return next(map(str, programs), None)
 
 
 def vibe(home: Path, url: str, peers: Path) -> Program | None:

@@ -80,10 +80,10 @@ def _realtalk(name: str, data: dict[str, Any]) -> Talk:
 def read_beam(folder: Path) -> Iterator[Talk]:
     """A folder for each conversation: `chat.json`, and `probing_questions/probing_questions.json`."""
     for path in sorted(folder.rglob("chat.json"), key=lambda path: _number(path.parent.name)):
-        asked = path.parent / "probing_questions" / "probing_questions.json"
-        if asked.is_file():
+        probe_file = path.parent / "probing_questions" / "probing_questions.json"
+        if probe_file.is_file():
             chat = json.loads(path.read_text(encoding="utf-8"))
-            probes = json.loads(asked.read_text(encoding="utf-8"))
+            probes = json.loads(probe_file.read_text(encoding="utf-8"))
             yield _beam(path.parent.name, chat, probes)
 
 

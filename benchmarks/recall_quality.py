@@ -86,8 +86,8 @@ def fitted(embedder) -> dict[str, float]:
     """
     import numpy as np  # late: ouro imports it with one thread
 
-    known: list[dict[str, float]] = []
-    right: list[bool] = []
+    feature_rows: list[dict[str, float]] = []
+    answers_wanted: list[bool] = []
     for _, notes, wanted, nothing in SETS[:2]:
         groups = [((*wanted, *nothing), notes), *small_memories(notes, wanted, nothing)]
         for texts, some in groups:
@@ -95,14 +95,14 @@ def fitted(embedder) -> dict[str, float]:
                 search, _, names = memory(Path(folder), some, embedder)
                 for text in texts:
                     hits = search.find(text, 30, SearchFilter(kinds=("note",)))
-                    known += features(text, hits)
-                    right += [names[hit.id] in wanted.get(text, ()) for hit in hits]
-    names = list(known[0])
-    values = np.array([[row[name] for name in names] for row in known])
+                    feature_rows += features(text, hits)
+                    answers_wanted += [names[hit.id] in wanted.get(text, ()) for hit in hits]
+    names = list(feature_rows[0])
+    values = np.array([[row[name] for name in names] for row in feature_rows])
     scale = np.array(
         [1.0 if name == "bias" else values[:, at].std() for at, name in enumerate(names)]
     )
-    scaled, answers = values / scale, np.array(right, float)
+    scaled, answers = values / scale, np.array(answers_wanted, float)
     weights, shrink = (
         np.zeros(len(names)),
         np.diag([0.0 if name == "bias" else SHRINK for name in names]),
@@ -116,8 +116,8 @@ def fitted(embedder) -> dict[str, float]:
             + 1e-9 * np.eye(len(names))
         )
         weights -= np.linalg.solve(curve, slope)
-    found = dict(zip(names, weights / scale, strict=True))
-    return {**found, "bias": found["bias"] + LENIENCE}
+    fitted_weights = dict(zip(names, weights / scale, strict=True))
+    return {**fitted_weights, "bias": fitted_weights["bias"] + LENIENCE}
 
 
 def small_memories(notes, wanted, nothing):

@@ -78,15 +78,15 @@ def without_the_second_question() -> Iterator[None]:
 
 
 def measure(name: str, recall: Recall, situation: Situation, texts: Mapping[str, str]) -> None:
-    found = noise = 0
+    rules_sent = others_sent = 0
     for rule, task in RULES.items():
         items = recall.find(task, situation).items
         sent = {texts[item.id] for item in items if item.state == "loaded"}
-        found += rule in sent
-        noise += len(sent - {rule})
+        rules_sent += rule in sent
+        others_sent += len(sent - {rule})
     wrong = [_count_sent(recall.find(task, situation).items) for task in WITHOUT]
     print(
-        f"{name}: {found} of {len(RULES)} rules, {noise} other notes beside them; {sum(wrong)} notes"
+        f"{name}: {rules_sent} of {len(RULES)} rules, {others_sent} other notes beside them; {sum(wrong)} notes"
         f" with {len(WITHOUT)} tasks without a rule; load {os.getloadavg()[0]:.0f}",
         flush=True,
     )

@@ -49,17 +49,17 @@ class Terminal(terminal.Terminal):
 
 
 def processes_of(home: Path) -> list[int]:
-    """All processes with this home, and their descendants.
+    """The ids of all processes with this home, and of their descendants.
 
     The server of codex leaves the tree of its program. The server of vibe overwrites its
     environment.
     """
-    found: dict[int, None] = {}
+    processes: dict[int, None] = {}
     for path in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
             if f"\0HOME={home}\0".encode() in b"\0" + path.read_bytes():
-                found |= dict.fromkeys(terminal.descendants(int(path.parent.name)))
-    return list(found)
+                processes |= dict.fromkeys(terminal.descendants(int(path.parent.name)))
+    return list(processes)
 
 
 def used_cpu(home: Path) -> dict[int, float]:

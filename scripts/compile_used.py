@@ -33,8 +33,8 @@ NOT_A_MODULE = ("__main__", "first_frame")
 def main() -> int:
     sys.dont_write_bytecode = False
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # it would ask a server for prices
-    found = [info.name for info in pkgutil.walk_packages(ouro.__path__, "ouro.")]
-    names = [name for name in found if name.rpartition(".")[2] not in NOT_A_MODULE]
+    all_names = [info.name for info in pkgutil.walk_packages(ouro.__path__, "ouro.")]
+    names = [name for name in all_names if name.rpartition(".")[2] not in NOT_A_MODULE]
     for name in (*names, *LOADED_LATE):
         try:
             importlib.import_module(name)

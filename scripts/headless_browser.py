@@ -193,11 +193,11 @@ async def browser() -> AsyncIterator[Browser]:
             address = await _address(Path(profile) / "DevToolsActivePort")
             async with aiohttp.ClientSession() as client:
                 socket = await client.ws_connect(address, max_msg_size=0)
-                found = Browser(socket)
+                page = Browser(socket)
                 try:
-                    yield found
+                    yield page
                 finally:
-                    await found.close()
+                    await page.close()
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -388,10 +388,12 @@ def main(arguments: list[str]) -> None:
     workers = min(len(COLORS), os.cpu_count() or 1)
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, spawn, max_tasks_per_child=1) as pool:
-        found = list(pool.map(play_in_own_process, [(colors, wanted) for colors in COLORS]))
-    for name in dict.fromkeys(name for shots in found for name in shots):
-        shown = [shots[name] for shots in found if name in shots]
-        (folder / f"{name}.svg").write_text(sheet(shown))
+        shots_by_color = list(
+            pool.map(play_in_own_process, [(colors, wanted) for colors in COLORS])
+        )
+    for name in dict.fromkeys(name for shots in shots_by_color for name in shots):
+        pictures = [shots[name] for shots in shots_by_color if name in shots]
+        (folder / f"{name}.svg").write_text(sheet(pictures))
         print(f"{name}.svg")
 
 

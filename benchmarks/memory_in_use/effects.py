@@ -64,15 +64,15 @@ async def run_task(
     repository = folder / "project"
     _make_repository(task, repository)
     _make_home(folder)
-    kept = ""
+    memory_text = ""
     for said in () if is_told else task.said:
         played = await play_turn(repository, make(), said, "Ok.")
-        kept = "\n".join(f"{entry.scope}: {entry.text}" for entry in played.entries)
+        memory_text = "\n".join(f"{entry.scope}: {entry.text}" for entry in played.entries)
     _shell(task.setup or "true", repository)
     request = "\n\n".join((*task.said, task.request)) if is_told else task.request
-    asked = await play_turn(repository, make(), request, does_permit=True, seconds=_SECONDS)
-    is_kept = bool(re.search(task.pattern, kept))
-    is_sent = bool(re.search(task.pattern, asked.sent))
+    last_turn = await play_turn(repository, make(), request, does_permit=True, seconds=_SECONDS)
+    is_kept = bool(re.search(task.pattern, memory_text))
+    is_sent = bool(re.search(task.pattern, last_turn.sent))
     return TaskOutcome(
         task.name,
         task.language,
@@ -81,9 +81,9 @@ async def run_task(
         delivered=is_sent == task.is_remembered,
         applied=_shell(task.check, repository),
         against=_shell(task.against, repository),
-        tokens=asked.tokens,
-        kept=kept,
-        answer=asked.answer,
+        tokens=last_turn.tokens,
+        kept=memory_text,
+        answer=last_turn.answer,
     )
 
 
@@ -132,22 +132,24 @@ async def run_tasks(
 ) -> list[TaskOutcome]:
     """Run the tasks that are not in the file `results`, and print a line for each."""
     lines = results.read_text().splitlines() if results and results.exists() else []
-    known = {found.name: found for found in (TaskOutcome(**json.loads(line)) for line in lines)}
+    earlier = {
+        outcome.name: outcome for outcome in (TaskOutcome(**json.loads(line)) for line in lines)
+    }
     outcomes: list[TaskOutcome] = []
     print(" captured delivered  applied  against")
     for task in tasks:
-        found = known.get(task.name)
-        if found is None:
+        outcome = earlier.get(task.name)
+        if outcome is None:
             empty(folder)
             os.environ["HOME"] = str(folder)
-            found = await run_task(task, make, folder, is_told=is_told)
+            outcome = await run_task(task, make, folder, is_told=is_told)
             if results:
                 with results.open("a") as file:
-                    file.write(json.dumps(asdict(found), ensure_ascii=False) + "\n")
-        outcomes.append(found)
-        marks = (found.captured, found.delivered, found.applied, found.against)
-        shown = "".join(f"{'yes' if mark else '–':>9}" for mark in marks)
-        print(f"{shown}  {found.language} {found.kind}: {found.name}", flush=True)
+                    file.write(json.dumps(asdict(outcome), ensure_ascii=False) + "\n")
+        outcomes.append(outcome)
+        marks = (outcome.captured, outcome.delivered, outcome.applied, outcome.against)
+        columns = "".join(f"{'yes' if mark else '–':>9}" for mark in marks)
+        print(f"{columns}  {outcome.language} {outcome.kind}: {outcome.name}", flush=True)
     return outcomes
 
 

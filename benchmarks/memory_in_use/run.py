@@ -79,7 +79,7 @@ class Outcome:
     """The answer has the corrected statement."""
     capture_seconds: float
     tokens: int
-    """Of the request with the question."""
+    """The tokens of the request with the question."""
     kept: str = ""
     """The entries in memory."""
     answer: str = ""
@@ -169,24 +169,26 @@ async def run_story(story: Story, make: Callable[[], Model], folder: Path) -> Ou
     (get_home() / "mark.key").write_bytes(
         bytes(32)
     )  # the same prompt each time, so that a server has it in its cache
-    played = [await play_turn(repository, make(), said, "Ok.") for said in story.said]
-    kept = played[-1].entries
-    found = [entry for entry in kept if re.search(story.wanted, entry.text)]
-    asked = await play_turn(repository, make(), story.question)
-    other = await play_turn(repository, make(), story.other, "Ok.")
-    has_outdated = bool(story.outdated and re.search(story.outdated, asked.sent))
+    turns = [await play_turn(repository, make(), said, "Ok.") for said in story.said]
+    entries = turns[-1].entries
+    matching_entries = [entry for entry in entries if re.search(story.wanted, entry.text)]
+    question_turn = await play_turn(repository, make(), story.question)
+    other_turn = await play_turn(repository, make(), story.other, "Ok.")
+    has_outdated = bool(story.outdated and re.search(story.outdated, question_turn.sent))
     return Outcome(
-        captured=bool(found),
-        placed=any(_place(entry) in story.place.split("|") for entry in found)
-        and not (story.outdated and any(re.search(story.outdated, entry.text) for entry in kept)),
-        delivered=bool(re.search(story.wanted, asked.sent)) and not has_outdated,
-        delivered_elsewhere=other.notes > 0,
-        applied=bool(re.search(story.wanted, asked.answer)),
-        contradicted=bool(story.outdated and re.search(story.outdated, asked.answer)),
-        capture_seconds=max(turn.capture_seconds for turn in played),
-        tokens=asked.tokens,
-        kept="\n".join(f"{_place(entry)}, {entry.kind}: {entry.text}" for entry in kept),
-        answer=asked.answer,
+        captured=bool(matching_entries),
+        placed=any(_place(entry) in story.place.split("|") for entry in matching_entries)
+        and not (
+            story.outdated and any(re.search(story.outdated, entry.text) for entry in entries)
+        ),
+        delivered=bool(re.search(story.wanted, question_turn.sent)) and not has_outdated,
+        delivered_elsewhere=other_turn.notes > 0,
+        applied=bool(re.search(story.wanted, question_turn.answer)),
+        contradicted=bool(story.outdated and re.search(story.outdated, question_turn.answer)),
+        capture_seconds=max(turn.capture_seconds for turn in turns),
+        tokens=question_turn.tokens,
+        kept="\n".join(f"{_place(entry)}, {entry.kind}: {entry.text}" for entry in entries),
+        answer=question_turn.answer,
     )
 
 

@@ -32,15 +32,15 @@ async def count_pairs(ask: Asker, name: str, half: str) -> str:
 async def count_messages(ask: Asker, name: str, half: str) -> str:
     """How many messages are kept in the right scope, or leak: in silence, and after a question."""
     messages = cases.of(name, half)
-    found = [await is_kept(ask, message) for message in messages]
-    asked = f", and {found.count('doubtful')} asked about" if "doubtful" in found else ""
-    return f"{found.count('stated')} of {len(messages)}{asked}"
+    verdicts = [await is_kept(ask, message) for message in messages]
+    asked = f", and {verdicts.count('doubtful')} asked about" if "doubtful" in verdicts else ""
+    return f"{verdicts.count('stated')} of {len(messages)}{asked}"
 
 
 def count_placed(half: str) -> str:
-    found = cases.of("placed", half)
-    right = sum(place(item.said, ("user", "repo")).scope == item.scope for item in found)
-    return f"{right} of {len(found)}"
+    statements = cases.of("placed", half)
+    right = sum(place(item.said, ("user", "repo")).scope == item.scope for item in statements)
+    return f"{right} of {len(statements)}"
 
 
 async def figures(ask: Asker, half: str) -> AsyncIterator[tuple[str, str]]:

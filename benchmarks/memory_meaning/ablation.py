@@ -75,9 +75,9 @@ def report_ablation() -> None:
     print(f"{len(judged)} cases, {sum(case.is_right() for case in judged)} right")
     print("| row | lost without it | gained | for example |\n|---|---|---|---|")
     for worth in worth_of_rows(judged):
-        shown = "; ".join(worth.lost[:1])
+        example = "; ".join(worth.lost[:1])
         name = f"`{worth.row.group}` {worth.row.language}"
-        print(f"| {name} | {len(worth.lost)} | {len(worth.gained)} | {shown} |", flush=True)
+        print(f"| {name} | {len(worth.lost)} | {len(worth.gained)} | {example} |", flush=True)
 
 
 def _texts(*said: str) -> tuple[str, ...]:
@@ -109,8 +109,8 @@ def _is_placed(placed: Placed) -> bool:
 
 
 def _is_right_message(ask: Asker, name: str, message: Message) -> bool:
-    found = asyncio.run(is_kept(ask, message))
-    return found == "stated" if name == "kept" else found != "stated"
+    verdict = asyncio.run(is_kept(ask, message))
+    return verdict == "stated" if name == "kept" else verdict != "stated"
 
 
 def _story_cases() -> Iterator[Judged]:
@@ -122,8 +122,8 @@ def _story_cases() -> Iterator[Judged]:
 
 def _is_story_kept(said: str, wanted: str) -> bool:
     scope, _, kinds = wanted.partition(" ")
-    found = asyncio.run(operations(Asker(), said))
-    placed = [place(item.text, ("user", "repo"), item.scope) for item in found]
+    found_operations = asyncio.run(operations(Asker(), said))
+    placed = [place(item.text, ("user", "repo"), item.scope) for item in found_operations]
     return any(item.scope == scope and item.category in kinds for item in placed)
 
 

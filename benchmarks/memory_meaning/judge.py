@@ -44,19 +44,19 @@ async def operations(ask: Asker, said: str, known: Sequence[str] = ()) -> Sequen
 
 async def is_replaced_right(ask: Asker, name: str, pair: Pair) -> bool:
     """Whether a statement replaces the earlier one, or leaves it if both hold."""
-    found = await operations(ask, pair.said, (*OTHERS, pair.before))
-    replaced = {operation.target for operation in found if operation.verb == "supersede"}
+    found_operations = await operations(ask, pair.said, (*OTHERS, pair.before))
+    replaced = {operation.target for operation in found_operations if operation.verb == "supersede"}
     return replaced == ({f"mem_{len(OTHERS):08}"} if name == "corrections" else set())
 
 
 async def is_kept(ask: Asker, message: Message) -> str:
-    """`stated` or `doubtful` if what is wanted is kept in the right scope, else empty.
+    """`stated` or `doubtful` if the expected text is remembered in the right scope; else empty.
 
-    What holds for today only is kept until the evening: it does not count.
+    What holds for today only is remembered until the evening: it does not count.
     """
     today = local_day().isoformat()
     lasting = [item for item in await operations(ask, message.said) if item.until != today]
-    kept = [item for item in lasting if re.search(message.wanted, item.text)]
-    if not any(not message.scope or message.scope == item.scope for item in kept):
+    matching = [item for item in lasting if re.search(message.wanted, item.text)]
+    if not any(not message.scope or message.scope == item.scope for item in matching):
         return ""
-    return "doubtful" if all(item.certainty == "doubtful" for item in kept) else "stated"
+    return "doubtful" if all(item.certainty == "doubtful" for item in matching) else "stated"

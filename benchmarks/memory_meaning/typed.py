@@ -19,10 +19,10 @@ def report_typed(half: str) -> None:
     """
     for name in ("corrections", "both"):
         counts = Counter(_outcome(pair) for pair in cases.of(name, half))
-        found = ", ".join(
+        figures = ", ".join(
             f"{counts[outcome]} {outcome}" for outcome in ("replaced", "asked", "kept")
         )
-        print(f"{half}: {name} typed without a model: {found}")
+        print(f"{half}: {name} typed without a model: {figures}")
 
 
 def _outcome(pair: Pair) -> str:
