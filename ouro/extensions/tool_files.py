@@ -173,6 +173,7 @@ class OwnTool(Tool[ToolFileArguments]):
         return self._description.spec
 
     def parse(self, arguments: Mapping[str, Any]) -> ToolFileArguments:
+        """The arguments of a call. Raises ToolError if that for a path is missing or not a text."""
         values = dict(arguments)
         name = self._description.path_argument
         if name:
@@ -201,6 +202,7 @@ class OwnTool(Tool[ToolFileArguments]):
         return Display(self.title(args), Plain(cut(text, MAX_PREVIEW)))
 
     async def run(self, args: ToolFileArguments, ctx: ToolContext) -> ToolResult:
+        """Call the tool in a worker. Raises ToolError if it fails."""
         host, file = self._host, self.file
         request = ToolRequest(str(file.path), file.text, self.name, args.values, str(host.cwd))
         limits: Limits = "read" if self.effect is Effect.READ else "workspace"

@@ -374,9 +374,8 @@ class Catalog:
         if entry.via == "litellm":
             return "litellm"
         if provider is None:
-            is_known_to_litellm = entry.via != "direct" and is_litellm_provider(
-                name.partition("/")[0]
-            )
+            prefix = name.partition("/")[0]
+            is_known_to_litellm = entry.via != "direct" and is_litellm_provider(prefix)
             return "openai" if entry.api_base and not is_known_to_litellm else "litellm"
         return provider.wire
 

@@ -249,6 +249,7 @@ class _Turn(msgspec.Struct, frozen=True):
         )
 
         def read_chosen_file(answer: str) -> ToolCall | None:
+            """The call that reads the chosen file; None if the answer chooses none."""
             try:
                 path = json.loads(answer).get("path")
             except (ValueError, AttributeError, RecursionError):

@@ -474,6 +474,7 @@ class _Worker:
                     yield line["event"]
 
     def close(self) -> None:
+        """End the process."""
         if self._process is not None:
             self._process.close()
 

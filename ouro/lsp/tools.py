@@ -82,6 +82,7 @@ class Lsp(FileTool[LspArgs]):
         return self._rename, RenameArgs(args.path, args.line, args.name, args.new_name)
 
     async def run(self, args: LspArgs, ctx: ToolContext) -> ToolResult:
+        """Ask the servers. Raises ToolError if none answers."""
         if args.action == "symbols":
             return await self._symbols(args)
         if not (args.path and args.name):
@@ -240,6 +241,7 @@ def apply_text_edits(text: str, edits: Sequence[Any]) -> str:
         starts.append(starts[-1] + len(line) + 1)
 
     def offset(place: Sequence[int]) -> int:
+        """The index in the text of a line and a column."""
         line, column = place
         if line >= len(lines):
             if line == len(lines) and column == 0:

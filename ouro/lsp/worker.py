@@ -30,6 +30,7 @@ def _load() -> Handler:
     connections: dict[str, LspConnection] = {}
 
     async def answer(name: str, request: JsonObject, emit: Callable[[JsonObject], None]) -> None:
+        """Open a server and emit its events, or pass a request on to an open one."""
         if name == "open":
             connection = connections[request["name"]] = LspConnection(request, emit)
             try:

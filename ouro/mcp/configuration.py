@@ -248,6 +248,7 @@ def expand_variables(
     keys = [secret for secret in secrets if secret]
 
     def value_of(match: re.Match[str]) -> str:
+        """The value of a variable. Raises ConfigError if it is not set, or must not be sent."""
         name, default = match[1], match[2]
         value = environ.get(name, default)
         if name in withheld:

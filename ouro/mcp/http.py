@@ -52,6 +52,7 @@ def http_client(
     """
 
     async def check_response(response: httpx2.Response) -> None:
+        """Limit the body of an answer, and log a failed request."""
         if response.status_code == httpx2.codes.UNAUTHORIZED and auth is None:
             on_refused()
         if "text/event-stream" not in response.headers.get("content-type", ""):
@@ -101,12 +102,10 @@ async def login_provider(
     method: Any = "client_secret_basic" if client["secret"] else "none"
     is_interactive = request.get("login", False)
     tokens = Tokens(url)
-    missing_scope: str = (
-        (await asyncio.to_thread(tokens.load)).get("scope", "") if is_interactive else ""
-    )
-    ignored = (
-        {"client"} if is_interactive else set()
-    )  # the redirect of that client has another port
+    missing_scope, ignored = "", set[str]()
+    if is_interactive:
+        missing_scope = (await asyncio.to_thread(tokens.load)).get("scope", "")
+        ignored.add("client")  # the redirect of the stored client has another port
     if missing_scope:
         ignored.add("tokens")
     configured_client = None
@@ -124,9 +123,8 @@ async def login_provider(
         await redirect.start()
 
     async def refuse(url: str) -> None:
-        await asyncio.to_thread(
-            tokens.save, "scope", parse_qs(urlsplit(url).query).get("scope", [""])[0]
-        )
+        scope = parse_qs(urlsplit(url).query).get("scope", [""])[0]
+        await asyncio.to_thread(tokens.save, "scope", scope)  # the next login asks for it
         on_refused()
         raise LoginNeeded("The login has expired, or lacks rights.")
 

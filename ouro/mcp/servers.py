@@ -130,6 +130,7 @@ class _Worker:
             await asyncio.to_thread(process.stop)
 
     def close(self) -> None:
+        """End the process."""
         if self._process is not None:
             self._process.close()
 

@@ -92,6 +92,7 @@ class McpTool(Tool[McpArguments]):
         return (f"{self._server.name}.{self._tool}",)
 
     async def preview(self, args: McpArguments) -> Display:
+        """The arguments of a call, and what the server says about its tool."""
         definition = next(
             (tool for tool in self._server.known_tools if tool.name == self._tool), None
         )
@@ -106,6 +107,7 @@ class McpTool(Tool[McpArguments]):
         return Display(self.title(args), Plain(cut("\n\n".join(lines), MAX_PREVIEW)))
 
     async def run(self, args: McpArguments, ctx: ToolContext) -> ToolResult:
+        """Call the tool. Raises ToolError if the user does not approve its changed definition."""
         server = self._server
         await server.ready()
         definition = _find_definition(server, self._tool)
@@ -184,6 +186,9 @@ class McpCall(Tool[McpCallArgs]):
         return (args.tool,)
 
     def resolve(self, args: McpCallArgs) -> tuple[AnyTool, Any]:
+        """The tool that is called, with its arguments: permissions judge that one. Raises ToolError
+        if there is no such server.
+        """
         from ouro.mcp.definition import ToolDefinition
 
         name, _, tool = args.tool.partition(".")
@@ -252,6 +257,9 @@ class ToolSearch(Tool[ToolSearchArgs]):
         return f'tools "{one_line(args.query, 80)}"'
 
     async def run(self, args: ToolSearchArgs, ctx: ToolContext) -> ToolResult:
+        """The definitions of the tools that fit best, the names of others, and why servers have
+        failed.
+        """
         servers = self._servers.servers.values()
         starting = [server.name for server in servers if server.state in ("waiting", "starting")]
         if starting:
@@ -354,6 +362,7 @@ class McpRead(Tool[McpReadArgs]):
         return (f"{args.server}.resources",)
 
     async def run(self, args: McpReadArgs, ctx: ToolContext) -> ToolResult:
+        """The content of a resource, or the list of resources."""
         server = await self._servers.ready(args.server)
         if not args.uri:
             lines = [f"{item.uri}  {one_line(item.name, 80)}" for item in server.listing.resources]

@@ -43,6 +43,9 @@ def _load() -> Handler:
     connections: dict[str, Connection] = {}
 
     async def answer(name: str, request: JsonObject, emit: Callable[[JsonObject], None]) -> None:
+        """Open a server and emit its events, or pass a request on to an open one. A `ping` needs no
+        answer.
+        """
         if name == "open":
             connection = connections[request["name"]] = Connection(request, emit)
             try:
