@@ -17,7 +17,7 @@ from ouro.lsp.servers import LanguageServers
 from ouro.safety import Access, Effect
 from ouro.tools.apply_patch import restore_file
 from ouro.tools.file_tool import ChangeTool, FileTool, display_of, file_change
-from ouro.tools.files_seen import FileBefore, FilesSeen, encode
+from ouro.tools.files_seen import FileBefore, FilesSeen, encode, require_encodable
 from ouro.tools.tool import AnyTool, ToolContext, ToolResult
 from ouro.utils.text import clean, one_line, plural
 from ouro.utils.text_files import TextFile
@@ -219,8 +219,7 @@ class Rename(ChangeTool[RenameArgs]):
             raise ToolError(
                 f"The edits of the server do not fit {before.shown}: {error}."
             ) from None
-        # Raises ToolError before any file is written, if the encoding lacks a character.
-        encode(before.shown, after, before.file)
+        require_encodable(before.shown, after, before.file)
         return before, after
 
     def _report(self, args: RenameArgs, display: Display) -> str:

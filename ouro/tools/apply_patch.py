@@ -16,7 +16,13 @@ from ouro.display import Diff, Display, FileChange
 from ouro.errors import ToolError
 from ouro.safety import Access
 from ouro.tools.file_tool import ChangeTool, display_of, file_change
-from ouro.tools.files_seen import FileBefore, FilesSeen, encode, require_writable
+from ouro.tools.files_seen import (
+    FileBefore,
+    FilesSeen,
+    encode,
+    require_encodable,
+    require_writable,
+)
 from ouro.tools.similar_names import find_existing
 from ouro.tools.text_match import (
     TOLERANCES,
@@ -32,10 +38,11 @@ from ouro.utils.text_files import Span, TextFile, save
 
 BEGIN, END = "*** Begin Patch", "*** End Patch"
 _END_OF_FILE = "*** End of File"
-_FILE = late_pattern(r"\*\*\* (Add|Delete|Update) File: (.+)")
-_MOVE = late_pattern(r"\*\*\* Move to: (.+)")
-_UNIFIED = late_pattern(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@.*")
-_HEREDOC = late_pattern(r"(?:.*<<-?\s*['\"]?\w+['\"]?|```\w*)\s*")
+_FILE_HEADER = late_pattern(r"\*\*\* (Add|Delete|Update) File: (.+)")
+_MOVE_HEADER = late_pattern(r"\*\*\* Move to: (.+)")
+_UNIFIED_HEADER = late_pattern(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@.*")
+_HEREDOC_OR_FENCE = late_pattern(r"(?:.*<<-?\s*['\"]?\w+['\"]?|```\w*)\s*")
+"""A line that models write before a patch: `apply_patch <<'EOF'`, or a Markdown fence."""
 _COMPARISONS: dict[str, Callable[[str], str]] = {"": str, **TOLERANCES}
 
 
@@ -74,7 +81,7 @@ class FilePatch(msgspec.Struct):
 
 
 def parse_patch(text: str) -> list[FilePatch]:
-    """The files of a patch. Raises ToolError: it does not follow the format; the message names the
+    """The files of a patch. Raises ToolError if it does not follow the format; the message names the
     line.
     """
     lines = TextFile(text).text.strip("\n").split("\n")
@@ -84,8 +91,8 @@ def parse_patch(text: str) -> list[FilePatch]:
         line = lines[number]
         # Inside of an update an indented header is a context line: a file may hold one.
         is_inside = bool(files) and files[-1].kind == "Update"
-        if found := _FILE.fullmatch(line.rstrip() if is_inside else line.strip()):
-            files.append(FilePatch(cast("FileVerb", found[1]), found[2].strip()))
+        if match := _FILE_HEADER.fullmatch(line.rstrip() if is_inside else line.strip()):
+            files.append(FilePatch(cast("FileVerb", match[1]), match[2].strip()))
         elif files:
             _read_line(files[-1], lines, number)
         elif line.strip():
@@ -116,10 +123,12 @@ def _read_line(file: FilePatch, lines: list[str], number: int) -> None:
 
 
 def _find_begin_and_end(lines: list[str]) -> tuple[int, int]:
-    """The lines of begin and end; a heredoc or Markdown fence around them is skipped."""
+    """The numbers of the lines with the begin and the end mark. A heredoc or a Markdown fence around
+    them is skipped. Raises ToolError if one is missing.
+    """
     first = next((at for at, line in enumerate(lines) if line.strip() == BEGIN), None)
     if first is None or any(
-        line.strip() and not _HEREDOC.fullmatch(line) for line in lines[:first]
+        line.strip() and not _HEREDOC_OR_FENCE.fullmatch(line) for line in lines[:first]
     ):
         raise _wrong_line_error(0, lines[0], f"a patch begins with {BEGIN}")
     last = next((at for at in range(len(lines) - 1, first, -1) if lines[at].strip() == END), None)
@@ -135,7 +144,7 @@ def _read_update(file: FilePatch, number: int, line: str) -> None:
     end mark.
     """
     hunk = file.hunks[-1] if file.hunks else None
-    if hunk is None and (moved := _MOVE.fullmatch(line.rstrip())):
+    if hunk is None and (moved := _MOVE_HEADER.fullmatch(line.rstrip())):
         file.moved_to = moved[1].strip()
     elif line.startswith("@@"):
         _read_hunk_header(file, number, line)
@@ -153,7 +162,7 @@ def _read_hunk_header(file: FilePatch, number: int, line: str) -> None:
     """Read `@@ NAME`; several headers in a row belong to one hunk."""
     if not file.hunks or file.hunks[-1].lines:
         file.hunks.append(Hunk(number))
-    header = "" if _UNIFIED.fullmatch(line) else line[2:].removeprefix(" ")
+    header = "" if _UNIFIED_HEADER.fullmatch(line) else line[2:].removeprefix(" ")
     if header.strip():
         file.hunks[-1].headers += (header,)
 
@@ -199,99 +208,106 @@ def _wrong_line_error(number: int, line: str, expected: str) -> ToolError:
 
 
 def apply_hunks(file: TextFile, hunks: Sequence[Hunk], notes: list[str]) -> TextFile:
-    """`file` with its hunks applied; tolerated differences are added to `notes`. A new last line
-    ends with a newline.
+    """The file with its hunks applied. A note on each tolerated difference is added to `notes`. A new
+    last line ends with a newline.
 
     Raises:
         ToolError: a place cannot be found; the message shows the nearest lines.
     """
-    is_open = file.text != "" and not file.text.endswith("\n")
-    if is_open:
+    lacks_last_newline = file.text != "" and not file.text.endswith("\n")
+    if lacks_last_newline:
         file = replace(file, raw=file.raw + file.newline)
     lines = file.text.split("\n")[:-1]
     spans: list[Span] = []
     taken: set[int] = set()
-    at = 0
+    search_from = 0
     for hunk in hunks:
-        start = at
+        start = search_from
         for header in hunk.headers:
             start = _find_header(lines, hunk, header, start) + 1
         first, size = _find_hunk(lines, hunk, start, taken, notes)
         taken.update(range(first, first + size))
         spans += _changed_spans(lines, hunk, first, size)
-        at = first + size
+        search_from = first + size
     starts = Lines(file.text).starts
     after = file.splice(Span(starts[span.start], starts[span.end], span.new) for span in spans)
     is_last_written = any(span.end == len(lines) for span in spans)
-    if is_open and not is_last_written:
+    if lacks_last_newline and not is_last_written:
         return replace(after, raw=after.raw.removesuffix(file.newline))
     return after
 
 
 def _find_header(lines: list[str], hunk: Hunk, header: str, start: int) -> int:
-    """The line that a header names: from `start` on, else the first one; one that is it, else one
-    that begins with it.
+    """The number of the line that a header names: a line with exactly this text, else one that begins
+    with it; from `start` on, else the first in the file. Raises ToolError if there is none.
     """
-    named = _find_positions(lines, [header], start)[0] or _find_positions(lines, [header], 0)[0]
-    if named:
-        return named[0]
-    wanted = header.strip()
-    begun = [at for at, line in enumerate(lines) if line.strip().startswith(wanted)]
-    if not begun:
+    exact_positions = (
+        _find_positions(lines, [header], start)[0] or _find_positions(lines, [header], 0)[0]
+    )
+    if exact_positions:
+        return exact_positions[0]
+    beginning = header.strip()
+    begins_with = [at for at, line in enumerate(lines) if line.strip().startswith(beginning)]
+    if not begins_with:
         near = nearest_lines(lines, [header])
         raise ToolError(
             f"Line {hunk.line + 1} of the patch: no line is `{header}`.{_nearest_lines_hint(near)}"
         )
-    return next((at for at in begun if at >= start), begun[0])
+    return next((at for at in begins_with if at >= start), begins_with[0])
 
 
 def _find_hunk(
     lines: list[str], hunk: Hunk, start: int, taken: set[int], notes: list[str]
 ) -> tuple[int, int]:
-    """The line where the hunk begins, and how many lines it takes."""
+    """The number of the line where a hunk begins, and how many lines of the file it replaces. A note
+    on a tolerated difference is added to `notes`. Raises ToolError if its lines are not there.
+    """
     old = hunk.old
     if not old:
         return (start if hunk.headers and not hunk.at_end else len(lines)), 0
+    # Models sometimes end a hunk with an empty line that is not in the file.
     may_lack_last = len(old) > 1 and not old[-1]
     for wanted in (old, old[:-1]) if may_lack_last else (old,):
-        found, how = _find_free(lines, hunk, wanted, start, taken)
-        if found:
-            notes += _deviation_notes(hunk, found, how)
-            return found[0], len(wanted)
+        positions, how = _find_free_positions(lines, hunk, wanted, start, taken)
+        if positions:
+            notes += _deviation_notes(hunk, positions, how)
+            return positions[0], len(wanted)
     raise ToolError(
         f"Line {hunk.line + 1} of the patch: these lines are not in the"
         f" file.{_nearest_lines_hint(nearest_lines(lines, old))}"
     )
 
 
-def _find_free(
+def _find_free_positions(
     lines: list[str], hunk: Hunk, wanted: list[str], start: int, taken: set[int]
 ) -> tuple[list[int], str]:
-    """Where the lines are that no other hunk has taken, and how they differ."""
-    found, how = _find_positions(lines, wanted, start)
-    if not found:  # the changes are not in the order of the file
-        found, how = _find_positions(lines, wanted, 0)
-        found = found if len(found) == 1 else []
+    """The positions of lines that no other hunk has taken, and the tolerance that found them."""
+    positions, how = _find_positions(lines, wanted, start)
+    if not positions:  # the changes are not in the order of the file
+        positions, how = _find_positions(lines, wanted, 0)
+        positions = positions if len(positions) == 1 else []
     if hunk.at_end:
-        found = [at for at in found if at + len(wanted) == len(lines)] or found
-    return [at for at in found if taken.isdisjoint(range(at, at + len(wanted)))], how
+        positions = [at for at in positions if at + len(wanted) == len(lines)] or positions
+    return [at for at in positions if taken.isdisjoint(range(at, at + len(wanted)))], how
 
 
-def _deviation_notes(hunk: Hunk, found: list[int], how: str) -> Iterator[str]:
-    """What the model must check: that the lines differed, or are in the file more than once."""
-    which = f"The change at line {hunk.line + 1} of the patch was made at line {found[0] + 1}"
+def _deviation_notes(hunk: Hunk, positions: list[int], how: str) -> Iterator[str]:
+    """Yield what the model must check: that the lines differed, or are in the file more than once."""
+    which = f"The change at line {hunk.line + 1} of the patch was made at line {positions[0] + 1}"
     if how:
         yield f"{which} of the file, though {how}."
-    if len(found) > 1 and not hunk.headers:
-        others = ", ".join(str(at + 1) for at in found[1:6])
+    if len(positions) > 1 and not hunk.headers:
+        others = ", ".join(str(at + 1) for at in positions[1:6])
         yield f"{which}; the same lines are also at {others}. Check it."
 
 
 def _find_positions(lines: list[str], wanted: Sequence[str], start: int) -> tuple[list[int], str]:
-    """All places from `start` on, and the tolerance that found them: the strictest with a match."""
+    """All positions of lines from `start` on, and the tolerance that found them: the strictest with a
+    match (empty: the lines are equal).
+    """
     for how, normal in _COMPARISONS.items():
-        if found := [at for at in find_lines(lines, wanted, normal) if at >= start]:
-            return found, how
+        if positions := [at for at in find_lines(lines, wanted, normal) if at >= start]:
+            return positions, how
     return [], ""
 
 
@@ -305,7 +321,9 @@ def _nearest_lines_hint(near: str) -> str:
 
 
 def _changed_spans(lines: list[str], hunk: Hunk, first: int, size: int) -> list[Span]:
-    """The line ranges that change; context lines stay as in the file."""
+    """The ranges of lines that a hunk changes, with the new text of each. Lines of context stay as in
+    the file.
+    """
     indent = (
         reindent_between(hunk.old[:size], lines[first : first + size]) if size else None
     ) or str
@@ -315,8 +333,8 @@ def _changed_spans(lines: list[str], hunk: Hunk, first: int, size: int) -> list[
     for mark, line in [*hunk.lines, (" ", "")]:
         if mark == " ":
             if new or start < at:
-                fresh = keep_characters(old, lines[start:at], new)
-                spans.append(Span(start, at, "".join(f"{indent(line)}\n" for line in fresh)))
+                new_lines = keep_characters(old, lines[start:at], new)
+                spans.append(Span(start, at, "".join(f"{indent(line)}\n" for line in new_lines)))
             start, old, new = at + 1, [], []
         if mark == "+":
             new.append(line)
@@ -334,11 +352,14 @@ class ApplyPatchArgs(msgspec.Struct, frozen=True):
 
 
 class _Step(msgspec.Struct, frozen=True):
+    """What the patch does to one file."""
+
     patch: FilePatch
-    found: FileBefore
+    file_before: FileBefore
     after: TextFile | None
+    """The new text; None: the file is deleted."""
     target: FileBefore | None = None
-    """The new path, if it moves."""
+    """The file at the new path, if it moves."""
 
     @property
     def changes(self) -> list[FileChange]:
@@ -352,7 +373,8 @@ class _Step(msgspec.Struct, frozen=True):
             None if self.after is None else self.after.text,
             self.target.shown if self.target else "",
         )
-        return [*lost, file_change(self.found.shown, self.found.text, after, moved_to)]
+        before = self.file_before
+        return [*lost, file_change(before.shown, before.text, after, moved_to)]
 
 
 class ApplyPatch(ChangeTool[ApplyPatchArgs]):
@@ -418,11 +440,11 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
             raise ToolError(
                 "The patch names one file under two names: put all its changes below one header."
             )
-        with self._seen.lock(names) as held:
-            steps = [self._plan_step(file, access, held, notes) for file in files]
+        with self._seen.lock(names) as stack:
+            steps = [self._plan_step(file, access, stack, notes) for file in files]
             if access == "write":
                 for step in steps:
-                    require_writable(step.found)
+                    require_writable(step.file_before)
                 with ExitStack() as undo:
                     for step in steps:
                         self._write_step(step, undo)
@@ -438,69 +460,75 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
         return "\n".join(lines)
 
     def _plan_step(
-        self, patch: FilePatch, access: Access, held: ExitStack, notes: list[str]
+        self, patch: FilePatch, access: Access, stack: ExitStack, notes: list[str]
     ) -> _Step:
-        """What the patch does to one file; nothing is written. Raises ToolError: it cannot be done."""
-        found = self._seen.find(patch.path, access, held, creates=patch.kind == "Add")
-        self._seen.require_current(found, if_read=True)
+        """Plan what the patch does to one file; nothing is written. Raises ToolError if it cannot be
+        done.
+        """
+        file_before = self._seen.find(patch.path, access, stack, creates=patch.kind == "Add")
+        self._seen.require_current(file_before, if_read=True)
         if patch.kind == "Add":
-            if found.file is not None:
-                notes.append(f"{found.shown} existed: its text was replaced.")
-            after = found.with_text("".join(f"{line}\n" for line in patch.content))
-            encode(found.shown, after, found.file)
-            return _Step(patch, found, after)
-        if found.file is None:
-            raise ToolError(f"{found.shown} does not exist.")
+            if file_before.file is not None:
+                notes.append(f"{file_before.shown} existed: its text was replaced.")
+            after = file_before.with_text("".join(f"{line}\n" for line in patch.content))
+            require_encodable(file_before.shown, after, file_before.file)
+            return _Step(patch, file_before, after)
+        if file_before.file is None:
+            raise ToolError(f"{file_before.shown} does not exist.")
         goes_away = patch.kind == "Delete" or bool(patch.moved_to)
         if goes_away and (self._workspace.root / patch.path).is_symlink():
             raise ToolError(
                 f"{path_text(patch.path)} is a link: use the shell to move or delete it."
             )
         if patch.kind == "Delete":
-            return _Step(patch, found, None)
-        mine: list[str] = []
+            return _Step(patch, file_before, None)
+        hunk_notes: list[str] = []
         try:
-            after = apply_hunks(found.file, patch.hunks, mine)
+            after = apply_hunks(file_before.file, patch.hunks, hunk_notes)
         except ToolError as error:
-            raise ToolError(f"{found.shown}: {error.message} No file was changed.") from None
-        encode(found.shown, after, found.file)
-        notes += [f"{found.shown}: {note}" for note in mine]
-        target = self._plan_target(patch, access, held, notes) if patch.moved_to else None
-        return _Step(patch, found, after, target)
+            raise ToolError(f"{file_before.shown}: {error.message} No file was changed.") from None
+        require_encodable(file_before.shown, after, file_before.file)
+        notes += [f"{file_before.shown}: {note}" for note in hunk_notes]
+        target = self._plan_target(patch, access, stack, notes) if patch.moved_to else None
+        return _Step(patch, file_before, after, target)
 
     def _plan_target(
-        self, patch: FilePatch, access: Access, held: ExitStack, notes: list[str]
+        self, patch: FilePatch, access: Access, stack: ExitStack, notes: list[str]
     ) -> FileBefore:
         """The file to which another one is moved; one that exists is replaced."""
-        target = self._seen.find(patch.moved_to, access, held, creates=True)
+        target = self._seen.find(patch.moved_to, access, stack, creates=True)
         if target.file is not None:
             self._seen.require_current(target, if_read=True)
             notes.append(f"{target.shown} existed: it was replaced.")
         return target
 
     def _write_step(self, step: _Step, undo: ExitStack) -> None:
-        """Write one file, and move or delete the old one. `undo` gets what restores both."""
-        found, seen = step.found, self._seen
+        """Write one file, and move or delete the old one. What restores both is added to `undo`."""
+        file_before, seen = step.file_before, self._seen
         if step.after is not None:
-            goal = step.target or found
+            target = step.target or file_before
             # In a file that was not read, only the lines around the change matched; the rest is not
             # known.
-            is_known = step.patch.kind == "Add" or seen.has_read(found.place.path)
-            seen.store(goal, step.after, is_known=is_known)
-            undo.callback(restore_file, goal, encode(goal.shown, step.after), seen)
-            if step.target is not None and found.stat is not None:
+            is_known = step.patch.kind == "Add" or seen.has_read(file_before.place.path)
+            seen.store(target, step.after, is_known=is_known)
+            undo.callback(restore_file, target, encode(target.shown, step.after), seen)
+            if step.target is not None and file_before.stat is not None:
                 os.chmod(
-                    goal.place.name, stat.S_IMODE(found.stat.st_mode), dir_fd=goal.place.folder
+                    target.place.name,
+                    stat.S_IMODE(file_before.stat.st_mode),
+                    dir_fd=target.place.folder,
                 )
         if step.after is None or step.target is not None:
             try:
-                with seen.recording(found.place.path, found.before, None):
-                    os.unlink(found.place.name, dir_fd=found.place.folder)
+                with seen.recording(file_before.place.path, file_before.before, None):
+                    os.unlink(file_before.place.name, dir_fd=file_before.place.folder)
             except OSError as error:
-                raise ToolError(f"{found.shown} cannot be deleted: {error.strerror}.") from error
-            seen.forget(found.place.path)
-            seen.note_change(found.place.path, found.text, None)
-            undo.callback(restore_file, found, None, seen)
+                raise ToolError(
+                    f"{file_before.shown} cannot be deleted: {error.strerror}."
+                ) from error
+            seen.forget(file_before.place.path)
+            seen.note_change(file_before.place.path, file_before.text, None)
+            undo.callback(restore_file, file_before, None, seen)
 
 
 def _change_mark(change: FileChange) -> str:
@@ -510,12 +538,12 @@ def _change_mark(change: FileChange) -> str:
     return "D" if change.after is None else "M"
 
 
-def restore_file(found: FileBefore, written: bytes | None, seen: FilesSeen) -> None:
+def restore_file(file_before: FileBefore, written: bytes | None, seen: FilesSeen) -> None:
     """Restore a file after a patch of which only a part was written."""
-    place = found.place
-    with suppress(OSError), seen.recording(place.path, written, found.before):
-        if found.stat is None:
+    place = file_before.place
+    with suppress(OSError), seen.recording(place.path, written, file_before.before):
+        if file_before.stat is None:
             os.unlink(place.name, dir_fd=place.folder)
         else:
-            save(place.folder, place.name, found.data, expected=place.stat())
-            os.chmod(place.name, stat.S_IMODE(found.stat.st_mode), dir_fd=place.folder)
+            save(place.folder, place.name, file_before.data, expected=place.stat())
+            os.chmod(place.name, stat.S_IMODE(file_before.stat.st_mode), dir_fd=place.folder)

@@ -36,7 +36,7 @@ def builtin_tools(
     The order is fixed, so that the provider's cache stays valid.
     """
     schemas = SchemaCache()
-    has_book = ".ipynb" in near_endings(seen.workspace.root)
+    has_notebook = ".ipynb" in near_endings(seen.workspace.root)
 
     def late(name: str, effect: Effect, load: Callable[[], AnyTool]) -> LateTool:
         return LateTool(name, effect, load, schemas)
@@ -61,7 +61,7 @@ def builtin_tools(
         ),
         *(
             [late("notebook_edit", Effect.WRITE, lambda: _make_notebook_edit(seen))]
-            if has_book
+            if has_notebook
             else ()
         ),
     )

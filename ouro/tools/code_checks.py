@@ -24,7 +24,7 @@ class CodeChecks(Protocol):
     """Finds errors in code, such as the language servers of a project."""
 
     def note_read(self, path: Path, text: str) -> None:
-        """The model has read a file. Called from threads."""
+        """Note that the model has read a file. Called from threads."""
         ...
 
     async def new_errors(self, changes: Sequence[TextChange]) -> Sequence[str]:
@@ -41,9 +41,9 @@ class CodeChecks(Protocol):
 
 
 def format_errors(lines: Sequence[str]) -> str:
-    """New errors as text for the model: at most ten."""
-    more = len(lines) - MAX_ERRORS
-    rest = [f"… and {plural(more, 'more new error')}"] if more > 0 else []
+    """The first ten new errors as text for the model."""
+    further = len(lines) - MAX_ERRORS
+    rest = [f"… and {plural(further, 'more new error')}"] if further > 0 else []
     return "\n".join(["New errors since your changes:", *lines[:MAX_ERRORS], *rest])
 
 

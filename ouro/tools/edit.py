@@ -11,7 +11,7 @@ from ouro.display import Display
 from ouro.errors import ToolError
 from ouro.safety import Access
 from ouro.tools.file_tool import ChangeTool, display_of, file_change
-from ouro.tools.files_seen import encode
+from ouro.tools.files_seen import require_encodable
 from ouro.tools.text_match import find_match
 from ouro.utils.text import plural
 from ouro.utils.text_files import TextFile
@@ -43,16 +43,16 @@ class Write(ChangeTool[WriteArgs]):
         """Check the call, and write the file if `access` allows it. Raises ToolError: the model has
         not read it as it is now, or nothing changes.
         """
-        with self._seen.lock([args.path]) as held:
-            found = self._seen.find(args.path, access, held, creates=True)
-            self._seen.require_current(found)
-            after = found.with_text(args.content)
-            if found.file is not None and after.raw == found.file.raw:
-                raise ToolError(f"{found.shown} has exactly this text already.")
-            encode(found.shown, after, found.file)
+        with self._seen.lock([args.path]) as stack:
+            file_before = self._seen.find(args.path, access, stack, creates=True)
+            self._seen.require_current(file_before)
+            after = file_before.with_text(args.content)
+            if file_before.file is not None and after.raw == file_before.file.raw:
+                raise ToolError(f"{file_before.shown} has exactly this text already.")
+            require_encodable(file_before.shown, after, file_before.file)
             if access == "write":
-                self._seen.store(found, after)
-            return display_of([file_change(found.shown, found.text, after.text)])
+                self._seen.store(file_before, after)
+            return display_of([file_change(file_before.shown, file_before.text, after.text)])
 
     def _report(self, args: WriteArgs, display: Display) -> str:
         return f"Wrote {self._name_of(args.path)} ({display.summary})."
@@ -94,36 +94,38 @@ class Edit(ChangeTool[EditArgs]):
         """Make all edits, and write the file if `access` allows it. Raises ToolError: one of them
         cannot be made, or the file has changed.
         """
-        with self._seen.lock([args.path]) as held:
+        with self._seen.lock([args.path]) as stack:
             if args.encoding:
                 self._seen.set_encoding(self._workspace.resolve(args.path), args.encoding)
-            found = self._seen.find(args.path, access, held)
-            if (before := found.file) is None:
-                raise ToolError(f"{found.shown} does not exist. To create it, use write.")
-            self._seen.require_current(found, if_read=True)
+            file_before = self._seen.find(args.path, access, stack)
+            if (before := file_before.file) is None:
+                raise ToolError(f"{file_before.shown} does not exist. To create it, use write.")
+            self._seen.require_current(file_before, if_read=True)
             try:
                 after = apply_edits(before, args.edits, notes)
             except ToolError:
                 # If the file was not read, this is reported first.
-                self._seen.require_current(found)
+                self._seen.require_current(file_before)
                 raise
             if notes:
-                self._seen.require_current(found)
+                self._seen.require_current(file_before)
             if after.raw == before.raw:
-                raise ToolError(f"These edits change nothing in {found.shown}.")
-            encode(found.shown, after, before)
+                raise ToolError(f"These edits change nothing in {file_before.shown}.")
+            require_encodable(file_before.shown, after, before)
             if access == "write":
                 # In a file that was not read, only the replaced text matched; the rest is not
                 # known.
-                self._seen.store(found, after, is_known=self._seen.has_read(found.place.path))
-            return display_of([file_change(found.shown, before.text, after.text)])
+                self._seen.store(
+                    file_before, after, is_known=self._seen.has_read(file_before.place.path)
+                )
+            return display_of([file_change(file_before.shown, before.text, after.text)])
 
     def _report(self, args: EditArgs, display: Display) -> str:
         return f"Changed {self._name_of(args.path)} ({display.summary})."
 
 
 def apply_edits(file: TextFile, edits: list[Replacement], notes: list[str]) -> TextFile:
-    """`file` with all edits made, in order; tolerated differences are added to `notes`.
+    """The file with all edits made, in order. Notes on tolerated differences are added to `notes`.
 
     Raises:
         ToolError: one of them cannot be made; the message says which.
@@ -139,8 +141,8 @@ def apply_edits(file: TextFile, edits: list[Replacement], notes: list[str]) -> T
 
 
 def _apply_edit(file: TextFile, edit: Replacement, which: str, notes: list[str]) -> TextFile:
-    """`file` with one edit made. Tolerated differences and the number of places are added to
-    `notes`, with `which` edit it is.
+    """The file with one edit made. Notes on tolerated differences and on the number of places are
+    added to `notes`; they begin with `which` edit it is. Raises ToolError if it cannot be made.
     """
     old, new = TextFile(edit.old_text).text, TextFile(edit.new_text).text
     if not old:
@@ -154,10 +156,10 @@ def _apply_edit(file: TextFile, edit: Replacement, which: str, notes: list[str])
     after = file.splice(match.spans)
     if match.how:
         first = file.text.count("\n", 0, match.spans[0].start) + 1
-        had = file.text[match.spans[0].start : match.spans[0].end].removesuffix("\n")
+        old_lines = file.text[match.spans[0].start : match.spans[0].end].removesuffix("\n")
         notes.append(
             f"{which}old_text did not match exactly ({match.how}). Changed from line {first} on,"
-            f" which was:\n{had}"
+            f" which was:\n{old_lines}"
         )
     if edit.replace_all:
         notes.append(f"{which}{plural(len(match.spans), 'place')} changed.")

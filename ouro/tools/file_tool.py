@@ -19,7 +19,7 @@ from ouro.utils.text import line_changes, one_line, plural
 
 _MAX_SHOWN_ERROR = 100
 """Characters of the error that the user sees in the card of the change."""
-_WHOLE_IN_DISPLAY = 64_000
+_MAX_WHOLE_IN_DISPLAY = 64_000
 _CONTEXT_LINES = 20
 
 
@@ -31,16 +31,18 @@ class FileTool(Tool[A]):
         self._workspace = seen.workspace
 
     def resolve(self, args: A) -> tuple[AnyTool, Any]:
-        """The arguments with the path of the file that is meant, if its name only looks like it."""
+        """This tool, and the arguments with the path of the file that is meant, if the path in the call
+        only looks like it.
+        """
         if not (path := getattr(args, "path", "")):
             return self, args
         from ouro.tools.similar_names import find_existing  # imported late: for the first file
 
-        found = find_existing(self._workspace, path, self._is_meant)
-        return self, args if found == path else replace(args, path=found)
+        existing_path = find_existing(self._workspace, path, self._is_meant)
+        return self, args if existing_path == path else replace(args, path=existing_path)
 
     def _is_meant(self, _path: Path) -> bool:
-        """Whether a file whose name only looks like the given one is meant."""
+        """Whether the model means this file, whose name only looks like the one in the call."""
         return True
 
     def _name_of(self, path: str) -> str:
@@ -72,7 +74,9 @@ class ChangeTool(FileTool[A]):
 
     @abstractmethod
     def _change(self, args: A, access: Access, notes: list[str]) -> Display:
-        """Compute the changes, and write them if `access` is `write`; `notes` are for the model."""
+        """Compute the changes, and write them if `access` is `write`; returns them for the user. Notes
+        for the model are added to `notes`. Raises ToolError.
+        """
 
     @abstractmethod
     def _report(self, args: A, display: Display) -> str:
@@ -82,10 +86,10 @@ class ChangeTool(FileTool[A]):
 def file_change(
     shown: str, before: str | None, after: str | None, moved_to: str = ""
 ) -> FileChange:
-    """A change as a diff; for a long file only the lines around it, because it is saved with the
-    session.
+    """The change of a file as the user sees it; None: there is no file. Of a long file it has only the
+    lines around the change, because it is saved with the session.
     """
-    if before is None or after is None or max(len(before), len(after)) <= _WHOLE_IN_DISPLAY:
+    if before is None or after is None or max(len(before), len(after)) <= _MAX_WHOLE_IN_DISPLAY:
         return FileChange(shown, before, after, moved_to)
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     changes = line_changes(old, new) or [(0, 0, 0, 0)]
@@ -101,9 +105,10 @@ def display_of(changes: Sequence[FileChange]) -> Display:
     for change in changes:
         old, new = change.texts()
         for start, end, new_start, new_end in change.line_changes():
-            same = int(_differs_in_newline(old[start:end], new[new_start:new_end]))
-            added += new_end - new_start - same
-            removed += end - start - same
+            # A line that only got or lost its newline is no change for the user.
+            unchanged = int(_differs_in_newline(old[start:end], new[new_start:new_end]))
+            added += new_end - new_start - unchanged
+            removed += end - start - unchanged
     summary = f"+{added} −{removed}"
     if len(changes) > 1:
         summary = f"{len(changes)} files, {summary}"

@@ -30,6 +30,9 @@ class BinaryFileError(ToolError):
 
 
 Recording = Callable[[Path, bytes | None, bytes | None], AbstractContextManager[None]]
+"""Returns a context in which a file is written. Its arguments are the path, the old and the new
+content; a content is None if there is no file.
+"""
 
 
 class FileBefore(msgspec.Struct, frozen=True):
@@ -102,11 +105,11 @@ class FilesSeen:
         self._changed: dict[Path, TextChange] = {}
         """Changes that were not checked yet."""
         self._seen: dict[Path, tuple[int, bytes | int]] = {}
-        """Path -> size and digest of the content; for a file that is too large, its time of change
-        instead.
+        """The size and the digest of the content of each file that was read; for a file that is too
+        large, its time of change instead of the digest.
         """
         self._encodings: dict[Path, str] = {}
-        """Path -> the encoding that a call has named."""
+        """The encodings that calls have named for files."""
         self._locks: dict[Path, Lock] = {}
         self._guard = Lock()
 
@@ -123,21 +126,21 @@ class FilesSeen:
     def note_change(self, path: Path, before: str | None, after: str | None) -> None:
         """Record a change of the agent, which `new_errors` checks."""
         if self._checks is not None:
-            known = self._changed.pop(path, None)
-            self._changed[path] = TextChange(path, known.before if known else before, after)
+            earlier = self._changed.pop(path, None)
+            self._changed[path] = TextChange(path, earlier.before if earlier else before, after)
 
     async def new_errors(self, paths: Iterable[Path]) -> Sequence[str]:
-        """The errors that are new since these files were changed; also late ones of changes
-        before.
+        """The errors that are new since these files were changed, also late errors of earlier
+        changes.
         """
         changes = [change for path in paths if (change := self._changed.pop(path, None))]
         if self._checks is None or not changes:
             return ()
         return await self._checks.new_errors(changes)
 
-    def note_part(self, path: Path, found: os.stat_result) -> None:
+    def note_part(self, path: Path, status: os.stat_result) -> None:
         """Record that the model has read a part of a file that is too large to be read as a whole."""
-        self._seen[path] = found.st_size, found.st_mtime_ns
+        self._seen[path] = status.st_size, status.st_mtime_ns
 
     def forget(self, path: Path) -> None:
         """Record that the model does not know the content of a file any more."""
@@ -151,9 +154,9 @@ class FilesSeen:
         """Read and write a file in this encoding from now on. Raises ToolError: it is unknown."""
         from ouro.utils.text_encoding import known_encoding  # imported late: rarely needed
 
-        if not (known := known_encoding(name)):
+        if not (encoding := known_encoding(name)):
             raise ToolError(f"`{name[:40]}` is not an encoding. Examples: cp1252, cp1250, koi8-r.")
-        self._encodings[path] = known
+        self._encodings[path] = encoding
 
     def decode(self, path: Path, data: bytes) -> TextFile:
         """The text of a file. Raises NotTextError."""
@@ -162,9 +165,10 @@ class FilesSeen:
         return decode(data, path, self._encodings.get(path, ""))
 
     def has_read(self, path: Path) -> bool:
+        """Whether the model has read a file, or a part of it, in any state."""
         return path in self._seen
 
-    def require_current(self, found: FileBefore, *, if_read: bool = False) -> None:
+    def require_current(self, file_before: FileBefore, *, if_read: bool = False) -> None:
         """Refuse a change of a file that the model has not read in its current state.
 
         Args:
@@ -173,15 +177,17 @@ class FilesSeen:
         Raises:
             ToolError: it was not read, or has changed since.
         """
-        seen = self._seen.get(found.place.path)
-        if found.stat is None or (seen is None and if_read):
+        state = self._seen.get(file_before.place.path)
+        if file_before.stat is None or (state is None and if_read):
             return
-        if seen is None:
-            raise ToolError(f"{found.shown} has not been read yet. Read it first, then change it.")
-        size = len(found.data)
-        if seen not in ((size, _digest(found.data)), (size, found.stat.st_mtime_ns)):
+        if state is None:
             raise ToolError(
-                f"{found.shown} has changed since it was last read. Read it again, then change it."
+                f"{file_before.shown} has not been read yet. Read it first, then change it."
+            )
+        size = len(file_before.data)
+        if state not in ((size, _digest(file_before.data)), (size, file_before.stat.st_mtime_ns)):
+            raise ToolError(
+                f"{file_before.shown} has changed since it was last read. Read it again, then change it."
             )
 
     def current(self, path: Path, data: bytes) -> bytes:
@@ -206,19 +212,20 @@ class FilesSeen:
         Yields:
             The stack with which `find` keeps the folders of the files open.
         """
-        with ExitStack() as held:
+        with ExitStack() as stack:
             for path in sorted(set(map(self.workspace.resolve, paths))):
                 with self._guard:
                     lock = self._locks.setdefault(path, Lock())
-                held.enter_context(lock)
-            yield held
+                stack.enter_context(lock)
+            yield stack
 
     def find(
-        self, name: str, access: Access, held: ExitStack, *, creates: bool = False
+        self, name: str, access: Access, stack: ExitStack, *, creates: bool = False
     ) -> FileBefore:
-        """The text file of a name, with its folder open; the file need not exist.
+        """The text file of a name before a change; the file need not exist.
 
         Args:
+            stack: keeps the folder of the file open (from `lock`).
             creates: with access `write`, missing folders are created; with `show`, they need not exist.
 
         Raises:
@@ -230,21 +237,28 @@ class FilesSeen:
         if creates and access == "show" and not path.parent.exists():
             return FileBefore(FilePlace(path, -1, path.name), self.workspace.shown(path))
         creates = creates and access == "write"
-        place = held.enter_context(self.workspace.place(name, access, create_parents=creates))
+        place = stack.enter_context(self.workspace.place(name, access, create_parents=creates))
         shown = self.workspace.shown(place.path)
         try:
             if place.stat() is None:
                 return FileBefore(place, shown)
             with self.workspace.open_in(place) as file:
-                found = os.fstat(file.fileno())
-                if found.st_size > MAX_BYTES:
+                status = os.fstat(file.fileno())
+                if status.st_size > MAX_BYTES:
                     raise ToolError(
-                        f"{shown} is too large for this tool ({found.st_size:,} bytes). Use shell."
+                        f"{shown} is too large for this tool ({status.st_size:,} bytes). Use shell."
                     )
                 on_disk = file.read()
             data = self.current(place.path, on_disk)
             text = self.decode(place.path, data)
-            return FileBefore(place, shown, text, found, data, data != on_disk)
+            return FileBefore(
+                place=place,
+                shown=shown,
+                file=text,
+                stat=status,
+                data=data,
+                is_unsaved=data != on_disk,
+            )
         except NotTextError:
             raise BinaryFileError(
                 f"{shown} is a binary file: it cannot be changed as text."
@@ -252,7 +266,7 @@ class FilesSeen:
         except OSError as error:
             raise ToolError(f"{shown} cannot be read: {error.strerror}.") from error
 
-    def store(self, found: FileBefore, after: TextFile, *, is_known: bool = True) -> None:
+    def store(self, file_before: FileBefore, after: TextFile, *, is_known: bool = True) -> None:
         """Write the new content of a file, and record whether the model knows the whole of it.
 
         Raises:
@@ -260,43 +274,48 @@ class FilesSeen:
         """
         from ouro.utils.text_files import ChangedMeanwhileError, save
 
-        data, path = encode(found.shown, after), found.place.path
-        require_writable(found)
+        data, path = encode(file_before.shown, after), file_before.place.path
+        require_writable(file_before)
         if self.workspace.memory_at(path) and (
             kind := self._finds_secret(f"{path.name}\n{data.decode(errors='replace')}")
         ):
             reason = (
                 f"it holds a secret ({kind}), and memory stores none. Write it without the secret."
             )
-            raise ToolError(f"{found.shown} was not written: {reason}")
+            raise ToolError(f"{file_before.shown} was not written: {reason}")
         try:
-            with self.recording(path, found.before, data):
-                if not self._save_in_editor(found, after):
-                    save(found.place.folder, found.place.name, data, expected=found.stat)
+            with self.recording(path, file_before.before, data):
+                if not self._save_in_editor(file_before, after):
+                    save(
+                        file_before.place.folder,
+                        file_before.place.name,
+                        data,
+                        expected=file_before.stat,
+                    )
         except ChangedMeanwhileError:
             raise ToolError(
-                f"{found.shown} was changed by another program. Read it again."
+                f"{file_before.shown} was changed by another program. Read it again."
             ) from None
         except OSError as error:
-            raise ToolError(f"{found.shown} cannot be written: {error.strerror}.") from error
+            raise ToolError(f"{file_before.shown} cannot be written: {error.strerror}.") from error
         if is_known:
             self.note(path, data)
         else:
             self.forget(path)
-        self.note_change(path, found.text, after.text)
+        self.note_change(path, file_before.text, after.text)
 
     def _can_editor_save(self, path: Path) -> bool:
         """Whether an editor that works in this workspace can save it."""
         return self.workspace.is_inside(path) and self.workspace.memory_at(path) is None
 
-    def _save_in_editor(self, found: FileBefore, after: TextFile) -> bool:
+    def _save_in_editor(self, file_before: FileBefore, after: TextFile) -> bool:
         """Save a text through the editor, so that it shows the change; returns False if there is
         none or it did not.
 
         Raises:
             ToolError: the editor has changes that would be lost.
         """
-        path = found.place.path
+        path = file_before.place.path
         # Unlike `save`, an editor follows links: it is not used while a command could create one.
         if (
             self._editor is not None
@@ -306,28 +325,28 @@ class FilesSeen:
             and self._editor.write(path, after.raw)
         ):
             return True
-        if found.is_unsaved:
+        if file_before.is_unsaved:
             hint = (
                 "a command is running: wait until it has ended"
                 if self._has_commands()
                 else "save the file there"
             )
             raise ToolError(
-                f"{found.shown} has changes in the editor that are not saved, and was not written:"
+                f"{file_before.shown} has changes in the editor that are not saved, and was not written:"
                 f" {hint}."
             )
         return False
 
 
-def require_writable(found: FileBefore) -> None:
+def require_writable(file_before: FileBefore) -> None:
     """Refuse to change, move or delete a read-only file: its folder would allow it.
 
     Raises:
         ToolError: nobody may write the file.
     """
-    if found.stat is not None and not found.stat.st_mode & 0o222:
+    if file_before.stat is not None and not file_before.stat.st_mode & 0o222:
         raise ToolError(
-            f"{found.shown} is read-only (mode {stat.S_IMODE(found.stat.st_mode):04o}), and was"
+            f"{file_before.shown} is read-only (mode {stat.S_IMODE(file_before.stat.st_mode):04o}), and was"
             " not changed: a generator or a version control system may own it. Ask the user"
             " before you run chmod."
         )
@@ -335,7 +354,8 @@ def require_writable(found: FileBefore) -> None:
 
 def encode(shown: str, file: TextFile, before: TextFile | None = None) -> bytes:
     """The bytes of a text to write. Raises ToolError if the file's encoding does not have a
-    character, or is a guess that other encodings of the new text contradict.
+    character, or is a guess that other encodings of the new text contradict. `before`: the file
+    before the change.
     """
     from ouro.utils.text_files import find_ambiguous_char
 
@@ -354,5 +374,13 @@ def encode(shown: str, file: TextFile, before: TextFile | None = None) -> bytes:
         ) from None
 
 
+def require_encodable(shown: str, file: TextFile, before: TextFile | None) -> None:
+    """Raise ToolError if a text cannot be written in the encoding of its file. For a check of all
+    changes before one is written.
+    """
+    encode(shown, file, before)
+
+
 def _digest(data: bytes) -> bytes:
+    """What identifies a content."""
     return blake2b(data, digest_size=16).digest()

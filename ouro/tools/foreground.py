@@ -15,6 +15,7 @@ class Foreground:
         self._report = report
         self._can_move = can_move
         self._asked = asyncio.Event()
+        """Set when the user wants to move the command."""
         self.is_moved = False
         self.changed = asyncio.Event()
         """Set by each output after the move."""
@@ -38,13 +39,15 @@ class Foreground:
         return True
 
     async def wait(self, process: RunningCommand, seconds: float | None) -> bool:
-        """As `RunningCommand.wait`; also returns, with `is_moved`, when the user moves it."""
-        ending = asyncio.create_task(process.wait(seconds))
-        moving = asyncio.create_task(self._asked.wait())
+        """Wait until the command has ended, or the user moves it to the background (`is_moved` is set
+        then). Returns False on timeout.
+        """
+        ended = asyncio.create_task(process.wait(seconds))
+        asked = asyncio.create_task(self._asked.wait())
         try:
-            await asyncio.wait({ending, moving}, return_when=asyncio.FIRST_COMPLETED)
-            self.is_moved = not ending.done()
-            return self.is_moved or ending.result()
+            await asyncio.wait({ended, asked}, return_when=asyncio.FIRST_COMPLETED)
+            self.is_moved = not ended.done()
+            return self.is_moved or ended.result()
         finally:
-            ending.cancel()
-            moving.cancel()
+            ended.cancel()
+            asked.cancel()

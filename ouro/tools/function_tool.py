@@ -67,33 +67,33 @@ class FunctionTool(Tool[msgspec.Struct]):
 
     def in_folder(self, cwd: Path) -> FunctionTool:
         """The same tool for a session in `cwd`: paths are relative to it."""
-        made = copy.copy(self)
-        made._cwd = cwd
-        return made
+        copied = copy.copy(self)
+        copied._cwd = cwd
+        return copied
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Call the function itself."""
         return self.function(*args, **options)
 
     def title(self, args: msgspec.Struct) -> str:
-        shown = ", ".join(
+        arguments = ", ".join(
             f"{name}={value!r}" for name, value in msgspec.structs.asdict(args).items()
         )
-        return one_line(f"{self.name}({shown})")
+        return one_line(f"{self.name}({arguments})")
 
     def targets(self, args: msgspec.Struct) -> tuple[str, ...]:
         return (str(getattr(args, self.path_argument)),) if self.path_argument else ()
 
     async def run(self, args: msgspec.Struct, ctx: ToolContext) -> ToolResult:
-        given = msgspec.structs.asdict(args)
+        arguments = msgspec.structs.asdict(args)
         # The file that permissions have judged, also if the program changes its folder.
         if name := self.path_argument:
-            given[name] = os.path.realpath(self._cwd / Path(given[name]).expanduser())
+            arguments[name] = os.path.realpath(self._cwd / Path(arguments[name]).expanduser())
         try:
             if inspect.iscoroutinefunction(self.function):
-                value = await self.function(**given)
+                value = await self.function(**arguments)
             else:
-                value = await asyncio.to_thread(self.function, **given)
+                value = await asyncio.to_thread(self.function, **arguments)
         except ToolError:
             raise
         except Exception as error:
@@ -159,23 +159,23 @@ def _arguments_struct(name: str, function: Callable[..., Any]) -> type[msgspec.S
         # `Annotated[str, "words"]` is a description in the schema.
         if typing.get_origin(hint) is typing.Annotated:
             kind, *notes = typing.get_args(hint)
-            described = [
+            metadata = [
                 msgspec.Meta(description=note) if isinstance(note, str) else note for note in notes
             ]
-            hint = typing.Annotated[(kind, *described)]
+            hint = typing.Annotated[(kind, *metadata)]
         has_default = parameter.default is not parameter.empty
         fields.append(
             (parameter.name, hint, parameter.default) if has_default else (parameter.name, hint)
         )
-    made = msgspec.defstruct(f"{name}_arguments_struct", fields, frozen=True, kw_only=True)
+    struct = msgspec.defstruct(f"{name}_arguments_struct", fields, frozen=True, kw_only=True)
     try:
-        msgspec.json.schema(made)
+        msgspec.json.schema(struct)
     except TypeError as error:
         problem = str(error).splitlines()[-1]  # the text before it is for callers of msgspec
         raise UsageError(
             f"The parameters of the tool `{name}` have no JSON schema: {problem}."
         ) from error
-    return made
+    return struct
 
 
 def _value_as_result(value: Any) -> ToolResult:

@@ -24,10 +24,10 @@ from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
 from ouro.utils.project_files import stream_project_text, walk
 from ouro.utils.text import plural
 
-_BRACES = re.compile(r"\{([^{}]*)\}")
-_WILD = re.compile(r"[*?\[\]]")
-_REPEATED = re.compile(r"(?<![^/])(?:\*\*/)+")
-_PLAIN = re.compile(r"(?:[\w.+*-]|\{[\w.+*-]+(?:,[\w.+*-]+)*\})+", re.ASCII)
+_BRACES_IN_PATTERN = re.compile(r"\{([^{}]*)\}")
+_WILDCARD = re.compile(r"[*?\[\]]")
+_REPEATED_STARS = re.compile(r"(?<![^/])(?:\*\*/)+")
+_PLAIN_NAME = re.compile(r"(?:[\w.+*-]|\{[\w.+*-]+(?:,[\w.+*-]+)*\})+", re.ASCII)
 _MAX_FORMS = 256
 _MAX_BRACES = 100
 _TOO_MANY = "The pattern has too many {…}: give fewer."
@@ -48,14 +48,14 @@ def name_pattern(pattern: str) -> Callable[[str], bool]:
     # macOS writes é as two characters.
     normal = str if pattern.isascii() else partial(unicodedata.normalize, "NFC")
     forms = [_compile_steps(form) for form in expand_braces(normal(pattern))]
-    matchers = [_form_matcher(form) for form in forms]
+    matchers = [_make_matcher(form) for form in forms]
     if len(matchers) == 1 and normal is str:
         return matchers[0]
     return lambda path: _matches_any(matchers, normal(path))
 
 
 def find_names(pattern: str, texts: Iterable[str]) -> Iterator[str]:
-    """The names that a pattern matches, in texts of names that are joined by zeros.
+    """Yield the names that a pattern matches, in texts of names that are joined by zero characters.
 
     Nearly all others are passed over by searches in C: a call of a matcher for each of 50,000 names
     takes as long as half of what git needs to list them.
@@ -63,54 +63,58 @@ def find_names(pattern: str, texts: Iterable[str]) -> Iterator[str]:
     Raises:
         ToolError: the pattern is not valid.
     """
-    fits = name_pattern(pattern)
+    matches = name_pattern(pattern)
     # The name of a macOS file may be composed of other characters than the pattern.
     is_literal = pattern.isascii() and not pattern.startswith("!")
     forms = expand_braces(pattern) if is_literal else [""]
-    words = [_WILD.split(form.rpartition("/")[2]) for form in forms]
-    ends = tuple(parts[-1] for parts in words)
-    part = max(words[0][0], words[0][-1], key=len) if len(words) == 1 else ""
+    literal_parts = [_WILDCARD.split(form.rpartition("/")[2]) for form in forms]
+    endings = tuple(parts[-1] for parts in literal_parts)
+    rare_part = (
+        max(literal_parts[0][0], literal_parts[0][-1], key=len) if len(literal_parts) == 1 else ""
+    )
     for text in texts:
         yield from filter(
-            fits, [name for name in _list_candidates(part, text) if name.endswith(ends)]
+            matches, [name for name in _list_candidates(rare_part, text) if name.endswith(endings)]
         )
 
 
 def _list_candidates(part: str, text: str) -> Iterable[str]:
-    """The names of a text that contain `part`; also others if many names do."""
+    """The names of a text that contain `part`; all names if many do, or if `part` is empty."""
     is_rare = part and text.count(part) < text.count("\0") / 8
     return _search_names_with(part, text) if is_rare else text.split("\0")
 
 
 def _search_names_with(part: str, text: str) -> Iterator[str]:
-    """The names of a text that contain `part`, by searches for it."""
-    at = text.find(part)
-    while at >= 0:
-        end = text.find("\0", at)
+    """Yield the names of a text that contain `part`, by searches for it."""
+    position = text.find(part)
+    while position >= 0:
+        end = text.find("\0", position)
         end = len(text) if end < 0 else end
-        yield text[text.rfind("\0", 0, at) + 1 : end]
-        at = text.find(part, end)
+        yield text[text.rfind("\0", 0, position) + 1 : end]
+        position = text.find(part, end)
 
 
 def plain_name(pattern: str) -> str:
-    """A glob for other programs that matches the name of each match of `pattern`; empty if that is
-    not certain.
+    """The last part of a pattern, if it is a glob that also other programs understand; else empty. It
+    matches the name of each file that the pattern matches.
     """
     name = pattern.rpartition("/")[2]
-    is_plain = _PLAIN.fullmatch(name) and "**" not in name and not pattern.startswith("!")
+    is_plain = _PLAIN_NAME.fullmatch(name) and "**" not in name and not pattern.startswith("!")
     return name if is_plain else ""
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """Expand the braces of `pattern`. Raises ToolError: there are too many."""
+    """The patterns that a pattern with braces stands for: `*.{js,ts}` is `*.js` and `*.ts`. Raises
+    ToolError if there are too many.
+    """
     if pattern.count("{") > _MAX_BRACES:
         raise ToolError(_TOO_MANY)
-    found = _BRACES.search(pattern)
-    if found is None:
+    braces = _BRACES_IN_PATTERN.search(pattern)
+    if braces is None:
         return [pattern]
-    before, after = pattern[: found.start()], pattern[found.end() :]
+    before, after = pattern[: braces.start()], pattern[braces.end() :]
     forms: list[str] = []
-    for choice in found[1].split(","):
+    for choice in braces[1].split(","):
         forms += expand_braces(f"{before}{choice.strip()}{after}")
         if len(forms) > _MAX_FORMS:
             raise ToolError(_TOO_MANY)
@@ -124,7 +128,7 @@ def _compile_steps(pattern: str) -> list[re.Pattern[str] | None]:
     pattern = pattern.removeprefix("/") if "/" in pattern else f"**/{pattern}"
     if pattern.endswith("/**"):
         pattern += "/*"
-    parts = _REPEATED.sub("**/", pattern).replace("[^", "[!").split("/")
+    parts = _REPEATED_STARS.sub("**/", pattern).replace("[^", "[!").split("/")
     # Also literally: a folder may be named `[id]`.
     return [
         None if part == "**" else re.compile(rf"{fnmatch.translate(part)}|{re.escape(part)}\Z")
@@ -136,10 +140,11 @@ _EVERY_NAME = _compile_steps("*")
 
 
 def _matches_any(matchers: Sequence[Callable[[str], bool]], path: str) -> bool:
+    """Whether one of the matchers matches a path."""
     return any(matches(path) for matches in matchers)
 
 
-def _form_matcher(steps: list[re.Pattern[str] | None]) -> Callable[[str], bool]:
+def _make_matcher(steps: list[re.Pattern[str] | None]) -> Callable[[str], bool]:
     """A matcher of paths, which looks at the name first: few of many thousand files have it."""
     last = steps[-1]
     if last is None:
@@ -158,17 +163,17 @@ def _matches_path(steps: list[re.Pattern[str] | None], parts: list[str]) -> bool
     """Whether a path matches. All states are followed at the same time: the time grows with the
     product of both lengths, not with the choices.
     """
-    states = {0}
+    states = {0}  # how many steps may have matched so far
     for part in parts:
         following: set[int] = set()
         for state in states:
-            at = state
-            while at < len(steps) and steps[at] is None:
-                following.add(at)
-                at += 1
-            step = steps[at] if at < len(steps) else None
+            index = state
+            while index < len(steps) and steps[index] is None:
+                following.add(index)
+                index += 1
+            step = steps[index] if index < len(steps) else None
             if step and step.match(part):
-                following.add(at + 1)
+                following.add(index + 1)
         states = following
     return len(steps) in states
 
@@ -198,8 +203,8 @@ class Glob(Tool[GlobArgs]):
         self._workspace = workspace
 
     def resolve(self, args: GlobArgs) -> tuple[AnyTool, Any]:
-        found = find_existing(self._workspace, args.path)
-        return self, args if found == args.path else replace(args, path=found)
+        existing_path = find_existing(self._workspace, args.path)
+        return self, args if existing_path == args.path else replace(args, path=existing_path)
 
     def title(self, args: GlobArgs) -> str:
         shown = self._workspace.shown(self._workspace.resolve(args.path))
@@ -224,12 +229,12 @@ class Glob(Tool[GlobArgs]):
         closed = tuple(
             f"{area.relative_to(folder)}/" for area in self._workspace.closed_below(folder)
         )
-        found: Iterable[str] = dict.fromkeys(
+        names: Iterable[str] = dict.fromkeys(
             find_names(pattern, texts)
         )  # git lists a conflict thrice
         if closed:
-            found = (name for name in found if not f"{name}/".startswith(closed))
-        dated = _with_times(folder, found)
+            names = (name for name in names if not f"{name}/".startswith(closed))
+        dated = _with_times(folder, names)
         if not dated:
             return _no_files_result(args)
         # Backwards: a new checkout is written in the order of its names, so that each file would be
@@ -246,11 +251,11 @@ class Glob(Tool[GlobArgs]):
 
 def _no_files_result(args: GlobArgs) -> ToolResult:
     """The result without files, with what else the model can try."""
-    more = "" if args.ignored else " Files that .gitignore excludes were not searched."
+    advice = "" if args.ignored else " Files that .gitignore excludes were not searched."
     if args.pattern.startswith(("/", "~", "..")):
-        more += " To search another folder, name it in path."
+        advice += " To search another folder, name it in path."
     return ToolResult(
-        f"No file has a name that matches {args.pattern}.{more} To search for text in"
+        f"No file has a name that matches {args.pattern}.{advice} To search for text in"
         " files, use grep.",
         Display("no files"),
     )
@@ -262,8 +267,8 @@ def _with_times(folder: Path, names: Iterable[str]) -> list[tuple[float, str]]:
     start = f"{folder}/"
     for name in names:
         try:
-            changed = os.lstat(start + name).st_mtime
+            modified = os.lstat(start + name).st_mtime
         except OSError:
             continue
-        dated.append((changed, name))
+        dated.append((modified, name))
     return dated

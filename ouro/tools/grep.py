@@ -40,8 +40,8 @@ class Grep(Tool[GrepArgs]):
         self._keeps_back = keeps_back
 
     def resolve(self, args: GrepArgs) -> tuple[AnyTool, Any]:
-        found = find_existing(self._workspace, args.path)
-        return self, args if found == args.path else replace(args, path=found)
+        existing_path = find_existing(self._workspace, args.path)
+        return self, args if existing_path == args.path else replace(args, path=existing_path)
 
     def title(self, args: GrepArgs) -> str:
         shown = self._workspace.shown(self._workspace.resolve(args.path))
@@ -70,15 +70,15 @@ class Grep(Tool[GrepArgs]):
 
 def _file_list_result(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:
     """The names of files, with their counts in mode `count`."""
-    taken = list(islice(hits, args.limit + 1))
-    more = len(taken) > args.limit
-    taken = taken[: args.limit]
-    counts = [hit.count for hit in taken]
+    hits_shown = list(islice(hits, args.limit + 1))
+    is_cut = len(hits_shown) > args.limit
+    hits_shown = hits_shown[: args.limit]
+    counts = [hit.count for hit in hits_shown]
     if args.mode == "count":
-        lines = [f"{hit.path}: {count}" for hit, count in zip(taken, counts, strict=True)]
+        lines = [f"{hit.path}: {count}" for hit, count in zip(hits_shown, counts, strict=True)]
     else:
-        lines = [hit.path for hit in taken]
-    return _make_result(lines, sum(counts), len(taken), args, more=more)
+        lines = [hit.path for hit in hits_shown]
+    return _make_result(lines, sum(counts), len(hits_shown), args, is_cut=is_cut)
 
 
 def _content_result(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:
@@ -86,20 +86,20 @@ def _content_result(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:
     characters.
     """
     lines: list[str] = []
-    found = files = 0
+    matches = files = 0
     room = _MAX_CHARACTERS
-    more = False
+    is_cut = False
     for hit in hits:
-        shown = _show_lines(hit, args.limit - found, room)
+        shown = _show_lines(hit, args.limit - matches, room)
         if not shown.matches:
-            more = True
+            is_cut = True
             break
         lines += ["", hit.path, *shown.lines] if lines else [hit.path, *shown.lines]
         room -= sum(len(line) + 1 for line in shown.lines)
-        found, files = found + shown.matches, files + 1
-        if more := shown.is_cut:
+        matches, files = matches + shown.matches, files + 1
+        if is_cut := shown.is_cut:
             break
-    return _make_result(lines, found, files, args, more=more)
+    return _make_result(lines, matches, files, args, is_cut=is_cut)
 
 
 class _ShownLines(NamedTuple):
@@ -109,38 +109,38 @@ class _ShownLines(NamedTuple):
     """Whether some matches are left out."""
 
 
-def _show_lines(hit: FileMatches, most: int, room: int) -> _ShownLines:
+def _show_lines(hit: FileMatches, max_matches: int, room: int) -> _ShownLines:
     """The lines of a file, with at most so many matches and about so many characters."""
     shown: list[str] = []
-    found = 0
+    matches = 0
     before: FoundLine | None = None
     has_context = not all(line.found for line in hit.lines)
     for line in hit.lines:
-        if (line.found and found == most) or room < 0:
-            return _ShownLines(shown, found, is_cut=True)
+        if (line.found and matches == max_matches) or room < 0:
+            return _ShownLines(shown, matches, is_cut=True)
         if before is not None and line.number > before.number + 1 and has_context:
             shown.append("--")
         text = line.text if len(line.text) <= _MAX_LINE else f"{line.text[:_MAX_LINE]} [cut]"
         mark = ":" if line.found else "-"
         shown.append(f"{line.number}{mark}{text}")
         room -= len(shown[-1])
-        found += line.found
+        matches += line.found
         before = line
-    return _ShownLines(shown, found, is_cut=False)
+    return _ShownLines(shown, matches, is_cut=False)
 
 
 def _make_result(
-    lines: list[str], found: int, files: int, args: GrepArgs, *, more: bool
+    lines: list[str], match_count: int, files: int, args: GrepArgs, *, is_cut: bool
 ) -> ToolResult:
-    """The result of a search; `more` says that there are matches that are not shown."""
+    """The result of a search. `is_cut`: whether there are matches that are not shown."""
     if not files:
         advice = " Check path, glob and type." if args.glob or args.type or args.path != "." else ""
         return ToolResult(f"No matches for {args.pattern}.{advice}", Display("no matches"))
     text = "\n".join(lines)
     at_least = ""
-    if more:
+    if is_cut:
         text += "\n[More matches exist. Narrow the pattern, path or glob, or raise limit.]"
         at_least = "+"
-    matches, places = "match" if found == 1 else "matches", "file" if files == 1 else "files"
-    summary = f"{found}{at_least} {matches} in {files}{at_least} {places}"
+    matches, places = "match" if match_count == 1 else "matches", "file" if files == 1 else "files"
+    summary = f"{match_count}{at_least} {matches} in {files}{at_least} {places}"
     return ToolResult(text, Display(summary, Plain(text)))

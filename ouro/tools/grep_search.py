@@ -71,7 +71,7 @@ def _run_with_limits(command: Sequence[str], **options: Any) -> Iterator[subproc
         process.wait()
 
 
-_WHICH_FILES = (
+_FILE_OPTIONS = (
     # No configuration of the user or the project may change the result or run a program.
     "--no-config",
     "--hidden",
@@ -80,14 +80,14 @@ _WHICH_FILES = (
     "--no-ignore-exclude",
     "--no-ignore-messages",
 )
-_OPTIONS = (*_WHICH_FILES, "--json", "--crlf", "--engine=auto", "--binary")
+_SEARCH_OPTIONS = (*_FILE_OPTIONS, "--json", "--crlf", "--engine=auto", "--binary")
 _LOG_LINE = re.compile(r"(rg: )?DEBUG\|")
-_TOO_LARGE = re.compile(r": ignoring \./(.*): \d+ bytes$")
+_TOO_LARGE_LINE = re.compile(r": ignoring \./(.*): \d+ bytes$")
 _MAX_UNSORTED = 8_000_000
 """Up to so many bytes of results ripgrep may search in any order, on all cores; with sorting it
 uses only one.
 """
-_REPOSITORIES = (".git", ".hg", ".svn", ".jj")
+_REPOSITORY_FOLDERS = (".git", ".hg", ".svn", ".jj")
 _PLAIN_FOLDER = re.compile(r"[\w.-]+", re.ASCII)
 _MAX_LEADING = 100
 """Characters of the folders that a glob begins with: two rules of ripgrep for each."""
@@ -193,8 +193,8 @@ class GrepSearch:
         # name each file of the others: 0.3 s.
         log = [] if self._names else ["--debug"]
         try:
-            found = list(self._search(*log, max_bytes=_MAX_UNSORTED))
-        except _TooMany:
+            hits = list(self._search(*log, max_bytes=_MAX_UNSORTED))
+        except _TooManyResults:
             self._binary = 0
             self._find_large_files()
             yield from self._search("--sort=path")
@@ -203,7 +203,7 @@ class GrepSearch:
             self._find_large_files(self._searched)
         # The order of `--sort=path`: folder by folder, by bytes.
         yield from sorted(
-            found, key=lambda hit: hit.path.encode("utf-8", "surrogateescape").split(b"/")
+            hits, key=lambda hit: hit.path.encode("utf-8", "surrogateescape").split(b"/")
         )
 
     def _is_searched(self, name: str) -> bool:
@@ -220,7 +220,7 @@ class GrepSearch:
         context = args.context if args.mode == "content" else 0
         command = [
             self._program,
-            *_OPTIONS,
+            *_SEARCH_OPTIONS,
             *options,
             f"--context={context}",
             "--regexp",
@@ -234,7 +234,7 @@ class GrepSearch:
 
     def _search(self, *options: str, max_bytes: float = math.inf) -> Iterator[FileMatches]:
         """Run ripgrep once, and yield the files with matches as it finds them. Raises ToolError for
-        a bad pattern, and _TooMany after `max_bytes`.
+        a bad pattern, and _TooManyResults after `max_bytes`.
         """
         command = self._make_command(options)
         with ExitStack() as stack:
@@ -271,8 +271,8 @@ class GrepSearch:
         for line in lines:
             if not _LOG_LINE.match(line):
                 self._unreadable += line.removeprefix("rg: ").startswith("./")
-            elif (found := _TOO_LARGE.search(line)) and self._is_searched(found[1]):
-                self._large.append(found[1])
+            elif (match := _TOO_LARGE_LINE.search(line)) and self._is_searched(match[1]):
+                self._large.append(match[1])
         self._large.sort()
 
     def _find_large_files(self, searched: int | None = None) -> None:
@@ -284,7 +284,7 @@ class GrepSearch:
         quiet = subprocess.DEVNULL
         with self._workspace.folder(str(self._path)) as (folder, descriptor):
             # One thread: for names alone, several cost half as much again.
-            options = ("--files", "--null", "--threads=1", *_WHICH_FILES, "--no-messages")
+            options = ("--files", "--null", "--threads=1", *_FILE_OPTIONS, "--no-messages")
             command = [self._program, *options, *self._file_rules(folder), "./"]
             with _run_with_limits(
                 command, stdin=quiet, stderr=quiet, cwd=_path_of_folder(folder, descriptor)
@@ -295,7 +295,7 @@ class GrepSearch:
         self._large = sorted(filter(self._is_searched, large))
 
     def _file_rules(self, folder: Path) -> list[str]:
-        """Which files of a folder to search."""
+        """The options of ripgrep that say which files of a folder to search."""
         rules: list[str] = []
         if not os.path.lexists(find_root(folder) / ".git"):
             # In a repository, .gitignore files above it would count too.
@@ -303,7 +303,7 @@ class GrepSearch:
         if self._names:  # passed as a type, because a --glob would include ignored files
             rules += [f"--type-add=ouro:{self._names}", "--type=ouro"]
         rules += [f"--glob=!{other}" for other in _exclude_other_folders(self._leading)]
-        rules += [f"--glob=!**/{name}/" for name in _REPOSITORIES]
+        rules += [f"--glob=!**/{name}/" for name in _REPOSITORY_FOLDERS]
         rules += [
             f"--glob=!/{area.relative_to(folder)}" for area in self._workspace.closed_below(folder)
         ]
@@ -311,21 +311,21 @@ class GrepSearch:
 
     def _read_hits(self, output: IO[bytes], max_bytes: float) -> Iterator[FileMatches]:
         """Yield the files with matches from the JSON of ripgrep; count binary files and searched
-        files. Raises _TooMany after `max_bytes`.
+        files. Raises _TooManyResults after `max_bytes`.
         """
         lines: list[FoundLine] = []
         decoder = msgspec.json.Decoder()
         for raw in output:
             if (max_bytes := max_bytes - len(raw)) < 0:
-                raise _TooMany
+                raise _TooManyResults
             event: dict[str, Any] = decoder.decode(raw)
             data = event["data"]
             match event["type"]:
                 case "begin":
                     lines = []
                 case "match" | "context" as kind:
-                    found = _ripgrep_text(data["lines"]).removesuffix("\n").split("\n")
-                    for number, text in enumerate(found, data["line_number"]):
+                    texts = _ripgrep_text(data["lines"]).removesuffix("\n").split("\n")
+                    for number, text in enumerate(texts, data["line_number"]):
                         lines.append(FoundLine(number, text.removesuffix("\r"), kind == "match"))
                 case "end" if any(line.found for line in lines):
                     path = self._searched_path(data)
@@ -347,39 +347,42 @@ class GrepSearch:
         return path if self._is_searched(path) else None
 
 
-class _TooMany(Exception):
+class _TooManyResults(Exception):
     """Too many results to sort afterwards: a search in the order of paths finds the first ones
     soon.
     """
 
 
 def _leading_folders(pattern: str) -> tuple[str, ...]:
-    """The folders that a glob begins with, as in `src/lib/**/*.ts`."""
+    """The folders that a glob begins with: `src` and `lib` of `src/lib/**/*.ts`; empty if there are
+    none.
+    """
     if "{" in pattern:
         return ()
     folders = pattern.removeprefix("/").split("/")[:-1]
-    found = tuple(takewhile(_PLAIN_FOLDER.fullmatch, folders))
-    return found if sum(map(len, found)) <= _MAX_LEADING else ()
+    plain_folders = tuple(takewhile(_PLAIN_FOLDER.fullmatch, folders))
+    return plain_folders if sum(map(len, plain_folders)) <= _MAX_LEADING else ()
 
 
 def _exclude_other_folders(folders: Sequence[str]) -> Iterator[str]:
-    """Globs of everything that is not on the way to a folder.
+    """Yield globs of everything that is not on the way to a folder: for `src` they are `/[!s]*`,
+    `/s[!r]*`, `/s` and so on.
 
     The folder as an argument of ripgrep would be searched even if it is ignored.
     """
-    before = "/"
+    parent = "/"
     for name in folders:
-        for place, character in enumerate(name):
-            start = before + name[:place]
+        for index, character in enumerate(name):
+            start = parent + name[:index]
             yield f"{start}[!{character}]*"
-            if place:
+            if index:
                 yield start
-        yield f"{before}{name}?*"
-        before += f"{name}/"
+        yield f"{parent}{name}?*"
+        parent += f"{name}/"
 
 
 def _find_too_large(names: Sequence[bytes], descriptor: int) -> list[str]:
-    """Those of the files of a folder that are too large."""
+    """The paths of those files of an open folder that are too large."""
     large: list[str] = []
     for name in names:
         try:

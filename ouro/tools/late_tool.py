@@ -33,9 +33,9 @@ class SchemaCache:
     @cached_property
     def _specs(self) -> dict[str, ToolSpec]:
         with suppress(OSError, msgspec.MsgspecError, ValueError):
-            found = decode_json(self._path.read_bytes(), _SavedSpecs)
-            if found.version == self._state_of_sources:
-                return {spec.name: spec for spec in found.specs}
+            saved = decode_json(self._path.read_bytes(), _SavedSpecs)
+            if saved.version == self._state_of_sources:
+                return {spec.name: spec for spec in saved.specs}
         return {}
 
     @cached_property
@@ -48,10 +48,10 @@ class SchemaCache:
 
     def spec(self, name: str, tool: Callable[[], AnyTool]) -> ToolSpec:
         """The saved spec of a tool; without one, that of the loaded tool."""
-        if (found := self._specs.get(name)) is None:
-            found = self._specs[name] = tool().spec()
+        if (spec := self._specs.get(name)) is None:
+            spec = self._specs[name] = tool().spec()
             self._has_new = True
-        return found
+        return spec
 
     def save(self) -> None:
         """Save the specs if there is a new one. A folder that cannot be written is no error."""
@@ -65,6 +65,8 @@ class SchemaCache:
 
 
 class _SavedSpecs(msgspec.Struct):
+    """The content of the file."""
+
     version: str
     specs: list[ToolSpec]
 

@@ -30,18 +30,19 @@ class LineWatch:
         self._input = process.stdin
         self._on_match = on_match
         self._lines: list[str] = []
-        self._more = 0
+        self._lines_not_kept = 0
         self._reader = asyncio.create_task(self._collect_matches(), name="watch")
 
     @property
     def has_matches(self) -> bool:
+        """Whether there are matching lines that were not taken."""
         return bool(self._lines)
 
     def take(self) -> str:
-        """The matching lines since the last call."""
-        more = [f"… and {self._more} more"] if self._more else []
-        text = "\n".join([*self._lines, *more])
-        self._lines, self._more = [], 0
+        """Take the matching lines since the last call, as one text; empty if there are none."""
+        count_of_others = [f"… and {self._lines_not_kept} more"] if self._lines_not_kept else []
+        text = "\n".join([*self._lines, *count_of_others])
+        self._lines, self._lines_not_kept = [], 0
         return text
 
     def feed(self, data: bytes) -> None:
@@ -70,7 +71,7 @@ class LineWatch:
             if len(self._lines) < _MAX_LINES:
                 self._lines.append(readable(line).rstrip("\n")[:_MAX_LINE])
             else:
-                self._more += 1
+                self._lines_not_kept += 1
             self._on_match()
 
 

@@ -21,13 +21,17 @@ DAY = late_pattern(r"\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?")
 
 
 class CitedText(msgspec.Struct, frozen=True):
+    """A hit of the search, with its source."""
+
     text: str
     source: str
     """The source in one line: the note, or session and message, with date and file."""
 
 
 SearchMemory = Callable[[str, int, str], Awaitable[Sequence[CitedText]]]
-"""Takes query, maximum number of results, first day (empty: no limit); raises SearchUnavailable."""
+"""Searches memory. Its arguments are the query, the maximum number of results and the first day
+(empty: no limit). Raises SearchUnavailable.
+"""
 
 
 class MemorySearchArgs(msgspec.Struct, frozen=True):

@@ -29,6 +29,7 @@ NoteCost = Callable[[str, Usage | None], None]
 
 
 def _no_request(_url: str, _key: str, _query: str) -> SearchRequest:
+    """Stands for the request of a backend that is asked in another way."""
     raise NotImplementedError
 
 
@@ -64,11 +65,11 @@ class ModelSearch(WebSearch):
             pages = search.pages(answer)
         except ModelError as error:
             raise ToolError(str(error)) from None
-        found: Any = [
+        results: Any = [
             {"url": page.url, "title": page.title, "date": page.date, "text": page.text}
             for page in pages
         ]
-        return read_results(_PAGES, found)
+        return read_results(_PAGES, results)
 
     def _find_search(self) -> ProviderSearch:
         """The search of the model in use. Raises ToolError: it has none."""
@@ -89,12 +90,12 @@ class DdgsSearch(WebSearch):
         super().__init__(_DDGS, "", "")
 
     async def _search(self, query: str) -> list[WebResult]:
-        found: Any = await asyncio.to_thread(_ask_ddgs, query)
-        return read_results(_DDGS, found)
+        pages: Any = await asyncio.to_thread(_ask_ddgs, query)
+        return read_results(_DDGS, pages)
 
 
 def _ask_ddgs(query: str) -> list[dict[str, Any]]:
-    """What DuckDuckGo has found. Blocks. Raises ToolError."""
+    """The pages that DuckDuckGo has found. Blocks. Raises ToolError."""
     from urllib.request import getproxies  # imported late: it imports email
 
     from ddgs import DDGS
@@ -103,9 +104,9 @@ def _ask_ddgs(query: str) -> list[dict[str, Any]]:
     client = DDGS(proxy=getproxies().get("https"), timeout=_DDGS_SECONDS)
     try:
         # Only this backend: the others are other hosts, which nobody has allowed.
-        found = client.text(query, max_results=MAX_RESULTS, backend="duckduckgo")
+        pages = client.text(query, max_results=MAX_RESULTS, backend="duckduckgo")
     except DDGSException as error:
         if "No results" in str(error):
             return []
         raise ToolError(f"DuckDuckGo did not answer: {str(error)[:200]}.") from None
-    return [{**page, "url": page.get("href")} for page in found]
+    return [{**page, "url": page.get("href")} for page in pages]

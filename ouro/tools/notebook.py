@@ -20,9 +20,9 @@ from ouro.utils.text import byte_size, clean, plural
 CellKind = Literal["code", "markdown", "raw"]
 _MAX_OUTPUT = 4000
 _MAX_PICTURES = 4
-_FORMAT = 4
+_SUPPORTED_FORMAT = 4
 _FIRST_MINOR_WITH_IDS = 5
-_BLANK = re.compile(r"[ \t\n\r]*")
+_BLANKS = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 
 
@@ -55,8 +55,9 @@ class Cell(NamedTuple):
 
     @property
     def outputs(self) -> list[dict[str, Any]]:
-        found = self.data.get("outputs")
-        return [item for item in found or () if isinstance(item, dict)]
+        """The outputs of a code cell; empty if it was not run."""
+        outputs = self.data.get("outputs")
+        return [item for item in outputs or () if isinstance(item, dict)]
 
 
 class Style(NamedTuple):
@@ -68,7 +69,9 @@ class Style(NamedTuple):
     ascii_only: bool
 
     def dump(self, value: object, indent: str) -> str:
-        """A value whose first line is already indented by `indent`."""
+        """A value as JSON in this style. Its first line stands behind `indent`, and the others get this
+        indentation, too.
+        """
         text = json.dumps(
             value,
             indent=self.unit,
@@ -115,6 +118,7 @@ class CellNotebook:
 
     @property
     def has_ids(self) -> bool:
+        """Whether the cells of this version of the format have ids."""
         return (self.data.get("nbformat_minor") or 0) >= _FIRST_MINOR_WITH_IDS
 
     @property
@@ -125,17 +129,19 @@ class CellNotebook:
 
     def replace_source(self, cell: Cell, source: str, *, keep_outputs: bool) -> str:
         """The text of a cell with another source: only these values change."""
-        places = _list_members(cell.text, 0)
-        values: dict[str, object] = {"source": self._as_source(source, cell.data.get("source"))}
+        members = _list_members(cell.text, 0)
+        values: dict[str, object] = {
+            "source": self._source_in_style_of(source, cell.data.get("source"))
+        }
         if cell.kind == "code" and not keep_outputs:
             values.update(outputs=[], execution_count=None)
         text = cell.text
-        known = [(places[key], value) for key, value in values.items() if key in places]
-        for place, value in sorted(known, reverse=True):
-            if value == cell.data[_read_key(cell.text, place)]:
+        changes = [(members[key], value) for key, value in values.items() if key in members]
+        for member, value in sorted(changes, reverse=True):
+            if value == cell.data[_read_key(cell.text, member)]:
                 continue
-            indent = _line_indent(cell.text, place.key_at) or ""
-            text = text[: place.start] + self.style.dump(value, indent) + text[place.end :]
+            indent = _line_indent(cell.text, member.key_at) or ""
+            text = text[: member.start] + self.style.dump(value, indent) + text[member.end :]
         return text
 
     def convert_cell(self, cell: Cell, kind: CellKind, source: str) -> str:
@@ -147,7 +153,7 @@ class CellNotebook:
         data = {
             **cell.data,
             "cell_type": kind,
-            "source": self._as_source(source, cell.data["source"]),
+            "source": self._source_in_style_of(source, cell.data["source"]),
         }
         if kind == "code":
             if data.get("attachments"):
@@ -163,7 +169,7 @@ class CellNotebook:
     def new_cell(self, kind: CellKind, source: str) -> str:
         """The text of a new cell."""
         data: dict[str, Any] = {"cell_type": kind, "metadata": {}}
-        data["source"] = self._as_source(source, [])
+        data["source"] = self._source_in_style_of(source, [])
         if kind == "code":
             data |= {"execution_count": None, "outputs": []}
         if self.has_ids:
@@ -172,13 +178,13 @@ class CellNotebook:
 
     def _free_id(self) -> str:
         """An id that no cell has."""
-        taken = {cell.data.get("id") for cell in self.cells}
-        while (name := secrets.token_hex(4)) in taken:
+        ids = {cell.data.get("id") for cell in self.cells}
+        while (name := secrets.token_hex(4)) in ids:
             pass
         return name
 
-    def _as_source(self, source: str, like: object) -> list[str] | str:
-        """A source as this cell writes it: a list of lines, or one text."""
+    def _source_in_style_of(self, source: str, like: object) -> list[str] | str:
+        """A source in the form of another one (`like`): a list of lines, or one text."""
         return source if isinstance(like, str) else re.findall(r"[^\n]*\n|[^\n]+", source)
 
     def _dump_cell(self, data: Mapping[str, Any]) -> str:
@@ -191,28 +197,30 @@ class CellNotebook:
         return (self.style.unit or "") * 2
 
     def with_cells(self, rows: Sequence[tuple[Cell | None, str]]) -> str:
-        """The text with other cells: each with the cell that it was (None: it is new)."""
+        """The text of the notebook with other cells. Each row is a cell before the change (None: it is
+        new) and its new text.
+        """
         if not rows:
             return f"{self.text[: self.start]}[]{self.text[self.end :]}"
-        lead, between, tail = self._blanks_of_list()
+        before_first, between, after_last = self._separators_of_cells()
         pieces = ["["]
         for at, (cell, text) in enumerate(rows):
             separator = cell.before if cell is not None and cell is not self.cells[0] else between
-            pieces += [separator if at else lead, text]
-        return "".join([self.text[: self.start], *pieces, tail, "]", self.text[self.end :]])
+            pieces += [separator if at else before_first, text]
+        return "".join([self.text[: self.start], *pieces, after_last, "]", self.text[self.end :]])
 
-    def _blanks_of_list(self) -> tuple[str, str, str]:
-        """What the list has before its first cell, between two, and after the last."""
+    def _separators_of_cells(self) -> tuple[str, str, str]:
+        """The text of the list before its first cell, between two cells, and after the last one."""
         unit = self.style.unit
-        lead = "" if unit is None else f"\n{unit * 2}"
-        tail = "" if unit is None else f"\n{unit}"
+        before_first = "" if unit is None else f"\n{unit * 2}"
+        after_last = "" if unit is None else f"\n{unit}"
         if self.cells:
-            lead = self.cells[0].before
+            before_first = self.cells[0].before
             inner = self.text[self.start : self.end - 1]
-            tail = inner[len(inner.rstrip(" \t\r\n")) :]
+            after_last = inner[len(inner.rstrip(" \t\r\n")) :]
         if len(self.cells) > 1:
-            return lead, self.cells[1].before, tail
-        return lead, f",{lead}" if lead else self.style.comma, tail
+            return before_first, self.cells[1].before, after_last
+        return before_first, f",{before_first}" if before_first else self.style.comma, after_last
 
     def as_lines(self) -> tuple[list[str], list[Image]]:
         """The notebook as lines (each cell with number, kind and outputs), and its pictures."""
@@ -265,15 +273,15 @@ def _parse_notebook(text: str) -> dict[str, Any]:
     cells = data.get("cells")
     if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
         raise NotebookError("it has no list of cells")
-    if data.get("nbformat", _FORMAT) != _FORMAT:
+    if data.get("nbformat", _SUPPORTED_FORMAT) != _SUPPORTED_FORMAT:
         raise NotebookError(f"it has format {data['nbformat']}, which is not supported")
     return data
 
 
-def _skip_blanks(text: str, at: int) -> int:
+def _skip_blanks(text: str, offset: int) -> int:
     """The offset of the next character that is not blank."""
-    found = _BLANK.match(text, at)
-    return found.end() if found else at
+    match = _BLANKS.match(text, offset)
+    return match.end() if match else offset
 
 
 def _key_end(text: str, at: int) -> int:
@@ -281,27 +289,32 @@ def _key_end(text: str, at: int) -> int:
     return _DECODER.raw_decode(text, at)[1]
 
 
-def _read_key(text: str, place: Member) -> str:
-    return str(_DECODER.raw_decode(text, place.key_at)[0])
+def _read_key(text: str, member: Member) -> str:
+    """The key of a member."""
+    return str(_DECODER.raw_decode(text, member.key_at)[0])
 
 
 def _list_members(text: str, at: int) -> dict[str, Member]:
-    """The members of the object that begins at `at`; its JSON is known to be right."""
-    found: dict[str, Member] = {}
+    """The members of the object that begins at `at`, by their keys. Its JSON must be valid. Raises
+    NotebookError if a key is there twice.
+    """
+    members: dict[str, Member] = {}
     at = _skip_blanks(text, at + 1)
     while text[at] != "}":
         key, end = _DECODER.raw_decode(text, at)
         start = _skip_blanks(text, _skip_blanks(text, end) + 1)
         _, stop = _DECODER.raw_decode(text, start)
-        if key in found:
+        if key in members:
             raise NotebookError(f"its key `{key}` is there twice")
-        found[key] = Member(at, start, stop)
+        members[key] = Member(at, start, stop)
         at = _after_comma(text, stop)
-    return found
+    return members
 
 
 def _list_elements(text: str, at: int) -> Iterator[tuple[str, int, int, Any]]:
-    """The elements of the list that begins at `at`: the text before each, and its place and value."""
+    """Yield the elements of the list that begins at `at`: the text before each, its begin, its end and
+    its value.
+    """
     before, at = at + 1, _skip_blanks(text, at + 1)
     while text[at] != "]":
         value, end = _DECODER.raw_decode(text, at)
@@ -325,8 +338,8 @@ def _line_indent(text: str, at: int) -> str | None:
 def _output_text(output: Mapping[str, Any], where: str, pictures: list[Image]) -> str:
     """An output of a cell as text; a picture is a line about it, and is added to `pictures`."""
     if output.get("output_type") == "error":
-        named = f"{output.get('ename')}: {output.get('evalue')}"
-        return _shorten_output("\n".join(map(str, output.get("traceback") or (named,))))
+        summary = f"{output.get('ename')}: {output.get('evalue')}"
+        return _shorten_output("\n".join(map(str, output.get("traceback") or (summary,))))
     data = output.get("data")
     if not isinstance(data, dict):
         return _shorten_output(join_source(output.get("text")))
@@ -350,5 +363,6 @@ def _picture_text(media_type: str, encoded: object, where: str, pictures: list[I
 
 
 def _shorten_output(text: str) -> str:
+    """An output without control characters, cut in the middle if it is long."""
     # The end of a traceback says what is wrong.
     return shorten(clean(text).removesuffix("\n"), _MAX_OUTPUT)

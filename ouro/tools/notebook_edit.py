@@ -11,13 +11,13 @@ from ouro.display import Display, FileChange
 from ouro.errors import ToolError
 from ouro.safety import Access
 from ouro.tools.file_tool import ChangeTool, display_of, file_change
-from ouro.tools.files_seen import FileBefore, encode
+from ouro.tools.files_seen import FileBefore, require_encodable
 from ouro.tools.notebook import Cell, CellKind, CellNotebook, NotebookError, cells_as_text
 from ouro.utils.text import plural
 from ouro.utils.text_files import Span, TextFile
 
 ENDING = ".ipynb"
-_MAX_NAMED = 20
+_MAX_LISTED = 20
 
 
 class CellEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,35 +62,37 @@ class NotebookEdit(ChangeTool[NotebookEditArgs]):
         """Make the edits, and write the file if `access` allows it. Raises ToolError: one of them
         cannot be made.
         """
-        with self._seen.lock([args.path]) as held:
-            found = self._seen.find(args.path, access, held)
-            before = _require_notebook(found)
-            self._seen.require_current(found)
+        with self._seen.lock([args.path]) as stack:
+            file_before = self._seen.find(args.path, access, stack)
+            before = _require_notebook(file_before)
+            self._seen.require_current(file_before)
             try:
                 book = CellNotebook(before.text)
                 rows = apply_cell_edits(book, args.edits)
             except NotebookError as error:
-                raise ToolError(f"{found.shown} cannot be changed by cells: {error}.") from None
+                raise ToolError(
+                    f"{file_before.shown} cannot be changed by cells: {error}."
+                ) from None
             after = _with_rows(before, book, rows)
             if after.raw == before.raw:
-                raise ToolError(f"These edits change nothing in {found.shown}.")
-            encode(found.shown, after, before)
+                raise ToolError(f"These edits change nothing in {file_before.shown}.")
+            require_encodable(file_before.shown, after, before)
             if access == "write":
-                self._seen.store(found, after)
-            notes += _notes(book, rows)
-            return display_of([_change_of_cells(found.shown, book, rows)])
+                self._seen.store(file_before, after)
+            notes += _notes_for_model(book, rows)
+            return display_of([_change_of_cells(file_before.shown, book, rows)])
 
     def _report(self, args: NotebookEditArgs, display: Display) -> str:
         return f"Changed {self._name_of(args.path)} ({display.summary})."
 
 
-def _require_notebook(found: FileBefore) -> TextFile:
-    """The text of the file. Raises ToolError: it is no notebook, or does not exist."""
-    if not found.shown.lower().endswith(ENDING):
-        raise ToolError(f"{found.shown} is not a notebook ({ENDING}). Use edit.")
-    if found.file is None:
-        raise ToolError(f"{found.shown} does not exist. To create it, use write.")
-    return found.file
+def _require_notebook(file_before: FileBefore) -> TextFile:
+    """The text of a notebook. Raises ToolError if it is no notebook, or does not exist."""
+    if not file_before.shown.lower().endswith(ENDING):
+        raise ToolError(f"{file_before.shown} is not a notebook ({ENDING}). Use edit.")
+    if file_before.file is None:
+        raise ToolError(f"{file_before.shown} does not exist. To create it, use write.")
+    return file_before.file
 
 
 def apply_cell_edits(book: CellNotebook, edits: Sequence[CellEdit]) -> list[ChangedCell]:
@@ -124,7 +126,9 @@ def _note_edit(
     changed: dict[int, str | None],
     inserted: dict[int, list[ChangedCell]],
 ) -> None:
-    """Add what an edit does: the new text of a cell (None: it is deleted), or a cell behind one."""
+    """Add what an edit does: to `changed` the new text of a cell (None: it is deleted), to `inserted`
+    a cell behind another one. Raises ToolError if it cannot be made.
+    """
     _require_cell(book, edit)
     if edit.mode == "insert":
         text = book.new_cell(edit.kind or "code", edit.source or "")
@@ -169,14 +173,14 @@ def _with_rows(before: TextFile, book: CellNotebook, rows: Sequence[ChangedCell]
     """The file with these cells: what is the same at its beginning and end stays byte for byte."""
     cells = [(book.cells[row.number - 1] if row.number else None, row.text) for row in rows]
     old, new = book.text, book.with_cells(cells)
-    start = _same_at_start(old, new)
-    same = _same_at_start(old[start:][::-1], new[start:][::-1])
+    start = _count_same_at_start(old, new)
+    same = _count_same_at_start(old[start:][::-1], new[start:][::-1])
     return before.splice([Span(start, len(old) - same, new[start : len(new) - same])])
 
 
-def _same_at_start(text: str, other: str) -> int:
-    """How many characters are the same at the beginning. Slices are compared: a loop over 50 MB of
-    outputs takes seconds.
+def _count_same_at_start(text: str, other: str) -> int:
+    """The number of characters that are the same at the beginning. By bisection with slices: a loop
+    over 50 MB of outputs takes seconds.
     """
     same, most = 0, min(len(text), len(other))
     while same < most:
@@ -195,16 +199,16 @@ def _change_of_cells(shown: str, book: CellNotebook, rows: Sequence[ChangedCell]
     return file_change(shown, cells_as_text(before), cells_as_text(after))
 
 
-def _notes(book: CellNotebook, rows: Sequence[ChangedCell]) -> list[str]:
-    """For the model: which numbers cells have now, and ids that are there twice."""
+def _notes_for_model(book: CellNotebook, rows: Sequence[ChangedCell]) -> list[str]:
+    """Notes for the model: which numbers cells have now, and which ids more than one cell has."""
     notes = []
-    new = [at for at, row in enumerate(rows, 1) if row.number is None]
-    if new:
-        numbers = ", ".join(map(str, new[:_MAX_NAMED]))
+    new_numbers = [at for at, row in enumerate(rows, 1) if row.number is None]
+    if new_numbers:
+        numbers = ", ".join(map(str, new_numbers[:_MAX_LISTED]))
         notes.append(f"New cells, by their number now: {numbers}.")
     if any(row.number not in (None, at) for at, row in enumerate(rows, 1)):
         notes.append(f"Cells behind have other numbers now. There are {plural(len(rows), 'cell')}.")
     if book.double_ids:
-        names = ", ".join(f"`{name[:40]}`" for name in book.double_ids[:_MAX_NAMED])
+        names = ", ".join(f"`{name[:40]}`" for name in book.double_ids[:_MAX_LISTED])
         notes.append(f"More than one cell has the id {names}. It was left so.")
     return notes

@@ -94,7 +94,7 @@ FIELD_NAMES: Mapping[str, tuple[str, ...]] = {
     "edits": ("changes", "replacements"),
 }  # fmt: skip
 """Fields of tools, and their names elsewhere, in lower case without separators."""
-VALUES: Mapping[str, str] = {
+VALUE_SYNONYMS: Mapping[str, str] = {
     "completed": "done",
     "complete": "done",
     "finished": "done",
@@ -110,16 +110,19 @@ VALUES: Mapping[str, str] = {
 REMARKS = frozenset(("description", "explanation", "reason", "reasoning", "thought", "intent"))
 """What models say about a call, in a field that the tool does not have."""
 WRAPPERS = frozenset(("arguments", "parameters", "params", "input", "args", "kwargs"))
-_PREFIX = late_pattern(r"\A(?:functions|default_api|tools?|multi_tool_use|ouro|api)[.:/_]+")
-_TAIL = late_pattern(r"<\|.*|[^\w.-].*\Z|(?:_tool|Tool)\Z")
-_NUMBER = late_pattern(r"-?\d{1,15}(?:\.\d+)?")
-_REST = late_pattern(r"[\s}\]]{0,20}(?:</?[\w|:]{1,40}>?\s*){0,5}`{0,3}\s*")
+_NAMESPACE_PREFIX = late_pattern(
+    r"\A(?:functions|default_api|tools?|multi_tool_use|ouro|api)[.:/_]+"
+)
+_NAME_TAIL = late_pattern(r"<\|.*|[^\w.-].*\Z|(?:_tool|Tool)\Z")
+_NUMBER_TEXT = late_pattern(r"-?\d{1,15}(?:\.\d+)?")
+_HARMLESS_REST = late_pattern(r"[\s}\]]{0,20}(?:</?[\w|:]{1,40}>?\s*){0,5}`{0,3}\s*")
 """What models write behind whole arguments: a bracket too many, the tag of a chat template."""
-_FENCE = late_pattern(r"\A\s*```\w*\n(.*)\n```\s*\Z", re.DOTALL)
+_MARKDOWN_FENCE = late_pattern(r"\A\s*```\w*\n(.*)\n```\s*\Z", re.DOTALL)
 
 
 def read_calls(message: Message, tools: Mapping[str, AnyTool]) -> Message:
-    """The answer with each call as its tool asks for it; a call with no single reading stays.
+    """An answer of the model in which each call is written as its tool asks for it. A call that has no
+    single reading stays.
 
     Called before anything is saved or asked, so that what is shown, asked, run and saved is one
     call.
@@ -127,9 +130,9 @@ def read_calls(message: Message, tools: Mapping[str, AnyTool]) -> Message:
     parts: list[Part] = []
     taken = {call.id for call in message.tool_calls}
     for part in message.parts:
-        found = list(_read_call(part, tools)) if isinstance(part, ToolCall) else [part]
-        parts += found[:1]
-        for further in found[1:]:
+        calls = list(_read_call(part, tools)) if isinstance(part, ToolCall) else [part]
+        parts += calls[:1]
+        for further in calls[1:]:
             assert isinstance(further, ToolCall), "only calls are split"
             parts.append(replace(further, id=_new_id(further.id, taken)))
     return message if tuple(parts) == message.parts else replace(message, parts=tuple(parts))
@@ -145,7 +148,7 @@ def _new_id(call_id: str, taken: set[str]) -> str:
 
 
 def _read_call(call: ToolCall, tools: Mapping[str, AnyTool]) -> Iterator[ToolCall]:
-    """The calls that one call means; the call itself if it has no single reading."""
+    """Yield the calls that one call means; the call itself if it has no single reading."""
     names = _tools_in_name(call.name, tools)
     objects = [dict(call.arguments)] if not call.malformed else _values_in_text(call.malformed)
     if not names or not objects:
@@ -153,26 +156,26 @@ def _read_call(call: ToolCall, tools: Mapping[str, AnyTool]) -> Iterator[ToolCal
         return
     if len(names) == 1:
         names *= len(objects)
-    read = [
+    accepted = [
         _accepted_arguments(name, value, tools) for name, value in zip(names, objects, strict=False)
     ]
-    whole = [one for one in read if one is not None]
-    if len(whole) < len(read) or len(names) != len(objects):
+    complete = [one for one in accepted if one is not None]
+    if len(complete) < len(accepted) or len(names) != len(objects):
         # The name is sure, also if the arguments are not: the error then shows the right call.
         yield replace(call, name=names[0]) if len(set(names)) == 1 else call
         return
-    for name, arguments in whole:
+    for name, arguments in complete:
         yield ToolCall(call.id, name, arguments)
 
 
 def _accepted_arguments(
     name: str, value: Any, tools: Mapping[str, AnyTool]
 ) -> tuple[str, dict[str, Any]] | None:
-    """A call that its tool accepts; None if there is none."""
+    """The name of a tool and the arguments that are meant; None if the tool does not accept them."""
     tool = tools[name]
     arguments = read_arguments(value, tool.spec().parameters)
     try:
-        parse_arguments(tool, arguments)
+        parse_arguments(tool, arguments)  # only for its error
     except ToolError:
         return None
     return name, arguments
@@ -180,10 +183,10 @@ def _accepted_arguments(
 
 def _tools_in_name(name: str, tools: Mapping[str, AnyTool]) -> list[str]:
     """The tools that a name means: one, several that were joined, or none."""
-    if found := _find_tool(name, tools):
-        return [found]
-    joined = re.fullmatch(f"((?:{'|'.join(map(re.escape, sorted(tools, key=len)))})+)", name)
-    if not joined:
+    if tool := _find_tool(name, tools):
+        return [tool]
+    joined_names = re.fullmatch(f"((?:{'|'.join(map(re.escape, sorted(tools, key=len)))})+)", name)
+    if not joined_names:
         return []
     parts = re.findall("|".join(map(re.escape, sorted(tools, key=len, reverse=True))), name)
     return parts if "".join(parts) == name else []
@@ -193,13 +196,13 @@ def _find_tool(name: str, tools: Mapping[str, AnyTool]) -> str:
     """The only tool that a name can mean; empty if there is none."""
     if name in tools:
         return name
-    cut = _TAIL.sub("", _PREFIX.sub("", name.strip()))
-    squeezed = squeeze(cut)
-    same = [known for known in tools if squeeze(known) == squeezed]
-    if len(same) == 1:
-        return same[0]
-    meant = TOOL_NAMES.get(squeezed, "")
-    return meant if meant in tools and not same else ""
+    bare_name = _NAME_TAIL.sub("", _NAMESPACE_PREFIX.sub("", name.strip()))
+    squeezed = squeeze(bare_name)
+    same_names = [tool_name for tool_name in tools if squeeze(tool_name) == squeezed]
+    if len(same_names) == 1:
+        return same_names[0]
+    known_synonym = TOOL_NAMES.get(squeezed, "")
+    return known_synonym if known_synonym in tools and not same_names else ""
 
 
 def squeeze(name: str) -> str:
@@ -208,23 +211,23 @@ def squeeze(name: str) -> str:
 
 
 def _values_in_text(text: str) -> list[Any]:
-    """The JSON values that a text consists of, one after another; empty objects before another one
-    are left out. Nothing if anything else is there.
+    """The JSON values of which a text consists, one after another; empty objects are left out if there
+    are others. Empty if the text has anything else.
     """
     text = _without_fence(text)
-    decoder, at, found = json.JSONDecoder(strict=False), 0, list[Any]()
+    decoder, position, values = json.JSONDecoder(strict=False), 0, list[Any]()
     text = text.strip()
-    while at < len(text) and len(found) <= MAX_JOINED:
+    while position < len(text) and len(values) <= MAX_JOINED:
         try:
-            value, at = decoder.raw_decode(text, at)
+            value, position = decoder.raw_decode(text, position)
         except (ValueError, RecursionError):
-            if not found or not _REST.fullmatch(text[at:]):
+            if not values or not _HARMLESS_REST.fullmatch(text[position:]):
                 return []
             break
-        if value not in found:  # the whole input, and then the same in pieces
-            found.append(_decode_json_in_text(value))
-        at = len(text) - len(text[at:].lstrip(" \n\r\t,;"))
-    whole = [value for value in found if value not in ({}, None)] or found[:1]
+        if value not in values:  # the whole input, and then the same in pieces
+            values.append(_decode_json_in_text(value))
+        position = len(text) - len(text[position:].lstrip(" \n\r\t,;"))
+    whole = [value for value in values if value not in ({}, None)] or values[:1]
     return whole if len(whole) <= MAX_JOINED else []
 
 
@@ -242,7 +245,7 @@ def _decode_json_in_text(value: Any) -> Any:
 
 def _without_fence(text: str) -> str:
     """The text without a Markdown fence around it."""
-    fenced = _FENCE.match(text)
+    fenced = _MARKDOWN_FENCE.match(text)
     return fenced[1] if fenced else text
 
 
@@ -268,7 +271,9 @@ def _unwrap_arguments(value: dict[str, Any], fields: Mapping[str, Any]) -> Any:
 
 
 def _wrap_in_only_field(value: Any, fields: Mapping[str, Any], schema: Mapping[str, Any]) -> Any:
-    """A list or text alone is the value of the only required field that takes one."""
+    """A list or a text that is not in an object, as the value of the only required field that takes
+    one; unchanged if there are several such fields.
+    """
     kind = "array" if isinstance(value, list) else "string"
     required = [name for name in schema.get("required", ()) if kind in kinds_of(fields.get(name))]
     if len(required) != 1 or not isinstance(value, list | str):
@@ -317,19 +322,22 @@ def _unwrap_list(key: str, value: Any, field: Mapping[str, Any]) -> Any:
 
 def _with_known_names(value: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """The object with the names of the schema; a name with two meanings stays."""
-    meant = {key: key if key in fields else _find_field(key, fields) for key in value}
-    targets = list(meant.values())
+    known_names = {key: key if key in fields else _find_field(key, fields) for key in value}
+    targets = list(known_names.values())
     return {
-        meant[key] if targets.count(meant[key]) == 1 else key: item for key, item in value.items()
+        known_names[key] if targets.count(known_names[key]) == 1 else key: item
+        for key, item in value.items()
     }
 
 
 def _find_field(key: str, fields: Mapping[str, Any]) -> str:
     """The only field that a name can mean; the name itself if there is none."""
     squeezed = squeeze(key)
-    same = [name for name in fields if squeeze(name) == squeezed]
-    same = same or [name for name in fields if squeezed in FIELD_NAMES.get(name, ())]
-    return same[0] if len(same) == 1 else key
+    matching_fields = [name for name in fields if squeeze(name) == squeezed]
+    matching_fields = matching_fields or [
+        name for name in fields if squeezed in FIELD_NAMES.get(name, ())
+    ]
+    return matching_fields[0] if len(matching_fields) == 1 else key
 
 
 def _gather_item(
@@ -353,10 +361,10 @@ def kinds_of(schema: Any) -> list[str]:
     """The JSON types that a schema names."""
     schema = dictionary(schema)
     kind = schema.get("type", ())
-    found = [kind] if isinstance(kind, str) else list(kind)
+    kinds = [kind] if isinstance(kind, str) else list(kind)
     for option in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
-        found += kinds_of(option)
-    return found
+        kinds += kinds_of(option)
+    return kinds
 
 
 def read_value(value: Any, schema: Mapping[str, Any]) -> Any:
@@ -365,16 +373,18 @@ def read_value(value: Any, schema: Mapping[str, Any]) -> Any:
     if isinstance(value, bool) and choices:
         value = _find_choice(json.dumps(value), choices)
     elif isinstance(value, str):
-        value = _read_text(value, kinds, schema)
+        value = _read_text_value(value, kinds, schema)
     elif "string" in kinds and _is_scalar(value) and _type_of(value) not in kinds:
         value = value if value is None else json.dumps(value)
     if isinstance(value, float) and value.is_integer() and kinds == ["integer"]:
         value = int(value)
-    return _read_inside(value, kinds, schema)
+    return _read_nested_values(value, kinds, schema)
 
 
-def _read_inside(value: Any, kinds: Sequence[str], schema: Mapping[str, Any]) -> Any:
-    """A list or object, with what is inside of it."""
+def _read_nested_values(value: Any, kinds: Sequence[str], schema: Mapping[str, Any]) -> Any:
+    """A list or an object whose inner values are as the schema asks for them. A single value becomes a
+    list if the schema asks for one.
+    """
     is_list_meant = "array" in kinds and "object" not in kinds
     if is_list_meant and value is not None and not isinstance(value, list):
         value = [value]
@@ -386,8 +396,10 @@ def _read_inside(value: Any, kinds: Sequence[str], schema: Mapping[str, Any]) ->
     return _read_object(value, schema) if isinstance(value, dict) else value
 
 
-def _read_text(value: str, kinds: Sequence[str], schema: Mapping[str, Any]) -> Any:
-    """A number, boolean, list or object that was written as a text."""
+def _read_text_value(value: str, kinds: Sequence[str], schema: Mapping[str, Any]) -> Any:
+    """The number, boolean, list or object that was written as a text; the text itself if the schema
+    asks for one, or it is none of them.
+    """
     if choices := schema.get("enum"):
         return _find_choice(value, choices)
     if "string" in kinds or not kinds:
@@ -395,7 +407,7 @@ def _read_text(value: str, kinds: Sequence[str], schema: Mapping[str, Any]) -> A
     text = value.strip()
     if "boolean" in kinds and text.lower() in ("true", "false"):
         return text.lower() == "true"
-    if {"integer", "number"} & set(kinds) and _NUMBER.fullmatch(text):
+    if {"integer", "number"} & set(kinds) and _NUMBER_TEXT.fullmatch(text):
         return json.loads(text) if not re.match(r"-?0\d", text) else value
     if {"array", "object"} & set(kinds):
         inner = _decode_json_in_text(text)
@@ -404,22 +416,24 @@ def _read_text(value: str, kinds: Sequence[str], schema: Mapping[str, Any]) -> A
 
 
 def _find_choice(value: str, choices: Sequence[Any]) -> Any:
-    """The only choice that a text means."""
+    """The only choice of an enumeration that a text means; the text itself if there is none."""
     if value in choices:
         return value
     squeezed = squeeze(value)
-    same = [choice for choice in choices if squeeze(str(choice)) == squeezed]
-    meant = VALUES.get(squeezed)
-    if len(same) == 1:
-        return same[0]
-    return meant if meant in choices else value
+    matching_choices = [choice for choice in choices if squeeze(str(choice)) == squeezed]
+    synonym = VALUE_SYNONYMS.get(squeezed)
+    if len(matching_choices) == 1:
+        return matching_choices[0]
+    return synonym if synonym in choices else value
 
 
 def _is_scalar(value: Any) -> bool:
+    """Whether a value is a number or a boolean."""
     return isinstance(value, int | float | bool)
 
 
 def _type_of(value: Any) -> str:
+    """The JSON type of a number or a boolean."""
     if isinstance(value, bool):
         return "boolean"
     return "integer" if isinstance(value, int) else "number"

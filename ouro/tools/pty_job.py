@@ -29,7 +29,7 @@ class PtyJob(Job):
         super().__init__(job_id, command, process, changed, at_end)
         self.pty: PtyProcess = process
         self.is_confined = is_confined
-        self._gone = 0
+        self._reported_lines = 0
 
     @property
     def tail(self) -> str:
@@ -39,11 +39,11 @@ class PtyJob(Job):
         """What has left the screen since the last report, the screen, and the state of the job."""
         super().report()
         screen = self.pty.screen
-        lines = screen.lines_since(self._gone)
-        missed = screen.gone - self._gone - len(lines) + max(0, len(lines) - _MAX_ABOVE)
-        self._gone = screen.gone
-        if missed:
-            lines = [f"[{missed} lines left out]", *lines[-_MAX_ABOVE:]]
+        lines = screen.lines_since(self._reported_lines)
+        left_out = screen.gone - self._reported_lines - len(lines) + max(0, len(lines) - _MAX_ABOVE)
+        self._reported_lines = screen.gone
+        if left_out:
+            lines = [f"[{left_out} lines left out]", *lines[-_MAX_ABOVE:]]
         shown = "\n".join([*lines, screen.text()]).strip("\n")
         code = self.process.exit_code
         status = exit_status(code)

@@ -13,25 +13,27 @@ from typing import TYPE_CHECKING
 
 from ouro.errors import ToolError
 from ouro.tools.pty_screen import COLUMNS, ROWS, PtyScreen
-from ouro.tools.shell_process import ShellProcess, inside_of, start_process
+from ouro.tools.shell_process import ShellProcess, command_inside, start_process
 from ouro.tools.truncate import OutputCapture
 from ouro.utils.pseudo_terminal import in_own_terminal, set_size
 
 if TYPE_CHECKING:
     from ouro.safety import CommandInside
 
-_SLICE = 4 * 1024
-_SLICE_EVERY = 0.05
-"""A piece of the output is drawn each time: a program that floods leaves the event loop alone."""
+_DRAWN_BYTES = 4 * 1024
+_DRAW_INTERVAL = 0.05
+"""Seconds between two pieces of the output that are drawn: a program that floods must not keep the
+event loop busy.
+"""
 _MAX_WAITING = 64 * 1024
 """Bytes of output that wait to be drawn; of more, the oldest are left out."""
-_QUIET = 0.3
+_QUIET_SECONDS = 0.3
 """Seconds without output after which a program seems to wait for input."""
-_SILENT = 2.0
+_SILENT_SECONDS = 2.0
 """The same for a program that has printed nothing yet, as while it starts."""
 _MAX_WRITE = 1_024
 _WRITE_SECONDS = 3.0
-_ATTENDED = {"TERM": "xterm-256color", "COLORTERM": "", "GIT_TERMINAL_PROMPT": "1"}
+_TERMINAL_VARIABLES = {"TERM": "xterm-256color", "COLORTERM": "", "GIT_TERMINAL_PROMPT": "1"}
 """What is different for a program with a terminal; pagers stay off: their keys cost a call each."""
 
 CTRL = {f"ctrl+{chr(code + 96)}": chr(code) for code in range(1, 27)}
@@ -53,7 +55,7 @@ KEYS = {
     "shift+tab": "\x1b[Z",
     **CTRL,
 }
-"""Names of keys -> what a terminal sends for them."""
+"""What a terminal sends for a key, by its name."""
 _ARROWS = {"up", "down", "right", "left", "home", "end"}
 
 
@@ -70,7 +72,7 @@ class PtyProcess(ShellProcess):
         inside: CommandInside | None = None,
     ) -> None:
         self._terminal: int | None = os.dup(master)
-        self._waiting = bytearray()
+        self._undrawn = bytearray()
         self._timer: asyncio.TimerHandle | None = None
         self._last_output = time.monotonic()
         self._is_silent = True
@@ -133,27 +135,29 @@ class PtyProcess(ShellProcess):
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             quiet = time.monotonic() - self._last_output
-            is_done = self.exit_code is not None or quiet > (_SILENT if self._is_silent else _QUIET)
-            if is_done and not self._waiting:
+            is_done = self.exit_code is not None or quiet > (
+                _SILENT_SECONDS if self._is_silent else _QUIET_SECONDS
+            )
+            if is_done and not self._undrawn:
                 return
-            await asyncio.sleep(_SLICE_EVERY)
+            await asyncio.sleep(_DRAW_INTERVAL)
 
     def _queue_output(self, data: bytes) -> None:
         """Keep new output to be drawn soon; of too much, only the newest."""
         self._last_output, self._is_silent = time.monotonic(), False
-        self._waiting += data
-        del self._waiting[: max(0, len(self._waiting) - _MAX_WAITING)]
+        self._undrawn += data
+        del self._undrawn[: max(0, len(self._undrawn) - _MAX_WAITING)]
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_SLICE_EVERY, self._draw_slice)
+            self._timer = asyncio.get_running_loop().call_later(_DRAW_INTERVAL, self._draw_slice)
 
     def _draw_slice(self) -> None:
         """Draw a piece of the output; the rest follows after a moment."""
         self._timer = None
-        piece = bytes(self._waiting[:_SLICE])
-        del self._waiting[:_SLICE]
+        piece = bytes(self._undrawn[:_DRAWN_BYTES])
+        del self._undrawn[:_DRAWN_BYTES]
         self.screen.feed(piece)
-        if self._waiting:
-            self._timer = asyncio.get_running_loop().call_later(_SLICE_EVERY, self._draw_slice)
+        if self._undrawn:
+            self._timer = asyncio.get_running_loop().call_later(_DRAW_INTERVAL, self._draw_slice)
 
     def _reply(self, text: str) -> None:
         """Send the program what the terminal itself answers."""
@@ -167,8 +171,8 @@ class PtyProcess(ShellProcess):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self.screen.feed(bytes(self._waiting[-_SLICE:]))
-        self._waiting.clear()
+        self.screen.feed(bytes(self._undrawn[-_DRAWN_BYTES:]))
+        self._undrawn.clear()
         if self._terminal is not None:
             os.close(self._terminal)
             self._terminal = None
@@ -194,8 +198,14 @@ async def start_in_pty(
     except OSError as error:
         raise ToolError(f"The system has no terminal for it: {error}.") from error
     set_size(slave, COLUMNS, ROWS)
-    attended = {**environment, **_ATTENDED, "GIT_EDITOR": environment.get("EDITOR") or "vi"}
+    variables = {
+        **environment,
+        **_TERMINAL_VARIABLES,
+        "GIT_EDITOR": environment.get("EDITOR") or "vi",
+    }
     process = await start_process(
-        in_own_terminal(slave, argv), cwd, attended, slave, (master, slave)
+        in_own_terminal(slave, argv), cwd, variables, slave, (master, slave)
     )
-    return PtyProcess(process, tag, capture, master, report, inside_of(argv))
+    return PtyProcess(
+        process, tag, capture, master=master, report=report, inside=command_inside(argv)
+    )

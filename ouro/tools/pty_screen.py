@@ -20,16 +20,16 @@ COLUMNS, ROWS = 100, 30
 MAX_COLUMNS, MAX_ROWS = 500, 200
 _MAX_LINES = 1_000
 """Lines above the screen that are kept."""
-_MAX_HELD = 4 * 1024
+_MAX_INCOMPLETE = 4 * 1024
 """Characters of an incomplete code that wait for the rest."""
 # Codes that pyte would print or refuse: strings for devices, and private ones of newer terminals.
-_UNKNOWN = re.compile(
+_UNKNOWN_CODE = re.compile(
     r"\x1b[P_^X][^\x1b\x07]{0,4096}(?:\x1b\\|\x07)"
     r"|\x1b\[[<>=][0-9;:]{0,64}[ -/]{0,4}[@-~]"
     r"|\x1b\[\?[0-9;:]{0,64}(?:[ -/]{1,4}[@-~]|[@-GIM-gi-km-~])"
     r"|\x1b\[[0-9;:]{0,64}[ -/]{1,4}[@-~]"
 )
-_INCOMPLETE = re.compile(r"\x1b(?:[P_^X\]][^\x1b\x07]*|\[[0-?]*[ -/]*)?\Z")
+_INCOMPLETE_CODE = re.compile(r"\x1b(?:[P_^X\]][^\x1b\x07]*|\[[0-?]*[ -/]*)?\Z")
 
 
 class PtyScreen:
@@ -48,7 +48,7 @@ class PtyScreen:
         self._screen = _Screen(COLUMNS, ROWS, self._keep_line, reply)
         self._stream = pyte.Stream(self._screen)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._held = ""
+        self._incomplete = ""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -77,10 +77,10 @@ class PtyScreen:
     def feed(self, data: bytes) -> None:
         """Take what the program has printed. About 10 ms for 4 KB."""
         self.version += 1
-        text = _UNKNOWN.sub("", self._held + self._decoder.decode(data))
-        self._held = ""
-        if rest := _INCOMPLETE.search(text[-_MAX_HELD:]):
-            self._held = rest[0]
+        text = _UNKNOWN_CODE.sub("", self._incomplete + self._decoder.decode(data))
+        self._incomplete = ""
+        if rest := _INCOMPLETE_CODE.search(text[-_MAX_INCOMPLETE:]):
+            self._incomplete = rest[0]
             text = text[: len(text) - len(rest[0])]
         for piece in _split_at_codes(text):
             with suppress(Exception):  # pyte refuses some codes: they draw nothing
@@ -121,33 +121,34 @@ class _Screen(pyte.Screen):
         reply: Callable[[str], None],
     ) -> None:
         self._keep_line, self._reply = take_line, reply
-        self._below: tuple[Any, Any] | None = None
+        self._usual_screen: tuple[Any, Any] | None = None
         """Buffer and cursor of the usual screen while an editor or a pager draws on another one."""
         super().__init__(columns, rows)
 
     def index(self) -> None:
         """Move down a line; at the bottom the first line leaves the screen, and is kept."""
         is_whole = self.margins is None or self.margins.top == 0
-        if is_whole and self._below is None and self.cursor.y == self.lines - 1:
+        if is_whole and self._usual_screen is None and self.cursor.y == self.lines - 1:
             line = self.buffer[0]
             self._keep_line("".join(line[column].data for column in range(self.columns)))
         super().index()
 
     def set_mode(self, *modes: int, **kwargs: Any) -> None:
-        """Also change to the other screen, as editors ask for at their start."""
-        if kwargs.get("private") and _OTHER_SCREEN in modes and self._below is None:
-            self._below = deepcopy(self.buffer), copy(self.cursor)
+        """Set modes of the terminal. An editor asks for the other screen so at its start."""
+        if kwargs.get("private") and _OTHER_SCREEN in modes and self._usual_screen is None:
+            self._usual_screen = deepcopy(self.buffer), copy(self.cursor)
             self.erase_in_display(2)
         super().set_mode(*modes, **kwargs)
 
     def reset_mode(self, *modes: int, **kwargs: Any) -> None:
-        """Also return from the other screen."""
-        if kwargs.get("private") and _OTHER_SCREEN in modes and self._below is not None:
-            self.buffer, self.cursor = self._below
-            self._below = None
+        """Reset modes of the terminal. An editor returns to the usual screen so at its end."""
+        if kwargs.get("private") and _OTHER_SCREEN in modes and self._usual_screen is not None:
+            self.buffer, self.cursor = self._usual_screen
+            self._usual_screen = None
         super().reset_mode(*modes, **kwargs)
 
     def write_process_input(self, data: str) -> None:
+        """Send the program what the terminal itself answers."""
         self._reply(data)
 
 

@@ -26,7 +26,7 @@ from ouro.utils.project_files import list_project_files
 from ouro.utils.text import byte_size, plural
 from ouro.utils.text_files import NotTextError, TextFile, guess_encoding
 
-_KINDS = (
+_KINDS_OF_BINARY_FILES = (
     (b"\x7fELF", "an ELF program or library"),
     (b"MZ", "a Windows program"),
     (b"PK\x03\x04", "a zip archive (or an office file, a jar, a wheel)"),
@@ -44,7 +44,9 @@ _KINDS = (
 
 def describe_binary(start: bytes) -> str:
     """The kind of a binary file, from its first bytes."""
-    return next((kind for mark, kind in _KINDS if start.startswith(mark)), "binary data")
+    return next(
+        (kind for mark, kind in _KINDS_OF_BINARY_FILES if start.startswith(mark)), "binary data"
+    )
 
 
 def pdf_pages(name: str, data: bytes, first: int, count: int) -> tuple[list[str], int]:
@@ -166,17 +168,17 @@ class Read(FileTool[ReadArgs]):
         """Show lines of a text, and remember what of the file the model has seen. Raises
         NotTextError.
         """
-        found = os.fstat(file.fileno())
+        status = os.fstat(file.fileno())
         is_notebook = path.suffix.lower() == ".ipynb"
         # Most of a notebook are pictures and outputs, which are left out.
-        if found.st_size > (MAX_BYTES if is_notebook else _MAX_WHOLE_BYTES):
+        if status.st_size > (MAX_BYTES if is_notebook else _MAX_WHOLE_BYTES):
             encoding = guess_encoding(start)
-            lines, total = _read_lines(file, encoding, args.first, _limit_or(args))
-            self._seen.note_part(path, found)
-            of_file = f" of a file of {byte_size(found.st_size)}"
+            lines, total = _read_lines(file, encoding, args.first, _limit_of(args))
+            self._seen.note_part(path, status)
+            of_file = f" of a file of {byte_size(status.st_size)}"
             result = _lines_result(args, path, lines, total, of_file)
-            about = _describe_encoding(TextFile("", encoding, is_guess=True))
-            return replace(result, text=result.text + about)
+            encoding_note = _describe_encoding(TextFile("", encoding, is_guess=True))
+            return replace(result, text=result.text + encoding_note)
         data = self._seen.current(path, file.read())
         file_text = self._seen.decode(path, data)
         text = file_text.text
@@ -185,7 +187,7 @@ class Read(FileTool[ReadArgs]):
         pictures: list[Image] = []
         if is_notebook:
             lines, pictures, note = _notebook_lines(text, lines)
-        shown = lines[args.first - 1 : args.first - 1 + _limit_or(args)]
+        shown = lines[args.first - 1 : args.first - 1 + _limit_of(args)]
         result = _lines_result(args, path, shown, len(lines), note, pictures)
         return replace(result, text=result.text + _describe_encoding(file_text))
 
@@ -194,8 +196,8 @@ class Read(FileTool[ReadArgs]):
         names = sorted(
             f"{entry.name}/" if entry.is_dir() else entry.name for entry in os.scandir(path)
         )
-        more = f"\n… {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-        listing = "\n".join(names[:_MAX_NAMES]) + more
+        others = f"\n… {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+        listing = "\n".join(names[:_MAX_NAMES]) + others
         return (
             f"{self._workspace.shown(path)} is a folder. Read one of its files, or use glob. It"
             f" holds:\n{listing}"
@@ -204,17 +206,19 @@ class Read(FileTool[ReadArgs]):
     def _name_hint(self, path: Path) -> str:
         """Files that the model may mean, for the end of an error message."""
         root = self._workspace.root
-        same = [
+        same_name = [
             root / name for name in list_project_files(root) if name.rpartition("/")[2] == path.name
         ][:3]
-        close = get_close_matches(path.name, _names_in(path.parent), 3, 0.75)
-        near = [*same, *(path.parent / name for name in close)]
-        names = dict.fromkeys(map(self._workspace.shown, near))
+        similar_names = get_close_matches(path.name, _names_in(path.parent), 3, 0.75)
+        suggestions = [*same_name, *(path.parent / name for name in similar_names)]
+        names = dict.fromkeys(map(self._workspace.shown, suggestions))
         return f" Did you mean {' or '.join(names)}?" if names else " Use glob to find it."
 
 
 def _notebook_lines(text: str, lines: list[str]) -> tuple[list[str], list[Image], str]:
-    """A notebook by cells: its lines, its pictures, and a note; one that is broken as its `lines`."""
+    """The lines of a notebook by cells, its pictures, and a note for the model. For a broken notebook
+    they are the `lines` of the file.
+    """
     try:
         rendered, pictures = CellNotebook(text).as_lines()
     except NotebookError as error:
@@ -226,7 +230,7 @@ def _notebook_lines(text: str, lines: list[str]) -> tuple[list[str], list[Image]
 
 
 def _describe_encoding(file: TextFile) -> str:
-    """A line about a file that is not UTF-8."""
+    """A line about the encoding of a file that is not UTF-8; else empty."""
     if file.encoding.startswith("utf"):
         return ""
     return f"\n[Read as {file.encoding}{' (a guess)' if file.is_guess else ''}.]"
@@ -240,51 +244,52 @@ def _names_in(folder: Path) -> list[str]:
         return []
 
 
-def _limit_or(args: ReadArgs, most: int = _MAX_LINES) -> int:
-    """The limit; models sometimes write 0 or -1 for no limit."""
-    return args.limit if args.limit and args.limit > 0 else most
+def _limit_of(args: ReadArgs, default: int = _MAX_LINES) -> int:
+    """The limit of a call; `default` without one. Models sometimes write 0 or -1 for no limit."""
+    return args.limit if args.limit and args.limit > 0 else default
 
 
 def _pdf_result(shown: str, data: bytes, args: ReadArgs) -> ToolResult:
     """The text of pages, as many as fit."""
-    pages, total = pdf_pages(shown, data, args.first, _limit_or(args, _MAX_PAGES))
+    pages, total = pdf_pages(shown, data, args.first, _limit_of(args, _MAX_PAGES))
     if args.first > total:
         raise ToolError(f"{shown} has {plural(total, 'page')}: there is no page {args.first}.")
-    taken = _take_fitting(
+    fitting = _take_fitting(
         [
             f"--- page {number} of {total}\n{page.strip()}"
             for number, page in enumerate(pages, args.first)
         ]
     )
-    text = "\n".join(taken)
+    text = "\n".join(fitting)
     if not any(page.strip() for page in pages):
         text += "\n[There is no text on these pages: they may be scanned pictures.]"
-    following = args.first + len(taken)
+    following = args.first + len(fitting)
     is_cut = following <= total
     if is_cut:
         text += f"\n[Continue with offset={following}.]"
-    display = Display(plural(len(taken), "page"), Plain(text))
+    display = Display(plural(len(fitting), "page"), Plain(text))
     return ToolResult(text, display, is_cut=is_cut)
 
 
 def _read_lines(
     file: BinaryIO, encoding: str, first: int, count: int
 ) -> tuple[list[str], int | None]:
-    """Lines of a file of any size, and their number if the end was reached; only the shown lines
-    are in memory.
+    """`count` lines of a file of any size, from line `first` on, and the number of all lines if the end
+    was reached (else None). Only these lines are in memory. Raises ToolError if they are too far
+    into the file.
     """
     reader = io.TextIOWrapper(file, encoding, errors="replace", newline="\n")
     lines: list[str] = []
-    number, passed, fresh = 1, 0, True
-    while len(lines) <= count and passed < _MAX_OFFSET_BYTES:
+    number, characters_read, begins_line = 1, 0, True
+    while len(lines) <= count and characters_read < _MAX_OFFSET_BYTES:
         piece = reader.readline(_MAX_LINE + 1)
         if not piece:
-            return lines[:count], number - 1 if fresh else number
-        passed += len(piece)
-        if fresh and number >= first:
+            return lines[:count], number - 1 if begins_line else number
+        characters_read += len(piece)
+        if begins_line and number >= first:
             lines.append(piece.rstrip("\r\n"))
-        fresh = piece.endswith("\n")
-        number += fresh
+        begins_line = piece.endswith("\n")
+        number += begins_line
     if number < first:
         raise ToolError(
             f"Line {first} is too far into the file: use the shell (tail, sed -n) to get there."
@@ -295,25 +300,32 @@ def _read_lines(
 def _lines_result(
     args: ReadArgs,
     path: Path,
-    found: Sequence[str],
+    lines_found: Sequence[str],
     total: int | None,
-    what: str = "",
+    origin: str = "",
     pictures: Sequence[Image] = (),
 ) -> ToolResult:
-    """Lines with their numbers, and where to continue. Raises ToolError: there is no such line."""
+    """The result with lines and their numbers, and where to continue. Raises ToolError if there are
+    none.
+
+    Args:
+        lines_found: the lines from the offset of the call on.
+        total: the number of all lines; None if it is not known.
+        origin: what the lines are from, for the note at the end.
+    """
     first = args.first
     if total == 0:
         return ToolResult("[The file is empty.]", Display("empty"))
-    if not found:
+    if not lines_found:
         raise ToolError(f"The file has {plural(total or 0, 'line')}: there is no line {first}.")
-    lines = _take_fitting([_cut_line(line) for line in found])
+    lines = _take_fitting([_cut_line(line) for line in lines_found])
     last = first + len(lines) - 1
     text = "\n".join(f"{number}\t{line}" for number, line in enumerate(lines, first))
     is_cut = total is None or last < total
-    if what or first > 1 or is_cut:
+    if origin or first > 1 or is_cut:
         of_all = "" if total is None else f" of {total}"
-        go_on = f" Continue with offset={last + 1}." if is_cut else ""
-        text += f"\n[Lines {first}-{last}{of_all}{what}.{go_on}]"
+        continuation = f" Continue with offset={last + 1}." if is_cut else ""
+        text += f"\n[Lines {first}-{last}{of_all}{origin}.{continuation}]"
     display = Display(
         plural(len(lines), "line"), Plain("\n".join(lines), path.suffix.removeprefix(".").lower())
     )
@@ -327,12 +339,12 @@ def _cut_line(line: str) -> str:
 
 
 def _take_fitting(pieces: Sequence[str]) -> list[str]:
-    """The first lines that fit into a result; the first line is cut if it is too long by itself."""
-    taken: list[str] = []
+    """The first pieces that fit into a result. If not even the first one does, it is cut."""
+    fitting: list[str] = []
     room = MAX_CHARACTERS
     for piece in pieces:
         room -= len(piece) + 8
         if room < 0:
             break
-        taken.append(piece)
-    return taken or [pieces[0][:MAX_CHARACTERS]]
+        fitting.append(piece)
+    return fitting or [pieces[0][:MAX_CHARACTERS]]

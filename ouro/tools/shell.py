@@ -16,7 +16,7 @@ from ouro.display import CommandOutput, Display, Question
 from ouro.events import Notice
 from ouro.safety import Confinement, Effect, Limits, RevertedFile
 from ouro.tools.shell_jobs import (
-    PTY_SETTLES,
+    PTY_SETTLE_SECONDS,
     AtEnd,
     ShellJobs,
     describe_moved,
@@ -29,7 +29,7 @@ from ouro.tools.shell_process import (
     TerminalCommand,
     Terminals,
     Wrap,
-    inside_of,
+    command_inside,
     limit_command,
     start_shell,
     terminal_command,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ouro.tools.foreground import Foreground
 
 _MAX_SECONDS = 600
-_TITLE = 100
+_MAX_TITLE = 100
 _SPOOL_TIMEOUT = 1.0
 _SETUP_LINES = 5
 _TIMED_OUT = (
@@ -50,7 +50,7 @@ _TIMED_OUT = (
     f" If it only needs longer, set timeout_seconds (at most {_MAX_SECONDS}); if it is"
     " a server or takes minutes, run it again with background: true."
 )
-_MAX_NAMED = 5
+_MAX_FILES_NAMED = 5
 """Files that the sandbox moved out of the workspace; the others are counted."""
 _LEAVE_OUT, _RESTORE = "Leave it out", "Restore it"
 
@@ -120,7 +120,7 @@ class Shell(Tool[ShellArgs]):
         self._timeout = timeout_seconds
         self._terminals = terminals
         self._running: dict[RunningCommand, Foreground] = {}
-        self._lines_of_user: set[asyncio.Event] = set()
+        self._user_lines: set[asyncio.Event] = set()
         """For each line of the user that runs in a terminal: what moves it to the background."""
         self._setup_lock = asyncio.Lock()
 
@@ -129,7 +129,7 @@ class Shell(Tool[ShellArgs]):
 
     def title(self, args: ShellArgs) -> str:
         first, *more = args.command.strip().splitlines() or [""]
-        return f"shell {first[:_TITLE]}{'…' if more or len(first) > _TITLE else ''}"
+        return f"shell {first[:_MAX_TITLE]}{'…' if more or len(first) > _MAX_TITLE else ''}"
 
     def targets(self, args: ShellArgs) -> tuple[str, ...]:
         return (f"cd -- {shlex.quote(args.cwd)}\n{args.command}" if args.cwd else args.command,)
@@ -141,8 +141,8 @@ class Shell(Tool[ShellArgs]):
         return Display(f"run{lasting}{outside}{place}", CommandOutput(args.command))
 
     async def run(self, args: ShellArgs, ctx: ToolContext) -> ToolResult:
-        named = os.path.expanduser(args.cwd.replace("\0", "\ufffd"))  # noqa: PTH111 - Path's raises for ~nobody
-        cwd = (self._root / named).resolve()
+        folder = os.path.expanduser(args.cwd.replace("\0", "\ufffd"))  # noqa: PTH111 - Path's raises for ~nobody
+        cwd = (self._root / folder).resolve()
         await self._prepare_sandbox(ctx)
         if args.pty:
             return await self._run_in_pty(args, cwd, ctx)
@@ -168,7 +168,7 @@ class Shell(Tool[ShellArgs]):
             cwd,
             self._environment,
             self._make_wrap(ctx.limits, ctx.call_id, cwd),
-            partial(self._move_out, ctx),
+            partial(self._move_out_acting_files, ctx),
             args.watch,
             in_container=self.confinement.in_container,
         )
@@ -185,14 +185,14 @@ class Shell(Tool[ShellArgs]):
         from ouro.tools.foreground import Foreground
 
         seconds = args.timeout_seconds or self._timeout
-        taken: Sequence[RevertedFile] = ()
+        reverted: Sequence[RevertedFile] = ()
         foreground = Foreground(ctx.report, can_move=True)
         try:
             result = await self.run_line(
                 args.command,
                 ctx.report,
                 foreground,
-                partial(self._move_out, ctx),
+                partial(self._move_out_acting_files, ctx),
                 cwd=cwd,
                 timeout_seconds=seconds,
                 limits=ctx.limits,
@@ -200,10 +200,10 @@ class Shell(Tool[ShellArgs]):
             )
         finally:
             if not foreground.is_moved:
-                taken = await self._move_out(ctx)
-        if not taken:
+                reverted = await self._move_out_acting_files(ctx)
+        if not reverted:
             return result
-        note = await self._ask_to_restore(taken, ctx)
+        note = await self._ask_to_restore(reverted, ctx)
         return msgspec.structs.replace(result, text=f"{result.text}\n{note}")
 
     async def _run_in_pty(self, args: ShellArgs, cwd: Path, ctx: ToolContext) -> ToolResult:
@@ -213,11 +213,11 @@ class Shell(Tool[ShellArgs]):
             cwd,
             self._environment,
             self._make_wrap(ctx.limits, ctx.call_id, cwd, pty=True),
-            partial(self._move_out, ctx),
+            partial(self._move_out_acting_files, ctx),
             is_confined=ctx.limits != "off",
             in_container=self.confinement.in_container,
         )
-        await job.pty.settle(args.timeout_seconds or PTY_SETTLES)
+        await job.pty.settle(args.timeout_seconds or PTY_SETTLE_SECONDS)
         result = job.report()
         if not job.running:
             return msgspec.structs.replace(result, failed=job.process.exit_code != 0)
@@ -261,52 +261,68 @@ class Shell(Tool[ShellArgs]):
         front = foreground or Foreground(report, can_move=False)
         process = await self._start_command(line, cwd, limits, report, front, call_id)
         self._running[process] = front
-        in_time, left = await self._wait_and_end(process, front, timeout_seconds)
+        in_time, left_running = await self._wait_and_end(process, front, timeout_seconds)
         if front.is_moved and isinstance(process, ShellProcess):
             return self._jobs.adopt(line, process, front.changed, at_end)
         if process.capture.file:
             # The file is complete when it is read next, unless the output is very long.
             await asyncio.to_thread(process.capture.settle, _SPOOL_TIMEOUT)
         if call_id and (limits != "off" or process.inside is not None):
-            left = left or await asyncio.to_thread(self.confinement.take_left_running, call_id)
-        if not in_time:
-            notes = [_TIMED_OUT.format(timeout_seconds)]
-            return self._result_of(line, process, None, "time limit", notes, cwd, left)
-        code = process.exit_code
-        notes = [await self._explain_failure(process, limits), *_left_running_note(left)]
+            left_running = left_running or await asyncio.to_thread(
+                self.confinement.take_left_running, call_id
+            )
+        if in_time:
+            code, status = process.exit_code, exit_status(process.exit_code)
+            explanation = await self._explain_failure(process, limits)
+            notes = [explanation, *_left_running_note(left_running)]
+        else:
+            code, status, notes = None, "time limit", [_TIMED_OUT.format(timeout_seconds)]
         is_ended_by_signal = (code or 0) < 0
-        code = None if is_ended_by_signal else code
-        status = exit_status(process.exit_code)
-        return self._result_of(line, process, code, status, notes, cwd, left)
+        return self._make_result(
+            line,
+            process,
+            code=None if is_ended_by_signal else code,
+            status=status,
+            notes=notes,
+            cwd=cwd,
+            left_running=left_running,
+        )
 
-    def _result_of(
+    def _make_result(
         self,
         line: str,
         process: RunningCommand,
+        *,
         code: int | None,
         status: str,
         notes: Sequence[str],
         cwd: Path,
-        left: int,
+        left_running: int,
     ) -> ToolResult:
-        """What a command that ended has printed; `left`: how many processes had outlived it."""
+        """The result of a command that has ended. `left_running`: the number of processes that it left
+        running, and that were ended.
+        """
         output = process.capture.text().rstrip("\n")
         place = "" if cwd == self._root else f" in {cwd}"
-        pieces = [output or "(no output)", f"[{status}, {process.seconds:.1f} s{place}]", *notes]
-        parts = [
+        lines_of_text = [
+            output or "(no output)",
+            f"[{status}, {process.seconds:.1f} s{place}]",
+            *notes,
+        ]
+        summary_words = [
             status if code != 0 else "",
             process.capture.describe_lines(output),
-            _ended_processes(left),
+            _ended_processes(left_running),
         ]
-        summary = ", ".join(filter(None, parts))
+        summary = ", ".join(filter(None, summary_words))
         shown = Display(summary, CommandOutput(line, output, code))
-        return ToolResult("\n".join(filter(None, pieces)), shown, failed=code != 0)
+        return ToolResult("\n".join(filter(None, lines_of_text)), shown, failed=code != 0)
 
     async def run_line_in_terminal(
         self, line: str, report: Callable[[str], None], *, is_shared: bool = True
     ) -> ToolResult:
-        """As `run_line`, for the user, who can type into it and move it to the background. Raises
-        ToolError.
+        """Run a line of the user to its end in a terminal; the user can type into it, and move it to
+        the background. Raises ToolError if it cannot be started.
 
         Args:
             is_shared: the model sees it: the end of a line that was moved is news for it.
@@ -326,14 +342,14 @@ class Shell(Tool[ShellArgs]):
             report=report_until_moved,
         )
         job.is_of_user = True
-        self._lines_of_user.add(moved)
+        self._user_lines.add(moved)
         try:
-            await _first_of(job.watcher, moved)
+            await _wait_for_first(job.watcher, moved)
         except BaseException:
             await job.end()
             raise
         finally:
-            self._lines_of_user.discard(moved)
+            self._user_lines.discard(moved)
         if not job.watcher.done():
             job.is_of_user = not is_shared
             return describe_moved(job)
@@ -347,34 +363,36 @@ class Shell(Tool[ShellArgs]):
     async def _wait_and_end(
         self, process: RunningCommand, front: Foreground, seconds: float | None
     ) -> tuple[bool, int]:
-        """Whether it ended in time, or was moved; and how many processes had outlived its shell."""
-        left = 0
+        """Wait for a command, and end what it left running, unless the user moves it to the background.
+        Returns whether it ended in time, or was moved, and how many processes had outlived its shell.
+        """
+        left_running = 0
         try:
             in_time = await front.wait(process, seconds)
         finally:
             # Also after an interrupt; with a second interrupt `end` sends KILL.
             try:
-                left = 0 if front.is_moved else await process.end()
+                left_running = 0 if front.is_moved else await process.end()
             finally:
                 del self._running[process]
-        return in_time, left
+        return in_time, left_running
 
-    async def _move_out(self, ctx: ToolContext) -> Sequence[RevertedFile]:
-        """Move out what the command has made that other programs obey, with a warning."""
+    async def _move_out_acting_files(self, ctx: ToolContext) -> Sequence[RevertedFile]:
+        """Move out what the command has made that other programs obey, and warn the user; returns it."""
         if ctx.limits == "off":
             return ()
         try:
-            taken = await asyncio.to_thread(self.confinement.revert, ctx.call_id)
+            reverted = await asyncio.to_thread(self.confinement.revert, ctx.call_id)
         except OSError as error:
             ctx.emit(Notice(f"What the command made cannot be moved out: {error}", "warning"))
             return ()
-        if taken:
-            ctx.emit(Notice(f"{_describe_moved_files(taken, self._root)}.", "warning"))
-        return taken
+        if reverted:
+            ctx.emit(Notice(f"{_describe_moved_files(reverted, self._root)}.", "warning"))
+        return reverted
 
-    async def _ask_to_restore(self, taken: Sequence[RevertedFile], ctx: ToolContext) -> str:
-        """Ask the user whether they may stay; returns the result for the model."""
-        what = _describe_moved_files(taken, self._root)
+    async def _ask_to_restore(self, reverted: Sequence[RevertedFile], ctx: ToolContext) -> str:
+        """Ask the user whether to restore what was moved out; returns a sentence for the model."""
+        what = _describe_moved_files(reverted, self._root)
         question = Question(
             "Restore what other programs obey?", (_LEAVE_OUT, _RESTORE), False, f"{what}."
         )
@@ -383,9 +401,9 @@ class Shell(Tool[ShellArgs]):
                 f"{what}. The user has not allowed it. Do not make it in another form; `write` and"
                 " outside_sandbox: true ask the user."
             )
-        failed = await asyncio.to_thread(self.confinement.restore, taken)
-        lost = f" Not restored: {', '.join(map(str, failed))}." if failed else ""
-        return f"{what}. The user has allowed it, so it was restored.{lost}"
+        failed = await asyncio.to_thread(self.confinement.restore, reverted)
+        not_restored = f" Not restored: {', '.join(map(str, failed))}." if failed else ""
+        return f"{what}. The user has allowed it, so it was restored.{not_restored}"
 
     async def _start_command(
         self,
@@ -405,19 +423,23 @@ class Shell(Tool[ShellArgs]):
             words = terminal_command(argv, environment)
             if terminal_id := await self._terminals.create(call_id, words, cwd):
                 report("")  # the front end shows the terminal now
-                inside = inside_of(argv)
+                inside = command_inside(argv)
                 return TerminalCommand(self._terminals, terminal_id, tag, capture, inside)
         return await start_shell(argv, tag, cwd, environment, capture, front.take)
 
     def _make_wrap(self, limits: Limits, call_id: str, cwd: Path, *, pty: bool = False) -> Wrap:
-        """What confines a command of this call. For the user's own line nothing is recorded."""
-        if not call_id:  # the user's own line
+        """The function that confines a command of this call. Nothing is recorded for a line of the
+        user, which has no call id.
+        """
+        if not call_id:
             return lambda argv: self.confinement.wrap(argv, limits)
         return lambda argv: self.confinement.wrap_command(argv, limits, call_id, cwd, pty=pty)
 
     @property
     def _outside_words(self) -> str:
-        """How a line runs that the user lets out of the sandbox; out of a container nothing gets."""
+        """Where a line runs that the user lets out of the sandbox, as words for the user. No line gets
+        out of a container.
+        """
         if self.confinement.in_container:
             return "in the container with the network of the machine"
         return "outside of the sandbox"
@@ -440,9 +462,9 @@ class Shell(Tool[ShellArgs]):
                 ctx.emit(Notice(f"postCreateCommand failed: {line}\n{end}", "warning"))
 
     async def _explain_failure(self, process: RunningCommand, limits: Limits) -> str:
-        """Why a command failed, if its place is the reason; else empty."""
+        """Why a command failed, if its container or its sandbox is the reason; else empty."""
         code, inside = process.exit_code, process.inside
-        if not code:
+        if not code:  # it runs, or did not fail
             return ""
         output = process.capture.text()
         if inside is not None and (loss := await asyncio.to_thread(inside.find_loss, code, output)):
@@ -453,15 +475,15 @@ class Shell(Tool[ShellArgs]):
         """Advice if the sandbox has probably refused something; otherwise empty."""
         if limits == "off":
             return ""
-        if hit := self.confinement.find_limit(output):
-            return f"A limit of the sandbox: {hit}."
+        if limit := self.confinement.find_limit(output):
+            return f"A limit of the sandbox: {limit}."
         if not (line := self.confinement.find_denial(output)):
             return ""
-        may = {"read": "change nothing", "memory": "change only long-term memory"}.get(
+        permission = {"read": "change nothing", "memory": "change only long-term memory"}.get(
             limits, "change only the workspace (not .git) and /tmp"
         )
         return (
-            f"The sandbox may have refused this: {line}\nA command in it may {may}, and has no"
+            f"The sandbox may have refused this: {line}\nA command in it may {permission}, and has no"
             " network beyond the setting `sandbox.hosts`. If it needs more, run it again with"
             " outside_sandbox: true; the user is asked."
         )
@@ -470,7 +492,7 @@ class Shell(Tool[ShellArgs]):
         """Let the tool calls and the lines of the user end while their commands go on as jobs;
         returns how many.
         """
-        lines = tuple(self._lines_of_user)
+        lines = tuple(self._user_lines)
         for moved in lines:
             moved.set()
         calls = sum(front.move(process) for process, front in tuple(self._running.items()))
@@ -482,13 +504,13 @@ class Shell(Tool[ShellArgs]):
             process.kill()
 
 
-async def _first_of(ended: asyncio.Task[None], asked: asyncio.Event) -> None:
+async def _wait_for_first(ended: asyncio.Task[None], asked: asyncio.Event) -> None:
     """Wait until the task has ended, or for the event."""
-    asking = asyncio.create_task(asked.wait())
+    asked_task = asyncio.create_task(asked.wait())
     try:
-        await asyncio.wait({ended, asking}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({ended, asked_task}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        asking.cancel()
+        asked_task.cancel()
 
 
 def _left_running_note(count: int) -> list[str]:
@@ -505,17 +527,19 @@ def _ended_processes(count: int) -> str:
     return f"{plural(count, 'process', 'processes')} {was} left running and {was} ended"
 
 
-def _describe_moved_files(taken: Sequence[RevertedFile], root: Path) -> str:
-    """As `Other programs obey sub/.envrc, so ouro moved it to …`."""
+def _describe_moved_files(reverted: Sequence[RevertedFile], root: Path) -> str:
+    """A sentence about the files that were moved: `Other programs obey sub/.envrc, so ouro …`."""
     names = [
         str(item.path.relative_to(root) if item.path.is_relative_to(root) else item.path)
-        for item in taken[:_MAX_NAMED]
+        for item in reverted[:_MAX_FILES_NAMED]
     ]
-    more = f" and {len(taken) - _MAX_NAMED} more" if len(taken) > _MAX_NAMED else ""
-    is_restored = any(item.was_changed for item in taken)
+    others = (
+        f" and {len(reverted) - _MAX_FILES_NAMED} more" if len(reverted) > _MAX_FILES_NAMED else ""
+    )
+    is_restored = any(item.was_changed for item in reverted)
     changed = ", and restored what was there before" if is_restored else ""
-    places = ", ".join(dict.fromkeys(str(item.moved.parent) for item in taken))
+    places = ", ".join(dict.fromkeys(str(item.moved.parent) for item in reverted))
     return (
-        f"Other programs obey {', '.join(names)}{more}, so ouro moved what the command made there"
+        f"Other programs obey {', '.join(names)}{others}, so ouro moved what the command made there"
         f" to {tilde(Path(places))}{changed}"
     )

@@ -7,12 +7,12 @@ import msgspec
 from ouro.display import CommandOutput, Display
 from ouro.errors import ToolError
 from ouro.safety import Effect
-from ouro.tools.shell_jobs import PTY_SETTLES, ShellJobs
+from ouro.tools.shell_jobs import PTY_SETTLE_SECONDS, ShellJobs
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 
 _MAX_TEXT = 4_000
 _MAX_KEYS = 50
-_TITLE = 80
+_MAX_TITLE = 80
 
 
 class ShellInputArgs(msgspec.Struct):
@@ -39,7 +39,7 @@ class ShellInput(Tool[ShellInputArgs]):
 
     def title(self, args: ShellInputArgs) -> str:
         typed = " ".join([*([repr(args.text)] if args.text else []), *args.keys])
-        return f"type into {args.id} {typed[:_TITLE]}"
+        return f"type into {args.id} {typed[:_MAX_TITLE]}"
 
     def targets(self, args: ShellInputArgs) -> tuple[str, ...]:
         return (args.text,)
@@ -65,5 +65,5 @@ class ShellInput(Tool[ShellInputArgs]):
         if unknown:
             raise ToolError(f"There is no key {unknown[0]!r}. The keys: {', '.join(pty.keys)}.")
         await pty.type(args.text + "".join(codes))
-        await pty.settle(args.wait_seconds or PTY_SETTLES)
+        await pty.settle(args.wait_seconds or PTY_SETTLE_SECONDS)
         return job.report()

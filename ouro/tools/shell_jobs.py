@@ -22,23 +22,26 @@ if TYPE_CHECKING:
     from ouro.tools.pty_process import PtyProcess
     from ouro.tools.truncate import OutputCapture
 
-_TAIL = 2000
+_TAIL_LENGTH = 2000
 _MAX_RUNNING = 20
-_MAX_SAVED = 100
+_MAX_JOBS_KEPT = 100
 
 
 AtEnd = Callable[[], Awaitable[object]]
+"""What is done when a job has ended."""
 
 
 async def do_nothing() -> None:
-    """What follows a job that changes nothing."""
+    """The `AtEnd` of a job after which there is nothing to do."""
 
 
-PTY_SETTLES = 10.0
+PTY_SETTLE_SECONDS = 10.0
 """Seconds in which a program with a terminal may end, or print before it waits for input."""
 
 
 class Job:
+    """A command that runs in the background, and what of its output was reported."""
+
     pty: PtyProcess | None = None
     """The terminal of a job that has one."""
     is_of_user = False
@@ -58,7 +61,7 @@ class Job:
         self.id = job_id
         self.command = command
         self.process = process
-        self._read = 0
+        self._reported_bytes = 0
         self._changed = changed
         self._at_end = at_end
         self._watch_lines = watch
@@ -74,24 +77,26 @@ class Job:
     def tail(self) -> str:
         """The end of the output."""
         capture = self.process.capture
-        return capture.since(max(0, capture.total - _TAIL)).rstrip("\n")
+        return capture.since(max(0, capture.total - _TAIL_LENGTH)).rstrip("\n")
 
     def report(self) -> ToolResult:
-        """Its output since the last report, and its state."""
-        news = self.process.capture.since(self._read).rstrip("\n")
-        self._read = self.process.capture.total
+        """The result with its output since the last report, and its state."""
+        new_output = self.process.capture.since(self._reported_bytes).rstrip("\n")
+        self._reported_bytes = self.process.capture.total
         exit_code = self.process.exit_code
         status = exit_status(exit_code)
         self._is_end_known |= exit_code is not None
-        text = f"{news or '(nothing new)'}\n[{self.id}: {status}, {self.process.seconds:.1f} s]"
+        text = (
+            f"{new_output or '(nothing new)'}\n[{self.id}: {status}, {self.process.seconds:.1f} s]"
+        )
         code = None if exit_code is None or exit_code < 0 else exit_code
         return ToolResult(
-            text, Display(f"{self.id} {status}", CommandOutput(self.command, news, code))
+            text, Display(f"{self.id} {status}", CommandOutput(self.command, new_output, code))
         )
 
     @property
     def news(self) -> str:
-        """What has happened to it that the model does not know, in a few words; empty: nothing."""
+        """What has happened to it that the model does not know, in a few words; empty if nothing."""
         if self.watcher.done() and not (self._is_end_known or self.is_of_user):
             return f"{self.id} ended ({exit_status(self.process.exit_code)})"
         if self._watch_lines is not None and self._watch_lines.has_matches:
@@ -99,18 +104,18 @@ class Job:
         return ""
 
     def take_news(self) -> str:
-        """The news for the model, with the end of the output; then there is no news."""
+        """The news for the model, with the end of the output. They count as known then."""
         title, seconds = self.news, self.process.seconds
-        lines = self._watch_lines.take() if self._watch_lines is not None else ""
+        matching_lines = self._watch_lines.take() if self._watch_lines is not None else ""
         self._is_end_known |= self.watcher.done()
-        matches = f"Lines that match its `watch`:\n{lines}\n" if lines else ""
+        matches = f"Lines that match its `watch`:\n{matching_lines}\n" if matching_lines else ""
         return (
             f"{title}, after {seconds:.0f} s. Its command: {self.command}\n{matches}"
             f"The end of its output:\n{self.tail or '(no output)'}"
         )
 
     async def end(self) -> None:
-        """End it for a caller who then knows it: this is no news."""
+        """End it. Its end is no news, because the caller knows it."""
         self._is_end_known = True
         await self.process.end()
 
@@ -118,7 +123,7 @@ class Job:
         """Wait until it has printed something or has ended, at most so long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self.running and self.process.capture.total == self._read:
+                while self.running and self.process.capture.total == self._reported_bytes:
                     self._changed.clear()
                     await self._changed.wait()
 
@@ -191,21 +196,21 @@ class ShellJobs:
         self._require_room()
         argv, tag = await limit_command(line, cwd, wrap, in_container=in_container)
         changed = asyncio.Event()
-        watching = None
+        line_watch = None
         if watch:
             from ouro.tools.line_watch import watch_lines  # imported late: few jobs need it
 
-            watching = await watch_lines(watch, self._on_news)
-        capture = self.new_capture(watching.feed if watching else None)
+            line_watch = await watch_lines(watch, self._on_news)
+        capture = self.new_capture(line_watch.feed if line_watch else None)
         try:
             process = await start_shell(
                 argv, tag, cwd, environment, capture, lambda _: changed.set()
             )
         except BaseException:
-            if watching is not None:
-                watching.kill()
+            if line_watch is not None:
+                line_watch.kill()
             raise
-        return self._add_job(Job(self._next_id(), line, process, changed, at_end, watching))
+        return self._add_job(Job(self._next_id(), line, process, changed, at_end, line_watch))
 
     async def start_in_pty(
         self,
@@ -219,11 +224,16 @@ class ShellJobs:
         in_container: bool = False,
         report: Callable[[str], None] = lambda _text: None,
     ) -> PtyJob:
-        """As `start`, in a pseudo-terminal: `type` writes into the program.
+        """Start `line` in a pseudo-terminal, confined by `wrap`, and return at once; `at_end` runs when
+        it has ended. `PtyProcess.type` writes into the program.
 
         Args:
-            is_confined: what is typed later can do no more than `wrap` permits.
+            is_confined: whether what is typed later can do no more than `wrap` permits.
+            in_container: whether `wrap` runs it in a container.
             report: gets what it prints, without codes.
+
+        Raises:
+            ToolError: too many run already, or it could not be started.
         """
         # Imported late: few sessions need a terminal.
         from ouro.tools.pty_job import PtyJob
@@ -258,6 +268,7 @@ class ShellJobs:
             )
 
     def _next_id(self) -> str:
+        """The id of a new job."""
         self._count += 1
         return f"job_{self._count}"
 
@@ -266,7 +277,7 @@ class ShellJobs:
         job.watcher.add_done_callback(lambda _: self._on_news())
         self._jobs[job.id] = job
         ended = [job.id for job in self._jobs.values() if not job.running]
-        for job_id in ended[: max(0, len(self._jobs) - _MAX_SAVED)]:
+        for job_id in ended[: max(0, len(self._jobs) - _MAX_JOBS_KEPT)]:
             del self._jobs[job_id]
         return job
 
@@ -288,6 +299,7 @@ class ShellJobs:
         raise ToolError(f"There is no background job {job_id!r}. The jobs of this session: {jobs}.")
 
     async def close(self) -> None:
+        """End all jobs, and wait until they have ended."""
         jobs = self.list()
         try:
             await asyncio.gather(*(job.process.end() for job in jobs))
@@ -328,13 +340,15 @@ class ShellOutput(Tool[ShellOutputArgs]):
         return f"shell_output {args.id}"
 
     def resolve(self, args: ShellOutputArgs) -> tuple[AnyTool, Any]:
-        """To look has no effect; what is typed can run something, so it is asked as shell_input."""
+        """This tool if nothing is typed, because to look has no effect; else shell_input, about which
+        the user is asked, because what is typed can run something.
+        """
         if not args.text and not args.keys:
             return self, args
         from ouro.tools.shell_input import ShellInput, ShellInputArgs  # imported late: seldom used
 
-        typed = ShellInputArgs(args.id, args.text, args.keys, args.wait_seconds)
-        return ShellInput(self._jobs), typed
+        input_args = ShellInputArgs(args.id, args.text, args.keys, args.wait_seconds)
+        return ShellInput(self._jobs), input_args
 
     async def run(self, args: ShellOutputArgs, ctx: ToolContext) -> ToolResult:
         job = self._jobs.find(args.id)
@@ -362,7 +376,9 @@ class ShellKill(Tool[JobArgs]):
 
 
 def exit_status(exit_code: int | None) -> str:
-    """The state of a command in words; None: it runs, below zero: a signal ended it."""
+    """The state of a command in words. `exit_code` is None while it runs, and below zero if a signal
+    ended it.
+    """
     if exit_code is None:
         return "running"
     return f"ended by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from ouro.safety import CommandInside
     from ouro.tools.truncate import OutputCapture
 
-_TAG = 1 << 52
+_TAG_BIT = 1 << 52
 """The bit that marks a soft limit of resident memory as the tag of a command. Linux does not
 enforce this limit, and processes inherit it even if they change their environment, session and
 descriptors. Its bits identify the ouro process that started the command, by start time (18 bits)
 and process id (22), and the command (12).
 """
-_STATE, _STARTED, _RESIDENT_LIMIT = 0, 19, 22
+_STATE_FIELD, _START_TIME_FIELD, _RESIDENT_LIMIT_FIELD = 0, 19, 22
 """Positions of fields in `/proc/PID/stat`, counted after the name of the process."""
 _STAT_SIZE = 1024
 """Bytes to read of `/proc/PID/stat`; it has about fifty numbers."""
@@ -55,8 +55,8 @@ _PIECE = 1024 * 1024
 """
 _MAX_DRAIN_READS = 4
 _MORE_PROCESSES = 4096
-_REPORT_EVERY = 0.1
-_REPORTED = 4096
+_REPORT_INTERVAL = 0.1
+_MAX_REPORTED = 4096
 _HAS_PROC = Path("/proc/self/limits").exists()
 _POLL_INTERVAL = 0.01
 _EXIT_TIMEOUT = 0.3
@@ -69,8 +69,8 @@ Wrap = Callable[[Sequence[str]], Sequence[str]]
 """Returns the command that runs a command confined."""
 
 
-def inside_of(argv: Sequence[str]) -> CommandInside | None:
-    """Where the processes of a command are, if `wrap` has put it into a container."""
+def command_inside(argv: Sequence[str]) -> CommandInside | None:
+    """The processes of a command in a container, if `wrap` has put it there; else None."""
     return getattr(argv, "inside", None)
 
 
@@ -122,7 +122,8 @@ class RunningCommand(ABC):
                 running.discard(self)
 
     @abstractmethod
-    def _kill(self) -> None: ...
+    def _kill(self) -> None:
+        """KILL the remaining processes, and stop reading. Called once."""
 
 
 running: set[RunningCommand] = set()
@@ -138,6 +139,8 @@ def is_any_running() -> bool:
 
 
 class ShellProcess(RunningCommand):
+    """A command that runs here, as a child of this process."""
+
     def __init__(
         self,
         process: asyncio.subprocess.Process,
@@ -165,21 +168,21 @@ class ShellProcess(RunningCommand):
         return True
 
     async def end(self) -> int:
-        left = 0
+        left_running = 0
         try:
             if self.exit_code is None:
                 await self._terminate()
             elif self._ended is None:
-                is_gone = await self._wait_until_gone(_EXIT_TIMEOUT)
-                left = 0 if is_gone else count_process_trees(self._living_processes())
-                if left:
+                are_gone = await self._wait_until_gone(_EXIT_TIMEOUT)
+                left_running = 0 if are_gone else count_process_trees(self._living_processes())
+                if left_running:
                     self._signal(signal.SIGTERM)
                     await self._wait_until_gone(GRACE)
-                self._is_shell_alone = not left
+                self._is_shell_alone = not left_running
         finally:
             self.kill()
         await self.wait(GRACE)
-        return left
+        return left_running
 
     async def _terminate(self) -> None:
         """Ask its processes to end, and give them a moment."""
@@ -198,7 +201,7 @@ class ShellProcess(RunningCommand):
         self._pump.close()
 
     async def _wait_until_gone(self, seconds: float) -> bool:
-        """Whether all its processes ended in this time."""
+        """Wait until all its processes have ended, at most so long; returns whether they have."""
         until = time.monotonic() + seconds
         while self._living_processes():
             if time.monotonic() > until:
@@ -234,7 +237,7 @@ class Pump:
         self._descriptor: int | None = descriptor
         self._capture = capture
         self._report = report
-        self._fresh = bytearray()
+        self._unreported = bytearray()
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         os.set_blocking(descriptor, False)
@@ -252,7 +255,7 @@ class Pump:
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = None
-            self._report_fresh()
+            self._report_output()
 
     def _read(self) -> bool:
         """Read what is there; returns False if there is nothing now, or never again."""
@@ -268,18 +271,18 @@ class Pump:
             self._loop.remove_reader(self._descriptor)
             return False
         self._capture.add(data)
-        self._fresh = (self._fresh + data[-_REPORTED:])[-_REPORTED:]
-        self._timer = self._timer or self._loop.call_later(_REPORT_EVERY, self._report_fresh)
+        self._unreported = (self._unreported + data[-_MAX_REPORTED:])[-_MAX_REPORTED:]
+        self._timer = self._timer or self._loop.call_later(_REPORT_INTERVAL, self._report_output)
         return True
 
-    def _report_fresh(self) -> None:
+    def _report_output(self) -> None:
         """Report the output since the last report, if there is any."""
         if self._timer:
             self._timer.cancel()
             self._timer = None
-        if self._fresh:
-            fresh, self._fresh = bytes(self._fresh), bytearray()
-            self._report(fresh)
+        if self._unreported:
+            unreported, self._unreported = bytes(self._unreported), bytearray()
+            self._report(unreported)
 
 
 async def limit_command(
@@ -302,12 +305,12 @@ async def limit_command(
         raise ToolError(
             f"{cwd} is not a folder that commands can be run in. Name another with `cwd`."
         )
-    taken = {process.tag for process in running}
+    used_tags = {process.tag for process in running}
     tags = (_owner_bits(os.getpid()) << 12 | number & 0xFFF for number in _numbers)
-    tag = next(tag for tag in tags if tag not in taken)
+    tag = next(tag for tag in tags if tag not in used_tags)
     if in_container:
-        tag |= _TAG
-    bounds = (str(tag) if in_container else "unlimited", "unlimited")
+        tag |= _TAG_BIT
+    limit_arguments = (str(tag) if in_container else "unlimited", "unlimited")
     if _HAS_PROC:
         import resource  # imported late: an answer without a command needs none
 
@@ -316,9 +319,9 @@ async def limit_command(
         limit_of_user = resource.getrlimit(resource.RLIMIT_NPROC)[0]
         if limit_of_user != resource.RLIM_INFINITY:
             maximum = min(maximum, limit_of_user)
-        bounds = (str(tag), str(maximum))
+        limit_arguments = (str(tag), str(maximum))
     shell = _SHELL_INSIDE if in_container else (shutil.which("bash") or "/bin/sh",)
-    words = ["/bin/sh", "-c", _SET_LIMITS, "sh", *bounds, *shell, "-c", "--", line]
+    words = ["/bin/sh", "-c", _SET_LIMITS, "sh", *limit_arguments, *shell, "-c", "--", line]
     return await asyncio.to_thread(wrap, words), tag
 
 
@@ -342,7 +345,7 @@ async def start_shell(
     process = await start_process(
         argv, cwd, environment, asyncio.subprocess.DEVNULL, (reading, writing)
     )
-    return ShellProcess(process, tag, capture, reading, report, inside_of(argv))
+    return ShellProcess(process, tag, capture, reading, report, command_inside(argv))
 
 
 async def start_process(
@@ -383,8 +386,8 @@ async def start_process(
 
 
 def count_process_trees(pids: Collection[int]) -> int:
-    """How many of these processes were not started by another one of them, as a user counts them:
-    a server with four workers is one.
+    """The number of these processes that were not started by another one of them. So a user counts
+    them: a server with four workers is one.
     """
     parents = {pid: parent_of(pid) for pid in pids}
     return sum(parent not in parents for parent in parents.values()) or len(pids)
@@ -402,7 +405,7 @@ def parent_of(pid: int) -> int:
 def kill_by_tag(tag: int) -> int:
     """KILL all processes with this tag; returns how many a user would count. Blocks while it reads
     /proc."""
-    pids = [pid for pid, found in _list_tags() if found == tag]
+    pids = [pid for pid, found_tag in _list_tags() if found_tag == tag]
     count = count_process_trees(pids)
     for pid in pids:
         send_signal(pid, signal.SIGKILL)
@@ -426,8 +429,8 @@ def end_orphans() -> int:
 
 
 async def clean_up_orphans(warn: Callable[[str], None], project: Path) -> None:
-    """Clean up after killed ouro processes: remove temporary files, end commands, and warn about
-    those.
+    """Clean up after killed ouro processes: remove their temporary files and containers, end their
+    commands, and warn about containers and commands.
     """
     await asyncio.to_thread(sweep_written_dirs, get_written_dirs(project))
     if removed := await asyncio.to_thread(_remove_old_containers):
@@ -459,27 +462,27 @@ def _remove_old_temp_folders() -> None:
 
 
 def _owner_bits(pid: int) -> int:
-    """The tag of an ouro process's commands without the number of the command; 0 if the process is
+    """The upper bits of the tags of an ouro process's commands, which all have; 0 if the process is
     gone.
     """
     try:
-        started = int(_read_stat(pid)[_STARTED])
+        started = int(_read_stat(pid)[_START_TIME_FIELD])
     except (OSError, IndexError):
         return 0
-    return _TAG >> 12 | (started & 0x3_FFFF) << 22 | pid
+    return _TAG_BIT >> 12 | (started & 0x3_FFFF) << 22 | pid
 
 
 def _list_tags() -> Iterator[tuple[int, int]]:
-    """All living processes of commands of any ouro process, with their tags; none if there is no
+    """Yield the living processes of commands of any ouro process, with their tags; none if there is no
     /proc.
     """
     for name in os.listdir("/proc") if _HAS_PROC else ():  # noqa: PTH208 - done for every call, over every process
         if name.isdigit():
             with contextlib.suppress(OSError):
                 fields = _read_stat(name)
-                tag = int(fields[_RESIDENT_LIMIT]) // 1024  # the shell uses KB
+                tag = int(fields[_RESIDENT_LIMIT_FIELD]) // 1024  # the shell uses KB
                 # Without a limit all bits are set.
-                if tag >> 52 == 1 and fields[_STATE] not in (
+                if tag >> 52 == 1 and fields[_STATE_FIELD] not in (
                     b"Z",
                     b"X",
                 ):
@@ -537,6 +540,8 @@ def terminal_command(argv: Sequence[str], environment: Mapping[str, str]) -> lis
 
 
 class TerminalCommand(RunningCommand):
+    """A command that runs in a terminal of an editor."""
+
     def __init__(
         self,
         terminals: Terminals,
@@ -567,14 +572,14 @@ class TerminalCommand(RunningCommand):
                 if self.inside is not None:
                     await asyncio.to_thread(self.inside.signal, signal.SIGKILL)
                 await self._terminals.kill(self._id)
-            left = await asyncio.to_thread(kill_by_tag, self.tag)
+            left_running = await asyncio.to_thread(kill_by_tag, self.tag)
             await self.wait(GRACE)
             self.capture.add(
                 (await self._terminals.release(self._id)).replace("\r\n", "\n").encode()
             )
         finally:
             self.kill()
-        return left if has_ended else 0
+        return left_running if has_ended else 0
 
     def _kill(self) -> None:
         if self.inside is not None and not self._exit.done():
@@ -584,4 +589,5 @@ class TerminalCommand(RunningCommand):
         self._exit_code = -signal.SIGKILL if self._exit_code is None else self._exit_code
 
     async def _wait_for_exit(self) -> None:
+        """Wait for the exit code, and keep it."""
         self._exit_code = await self._terminals.wait(self._id)

@@ -18,8 +18,8 @@ from ouro.tools.text_match import PUNCTUATION
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.path_escapes import path_text, unescape_bytes
 
-_INVISIBLE = late_pattern("[\u00ad\u200b-\u200f\u2060\ufe00-\ufe0f\ufeff]")
-_UNREADABLE = late_pattern("[\ufffd\udc80-\udcff]+")
+_INVISIBLE_CHARACTER = late_pattern("[\u00ad\u200b-\u200f\u2060\ufe00-\ufe0f\ufeff]")
+_UNREADABLE_BYTES = late_pattern("[\ufffd\udc80-\udcff]+")
 _CODE_POINT = late_pattern(r"\\u([0-9a-fA-F]{4})")
 _MAX_SHOWN = 5
 
@@ -27,8 +27,8 @@ _MAX_SHOWN = 5
 def find_existing(
     workspace: Workspace, text: str, is_meant: Callable[[Path], bool] = lambda _path: True
 ) -> str:
-    """The path of the only file or folder whose name looks like that in `text`; `text` unchanged if
-    it exists as it is written, or if nothing looks like it.
+    """The path of the only file or folder whose name looks like the one in `text`. `text` itself if it
+    exists as it is written, or if nothing looks like it.
 
     Args:
         is_meant: whether a file that only looks alike may be taken.
@@ -39,37 +39,39 @@ def find_existing(
     literal = workspace.root / os.path.expanduser(text)  # noqa: PTH111 - Path's raises for ~nobody
     if os.path.lexists(literal):
         return text
-    found = Path(literal.anchor)
+    existing = Path(literal.anchor)
     parts = literal.parts[1:]
     for number, part in enumerate(parts):
-        name = _find_name(found, part)
+        name = _find_name(existing, part)
         if not name:
-            new = Path(found, *parts[number:])
+            new = Path(existing, *parts[number:])
             return text if new == literal else str(new)
-        found /= name
-    return str(found) if is_meant(workspace.resolve(str(found))) else text
+        existing /= name
+    return str(existing) if is_meant(workspace.resolve(str(existing))) else text
 
 
 def _find_name(folder: Path, wanted: str) -> str:
-    """The name in `folder` that `wanted` means; empty if there is none."""
+    """The name in `folder` that `wanted` means; empty if there is none. Raises ToolError if several
+    names look like it.
+    """
     if os.path.lexists(folder / wanted):
         return wanted
     if reserved_area(folder) is not None:  # an error must not list a place of keys
         return ""
-    spelled = _unescape(wanted)
+    unescaped = _unescape(wanted)
     try:
         names = os.listdir(folder)  # noqa: PTH208 (strings)
     except OSError:
         return ""
-    if spelled in names:
-        return spelled
-    likeness = _appearance(spelled)
+    if unescaped in names:
+        return unescaped
+    likeness = _appearance(unescaped)
     similar = sorted(name for name in names if _appearance(name) == likeness)
     if len(similar) > 1:
-        listed = "; ".join(map(_describe_name, similar[:_MAX_SHOWN]))
+        descriptions = "; ".join(map(_describe_name, similar[:_MAX_SHOWN]))
         raise ToolError(
             f"`{path_text(wanted)}` is not in {path_text(folder)}, and {len(similar)} names look"
-            f" like it: {listed}. Write one of them as it is here."
+            f" like it: {descriptions}. Write one of them as it is here."
         )
     return similar[0] if similar else ""
 
@@ -86,20 +88,20 @@ def _unescape(name: str) -> str:
 
 
 def _appearance(name: str) -> str:
-    """Equal for names that look the same."""
-    visible = _INVISIBLE.sub("", unicodedata.normalize("NFC", name))
-    return _UNREADABLE.sub("\ufffd", visible.translate(PUNCTUATION))
+    """A text that is the same for all names that look alike."""
+    visible = _INVISIBLE_CHARACTER.sub("", unicodedata.normalize("NFC", name))
+    return _UNREADABLE_BYTES.sub("\ufffd", visible.translate(PUNCTUATION))
 
 
 def _describe_name(name: str) -> str:
     """A name with each character that cannot be told from another one, and what it is."""
     odd = [char for char in dict.fromkeys(name) if _is_odd(char)]
-    written = "".join(f"\\u{ord(char):04x}" if _is_odd(char) else char for char in name)
+    escaped = "".join(f"\\u{ord(char):04x}" if _is_odd(char) else char for char in name)
     about = ", ".join(f"U+{ord(char):04X} {unicodedata.name(char, 'unknown')}" for char in odd)
-    return f"`{path_text(written)}`" + (f" ({about})" if about else "")
+    return f"`{path_text(escaped)}`" + (f" ({about})" if about else "")
 
 
 def _is_odd(char: str) -> bool:
     """Whether a character cannot be told from an ordinary one, or is not visible."""
-    is_mark = bool(unicodedata.combining(char)) or bool(_INVISIBLE.match(char))
+    is_mark = bool(unicodedata.combining(char)) or bool(_INVISIBLE_CHARACTER.match(char))
     return is_mark or (ord(char) in PUNCTUATION and ord(char) < 0xD800)

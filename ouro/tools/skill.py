@@ -50,7 +50,7 @@ class SkillTool(Tool[SkillArgs]):
         return f"{args.name}/{args.file}" if args.file else args.name
 
     async def run(self, args: SkillArgs, ctx: ToolContext) -> ToolResult:
-        found = await self._use(args, ctx)
-        if isinstance(found, ToolResult):
-            return found
-        return ToolResult(found, Display(plural(found.count("\n") + 1, "line")))
+        skill = await self._use(args, ctx)
+        if isinstance(skill, ToolResult):
+            return skill
+        return ToolResult(skill, Display(plural(skill.count("\n") + 1, "line")))

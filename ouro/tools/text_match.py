@@ -20,39 +20,45 @@ Reindent = Callable[[str], str]
 """Changes the indentation of a line from the model's to the file's."""
 
 
-def reindent_between(wanted: Sequence[str], found: Sequence[str]) -> Reindent | None:
-    """The re-indentation from `wanted` to `found`; None if it is not the same for all lines."""
-    known: dict[str, str] = {}
-    for mine, its in zip(wanted, found, strict=True):
-        if mine.strip() and known.setdefault(_indent(mine), _indent(its)) != _indent(its):
+def reindent_between(wanted: Sequence[str], file_lines: Sequence[str]) -> Reindent | None:
+    """The re-indentation from the lines of the model (`wanted`) to those of the file; None if it is not
+    the same for all lines.
+    """
+    indents: dict[str, str] = {}
+    for wanted_line, file_line in zip(wanted, file_lines, strict=True):
+        if not wanted_line.strip():
+            continue
+        file_indent = _indent_of(file_line)
+        if indents.setdefault(_indent_of(wanted_line), file_indent) != file_indent:
             return None
-    depths = sorted((_width(mine), _width(its)) for mine, its in known.items())
+    depths = sorted((_width(model), _width(in_file)) for model, in_file in indents.items())
+    # What is deeper for the model must be deeper in the file.
     if any(first[1] >= second[1] for first, second in pairwise(depths)):
         return None
-    units = _indent_units(known)
+    units = _indent_units(indents)
 
     def reindent(line: str) -> str:
         if not line.strip():
             return ""
-        indent = _indent(line)
-        return _indent_for(indent, known, units) + line[len(indent) :]
+        indent = _indent_of(line)
+        return _indent_for(indent, indents, units) + line[len(indent) :]
 
     return reindent
 
 
-def _indent_for(indent: str, known: dict[str, str], units: tuple[str, str]) -> str:
+def _indent_for(indent: str, indents: dict[str, str], units: tuple[str, str]) -> str:
     """The indentation in the file for one of the model; an unknown one follows from the nearest
     known one.
     """
-    if indent in known or not known:
-        return known.get(indent, indent)
+    if indent in indents or not indents:
+        return indents.get(indent, indent)
     nearest = min(
-        known, key=lambda line: (abs(_width(line) - _width(indent)), not indent.startswith(line))
+        indents, key=lambda line: (abs(_width(line) - _width(indent)), not indent.startswith(line))
     )
     if indent.startswith(nearest):
-        return known[nearest] + _convert_indent(indent[len(nearest) :], units)
+        return indents[nearest] + _convert_indent(indent[len(nearest) :], units)
     if nearest.startswith(indent):
-        return known[nearest].removesuffix(_convert_indent(nearest[len(indent) :], units))
+        return indents[nearest].removesuffix(_convert_indent(nearest[len(indent) :], units))
     return indent
 
 
@@ -65,9 +71,11 @@ def _convert_indent(indent: str, units: tuple[str, str]) -> str:
     return its * steps + " " * rest
 
 
-def _indent_units(known: dict[str, str]) -> tuple[str, str]:
-    """One step of indentation, on the model's side and in the file."""
-    pairs = sorted(known.items(), key=lambda pair: _width(pair[0]))
+def _indent_units(indents: dict[str, str]) -> tuple[str, str]:
+    """One step of indentation, as the model writes it and as the file has it; both are empty if they
+    are not known to differ.
+    """
+    pairs = sorted(indents.items(), key=lambda pair: _width(pair[0]))
     for (mine, its), (deeper, its_deeper) in zip([("", ""), *pairs], pairs, strict=False):
         if _is_deeper(deeper, mine) and _is_deeper(its_deeper, its):
             step, its_step = deeper[len(mine) :], its_deeper[len(its) :]
@@ -75,17 +83,19 @@ def _indent_units(known: dict[str, str]) -> tuple[str, str]:
             if ("\t" in step) != ("\t" in its_step):
                 tabs = max(step.count("\t"), its_step.count("\t"))
                 return step[: len(step) // tabs] or " ", its_step[: len(its_step) // tabs] or " "
-    tabs_in_file = any("\t" in its for its in known.values()) and not any(
-        "\t" in mine for mine in known
+    tabs_in_file = any("\t" in its for its in indents.values()) and not any(
+        "\t" in mine for mine in indents
     )
     return ("    ", "\t") if tabs_in_file else ("", "")
 
 
 def _is_deeper(indent: str, other: str) -> bool:
+    """Whether an indentation begins with another one, and is longer."""
     return indent != other and indent.startswith(other)
 
 
-def _indent(line: str) -> str:
+def _indent_of(line: str) -> str:
+    """The spaces and tabs at the beginning of a line."""
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
@@ -115,8 +125,8 @@ PUNCTUATION = str.maketrans(
 )
 _CHARACTERS = re.compile(r"\s+|\S")
 """The units in which lines are compared: spaces count as one."""
-_NUMBER = re.compile(r"[0-9]+")
-_NUMBERED = re.compile(r"^[ ]*[0-9]+\t", re.MULTILINE)
+_NUMBER_IN_LINE = re.compile(r"[0-9]+")
+_LINE_NUMBER = re.compile(r"^[ ]*[0-9]+\t", re.MULTILINE)
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -136,7 +146,7 @@ TOLERANCES: dict[str, Callable[[str], str]] = {
     "indentation differed": str.strip,
     "quotes, dashes or spaces differed": _fold_punctuation,
 }
-"""The allowed differences from the file, strictest first -> the function that makes lines
+"""The allowed differences from the file, strictest first, each with the function that makes lines
 comparable.
 """
 
@@ -176,7 +186,7 @@ def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
     if found := _match_exactly(text, old, new, everywhere=everywhere):
         return _match_deeper_line(lines, old, new) or found
     if _has_line_numbers(old):
-        old, new = _NUMBERED.sub("", old), _NUMBERED.sub("", new)
+        old, new = _LINE_NUMBER.sub("", old), _LINE_NUMBER.sub("", new)
         if found := _match_exactly(text, old, new, everywhere=everywhere):
             return Match(found.spans, "line numbers were left out")
     if found := _match_tolerantly(lines, old, new, everywhere=everywhere):
@@ -188,7 +198,9 @@ def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
 
 
 def _match_tolerantly(lines: Lines, old: str, new: str, *, everywhere: bool) -> Match | None:
-    """The places of `old` by the first of the tolerances that has any."""
+    """The places of `old` by the strictest tolerance that finds any; None if none does. Raises ToolError
+    if there are several, and not `everywhere`.
+    """
     wanted = old.removesuffix("\n").split("\n")
     for how, normal in TOLERANCES.items():
         places = _find_places(lines, wanted, normal)
@@ -206,9 +218,9 @@ def _match_tolerantly(lines: Lines, old: str, new: str, *, everywhere: bool) -> 
 
 def _has_line_numbers(text: str) -> bool:
     """Whether each line begins with a number, as `read` prints it, and there is more than these."""
-    if not _NUMBERED.sub("", text):
+    if not _LINE_NUMBER.sub("", text):
         return False
-    return all(_NUMBERED.match(line) for line in text.splitlines())
+    return all(_LINE_NUMBER.match(line) for line in text.splitlines())
 
 
 class Lines:
@@ -224,15 +236,15 @@ class Lines:
 
 
 def _match_exactly(text: str, old: str, new: str, *, everywhere: bool) -> Match | None:
-    """All places of `old`, with `new` for each; None if there is none. Raises ToolError: several,
-    and not `everywhere`.
+    """All places of exactly `old`, with `new` for each; None if there is none. Raises ToolError if there
+    are several, and not `everywhere`.
     """
     starts: list[int] = []
-    at = text.find(old)
-    while at >= 0:
-        starts.append(at)
+    position = text.find(old)
+    while position >= 0:
+        starts.append(position)
         # Overlapping places count as two, but only one of them can be replaced.
-        at = text.find(old, at + (len(old) if everywhere else 1))
+        position = text.find(old, position + (len(old) if everywhere else 1))
     if len(starts) > 1 and not everywhere:
         raise ToolError(
             _ambiguous_message(len(starts), (text.count("\n", 0, start) + 1 for start in starts))
@@ -241,10 +253,10 @@ def _match_exactly(text: str, old: str, new: str, *, everywhere: bool) -> Match 
 
 
 def _match_deeper_line(lines: Lines, old: str, new: str) -> Match | None:
-    """A single line that is indented deeper than the model wrote it: re-indent the new lines to
-    that depth.
+    """The match of a single line that is indented deeper in the file than the model wrote it, with the
+    new lines re-indented to that depth; None if it is not such a line.
     """
-    if not _indent(old) or "\n" in old or "\n" not in new:
+    if not _indent_of(old) or "\n" in old or "\n" not in new:
         return None
     places = _find_places(lines, [old], str.strip)
     if len(places) != 1 or lines.lines[places[0][0]].startswith(old):
@@ -275,7 +287,9 @@ def _find_places(
 
 
 def _find_similar(lines: Lines, wanted: list[str], old: str, new: str) -> Match | None:
-    """The only place that is similar to `wanted`, line by line."""
+    """The only place that is similar to `wanted`, line by line; None if there is none. Raises ToolError
+    if there are several.
+    """
     if len("".join(old.split())) < _MIN_COMPARED:
         return None
     scored = _score_places(lines.lines, wanted, _MIN_MATCH)
@@ -286,9 +300,9 @@ def _find_similar(lines: Lines, wanted: list[str], old: str, new: str) -> Match 
     if others:
         numbers = sorted(at + 1 for at in (first, *others))
         raise ToolError(_ambiguous_message(len(numbers), numbers, "nearly the same text"))
-    found = lines.lines[first : first + len(wanted)]
-    indent = reindent_between(wanted, found)
-    if indent is None or not _is_each_line_similar(wanted, found):
+    file_lines = lines.lines[first : first + len(wanted)]
+    indent = reindent_between(wanted, file_lines)
+    if indent is None or not _is_each_line_similar(wanted, file_lines):
         return None
     return Match(
         (_replacement_span(lines, first, wanted, indent, old, new),), f"{score:.0f} % alike"
@@ -296,43 +310,47 @@ def _find_similar(lines: Lines, wanted: list[str], old: str, new: str) -> Match 
 
 
 def _score_places(
-    have: Sequence[str], wanted: Sequence[str], least: float
+    have: Sequence[str], wanted: Sequence[str], min_score: float
 ) -> list[tuple[float, int]]:
-    """Places that are similar to `wanted`, with their similarity in percent, best first."""
+    """The places that are similar to `wanted`, best first: the similarity in percent, and the number of
+    the first line (from 0).
+    """
     from rapidfuzz import fuzz, process
 
-    goal = "\n".join(_squeeze_spaces(wanted))
+    wanted_text = "\n".join(_squeeze_spaces(wanted))
     lines = _squeeze_spaces(have)
     size = len(wanted)
     starts: Sequence[int] = range(max(1, len(lines) - size + 1))
-    if len(starts) > (most := max(1, _MAX_TO_COMPARE // len(goal or " ") ** 2)):
-        starts = _best_starts(lines, goal.split("\n"), starts, most)
+    if len(starts) > (max_starts := max(1, _MAX_TO_COMPARE // len(wanted_text or " ") ** 2)):
+        starts = _best_starts(lines, wanted_text.split("\n"), starts, max_starts)
     windows = {at: "\n".join(lines[at : at + size]) for at in starts}
-    found = process.extract(goal, windows, scorer=fuzz.ratio, score_cutoff=least, limit=20)
-    return [(score, at) for _, score, at in found]
+    scored = process.extract(
+        wanted_text, windows, scorer=fuzz.ratio, score_cutoff=min_score, limit=20
+    )
+    return [(score, at) for _, score, at in scored]
 
 
 def _best_starts(
     lines: Sequence[str], goal: Sequence[str], starts: Sequence[int], most: int
 ) -> list[int]:
-    """The places where most lines of `goal` follow; lines that are rare in the file count more."""
-    there, wanted = Counter(lines), set(goal)
-    weights = [1 / there[line] if line in wanted else 0.0 for line in lines]
+    """The `most` places where most lines of `goal` follow; lines that are rare in the file count more."""
+    line_counts, wanted = Counter(lines), set(goal)
+    weights = [1 / line_counts[line] if line in wanted else 0.0 for line in lines]
     sums = [0.0, *accumulate(weights)]
     return heapq.nlargest(
         most, starts, key=lambda at: sums[min(at + len(goal), len(lines))] - sums[at]
     )
 
 
-def _is_each_line_similar(wanted: Sequence[str], found: Sequence[str]) -> bool:
+def _is_each_line_similar(wanted: Sequence[str], file_lines: Sequence[str]) -> bool:
     """Whether every line is similar by itself, with the same numbers."""
     from rapidfuzz import fuzz
 
     return all(
         # Numbers must be equal: 1 and 2 differ only in one character, but have different meanings.
-        fuzz.ratio(mine.strip(), its.strip()) >= _MIN_LINE_MATCH
-        and _NUMBER.findall(mine) == _NUMBER.findall(its)
-        for mine, its in zip(wanted, found, strict=True)
+        fuzz.ratio(wanted_line.strip(), file_line.strip()) >= _MIN_LINE_MATCH
+        and _NUMBER_IN_LINE.findall(wanted_line) == _NUMBER_IN_LINE.findall(file_line)
+        for wanted_line, file_line in zip(wanted, file_lines, strict=True)
     )
 
 
@@ -344,39 +362,46 @@ def _squeeze_spaces(lines: Sequence[str]) -> list[str]:
 def _replacement_span(
     lines: Lines, first: int, wanted: list[str], indent: Reindent, old: str, new: str
 ) -> Span:
-    """The change from `old` to `new` at that place: common lines stay as in the file."""
+    """The change from `old` to `new` at the lines from `first` on. Lines that are in both stay as in the
+    file.
+    """
     last = first + len(wanted) - 1
     whole_lines = old.endswith("\n")
     end = lines.starts[last + 1] if whole_lines and last + 1 < len(lines.lines) else lines.end(last)
-    fresh = new.removesuffix("\n").split("\n") if new else []
-    found = lines.lines[first : last + 1]
+    new_lines = new.removesuffix("\n").split("\n") if new else []
+    file_lines = lines.lines[first : last + 1]
     result: list[str] = []
-    at = 0
-    for start, stop, new_start, new_stop in line_changes(wanted, fresh):
-        changed = keep_characters(wanted[start:stop], found[start:stop], fresh[new_start:new_stop])
-        result += [*found[at:start], *map(indent, changed)]
-        at = stop
-    text = "\n".join([*result, *found[at:]])
+    copied_to = 0
+    for start, stop, new_start, new_stop in line_changes(wanted, new_lines):
+        changed = keep_characters(
+            wanted[start:stop], file_lines[start:stop], new_lines[new_start:new_stop]
+        )
+        result += [*file_lines[copied_to:start], *map(indent, changed)]
+        copied_to = stop
+    text = "\n".join([*result, *file_lines[copied_to:]])
     includes_newline = end > lines.end(last)
     if includes_newline and new.endswith("\n"):
         text += "\n"
     return Span(lines.starts[first], end, text)
 
 
-def keep_characters(wanted: Sequence[str], found: Sequence[str], fresh: Sequence[str]) -> list[str]:
-    """The lines `fresh`, which replace `wanted`, with the file's own quotes, dashes and spaces where
+def keep_characters(
+    wanted: Sequence[str], file_lines: Sequence[str], new_lines: Sequence[str]
+) -> list[str]:
+    """The lines `new_lines`, which replace `wanted`, with the file's own quotes, dashes and spaces where
     the change leaves them.
 
     Args:
         wanted: the replaced lines as the model wrote them.
-        found: the same lines as the file has them.
+        file_lines: the same lines as the file has them.
     """
     pairs = [
-        (mine, its)
-        for mine, its in zip(wanted, found, strict=False)
-        if mine.strip() != its.strip() and _fold_punctuation(mine) == _fold_punctuation(its)
+        (wanted_line, file_line)
+        for wanted_line, file_line in zip(wanted, file_lines, strict=False)
+        if wanted_line.strip() != file_line.strip()
+        and _fold_punctuation(wanted_line) == _fold_punctuation(file_line)
     ]
-    return [_with_file_characters(line, pairs) for line in fresh] if pairs else list(fresh)
+    return [_with_file_characters(line, pairs) for line in new_lines] if pairs else list(new_lines)
 
 
 def _with_file_characters(line: str, pairs: Sequence[tuple[str, str]]) -> str:
@@ -391,11 +416,11 @@ def _with_file_characters(line: str, pairs: Sequence[tuple[str, str]]) -> str:
     if score < _MIN_NEAR:
         return line
     old, in_file, new = (_CHARACTERS.findall(text.strip()) for text in (mine, its, line))
-    kept = list(new)
+    characters = list(new)
     for block in SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks():
-        kept[block.b : block.b + block.size] = in_file[block.a : block.a + block.size]
+        characters[block.b : block.b + block.size] = in_file[block.a : block.a + block.size]
     start = line[: len(line) - len(line.lstrip())]
-    return f"{start}{''.join(kept)}{line[len(line.rstrip()) :]}"
+    return f"{start}{''.join(characters)}{line[len(line.rstrip()) :]}"
 
 
 def _ambiguous_message(count: int, numbers: Iterable[int], how: str = "") -> str:

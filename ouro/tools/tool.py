@@ -65,7 +65,7 @@ class HookOutcome(msgspec.Struct, frozen=True):
 
 
 A = TypeVar("A", bound=msgspec.Struct)
-_IN_QUOTES = late_pattern(r"Expected `(?:array|object)`, got `str` - at `\$\.(\w+)`")
+_LIST_IN_QUOTES = late_pattern(r"Expected `(?:array|object)`, got `str` - at `\$\.(\w+)`")
 """Some models write a list as text: `"[{…}]"`."""
 
 
@@ -78,7 +78,9 @@ class Tool(Protocol, Generic[A]):
     effect: Effect
     Args: type[A]
 
-    def title(self, args: A) -> str: ...
+    def title(self, args: A) -> str:
+        """The call in one line, for the user."""
+        ...
 
     def targets(self, args: A) -> tuple[str, ...]:
         """The paths, command or address that permissions judge: by default the argument `path`, if
@@ -103,10 +105,10 @@ class Tool(Protocol, Generic[A]):
         try:
             return from_plain(dict(arguments), self.Args, strict=False)
         except msgspec.ValidationError as error:
-            if found := _IN_QUOTES.match(str(error)):
+            if match := _LIST_IN_QUOTES.match(str(error)):
                 with suppress(msgspec.DecodeError):
                     return self.parse(
-                        {**arguments, found[1]: msgspec.json.decode(arguments[found[1]])}
+                        {**arguments, match[1]: msgspec.json.decode(arguments[match[1]])}
                     )
             raise
 
@@ -118,14 +120,15 @@ class Tool(Protocol, Generic[A]):
 
     def plain_arguments(self, args: A) -> dict[str, Any]:
         """The arguments as hooks and questions show them."""
-        found: dict[str, Any] = msgspec.to_builtins(args)
-        return found
+        arguments: dict[str, Any] = msgspec.to_builtins(args)
+        return arguments
 
     async def prepare(self, args: A) -> A:
         """The arguments of a call with all that `targets` and `preview` need. Raises ToolError."""
         return args
 
     async def preview(self, args: A) -> Display:
+        """What the call would do, for the question whether it may run. Raises ToolError."""
         return Display(self.title(args))
 
     async def run(self, args: A, ctx: ToolContext) -> ToolResult:
@@ -191,14 +194,15 @@ def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
     kinds = [kind for kind in node.get("anyOf", ()) if kind != {"type": "null"}]
     if len(kinds) == 1:  # None is the default: the argument is left out
         node = {**kinds[0], **_without(node, "anyOf")}
-    found = {}
+    schema = {}
     for key, value in node.items():
         if not _is_obvious(key, value):
-            found[key] = _inline(value, definitions)
-    return found
+            schema[key] = _inline(value, definitions)
+    return schema
 
 
 def _without(node: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    """A copy of a schema without these keys."""
     return {key: value for key, value in node.items() if key not in keys}
 
 

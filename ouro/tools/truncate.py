@@ -105,18 +105,18 @@ class OutputCapture:
         """The output after the first `position` bytes, cleaned, with a note on bytes that are no
         longer in memory.
         """
-        new = self.total - position
+        new_bytes = self.total - position
         if position < len(self._head):
-            held = bytes(self._head[position:] + self._tail)
+            in_memory = bytes(self._head[position:] + self._tail)
         else:
-            held = bytes(self._tail[max(0, len(self._tail) - new) :])
+            in_memory = bytes(self._tail[max(0, len(self._tail) - new_bytes) :])
         note = self._file_note()
-        if len(held) < new:
+        if len(in_memory) < new_bytes:
             return (
-                f"[{new - len(held):,} bytes left"
-                f" out{note}]\n{_cut_tail(readable(held), MAX_SHOWN)}"
+                f"[{new_bytes - len(in_memory):,} bytes left"
+                f" out{note}]\n{_cut_tail(readable(in_memory), MAX_SHOWN)}"
             )
-        return shorten(readable(held), note=note)
+        return shorten(readable(in_memory), note=note)
 
     def _file_note(self) -> str:
         """Where the whole output is, for the end of a note; empty if all of it is shown."""
@@ -190,7 +190,7 @@ def fold_progress(text: str) -> str:
 
 
 def _last_state(line: str) -> str:
-    """What is after the last carriage return that something follows."""
+    """The text of a line after its last carriage return with text behind it."""
     return next((part for part in reversed(line.split("\r")) if part.strip()), "")
 
 

@@ -37,28 +37,40 @@ _MAX_BYTES = 5_000_000
 _MAX_REDIRECTS = 5
 _MAX_PDF_PAGES = 50
 _TIMEOUT = 30.0
-_MAX_READING = 60.0
+_CONVERSION_TIMEOUT = 60.0
 """Seconds for the conversion to text: a page of 5 MB takes 5, one that is a table 17, and more on a
 busy machine.
 """
 _CONNECT_TIMEOUT = 10.0
-_KEPT_SECONDS = 900.0
-_KEPT_PAGES = 8
+_CACHE_SECONDS = 900.0
+_MAX_CACHED_PAGES = 8
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _UNICAST = ipaddress.ip_network("2000::/3")
-_TEXT = late_pattern(
+_TEXT_TYPE = late_pattern(
     r"(?:text/.*|application/(?:[\w.+-]*(?:json|xml|yaml|javascript|toml|sql)|x-sh))\Z"
 )
-_HIDDEN = late_pattern(
+_HIDDEN_STYLE = late_pattern(
     r"(?:display:none|visibility:hidden|(?:font-size|opacity):0(?:\.0*)?(?:px|em|rem|%)?)(?:;|!|\Z)"
 )
-_UNREAD = ["script", "style", "noscript", "template", "svg", "iframe", "form", "nav", "footer"]
+_SKIPPED_TAGS = [
+    "script",
+    "style",
+    "noscript",
+    "template",
+    "svg",
+    "iframe",
+    "form",
+    "nav",
+    "footer",
+]
 
 _WINDOW_BITS = {"gzip": 47, "deflate": 15}
-"""Encoding -> the parameter of zlib that reads it; 47: either kind of header."""
+"""The parameter of zlib that reads an encoding; 47: either kind of header."""
 
 Resolve = Callable[[str, int], Awaitable[str]]
-"""The address to connect to for a host and a port. Raises ToolError: it is not on the internet."""
+"""Returns the address to connect to for a host and a port. Raises ToolError if it is not on the
+internet.
+"""
 
 
 class WebFetchArgs(msgspec.Struct, frozen=True):
@@ -69,6 +81,8 @@ class WebFetchArgs(msgspec.Struct, frozen=True):
 
 
 class WebPage(msgspec.Struct, frozen=True):
+    """A page as text, or as an image."""
+
     url: str
     text: str
     kind: str
@@ -76,6 +90,8 @@ class WebPage(msgspec.Struct, frozen=True):
 
 
 class _WebAnswer(msgspec.Struct, frozen=True):
+    """The answer to one request: a page, or a redirect."""
+
     content_type: str = ""
     data: bytes = b""
     redirect: str = ""
@@ -95,7 +111,7 @@ class WebFetch(Tool[WebFetchArgs]):
 
     def __init__(self, resolve: Resolve | None = None) -> None:
         self._resolve = resolve or public_address
-        self._kept: dict[str, tuple[float, WebPage]] = {}
+        self._cached_pages: dict[str, tuple[float, WebPage]] = {}
 
     def title(self, args: WebFetchArgs) -> str:
         return one_line(args.url)
@@ -111,36 +127,40 @@ class WebFetch(Tool[WebFetchArgs]):
             )
         text = page.text[args.start : args.start + MAX_SHOWN]
         following = args.start + len(text)
-        rest = f"\n\n[{len(page.text):,} characters in all. Continue with start={following}.]"
+        continuation = (
+            f"\n\n[{len(page.text):,} characters in all. Continue with start={following}.]"
+        )
         head = f"{page.url} ({page.kind})"
-        shown = f"{text or '(no text)'}{rest if following < len(page.text) else ''}"
+        shown = f"{text or '(no text)'}{continuation if following < len(page.text) else ''}"
         summary = plural(len(page.text), "character") if not page.images else page.kind
         return ToolResult(f"{head}\n\n{shown}", Display(summary, Plain(shown)), images=page.images)
 
     async def _load_page(self, url: str) -> WebPage:
         """The page of an address; one that was read a short time ago is not requested again."""
         now = time.monotonic()
-        self._kept = {
-            key: kept for key, kept in self._kept.items() if now - kept[0] < _KEPT_SECONDS
+        self._cached_pages = {
+            key: entry
+            for key, entry in self._cached_pages.items()
+            if now - entry[0] < _CACHE_SECONDS
         }
-        if url not in self._kept:
+        if url not in self._cached_pages:
             page = await self._follow_redirects(url)
-            while len(self._kept) >= _KEPT_PAGES:
-                del self._kept[next(iter(self._kept))]
-            self._kept[url] = now, page
-        return self._kept[url][1]
+            while len(self._cached_pages) >= _MAX_CACHED_PAGES:
+                del self._cached_pages[next(iter(self._cached_pages))]
+            self._cached_pages[url] = now, page
+        return self._cached_pages[url][1]
 
     async def _follow_redirects(self, url: str) -> WebPage:
         """Request a page, also after redirects on the same host. Raises ToolError: it moved to
         another host.
         """
-        asked, _ = _parse_address(url)
+        allowed_host, _ = _parse_address(url)
         for _ in range(_MAX_REDIRECTS):
             answer = await self._request(url)
             if not answer.redirect:
                 return await _convert_page(url, answer.content_type, answer.data)
             url = urljoin(url, answer.redirect)
-            if urlsplit(url).hostname != asked:  # the user has allowed only one host
+            if urlsplit(url).hostname != allowed_host:  # the user has allowed only one host
                 raise ToolError(
                     f"The page has moved to {one_line(url)}. Call web_fetch with that address to"
                     " read it."
@@ -203,10 +223,12 @@ async def public_address(host: str, port: int) -> str:
         ToolError: there is none; those of this machine and of local networks do not count.
     """
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        address_infos = await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        )
     except (OSError, UnicodeError) as error:
         raise ToolError(f"{host} cannot be resolved: {error}.") from error
-    addresses = [str(place[0]).partition("%")[0] for *_, place in found]
+    addresses = [str(socket_address[0]).partition("%")[0] for *_, socket_address in address_infos]
     public = [address for address in addresses if _is_public(address)]
     if not public:
         raise ToolError(
@@ -217,15 +239,15 @@ async def public_address(host: str, port: int) -> str:
 
 def _is_public(address: str) -> bool:
     """Whether an address is on the internet, also if it holds one of IPv4."""
-    found = ipaddress.ip_address(address)
-    if isinstance(found, ipaddress.IPv6Address):
-        translated = ipaddress.IPv4Address(int(found) & 0xFFFF_FFFF) if found in _NAT64 else None
-        inner = found.ipv4_mapped or found.sixtofour or translated
+    ip = ipaddress.ip_address(address)
+    if isinstance(ip, ipaddress.IPv6Address):
+        translated = ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF) if ip in _NAT64 else None
+        inner = ip.ipv4_mapped or ip.sixtofour or translated
         # Some other ranges hold addresses of IPv4: ::127.0.0.1.
-        if inner is None and found not in _UNICAST:
+        if inner is None and ip not in _UNICAST:
             return False
-        found = inner or found
-    return is_on_internet(str(found))
+        ip = inner or ip
+    return is_on_internet(str(ip))
 
 
 def _parse_address(url: str) -> tuple[str, int]:
@@ -268,7 +290,8 @@ async def _read_body(response: httpx.Response, host: str) -> bytes:
 
 
 async def _convert_page(url: str, content_type: str, data: bytes) -> WebPage:
-    """Data as text or as an image. Raises ToolError: it is neither, or takes too long.
+    """Convert the data of a page to text or to an image. Raises ToolError if it is neither, or takes
+    too long.
 
     Text is read in a separate process: 1 MB of `<!--` keeps the parser busy for an hour, and a
     thread cannot be ended.
@@ -294,7 +317,7 @@ async def _convert_page(url: str, content_type: str, data: bytes) -> WebPage:
         start_new_session=True,
     )
     try:
-        async with asyncio.timeout(_MAX_READING):
+        async with asyncio.timeout(_CONVERSION_TIMEOUT):
             answer, _ = await process.communicate(data)
     except TimeoutError:
         answer = b""
@@ -313,16 +336,18 @@ async def _convert_page(url: str, content_type: str, data: bytes) -> WebPage:
 
 
 def read_stdin() -> None:
-    """Read a page from stdin and print its text and kind as JSON; the error and an empty kind. For
-    `_convert_page`.
+    """Read a page from stdin, and print its text and its kind as JSON; after an error the message and
+    an empty kind. The program of the process of `_convert_page`.
     """
     url, content_type = sys.argv[1:]
-    resource.setrlimit(resource.RLIMIT_CPU, (int(_MAX_READING),) * 2)  # if ouro is killed meanwhile
+    resource.setrlimit(
+        resource.RLIMIT_CPU, (int(_CONVERSION_TIMEOUT),) * 2
+    )  # if ouro is killed meanwhile
     try:
-        found = _page_as_text(url, content_type, sys.stdin.buffer.read())
+        text_and_kind = _page_as_text(url, content_type, sys.stdin.buffer.read())
     except ToolError as error:
-        found = str(error), ""
-    sys.stdout.write(json.dumps(found))
+        text_and_kind = str(error), ""
+    sys.stdout.write(json.dumps(text_and_kind))
 
 
 def _page_as_text(url: str, content_type: str, data: bytes) -> tuple[str, str]:
@@ -332,7 +357,7 @@ def _page_as_text(url: str, content_type: str, data: bytes) -> tuple[str, str]:
     if data.startswith(b"%PDF-"):
         pages, total = pdf_pages(url, data, 1, _MAX_PDF_PAGES)
         return clean("\n\n".join(pages)), f"PDF, {total} pages, at most {_MAX_PDF_PAGES} are read"
-    if kind and not _TEXT.match(kind) and kind != "application/xhtml+xml":
+    if kind and not _TEXT_TYPE.match(kind) and kind != "application/xhtml+xml":
         raise ToolError(
             f"{one_line(url)} is {one_line(kind, 60)}, not text. To save it use `curl -o` in the"
             " shell."
@@ -366,7 +391,7 @@ def _html_as_markdown(url: str, html: str) -> str:
 
     soup = BeautifulSoup(html, "html.parser")
     title = one_line(soup.title.get_text()) if soup.title else ""
-    for tag in [*soup.find_all(_UNREAD), *soup.find_all(_is_hidden)]:
+    for tag in [*soup.find_all(_SKIPPED_TAGS), *soup.find_all(_is_hidden)]:
         tag.decompose()
     for comment in soup.find_all(string=lambda text: isinstance(text, Comment)):
         comment.extract()
@@ -391,4 +416,8 @@ def _html_as_markdown(url: str, html: str) -> str:
 def _is_hidden(tag: Any) -> bool:
     """Whether a browser would not show an element."""
     style = re.sub(r"\s", "", str(tag.get("style", "")).lower())
-    return tag.has_attr("hidden") or tag.get("aria-hidden") == "true" or bool(_HIDDEN.search(style))
+    return (
+        tag.has_attr("hidden")
+        or tag.get("aria-hidden") == "true"
+        or bool(_HIDDEN_STYLE.search(style))
+    )

@@ -25,15 +25,17 @@ MAX_BYTES = 2_000_000
 MAX_QUERY = 400
 MAX_SNIPPET = 300
 """Characters: about two lines."""
-MAX_KEPT = 100
+MAX_CACHED = 100
 TIMEOUT = 20.0
 _SUCCESS = 200
-_TAG = late_pattern(r"</?[a-zA-Z][^<>]{0,200}>")
+_HTML_TAG = late_pattern(r"</?[a-zA-Z][^<>]{0,200}>")
 
 JsonObject = dict[str, Any]
 
 
 class WebResult(msgspec.Struct, frozen=True):
+    """One result of a search."""
+
     title: str
     url: str
     date: str
@@ -92,9 +94,9 @@ def _ask_searxng(url: str, _key: str, query: str) -> SearchRequest:
 
 
 def _kagi_results(answer: JsonObject) -> Any:
-    """Those of the web: the list holds related searches, too."""
-    found = answer.get("data")
-    items = found if isinstance(found, list) else []
+    """The results of Kagi, whose list also has related searches."""
+    data = answer.get("data")
+    items = data if isinstance(data, list) else []
     return [item for item in items if isinstance(item, dict) and item.get("t") == 0]
 
 
@@ -105,6 +107,7 @@ def _brave_results(answer: JsonObject) -> Any:
 
 
 def _plain_results(answer: JsonObject) -> Any:
+    """The results of backends that have them in `results`."""
     return answer.get("results")
 
 
@@ -170,7 +173,7 @@ class WebSearch(Tool[WebSearchArgs]):
         self._backend = backend
         self._url = url or backend.url
         self._key = key
-        self._kept: dict[str, Sequence[WebResult]] = {}
+        self._cached_results: dict[str, Sequence[WebResult]] = {}
 
     def title(self, args: WebSearchArgs) -> str:
         return one_line(args.query)
@@ -185,18 +188,20 @@ class WebSearch(Tool[WebSearchArgs]):
         query = " ".join(args.query.split())
         if not query or len(query) > MAX_QUERY:
             raise ToolError(f"A query has 1 to {MAX_QUERY} characters; this one has {len(query)}.")
-        if query not in self._kept:
-            while len(self._kept) >= MAX_KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[query] = await self._search(query)
-        results = self._kept[query]
+        if query not in self._cached_results:
+            while len(self._cached_results) >= MAX_CACHED:
+                del self._cached_results[next(iter(self._cached_results))]
+            self._cached_results[query] = await self._search(query)
+        results = self._cached_results[query]
         text = "\n\n".join(map(_describe_result, results)) or "No results."
         return ToolResult(text, Display(plural(len(results), "result"), Plain(text)))
 
     def _address(self, url: str, query: str) -> str:
+        """The address with the query, for the judgement of permissions and the question."""
         return f"{url}?q={one_line(query, 10 * MAX_QUERY)}"
 
     async def _search(self, query: str) -> list[WebResult]:
+        """Ask the backend. Raises ToolError."""
         request = self._backend.request(self._url, self._key, query)
         answer = await fetch_json(self._backend.name, request, TIMEOUT, self._hint_for_status)
         return read_results(self._backend, answer)
@@ -212,7 +217,8 @@ class WebSearch(Tool[WebSearchArgs]):
 async def fetch_json(
     name: str, request: SearchRequest, timeout: float, hint: Callable[[int], str] = lambda _: ""
 ) -> JsonObject:
-    """The answer to a request. Raises ToolError; no message holds the key.
+    """Send a request; returns the JSON object of the answer. Raises ToolError; no message holds the
+    key.
 
     Args:
         name: of the service, for messages.
@@ -278,10 +284,10 @@ async def _read_body(response: Any, host: str) -> bytes:
 
 def read_results(backend: SearchBackend, answer: Any) -> list[WebResult]:
     """At most five results of an answer; those without a web address are left out."""
-    found = backend.results(answer)
+    items = backend.results(answer)
     text_field, date_field = backend.fields
     results: list[WebResult] = []
-    for item in found if isinstance(found, list) else []:
+    for item in items if isinstance(items, list) else []:
         url = item.get("url") if isinstance(item, dict) else None
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
             continue
@@ -301,7 +307,7 @@ def _field_as_line(value: Any, width: int) -> str:
     """A field as one line, without the tags and entities that some backends put into it."""
     if not isinstance(value, str):
         return ""
-    return one_line(clean(html.unescape(_TAG.sub("", value[: 20 * width]))), width)
+    return one_line(clean(html.unescape(_HTML_TAG.sub("", value[: 20 * width]))), width)
 
 
 def _describe_result(result: WebResult) -> str:
@@ -313,8 +319,8 @@ def _describe_result(result: WebResult) -> str:
 
 
 def choose_search(name: str, url: str, environment: Mapping[str, str]) -> WebSearch | None:
-    """The tool with the backend of the settings, else with the first one that has a key or an
-    address in a variable; None without any.
+    """The tool with the backend of the settings, else with the first backend that has a key or an
+    address in a variable. None if there is none, or it is `off`.
 
     Args:
         name: of a backend, `off`, or empty.
@@ -326,10 +332,10 @@ def choose_search(name: str, url: str, environment: Mapping[str, str]) -> WebSea
     if name == "off":
         return None
     if not name:
-        offered = (_make_search(backend, "", environment) for backend in BACKENDS.values())
-        return next(filter(None, offered), None)
-    if found := _make_search(BACKENDS[name], url, environment):
-        return found
+        candidates = (_make_search(backend, "", environment) for backend in BACKENDS.values())
+        return next(filter(None, candidates), None)
+    if search := _make_search(BACKENDS[name], url, environment):
+        return search
     variables = " or ".join(BACKENDS[name].variables)
     raise ConfigError(
         f"`web.search: {name}` needs {variables}.", "Set the variable, or `web.search: off`."

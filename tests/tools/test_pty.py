@@ -199,7 +199,7 @@ async def test_an_unknown_key_is_named(bench):
 
 
 async def test_a_program_that_reads_nothing_is_named(bench, monkeypatch):
-    monkeypatch.setattr("ouro.tools.pty_process._SILENT", 0.05)
+    monkeypatch.setattr("ouro.tools.pty_process._SILENT_SECONDS", 0.05)
     monkeypatch.setattr("ouro.tools.pty_process._WRITE_SECONDS", 0.3)
     await bench.start("stty raw -echo; echo ready; sleep 600")
     await bench.shows("ready")

@@ -253,7 +253,7 @@ BOMBS = {"comments": b"<!--", "tags": b"<a ", "cdata": b"<![CDATA["}
 
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
 async def test_x1_a_page_that_keeps_the_parser_busy_is_given_up(site, bomb, monkeypatch):
-    monkeypatch.setattr("ouro.tools.web_fetch._MAX_READING", 1.5)
+    monkeypatch.setattr("ouro.tools.web_fetch._CONVERSION_TIMEOUT", 1.5)
     url = site.add("/bomb.html", bomb * 300_000)
     with pytest.raises(ToolError, match="too complex to be read"):
         await fetch(url)
