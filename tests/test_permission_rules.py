@@ -65,6 +65,13 @@ async def test_ask_without_a_rule_is_the_mode(front_end):
     assert "Saved for this folder: ask shell(git push *)" in front_end.lines[-1][1]
 
 
+async def test_a_rule_without_a_word_before_it_says_how_it_is_added(front_end):
+    await dispatch(front_end, "/permissions shell(ls)")
+    assert "For a rule: /permissions allow shell(ls)" in front_end.lines[-1][1].replace("`", "")
+    await dispatch(front_end, "/permissions nothing")
+    assert "For a rule" not in front_end.lines[-1][1]
+
+
 async def test_a_rule_of_each_source_can_be_revoked(front_end):
     for rule in ("shell(make *)", "allow shell(git push *)", "edit"):
         await dispatch(front_end, f"/permissions revoke {rule}")

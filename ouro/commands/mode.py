@@ -62,7 +62,11 @@ def set_mode(front_end: FrontEnd, name: str) -> None:
     """Change the mode and show it. Raises UsageError for another name."""
     mode = next((mode_name for mode_name in MODES if mode_name == name), None)
     if mode is None:
-        raise UsageError(f"There is no mode `{name}`. There are: {', '.join(MODES)}.")
+        is_rule = "(" in name
+        hint = f"For a rule: `/permissions allow {name}`, or `ask`, `deny`, `revoke`."
+        raise UsageError(
+            f"There is no mode `{name}`. There are: {', '.join(MODES)}.", hint if is_rule else ""
+        )
     front_end.session.set_mode(mode)
     front_end.say(f"Mode {mode}: {MODES[mode]}.")
     front_end.redraw()
