@@ -207,18 +207,11 @@ def vectors_of_all_tests():
 @pytest.fixture(scope="session", autouse=True)
 def styles_of_all_tests():
     """Cache style sheets: parsing them takes a quarter of the time of a short test on a screen."""
+    from fakes.warm_python import parse_once
     from textual.css.stylesheet import Stylesheet
 
-    parse, parsed = Stylesheet._parse_rules, {}
-
-    def parsed_before(self, *arguments, **named):
-        key = (tuple(self._variables.items()), arguments, tuple(named.items()))
-        if key not in parsed:
-            parsed[key] = parse(self, *arguments, **named)
-        return parsed[key]
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Stylesheet, "_parse_rules", parsed_before)
+        patch.setattr(Stylesheet, "_parse_rules", parse_once(Stylesheet._parse_rules))
         yield
 
 
