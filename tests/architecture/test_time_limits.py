@@ -35,15 +35,23 @@ def test_after(number):
 """
 
 
+def run_pytest(folder: Path, *words: str, **variables: str) -> str:
+    """The output of a run with two workers. Other plugins than the needed ones take a second of CPU."""
+    line = [*(sys.executable, "-m", "pytest", "-q", "-n", "2"), "-o", "timeout_func_only=true"]
+    line += ["-p", "xdist", "-p", "pytest_timeout", *words]
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **variables}
+    done = subprocess.run(
+        line, cwd=folder, capture_output=True, text=True, env=environment, check=False
+    )
+    return done.stdout + done.stderr
+
+
 def test_a_test_over_its_time_is_one_failure_and_the_others_run(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_slow.py").write_text(TESTS)
-    line = [*(sys.executable, "-m", "pytest", "-q", "-n", "2"), "-o", "timeout_func_only=true"]
-    done = subprocess.run(
-        line, cwd=tmp_path, capture_output=True, text=True, env={**os.environ}, check=False
-    )
-    assert "1 failed, 21 passed" in done.stdout
-    assert "INTERNALERROR" not in done.stdout + done.stderr
+    output = run_pytest(tmp_path)
+    assert "1 failed, 21 passed" in output
+    assert "INTERNALERROR" not in output
 
 
 HANGS = """
@@ -92,21 +100,12 @@ def test_after(number):
 
 def test_a_teardown_that_hangs_is_one_failure_and_the_others_run(tmp_path: Path) -> None:
     (tmp_path / "test_hangs.py").write_text(HANGS)
-    line = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "fakes.time_limits"]
-    line += ["-o", "timeout_func_only=true"]
     limits = {"TEST_PHASE_SECONDS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
-    done = subprocess.run(
-        line,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **limits},
-        check=False,
-    )
+    output = run_pytest(tmp_path, "-p", "fakes.time_limits", **limits)
     for teardown in ("test_with_a_hanging_teardown", "test_with_a_stubborn_teardown"):
-        assert f"The teardown of test_hangs.py::{teardown} took over" in done.stdout
-    assert "FAILED test_hangs.py::test_that_waits_for_a_task_that_catches_all" in done.stdout
-    assert "1 failed, 23 passed, 2 errors" in done.stdout
+        assert f"The teardown of test_hangs.py::{teardown} took over" in output
+    assert "FAILED test_hangs.py::test_that_waits_for_a_task_that_catches_all" in output
+    assert "1 failed, 23 passed, 2 errors" in output
 
 
 def test_property_tests_do_not_measure_the_machine():

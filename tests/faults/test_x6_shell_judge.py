@@ -413,7 +413,7 @@ def test_x6_a_line_that_is_too_long_is_decided_without_being_judged(tmp_path, mo
     permissions = Permissions(
         Workspace(tmp_path), mode, allow=["shell"], deny=["shell(rm *)", "read(.env)"]
     )
-    words = "timeout 5 " * 4000
+    words = "timeout 5 " * 1100
 
     decision = permissions.decide("shell", Effect.RUN, [words])
     assert (
