@@ -30,7 +30,6 @@ from ouro.assemble_extensions import (
     mcp_tools,
     skill_tools,
     turn_watcher,
-    web_tools,
 )
 from ouro.assemble_memory import background_roles, begins_with, build_memory, open_memory
 from ouro.assemble_subagents import build_subagents, check_by_subagent
@@ -44,6 +43,7 @@ from ouro.assemble_tools import (
     build_workspace,
     container_files,
     require_free_names,
+    web_tools,
 )
 from ouro.errors import NoModelError, UsageError
 from ouro.events import Notice

@@ -21,7 +21,7 @@ from ouro.errors import ConfigError, OuroError, TrustNeeded
 from ouro.events import Notice, Reply
 from ouro.llm import ModelSource
 from ouro.memory.side_calls import ask_and_record, ask_in_background
-from ouro.messages import Message, Usage, assistant, system, user
+from ouro.messages import Message, assistant, system, user
 from ouro.safety import (
     CLAUDE_SETTINGS,
     Confinement,
@@ -44,27 +44,18 @@ from ouro.utils.text import clean, cut, escape_invisible, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.commands.action import Action
-    from ouro.llm import ProviderSearch
     from ouro.utils.worker import JsonObject
 
-SEARCH_VARIABLES = (
-    "BRAVE_API_KEY",
-    "BRAVE_SEARCH_API_KEY",
-    "EXA_API_KEY",
-    "TAVILY_API_KEY",
-    "KAGI_API_KEY",
-    "SEARXNG_URL",
-)
-"""The keys and addresses of `web_search`."""
 NO_TELEMETRY = "`telemetry.enabled` needs a package: pip install ouro[otel]"
 MAX_NOTICES = 2
-"""More problems than this become one notice, because the user sees them at every start."""
+"""Maximum notices about problems: more become one, because the user sees them at every start."""
 MAX_SHOWN = 2_000
-SAFE = (
+"""Maximum characters of an MCP server's request that the user is shown."""
+_SAFE_MODE_NOTICE = (
     "Safe mode: no extensions, hooks, MCP servers, instructions, project settings and memory. The"
     " permission rules hold."
 )
-_numbers = itertools.count(1)
+_question_numbers = itertools.count(1)
 
 
 def is_trusted(
@@ -73,11 +64,14 @@ def is_trusted(
     answer: Literal["unknown", "yes", "no"],
     of_container: Sequence[Path] = (),
 ) -> bool:
-    """Whether the files of the project that ouro would obey are trusted; `answer` is the user's
-    answer, `of_container` are the files of the devcontainer that is wanted.
+    """Whether the files of the project that ouro would obey are trusted.
+
+    Args:
+        answer: the user's answer to the question of trust.
+        of_container: the files of the devcontainer, if commands run in it.
 
     Raises:
-        TrustNeeded: they are not, and the user was not asked.
+        TrustNeeded: they are not trusted, and the user was not asked.
     """
     root = find_root(cwd)
     files = tuple(dict.fromkeys((*acting_files(root, cwd), *of_container)))
@@ -95,20 +89,24 @@ def is_trusted(
 def find_hooks(
     settings: Settings, root: Path, trusts: Callable[[Path], bool], *, trusted: bool
 ) -> tuple[tuple[extensions.Hook, ...], tuple[str, ...]]:
-    """The hooks of the user, of plugins and, if it is trusted, of the project, and a line for each
-    problem. Blocks.
+    """Find the hooks of the user, of plugins and, if it is trusted, of the project. Blocks.
+
+    Returns:
+        The hooks, and a line for each problem.
     """
-    claude = {Path.home() / CLAUDE_SETTINGS[0]: False} if settings.claude_hooks else {}
-    claude |= {
+    claude_files = {Path.home() / CLAUDE_SETTINGS[0]: False} if settings.claude_hooks else {}
+    claude_files |= {
         path: True for name in CLAUDE_SETTINGS if (path := root / name).is_file() and trusts(path)
     }
-    return extensions.load_hooks(settings.hooks, project_hooks(root) if trusted else (), claude)
+    return extensions.load_hooks(
+        settings.hooks, project_hooks(root) if trusted else (), claude_files
+    )
 
 
 def turn_watcher(
     inputs: SessionInputs, mask: Callable[[str], str], session_id: Callable[[], str]
 ) -> TurnWatcher | None:
-    """The telemetry of a session; None if it is off, or its package is missing."""
+    """Build the telemetry of a session; None if it is off, or its package is missing."""
     settings = inputs.settings.telemetry
     if not settings.enabled or _lacks_telemetry():
         return None
@@ -163,10 +161,10 @@ def find_extensions(
     commands = _commands_of(basis, command_files, skills, servers)
     problems += [*server_problems, *commands.problems()]
     styles = _find_styles(basis, problems)
-    found_hooks = _find_hooks(basis, problems)
+    hook_list = _find_hooks(basis, problems)
     agent_files = _find_files(basis, "agents", problems)
-    found_hooks += [*chain.from_iterable(file.hooks for file in agent_files)]
-    hooks = _hooks_of(basis, models, confinement, environment, found_hooks)
+    hook_list += [*chain.from_iterable(file.hooks for file in agent_files)]
+    hooks = _hooks_of(basis, models, confinement, environment, hook_list)
     problems += _enforce_checks(basis, hooks)
     agents, agent_problems = extensions.load_agents(agent_files)
     problems += agent_problems
@@ -174,14 +172,16 @@ def find_extensions(
     prompt = _system_prompt(basis, instructions, skills)
     problems += instructions.problems
     of_session = SessionExtensions(
-        commands,
-        servers,
-        _language_servers(basis, confinement, environment),
-        skills,
-        instructions,
-        SettingsSources(basis.root if basis.inputs.trusted else None, basis.options.settings),
-        styles,
-        _status_script(basis, environment),
+        commands=commands,
+        servers=servers,
+        language_servers=_language_servers(basis, confinement, environment),
+        skills=skills,
+        instructions=instructions,
+        settings=SettingsSources(
+            basis.root if basis.inputs.trusted else None, basis.options.settings
+        ),
+        styles=styles,
+        status_script=_status_script(basis, environment),
     )
     return FoundExtensions(of_session, hooks, agents, environment, prompt, tuple(problems))
 
@@ -189,9 +189,9 @@ def find_extensions(
 def extension_notices(basis: SessionBasis, problems: Sequence[str]) -> list[str]:
     """The notices about extension files at the start of a session."""
     if basis.options.safe:
-        return [SAFE]
-    many = f"{len(problems)} problems in extension files: `ouro doctor` lists them."
-    notices = list(problems) if len(problems) <= MAX_NOTICES else [many]
+        return [_SAFE_MODE_NOTICE]
+    summary = f"{len(problems)} problems in extension files: `ouro doctor` lists them."
+    notices = list(problems) if len(problems) <= MAX_NOTICES else [summary]
     if basis.inputs.trusted:
         return notices
     count = plural(len(acting_files(basis.root, basis.cwd)), "file")
@@ -200,21 +200,23 @@ def extension_notices(basis: SessionBasis, problems: Sequence[str]) -> list[str]
 
 
 def _trusts(basis: SessionBasis, path: Path) -> bool:
+    """Whether a file of the project is trusted."""
     return basis.inputs.trusted and basis.inputs.trust.is_trusted(basis.root, [path])
 
 
 def _find_files(
     basis: SessionBasis, kind: extensions.FileKind, problems: list[str]
 ) -> list[extensions.ExtensionFile]:
-    """The extension files of a kind; none with `--safe`. Adds to `problems`."""
+    """Find the extension files of a kind; none with `--safe`. Adds a line for each to `problems`."""
     if basis.options.safe:
         return []
-    files, found = extensions.find_files(kind, basis.root, basis.inputs.trusted)
-    problems += found
+    files, file_problems = extensions.find_files(kind, basis.root, basis.inputs.trusted)
+    problems += file_problems
     return files
 
 
 def _find_skills(basis: SessionBasis, problems: list[str]) -> extensions.Skills:
+    """Find the skills of the session. Adds to `problems`."""
     settings = basis.settings.skills
     return extensions.Skills(
         _find_files(basis, "skills", problems),
@@ -231,20 +233,20 @@ def _commands_of(
     skills: extensions.Skills,
     servers: mcp.McpServers,
 ) -> extensions.CommandRegistry:
-    """The commands of files, skills and MCP servers. A server is connected when it is called."""
-    found = [extensions.command_of(file) for file in files]
-    sources = [lambda: found, skills.commands, lambda: prompt_commands(servers)]
+    """Collect the commands of files, skills and MCP servers. A server is connected at its first call."""
+    file_commands = [extensions.command_of(file) for file in files]
+    sources = [lambda: file_commands, skills.commands, lambda: prompt_commands(servers)]
 
     async def connect(server: str) -> None:
         if server in servers.servers:
             await servers.ready(server)
 
-    own = partial(_own_commands, basis.cwd)
-    return extensions.CommandRegistry(sources, _reserved_names, connect, own)
+    find_own_commands = partial(_own_commands, basis.cwd)
+    return extensions.CommandRegistry(sources, _reserved_names, connect, find_own_commands)
 
 
 def _find_servers(basis: SessionBasis, host: mcp.Host) -> tuple[mcp.McpServers, Sequence[str]]:
-    """The MCP servers, and a line for each problem of the files that name them."""
+    """Returns the MCP servers, and a line for each problem of the files that name them."""
     if basis.options.safe:
         return mcp.McpServers(mcp.Registry({}), host), ()
     plugins, problems = extensions.plugin_tables("mcpServers")
@@ -265,9 +267,9 @@ def _find_servers(basis: SessionBasis, host: mcp.Host) -> tuple[mcp.McpServers, 
 def _language_servers(
     basis: SessionBasis, confinement: Confinement, environment: Mapping[str, str]
 ) -> lsp.LanguageServers:
-    """The language servers: those that are installed, found when they are first needed."""
+    """Build the language servers: the installed ones are found when one is first needed."""
     settings, root, tasks = basis.settings.lsp, basis.root, basis.tasks
-    # A server reads the project's settings and may run its programs: it is trusted as hooks.
+    # A server reads the project's settings and may run its programs: it needs the trust of hooks.
     is_used = settings.enabled and basis.inputs.trusted
 
     def find() -> list[lsp.LanguageServerSpec]:
@@ -280,38 +282,40 @@ def _language_servers(
             return []
 
     host = lsp.LspHost(
-        root,
-        environment,
-        lambda text, level: tasks.emit(Notice(text, level)),
-        lambda argv: confinement.wrap(argv, "workspace"),
+        root=root,
+        environment=environment,
+        notify=lambda text, level: tasks.emit(Notice(text, level)),
+        confine=lambda argv: confinement.wrap(argv, "workspace"),
     )
     return lsp.LanguageServers(find, host)
 
 
 def instructions_in(basis: SessionBasis, cwd: Path) -> ProjectInstructions:
-    """The instructions for a folder of this repository, or of a worktree of it. Blocks.
+    """Read the instructions for a folder of this repository, or of a worktree of it. Blocks.
 
     A file of a worktree is trusted if the same file here is trusted and has the same content.
     """
     root = find_root(cwd)
 
     def trusts(path: Path) -> bool:
-        own = basis.root / path.relative_to(root)
-        is_same = own == path or (own.is_file() and own.read_bytes() == path.read_bytes())
-        return is_same and _trusts(basis, own)
+        original = basis.root / path.relative_to(root)
+        is_same = original == path or (
+            original.is_file() and original.read_bytes() == path.read_bytes()
+        )
+        return is_same and _trusts(basis, original)
 
     return ProjectInstructions(cwd, trusts)
 
 
 def _find_hooks(basis: SessionBasis, problems: list[str]) -> list[extensions.Hook]:
-    """The hooks of the user and, if it is trusted, of the project; in safe mode none."""
+    """Find the hooks of the user and of a trusted project; none with `--safe`. Adds to `problems`."""
     inputs = basis.inputs
     if basis.options.safe:
         return []
     trusts = partial(_trusts, basis)
-    found, wrong = find_hooks(inputs.settings, basis.root, trusts, trusted=inputs.trusted)
-    problems += wrong
-    return list(found)
+    hooks, hook_problems = find_hooks(inputs.settings, basis.root, trusts, trusted=inputs.trusted)
+    problems += hook_problems
+    return list(hooks)
 
 
 def _hooks_of(
@@ -319,27 +323,29 @@ def _hooks_of(
     models: ModelSource,
     confinement: Confinement,
     environment: Mapping[str, str],
-    found: Sequence[extensions.Hook],
+    hooks: Sequence[extensions.Hook],
 ) -> extensions.Hooks:
-    """What runs these hooks; those of the project are confined."""
-    folders = dict.fromkeys(("CLAUDE_PROJECT_DIR", "OURO_PROJECT_DIR"), str(basis.root))
-    confines = confinement.settings.project_hooks
+    """Build what runs these hooks. The sandbox confines them if the settings say so."""
+    folder_variables = dict.fromkeys(("CLAUDE_PROJECT_DIR", "OURO_PROJECT_DIR"), str(basis.root))
+    confines_hooks = confinement.settings.project_hooks
     services = extensions.HookServices(
         partial(_ask_for_hook, basis, models), partial(basis.tasks.start, "hooks")
     )
     return extensions.Hooks(
-        found,
-        extensions.Checks(basis.root),
-        basis.cwd,
-        {**environment, **folders},
-        basis.tasks.warn,
-        (lambda argv: confinement.wrap(argv, "workspace")) if confines else tuple[str, ...],
-        services,
+        hooks=hooks,
+        checks=extensions.Checks(basis.root),
+        cwd=basis.cwd,
+        environment={**environment, **folder_variables},
+        on_failure=basis.tasks.warn,
+        confine=(lambda argv: confinement.wrap(argv, "workspace"))
+        if confines_hooks
+        else tuple[str, ...],
+        services=services,
     )
 
 
 def _enforce_checks(basis: SessionBasis, hooks: extensions.Hooks) -> Sequence[str]:
-    """Enforce the saved checks, but not in safe mode; returns why they cannot be read."""
+    """Enforce the saved checks, but not with `--safe`; returns a line if they cannot be read."""
     if basis.options.safe:
         return ()
     try:
@@ -357,14 +363,16 @@ async def _ask_for_hook(
     schema: Mapping[str, Any],
 ) -> str:
     """Ask the model of a hook with a prompt; its cost counts in the session."""
-    usual = models.role("classify")
+    hook_models = models.role("classify")
     if model and not basis.options.ready_model:
-        usual = models.models_by_name(await asyncio.to_thread(basis.inputs.catalog.resolve, model))
-    return await ask_and_record(usual, basis.transcript, "hook", messages, schema=schema)
+        hook_models = models.models_by_name(
+            await asyncio.to_thread(basis.inputs.catalog.resolve, model)
+        )
+    return await ask_and_record(hook_models, basis.transcript, "hook", messages, schema=schema)
 
 
 def _find_styles(basis: SessionBasis, problems: list[str]) -> extensions.OutputStyles:
-    """The output styles of the session. Adds to `problems`."""
+    """Find the output styles of the session. Adds to `problems`."""
     save = partial(write_setting, "style")
     files = _find_files(basis, "output-styles", problems)
     styles = extensions.OutputStyles(files, basis.settings.style, save)
@@ -376,7 +384,7 @@ def _find_styles(basis: SessionBasis, problems: list[str]) -> extensions.OutputS
 def _status_script(
     basis: SessionBasis, environment: Mapping[str, str]
 ) -> extensions.StatusScript | None:
-    """The user's script of the status line; None without one, and with `--safe`."""
+    """Build the user's script of the status line; None without one, and with `--safe`."""
     command = basis.settings.tui.status_command
     if not command or basis.options.safe:
         return None
@@ -387,18 +395,20 @@ def _system_prompt(
     basis: SessionBasis, instructions: ProjectInstructions, skills: extensions.Skills
 ) -> str:
     """The system prompt: instructions, skills, and what the options add."""
-    users = () if basis.options.safe else instructions.user_texts()
-    prompt = system_prompt(instructions.project_texts(), users)
+    user_texts = () if basis.options.safe else instructions.user_texts()
+    prompt = system_prompt(instructions.project_texts(), user_texts)
     more = basis.options.more_instructions
-    added = f"{MORE_INSTRUCTIONS}\n\n{more}" if more else ""
-    return "\n\n".join(filter(None, (prompt, skills.prompt(), added)))
+    addition = f"{MORE_INSTRUCTIONS}\n\n{more}" if more else ""
+    return "\n\n".join(filter(None, (prompt, skills.prompt(), addition)))
 
 
-def skill_tools(found: FoundExtensions, run_subagent: RunSubagent | None = None) -> list[AnyTool]:
-    """The tool `skill`, if there are skills; without `run_subagent` every skill is read, also one
-    with `context: fork`.
+def skill_tools(
+    found_extensions: FoundExtensions, run_subagent: RunSubagent | None = None
+) -> list[AnyTool]:
+    """The tool `skill`, if there are skills. Without `run_subagent` a skill with `context: fork` is
+    read as any other.
     """
-    skills, hooks = found.of_session.skills, found.hooks
+    skills, hooks = found_extensions.of_session.skills, found_extensions.hooks
 
     async def use(args: SkillArgs, ctx: ToolContext) -> ToolResult | str:
         skill, text = (
@@ -416,53 +426,22 @@ def skill_tools(found: FoundExtensions, run_subagent: RunSubagent | None = None)
 
 
 def lsp_tools(
-    found: FoundExtensions, seen: FilesSeen, keeps_back: Callable[[Path], bool]
+    found_extensions: FoundExtensions, files_seen: FilesSeen, keeps_back: Callable[[Path], bool]
 ) -> Sequence[AnyTool]:
     """The tool `lsp`, if there is a server for files of this project. Blocks.
 
-    It is decided once: the list of tools stays the same, also when servers start and end.
+    This is decided once: the list of tools stays the same, also when servers start and end.
     """
-    servers = found.of_session.language_servers
-    return [lsp.Lsp(servers, seen, keeps_back)] if servers.are_for_project() else ()
+    servers = found_extensions.of_session.language_servers
+    return [lsp.Lsp(servers, files_seen, keeps_back)] if servers.are_for_project() else ()
 
 
-def mcp_tools(basis: SessionBasis, found: FoundExtensions) -> Sequence[AnyTool]:
-    """The tools of MCP servers as they are now."""
+def mcp_tools(basis: SessionBasis, found_extensions: FoundExtensions) -> Sequence[AnyTool]:
+    """The tools that the MCP servers have now."""
     outputs = mcp.Outputs(basis.transcript.outputs, basis.mask.mask)
-    return mcp.mcp_tools(found.of_session.servers, outputs, basis.settings.mcp.tool_budget_tokens)
-
-
-def web_tools(basis: SessionBasis, models: ModelSource, problems: list[str]) -> Sequence[AnyTool]:
-    """The tool `web_search`, if there is a backend for it; adds a line if that cannot be used."""
-    settings = basis.settings.web
-    if not settings.search and not any(map(os.environ.get, SEARCH_VARIABLES)):
-        return ()
-    # Imported late: most sessions have no backend.
-    from ouro.tools.web_search import choose_search
-
-    try:
-        if settings.search in ("model", "ddgs"):
-            return [_search_without_key(basis, models, settings.search)]
-        tool = choose_search(settings.search, settings.search_url, os.environ)
-    except ConfigError as error:
-        problems.append(error.message)
-        return ()
-    return [tool] if tool else ()
-
-
-def _search_without_key(basis: SessionBasis, models: ModelSource, name: str) -> AnyTool:
-    """A web search that needs no key of its own: DuckDuckGo, or that of the model's provider."""
-    from ouro.llm import make_provider_search
-    from ouro.tools.model_search import DdgsSearch, ModelSearch
-
-    def find() -> ProviderSearch:
-        model = models.current()[0]
-        return make_provider_search(model, *basis.inputs.catalog.route(model.spec.name))
-
-    def note_cost(model: str, usage: Usage | None) -> None:
-        basis.transcript.note_cost("search", model, usage)
-
-    return DdgsSearch() if name == "ddgs" else ModelSearch(find, note_cost)
+    return mcp.mcp_tools(
+        found_extensions.of_session.servers, outputs, basis.settings.mcp.tool_budget_tokens
+    )
 
 
 def find_own_tools(
@@ -472,19 +451,19 @@ def find_own_tools(
     taken: Collection[str],
     problems: list[str],
 ) -> Sequence[extensions.OwnTool]:
-    """The tools of the files in `tools/`, but those with the name of another tool; adds a line for
-    each problem. Blocks: files that are new are described by a worker.
+    """Find the tools of the files in `tools/`, except those with the name of another tool. Adds to
+    `problems`. Blocks: a worker describes new files.
     """
     folders = (get_home() / "tools", basis.root / ".ouro" / "tools")
     if basis.options.safe or not any(folder.is_dir() for folder in folders):
         return ()
     settings = basis.settings.shell
     keys = basis.inputs.catalog.key_values()
-    added = extensions.variables_of_user(os.environ, settings.tool_env, keys)
+    user_variables = extensions.variables_of_user(os.environ, settings.tool_env, keys)
     host = extensions.ToolFileHost(
         basis.cwd,
         environment,
-        user_environment={**environment, **dict(added)},
+        user_environment={**environment, **dict(user_variables)},
         confine=confinement.wrap,
         seconds=settings.timeout_seconds,
     )
@@ -506,41 +485,40 @@ def _mcp_host(
 ) -> mcp.Host:
     tasks = basis.tasks
     return mcp.Host(
-        basis.cwd,
-        environment,
-        basis.inputs.catalog.key_values(),
-        lambda text, level: tasks.emit(Notice(text, level)),
-        partial(_answer_server, basis, models),
-        basis.options.interactive,
-        lambda argv: confinement.wrap(argv, "workspace"),
+        cwd=basis.cwd,
+        environment=environment,
+        secrets=basis.inputs.catalog.key_values(),
+        notify=lambda text, level: tasks.emit(Notice(text, level)),
+        on_question=partial(_answer_server, basis, models),
+        has_user=basis.options.interactive,
+        confine=lambda argv: confinement.wrap(argv, "workspace"),
     )
 
 
 async def _answer_server(
-    basis: SessionBasis, models: ModelSource, server: str, kind: str, about: JsonObject
+    basis: SessionBasis, models: ModelSource, server: str, kind: str, request: JsonObject
 ) -> JsonObject:
-    """The answer to a question of an MCP server: from the user, or from the model if the user
-    agrees.
-    """
+    """Let the user answer a request of an MCP server, or the model if the user agrees."""
     try:
         if kind == "sample":
-            return await _sample(basis, models, server, about)
-        return await mcp.answer_elicitation(server, about, partial(_ask_about_server, basis))
+            return await _sample(basis, models, server, request)
+        return await mcp.answer_elicitation(server, request, partial(_ask_about_server, basis))
     except OuroError as error:
         return {"refused": str(error)} if kind == "sample" else {"action": "cancel"}
 
 
 async def _ask_about_server(basis: SessionBasis, question: Question) -> tuple[str, ...]:
-    answer = await basis.tasks.ask(f"mcp:{next(_numbers)}", question)
+    """Ask the user a question about a server; returns the answers, none if it was dismissed."""
+    answer = await basis.tasks.ask(f"mcp:{next(_question_numbers)}", question)
     return answer.answers if isinstance(answer, Reply) else ()
 
 
 async def _sample(
-    basis: SessionBasis, models: ModelSource, server: str, about: JsonObject
+    basis: SessionBasis, models: ModelSource, server: str, request: JsonObject
 ) -> JsonObject:
-    """Let a server ask the model, if the user agrees to the question."""
-    asked = "\n\n".join(f"{item['role']}: {item['text']}" for item in about["messages"])
-    details = f"{about['system']}\n\n{asked}".strip()
+    """Let a server ask the model, if the user agrees to its request."""
+    conversation = "\n\n".join(f"{item['role']}: {item['text']}" for item in request["messages"])
+    details = f"{request['system']}\n\n{conversation}".strip()
     question = Question(
         f"The MCP server {server} wants to ask the model. Allow it?",
         ("yes", "no"),
@@ -548,9 +526,10 @@ async def _sample(
     )
     if await _ask_about_server(basis, question) != ("yes",):
         return {"refused": "The user refused."}
-    messages = [system(about["system"])] if about["system"] else []
+    messages = [system(request["system"])] if request["system"] else []
     messages += [
-        (user if item["role"] == "user" else assistant)(item["text"]) for item in about["messages"]
+        (user if item["role"] == "user" else assistant)(item["text"])
+        for item in request["messages"]
     ]
     text = await ask_in_background(models, basis.transcript, "compact", "mcp")(messages)
     return {"text": text, "model": models.current()[0].spec.name}
@@ -563,12 +542,15 @@ def _reserved_names() -> Collection[str]:
 
 
 def _own_commands(cwd: Path) -> list[extensions.CustomCommand]:
+    """The actions of ouro that are prompts, as custom commands."""
     from ouro.commands.builtin import COMMANDS
 
-    return [_own_command(action, cwd) for action in COMMANDS if action.place == "prompt"]
+    return [_make_own_command(action, cwd) for action in COMMANDS if action.place == "prompt"]
 
 
-def _own_command(action: Action, cwd: Path) -> extensions.CustomCommand:
+def _make_own_command(action: Action, cwd: Path) -> extensions.CustomCommand:
+    """One of ouro's actions that are prompts, as a custom command."""
+
     async def prompt(typed: str) -> extensions.CommandPrompt:
         return extensions.CommandPrompt((await action.function(cwd, typed),))
 
@@ -577,11 +559,11 @@ def _own_command(action: Action, cwd: Path) -> extensions.CustomCommand:
 
 def prompt_commands(servers: mcp.McpServers) -> list[extensions.CustomCommand]:
     """The prompts of all connected servers as commands: `/github:review`."""
-    found: list[extensions.CustomCommand] = []
+    commands: list[extensions.CustomCommand] = []
     for server in servers.servers.values():
         if server.state == "ready":
-            found += [_prompt_command(server, prompt) for prompt in server.listing.prompts]
-    return found
+            commands += [_prompt_command(server, prompt) for prompt in server.listing.prompts]
+    return commands
 
 
 def _prompt_command(server: mcp.McpServer, prompt: mcp.ServerPrompt) -> extensions.CustomCommand:

@@ -15,7 +15,7 @@ from ouro.agent.project_instructions import ProjectInstructions
 from ouro.agent.subagents import ChildAgent, Subagents, SubagentServices
 from ouro.agent.system_prompt import prompt_message, system_prompt
 from ouro.agent.tool_runner import AskUser, ToolRunner
-from ouro.assemble_extensions import instructions_in, lsp_tools, mcp_tools, skill_tools, web_tools
+from ouro.assemble_extensions import instructions_in, lsp_tools, mcp_tools, skill_tools
 from ouro.assemble_tools import (
     AgentServices,
     build_confinement,
@@ -23,6 +23,7 @@ from ouro.assemble_tools import (
     build_search,
     build_shell,
     build_workspace,
+    web_tools,
 )
 from ouro.display import Question
 from ouro.errors import UsageError

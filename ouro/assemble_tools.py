@@ -16,9 +16,10 @@ import msgspec
 
 from ouro.agent.tool_runner import PermissionJudge, without_checkpoint
 from ouro.assemble_extensions import FoundExtensions
-from ouro.errors import ToolError, UsageError
+from ouro.errors import ConfigError, ToolError, UsageError
 from ouro.llm import ModelSource
 from ouro.memory import long_term
+from ouro.messages import Usage
 from ouro.safety import (
     Confinement,
     Effect,
@@ -42,8 +43,20 @@ from ouro.utils.git import find_root
 from ouro.utils.runtime import get_checkpoints_dir, get_home
 
 if TYPE_CHECKING:
+    from ouro.llm import ProviderSearch
     from ouro.safety import DevContainer
     from ouro.tools.memory_search import SearchMemory
+
+
+SEARCH_VARIABLES = (
+    "BRAVE_API_KEY",
+    "BRAVE_SEARCH_API_KEY",
+    "EXA_API_KEY",
+    "TAVILY_API_KEY",
+    "KAGI_API_KEY",
+    "SEARXNG_URL",
+)
+"""The variables with a key or an address for `web_search`."""
 
 
 class AgentServices(msgspec.Struct, frozen=True, eq=False):
@@ -179,6 +192,39 @@ def build_search(shared: AgentServices) -> SearchMemory | None:
     """Build the search of the tool `memory_search`; None if memory is off."""
     lookup, basis = shared.memory.lookup, shared.basis
     return long_term.search_for(lookup, basis.opened_scopes, basis.root) if lookup else None
+
+
+def web_tools(basis: SessionBasis, models: ModelSource, problems: list[str]) -> Sequence[AnyTool]:
+    """The tool `web_search`, if there is a backend for it. Adds to `problems` if it cannot be used."""
+    settings = basis.settings.web
+    if not settings.search and not any(map(os.environ.get, SEARCH_VARIABLES)):
+        return ()
+    # Imported late: most sessions have no backend.
+    from ouro.tools.web_search import choose_search
+
+    try:
+        if settings.search in ("model", "ddgs"):
+            return [_search_without_key(basis, models, settings.search)]
+        tool = choose_search(settings.search, settings.search_url, os.environ)
+    except ConfigError as error:
+        problems.append(error.message)
+        return ()
+    return [tool] if tool else ()
+
+
+def _search_without_key(basis: SessionBasis, models: ModelSource, name: str) -> AnyTool:
+    """The web search without a key of its own: by DuckDuckGo, or by the provider of the model."""
+    from ouro.llm import make_provider_search
+    from ouro.tools.model_search import DdgsSearch, ModelSearch
+
+    def find() -> ProviderSearch:
+        model = models.current()[0]
+        return make_provider_search(model, *basis.inputs.catalog.route(model.spec.name))
+
+    def note_cost(model: str, usage: Usage | None) -> None:
+        basis.transcript.note_cost("search", model, usage)
+
+    return DdgsSearch() if name == "ddgs" else ModelSearch(find, note_cost)
 
 
 def require_free_names(tools: Sequence[AnyTool], taken: Collection[str]) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _GIT_SECONDS = 20
 _REMOVE_SECONDS = 3.0
 PACE = 0.035
-"""Seconds between two words, as fast as a user reads."""
+"""Seconds between two words: about as fast as a user reads."""
 SPEC = ModelSpec("recorded (demo)", window=128_000, prices=Prices(0, 0), thinking=True)
 TASK = "The tests of this project fail. Find out why, and fix it."
 WISH = "In this shop a price is always a whole number of cents"
@@ -162,7 +162,7 @@ NOTHING_MORE = f"I am a recording, and know only this one repair.\n\n{NEXT_STEPS
 
 
 def demo(context: ShellContext, plain: bool, headless: bool) -> int:
-    """Play the demo; returns the exit code. Not a coroutine: a front end has an event loop of its
+    """Play the demo; returns the exit code. It is no coroutine: a front end has an event loop of its
     own.
     """
     screen_settings = screen_settings_in(Path.cwd())  # the screen settings of the user
@@ -187,7 +187,7 @@ def demo(context: ShellContext, plain: bool, headless: bool) -> int:
 
 
 def _play(project: Path, message: str, screen_settings: ScreenSettings, *, is_plain: bool) -> int:
-    """One session, from a message until the user leaves; returns the exit code."""
+    """Run one session, from a message until the user leaves; returns the exit code."""
     if is_plain:
         from ouro.frontends.plain.repl import run_repl
 
@@ -208,7 +208,7 @@ def _remembers(project: Path) -> bool:
 
 @contextmanager
 def _scratch() -> Iterator[Path]:
-    """A project to repair, and an ouro home of its own, so that no file of the user is read or
+    """Make a project to repair, and an ouro home of its own, so that no file of the user is read or
     written.
     """
     top, home_before = (
@@ -242,7 +242,7 @@ def _remove(top: Path) -> None:
 
 
 def _opener(project: Path, message: str, *, watched: bool = True) -> Opener:
-    """What opens the session of the demo: with the recorded model that belongs to the message."""
+    """Returns a function that opens the session with the recorded model for this message."""
     python = "python3" if shutil.which("python3") else shlex.quote(sys.executable)
     test_command = f"{python} -m unittest"
     pace = PACE if watched else 0
@@ -326,7 +326,7 @@ def recorded_model(test_command: str, pace: float, *, watched: bool) -> Scripted
         )
 
     def end_if_refused(answer: ScriptedReply) -> Callable[[Sequence[Message]], ScriptedReply]:
-        """The answer, or an end of the demo if the user has refused a call."""
+        """The recorded answer, or the end of the demo if the user has refused a call."""
 
         def at_this_point(messages: Sequence[Message]) -> ScriptedReply:
             is_refused = any(message.text == REFUSED for message in messages)

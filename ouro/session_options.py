@@ -43,11 +43,11 @@ class EditorServices(msgspec.Struct, frozen=True):
     """What an editor offers for the sessions in it."""
 
     buffers: EditorBuffers | None = None
-    """Its unsaved files."""
+    """The files with unsaved changes."""
     terminals: Terminals | None = None
-    """Its terminals, for the commands of the agent."""
+    """The terminals in which the commands of the agent run."""
     mcp_servers: Mapping[str, McpServerSettings] = {}
-    """Its MCP servers, by name; servers in the settings win."""
+    """The MCP servers by their names; a server of the settings with the same name wins."""
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -55,12 +55,12 @@ class Options(msgspec.Struct, frozen=True):
 
     cwd: Path
     settings: Mapping[str, Any] = {}
-    """By dotted name (None: not set); they override all other places."""
+    """Settings by their dotted names, which override all other places; None if one is not set."""
     add_dirs: tuple[Path, ...] = ()
     ephemeral: bool = False
     interactive: bool = False
-    """Whether a user is there: titles and notes are made in the background, if the settings allow
-    it.
+    """Whether there is a user: then titles and notes are made in the background, if the settings
+    allow it.
     """
     trust: bool = False
     memory: bool = True
@@ -68,10 +68,10 @@ class Options(msgspec.Struct, frozen=True):
     ready_model: Model | None = None
     """A model to use instead of those of the catalog: the recorded one of `ouro demo`."""
     tools: tuple[AnyTool, ...] = ()
-    """Further tools, of the program that opens the sessions."""
+    """The tools of the program that opens the sessions."""
     editor: EditorServices = EditorServices()
     more_instructions: str = ""
-    """Appended to the system prompt."""
+    """A text that is appended to the system prompt."""
     safe: bool = False
     """Use no extension, no instructions and settings of the project, and no memory."""
 
@@ -116,7 +116,7 @@ class SessionInputs(msgspec.Struct):
 
 
 class SessionBasis(msgspec.Struct, frozen=True, eq=False):
-    """What every object of a session is made from: the inputs, and the files that are open for it."""
+    """What the objects of a session are built from: the inputs, and the opened files."""
 
     inputs: SessionInputs
     root: Path
@@ -128,7 +128,7 @@ class SessionBasis(msgspec.Struct, frozen=True, eq=False):
     resumed: SessionInfo | None
     """The state of a session that is resumed."""
     scopes: MemoryScopes | None
-    """None: memory is off."""
+    """The long-term memory; None if it is off."""
 
     @property
     def options(self) -> Options:
@@ -155,7 +155,7 @@ async def open_transcript(
     commits: Mapping[str, str],
     tasks: SessionTasks,
 ) -> MemoryManager:
-    """The transcript of a new session, or of the `resumed` one."""
+    """Start the transcript of a new session, or open that of the `resumed` one."""
     project = path_text(inputs.options.cwd)
     if resumed is None:
         model, new_id = inputs.model_name(), request.new_id
@@ -194,14 +194,14 @@ def build_judge(
     permissions: Permissions,
     refuse: Callable[[], None],
 ) -> PermissionJudge | None:
-    """The model that answers permission questions, if the user has named one. Blocks.
+    """Build the model that answers permission questions; None if the user has named none. Blocks.
 
     If it cannot be used, there is a notice, and the user is asked.
     """
     name = _name_of_judge(inputs, models)
     if not name:
         return None
-    from ouro.session.judge import Judge  # off by default
+    from ouro.session.judge import Judge  # imported late: it is off by default
 
     def judges() -> Sequence[Model]:
         refuse()
@@ -213,18 +213,18 @@ def build_judge(
 def _name_of_judge(inputs: SessionInputs, models: ModelSource) -> str:
     """The name of the model that answers permission questions; empty if the user does.
 
-    A model that cannot be used is a notice.
+    Adds a notice if the named model cannot be used.
     """
-    named, catalog = inputs.settings.permissions.judge, inputs.catalog
-    if not named:
+    name_in_settings, catalog = inputs.settings.permissions.judge, inputs.catalog
+    if not name_in_settings:
         return ""
     if inputs.options.ready_model:
         return models.current()[0].spec.name
     try:
-        name = catalog.resolve(named)
+        name = catalog.resolve(name_in_settings)
         reason = catalog.unusable(name)
     except NoModelError as error:
-        name, reason = named, error.message.rstrip(".")
+        name, reason = name_in_settings, error.message.rstrip(".")
     if not reason:
         return name
     notice = f"`permissions.judge` ({name}) cannot be used: {reason}. ouro asks you instead."
@@ -233,8 +233,8 @@ def _name_of_judge(inputs: SessionInputs, models: ModelSource) -> str:
 
 
 def make_mask(catalog: Catalog, inform: Callable[[str], None]) -> SecretMask:
-    """The mask of a session, which knows the keys of models and of the environment. It informs the
-    user when a text waits for rules that are not compiled yet. Only in a running loop.
+    """Build the mask of a session, which knows the keys of models and of the environment. It informs
+    the user when a text waits for rules that are not compiled yet. Needs a running loop.
     """
     loop = asyncio.get_running_loop()
 
@@ -249,32 +249,33 @@ def make_mask(catalog: Catalog, inform: Callable[[str], None]) -> SecretMask:
 def build_models(
     inputs: SessionInputs, used_before: str, mask: SecretMask, afford: Callable[[], None]
 ) -> ModelSource:
-    """The models, beginning with the one that the command line, the session or the settings name.
+    """Build the source of models. It begins with the model that the command line, the session or the
+    settings name.
 
     Args:
-        used_before: the model of a resumed session; empty: a new one.
+        used_before: the model of a resumed session; empty for a new session.
         mask: learns the keys of models.
         afford: raises LimitReached if the budget allows no background call.
     """
     name = inputs.model_name(used_before)
     if ready := inputs.options.ready_model:
-        return ModelSource(name, "off", lambda _name, _effort: [ready], _no_choices)
+        return ModelSource(name, "off", lambda _name, _effort: [ready], _find_no_choices)
     catalog, settings = inputs.catalog, inputs.settings
 
-    def make(name: str, effort: Effort) -> Sequence[Model]:
+    def make_models(name: str, effort: Effort) -> Sequence[Model]:
         models = [catalog.make(model, effort) for model in (name, *catalog.fallbacks(name))]
         mask.learn(catalog.key_values())  # a key from a key command is known only now
         return models
 
     def favorites() -> FavoriteModels:
-        from ouro.llm import FavoriteModels  # few sessions need it
+        from ouro.llm import FavoriteModels  # imported late: few sessions need it
 
         return FavoriteModels(settings.models.favorites, partial(save_setting, "models.favorites"))
 
     return ModelSource(
         name,
         settings.effort,
-        make,
+        make_models,
         lambda: asyncio.to_thread(catalog.choices),
         inputs.roles,
         afford,
@@ -282,5 +283,6 @@ def build_models(
     )
 
 
-async def _no_choices() -> tuple[ModelChoice, ...]:
+async def _find_no_choices() -> tuple[ModelChoice, ...]:
+    """The models to choose from in a session with a ready model."""
     return ()

@@ -1,6 +1,6 @@
 """`python -m ouro.warm_start N`: a server that forks sessions without a screen; see `fork_server`.
 
-Half of the CPU of a short session goes into the modules that it loads.
+It has loaded their modules, which take half of the CPU of a short session.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ MODULES = (
     "ouro.session.live_events",
     "ouro.tools.edit",
 )
-"""What a session of a batch needs and imports late."""
+"""The modules that a session of a batch needs, and would import late."""
 
 
 def main(words: list[str]) -> int:
+    """Load the modules and serve forks; in each fork run ouro, and return its exit code."""
     for module in MODULES:
         import_module(module)
     sys.argv[1:] = wait_for_fork(int(words[0]))

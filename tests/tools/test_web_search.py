@@ -10,7 +10,7 @@ import pytest
 from fakes.local_servers import Listener
 from fakes.tool_benches import call
 
-from ouro.assemble_extensions import SEARCH_VARIABLES
+from ouro.assemble_tools import SEARCH_VARIABLES
 from ouro.errors import ConfigError, ToolError
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.messages import ToolCall, assistant, user
