@@ -210,7 +210,7 @@ class ToolFileBench:
     def own(self, name: str, text: str) -> Path:
         return self._write(get_home() / "tools" / name, text)
 
-    def project_texts(self, name: str, text: str) -> Path:
+    def of_project(self, name: str, text: str) -> Path:
         return self._write(self.project / ".ouro" / "tools" / name, text)
 
     def _write(self, path: Path, text: str) -> Path:
