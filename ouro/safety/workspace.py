@@ -367,7 +367,7 @@ class Workspace:
         return root is not None and not protected.is_reserved(path, root)
 
     def _require_regular(self, path: Path, status: os.stat_result | None) -> None:
-        """Raise ToolError if this is not the status of a regular file; None: there is no file."""
+        """Raise ToolError if this is not the status of a regular file. It is None without a file."""
         if status is None:
             raise ToolError(f"{self.shown(path)} does not exist.")
         if not stat.S_ISREG(status.st_mode):

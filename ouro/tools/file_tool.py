@@ -86,8 +86,8 @@ class ChangeTool(FileTool[A]):
 def file_change(
     shown: str, before: str | None, after: str | None, moved_to: str = ""
 ) -> FileChange:
-    """The change of a file as the user sees it; None: there is no file. Of a long file it has only the
-    lines around the change, because it is saved with the session.
+    """The change of a file as the user sees it. A text is None if there is no file. Of a long file the
+    change has only the lines around it, because it is saved with the session.
     """
     if before is None or after is None or max(len(before), len(after)) <= _MAX_WHOLE_IN_DISPLAY:
         return FileChange(shown, before, after, moved_to)

@@ -96,6 +96,7 @@ class CellNotebook:
 
     @cached_property
     def cells(self) -> list[Cell]:
+        """The cells, in their order."""
         return [
             Cell(before, self.text[start:end], data)
             for before, start, end, data in _list_elements(self.text, self.start)
@@ -192,6 +193,7 @@ class CellNotebook:
 
     @property
     def _cell_indent(self) -> str:
+        """The indentation of the cells in the file."""
         if self.cells and "\n" in self.cells[0].before:
             return self.cells[0].before.rpartition("\n")[2]
         return (self.style.unit or "") * 2

@@ -128,13 +128,13 @@ def read_calls(message: Message, tools: Mapping[str, AnyTool]) -> Message:
     call.
     """
     parts: list[Part] = []
-    taken = {call.id for call in message.tool_calls}
+    used_ids = {call.id for call in message.tool_calls}
     for part in message.parts:
         calls = list(_read_call(part, tools)) if isinstance(part, ToolCall) else [part]
         parts += calls[:1]
         for further in calls[1:]:
             assert isinstance(further, ToolCall), "only calls are split"
-            parts.append(replace(further, id=_new_id(further.id, taken)))
+            parts.append(replace(further, id=_new_id(further.id, used_ids)))
     return message if tuple(parts) == message.parts else replace(message, parts=tuple(parts))
 
 
@@ -159,7 +159,7 @@ def _read_call(call: ToolCall, tools: Mapping[str, AnyTool]) -> Iterator[ToolCal
     accepted = [
         _accepted_arguments(name, value, tools) for name, value in zip(names, objects, strict=False)
     ]
-    complete = [one for one in accepted if one is not None]
+    complete = [call_read for call_read in accepted if call_read is not None]
     if len(complete) < len(accepted) or len(names) != len(objects):
         # The name is sure, also if the arguments are not: the error then shows the right call.
         yield replace(call, name=names[0]) if len(set(names)) == 1 else call
@@ -350,7 +350,7 @@ def _gather_item(
         if name in value or not inner:
             continue
         item = _with_known_names({k: v for k, v in value.items() if k not in fields}, inner)
-        item = {key: found for key, found in item.items() if key in inner}
+        item = {key: value_of_key for key, value_of_key in item.items() if key in inner}
         if item.keys() >= set(items.get("required", ())):
             rest = {key: found for key, found in value.items() if key in fields}
             return {**rest, name: [item]}

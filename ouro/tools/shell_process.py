@@ -168,6 +168,9 @@ class ShellProcess(RunningCommand):
         return True
 
     async def end(self) -> int:
+        """End the command. A command whose shell has ended by itself first gets a moment for its other
+        processes, such as `tee`. Returns how many had outlived the shell.
+        """
         left_running = 0
         try:
             if self.exit_code is None:
@@ -194,6 +197,7 @@ class ShellProcess(RunningCommand):
         await self.wait(GRACE)
 
     def _kill(self) -> None:
+        """Read what is still in the pipe, then KILL the processes here or in the container."""
         self._pump.drain()
         if self.inside is not None and (self.exit_code is None or self.exit_code < 0):
             self.inside.signal_later(signal.SIGKILL)

@@ -245,6 +245,7 @@ def _become(request: _Request, descriptors: Sequence[int]) -> int:
 
 
 def _send(channel: socket.socket, content: object, descriptors: Sequence[int] = ()) -> None:
+    """Send a message. The descriptors go with its head."""
     data = msgspec.msgpack.encode(content)
     socket.send_fds(channel, [_HEAD.pack(len(data))], list(descriptors))
     channel.sendall(data)

@@ -296,6 +296,7 @@ def stream_git(
 
 
 def _kill(profile: GitProfile, process: subprocess.Popen[bytes]) -> None:
+    """KILL a git process, and its group if it has its own; wait for its end."""
     send_signal(process.pid, signal.SIGKILL, group=profile in _OWN_GROUP)
     process.wait()
 

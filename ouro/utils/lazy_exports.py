@@ -24,6 +24,7 @@ def lazy_exports(package: str) -> Callable[[str], Any]:
     """The module of each name; read at first use."""
 
     def read_homes() -> None:
+        """Read the imports of `__init__` from its source."""
         import re  # with what is imported here, `ouro --version` takes half as long again
 
         path = sys.modules[package].__file__
@@ -34,6 +35,7 @@ def lazy_exports(package: str) -> Callable[[str], Any]:
             homes.update(dict.fromkeys(re.findall(r"\w+", names), module))
 
     def get_export(name: str) -> Any:
+        """Import the module of a name; returns what it has under this name. Raises AttributeError."""
         if not homes:
             read_homes()
         if name not in homes:

@@ -191,6 +191,7 @@ def _score_encodings(data: bytes, beside: frozenset[str]) -> dict[str, float]:
 
 @cache
 def _all_encodings() -> tuple[str, ...]:
+    """The encodings of all languages, each once."""
     groups = [language.encodings for language in _languages().values()]
     return tuple(dict.fromkeys(chain.from_iterable(groups)))
 

@@ -215,6 +215,7 @@ def run_worker(
     loop = asyncio.new_event_loop()
 
     def read() -> None:
+        """Queue the lines of stdin; end the process when it closes."""
         for line in sys.stdin.buffer:
             loop.call_soon_threadsafe(lines.put_nowait, json.loads(line))
         on_end()
@@ -225,6 +226,7 @@ def run_worker(
         output.flush()
 
     async def answer(handler: Handler, number: int, line: JsonObject) -> None:
+        """Answer one request: send its events, then `end` or `error`."""
         begun = False
 
         def emit(event: JsonObject) -> None:
@@ -241,6 +243,7 @@ def run_worker(
             running.pop(number, None)
 
     async def serve(handler: Handler) -> None:
+        """Start a task for each request, and cancel it if the other side asks for it."""
         send({"ready": True})
         while True:
             line = await lines.get()

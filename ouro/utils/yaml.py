@@ -253,6 +253,7 @@ class _NodeReader:
         return Sequence(tuple(items), start.start_mark.line + 1)
 
     def mapping(self, items: list[Node], start: Any) -> Node:
+        """A table of keys and values, which come in turn. Raises ConfigError for a repeated key."""
         entries: dict[str, Node] = {}
         key_lines: dict[str, int] = {}
         for key, value in zip(items[::2], items[1::2], strict=True):
@@ -268,6 +269,7 @@ class _NodeReader:
         return YamlTable(entries, key_lines, start.start_mark.line + 1)
 
     def refuse(self, event: Any) -> ConfigError:
+        """The error for an event that is not allowed, with its line."""
         what = f"nested more than {MAX_DEPTH} deep"
         if type(event).__name__ == "DocumentStartEvent":
             what = "a second document (`---`) is not read; use one"

@@ -120,12 +120,14 @@ class Undo:
     def _plan(
         self, turns: Sequence[TurnFiles], path: str = "", sure: Collection[str] = ()
     ) -> RestorePlan:
+        """The plan of an undo, the last turn first."""
         numbers = tuple(sorted((turn.number for turn in turns), reverse=True))
         return RestorePlan(
             numbers, path, undone=True, sure=tuple(sure), session=self._checkpoints.session
         )
 
     def _redo_plan(self, turns: Sequence[TurnFiles]) -> RestorePlan:
+        """The plan of a redo, the first turn first."""
         numbers = tuple(sorted(turn.number for turn in turns))
         return RestorePlan(numbers, path="", undone=False, session=self._checkpoints.session)
 
@@ -176,8 +178,8 @@ class Undo:
         """
         outcomes: dict[str, str] = {}
         by_number = {turn.number: turn for turn in turns}
-        wanted = [by_number[number] for number in plan.numbers if number in by_number]
-        for turn in wanted:
+        turns_to_restore = [by_number[number] for number in plan.numbers if number in by_number]
+        for turn in turns_to_restore:
             for change, is_unsure in self._steps(plan, turn):
                 outcome = done.get((turn.number, change.path))
                 if outcome is None:
@@ -188,7 +190,7 @@ class Undo:
                 if outcome not in ("", MERGED) or not outcomes.get(change.path):
                     outcomes[change.path] = outcome
         if not (plan.path or plan.sure):
-            self._mark_turns(plan, wanted)
+            self._mark_turns(plan, turns_to_restore)
         self._note_question(plan, outcomes)
         self._plan_file().unlink(missing_ok=True)
         self._checkpoints.is_undoing = False

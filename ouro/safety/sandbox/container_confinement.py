@@ -60,6 +60,7 @@ class ContainerConfinement(Confinement):
         )
 
     def take_warning(self) -> str:
+        """The warning, once, that hosts of the settings have no effect here; empty if there are none."""
         if self._has_warned or not self.settings.hosts:
             return ""
         self._has_warned = True
@@ -101,6 +102,7 @@ class ContainerConfinement(Confinement):
             return command
 
     def take_setup(self) -> str:
+        """The line of the devcontainer that prepares the container; empty after the first call."""
         if self._has_set_up:
             return ""
         line = self.containers.plan.setup

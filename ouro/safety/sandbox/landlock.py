@@ -75,7 +75,7 @@ def _restrict(plan: dict[str, Any], version: int) -> None:
     Raises:
         OSError: a step of it failed.
     """
-    handled = _RIGHTS_BY_ABI[max(known for known in _RIGHTS_BY_ABI if known <= version)]
+    handled = _RIGHTS_BY_ABI[max(abi for abi in _RIGHTS_BY_ABI if abi <= version)]
     ruleset = _create_ruleset(handled, version, refuses_tcp=not plan["network"])
     _allow(ruleset, "/", _READ_DIR)
     hidden = tuple(f"{place}/" for place in plan["hidden"])

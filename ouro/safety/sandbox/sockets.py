@@ -148,6 +148,7 @@ def _is_socket_entry(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_socket(path: str) -> bool:
+    """Whether there is a socket at a path, and not a link to one."""
     try:
         return stat.S_ISSOCK(os.lstat(path).st_mode)
     except (OSError, ValueError):

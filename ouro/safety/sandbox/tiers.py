@@ -153,6 +153,7 @@ class Bubblewrap(Sandbox):
         self._filter_dir = filter_dir
 
     def wrap(self, argv: Sequence[str], policy: SandboxPolicy) -> list[str]:
+        """The command line of `bwrap`, after a shell that opens the file of the seccomp filter."""
         command = [str(self._program), *_BWRAP_OPTIONS]
         if not policy.network:
             command.append("--unshare-net")
@@ -221,6 +222,7 @@ class Landlock(Sandbox):
             self.leaves_open = (*self.leaves_open, SOCKETS_OF_PROGRAMS)
 
     def wrap(self, argv: Sequence[str], policy: SandboxPolicy) -> list[str]:
+        """The command line of the helper that confines itself, and then executes `argv`."""
         from ouro.safety.sandbox import landlock
         from ouro.safety.sandbox.seccomp import filter_file
 
@@ -271,6 +273,7 @@ class Seatbelt(Sandbox):
     )
 
     def wrap(self, argv: Sequence[str], policy: SandboxPolicy) -> list[str]:
+        """The command line of `sandbox-exec` with a profile for this policy."""
         writable = list(policy.writable)
         if policy.temp:
             writable.append(policy.temp)

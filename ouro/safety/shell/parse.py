@@ -131,8 +131,8 @@ class _Loop(msgspec.Struct):
 class _Lexer(WordReader):
     """Reads one script: a line, or the text that a command in it runs."""
 
-    def __init__(self, text: str, found: ShellLine, depth: int = 0) -> None:
-        super().__init__(text, found, depth)
+    def __init__(self, text: str, line: ShellLine, depth: int = 0) -> None:
+        super().__init__(text, line, depth)
         self._words: list[Word] = []
         self._stdin: str | None = None
         self._piped = False
@@ -160,7 +160,7 @@ class _Lexer(WordReader):
         """Read the commands of `text` from `begin` up to `end`, with a lexer of their own; returns
         the position after it.
         """
-        inner = _Lexer(text, self._found, self._depth + 1)
+        inner = _Lexer(text, self._line, self._depth + 1)
         inner._at = begin
         inner.script(end)
         return inner._at
@@ -213,7 +213,7 @@ class _Lexer(WordReader):
             return False
         self._at = match.end()
         value = match[2][1:-1] if match[2][0] in "'\"" else match[2]
-        self._found.values[match[1]] = Word(value)
+        self._line.values[match[1]] = Word(value)
         return True
 
     def _read_words(self) -> None:
@@ -224,7 +224,7 @@ class _Lexer(WordReader):
             self._words += several
             self._at += len(several[0].raw)
             if several[0].raw.startswith("$("):
-                _add_command(self._found, Command((Word("seq"),)), self._depth)
+                _add_command(self._line, Command((Word("seq"),)), self._depth)
         else:
             self._is_certain = False
             self._words.append(self._word())
@@ -310,7 +310,7 @@ class _Lexer(WordReader):
         for assignment in assignments:
             self._opaque("it sets a variable")
             value = replace(assignment.value, exact=False, glob=False)
-            self._found.values[assignment.name] = value
+            self._line.values[assignment.name] = value
 
     def _add(self, command: Command) -> None:
         """Add a command, and as a guess what bash may make of its braces: `{rm,-rf}` is a command."""
@@ -320,11 +320,11 @@ class _Lexer(WordReader):
         is_in_open_loop = not all(loop.start for loop in self._loops)
         if name in ("cd", "pushd", "popd") and is_in_open_loop:
             self._opaque("it changes the folder in a loop")
-        _add_command(self._found, command, self._depth)
+        _add_command(self._line, command, self._depth)
         if any("{" in word.raw and not word.exact for word in command.words):
             pieces = re.sub(r"[{},]+", " ", command.text).split()
             if pieces:
-                self._found.commands.append(Command(tuple(map(Word, pieces)), kind="guess"))
+                self._line.commands.append(Command(tuple(map(Word, pieces)), kind="guess"))
 
     def _begin_loop(self, keyword: str, words: list[Word], source: Command | None) -> list[Word]:
         """Read what is before the body of a loop; returns the words of its condition if that is a
@@ -350,17 +350,17 @@ class _Lexer(WordReader):
 
     def _is_new_variable(self, name: str) -> bool:
         """Whether a name is a variable that nothing has set."""
-        is_known = name in os.environ or name in self._found.values
+        is_known = name in os.environ or name in self._line.values
         return not is_known and bool(re.fullmatch(_VARIABLE_NAME, name))
 
     def _enter_loop(self, loop: _Loop, source: Command | None) -> None:
         """Begin the first round of a loop."""
         # An `echo` of the files: they are judged even if the body does not use them.
         if files := [word for word in loop.values if word.glob or word.under]:
-            _add_command(self._found, Command((Word("echo"), *files), source=source), self._depth)
-        self._found.values |= dict.fromkeys(loop.variables, *loop.values[:1])
+            _add_command(self._line, Command((Word("echo"), *files), source=source), self._depth)
+        self._line.values |= dict.fromkeys(loop.variables, *loop.values[:1])
         loop.values = loop.values[1:]
-        loop.first = len(self._found.commands)
+        loop.first = len(self._line.commands)
         self._loops.append(loop)
 
     def _end_loop(self) -> None:
@@ -368,7 +368,7 @@ class _Lexer(WordReader):
         rounds or commands makes the line opaque.
         """
         loop = self._loops.pop() if self._loops else _Loop()
-        line = self._found
+        line = self._line
         size = len(line.commands)
         line.rounds += 1
         size_after_next_round = size + (size - loop.first)
@@ -401,7 +401,7 @@ class _Lexer(WordReader):
             self._stdin = word.text
         else:
             redirect = Redirect(operator, word)
-            self._found.redirects.append(redirect)
+            self._line.redirects.append(redirect)
             if not word.exact or (operator == "<&" and not redirect.duplicates):
                 self._opaque("the target of a redirection is computed")
 
@@ -426,7 +426,7 @@ class _Lexer(WordReader):
             self._opaque("it holds a here-document")
         self._after_heredocs = min(position, len(self._text))
         self._stdin = "\n".join(lines)
-        self._found.bodies.append(self._stdin)
+        self._line.bodies.append(self._stdin)
         if delimiter.text == delimiter.raw:  # without quotes bash runs the commands in it
             text = self._stdin.replace('"', "")
-            _Lexer(f'"{text}"', self._found, self._depth + 1)._word()
+            _Lexer(f'"{text}"', self._line, self._depth + 1)._word()

@@ -65,10 +65,10 @@ class WordReader(ABC):
     the position in the text, and notes in the line what it does not understand.
     """
 
-    def __init__(self, text: str, found: ShellLine, depth: int) -> None:
+    def __init__(self, text: str, line: ShellLine, depth: int) -> None:
         self._text = text
         self._at = 0
-        self._found = found
+        self._line = line
         self._depth = depth
 
     @abstractmethod
@@ -77,11 +77,11 @@ class WordReader(ABC):
 
     def _opaque(self, reason: str) -> None:
         """Note why the line cannot be judged."""
-        self._found.make_opaque(reason)
+        self._line.make_opaque(reason)
 
     def _hide(self, reason: str) -> None:
         """Note why the commands of the line are not known."""
-        self._found.hide(reason)
+        self._line.hide(reason)
 
     def _is_simple_substitution(self) -> bool:
         """Whether a `<(command)` is here that every version of bash ends at the same place."""
@@ -112,8 +112,8 @@ class WordReader(ABC):
         raw = self._text[start : self._at]
         variable = re.fullmatch(r'"\$\{?(\w+)\}?"', raw)
         under = (
-            self._found.values[variable[1]].under
-            if variable and variable[1] in self._found.values
+            self._line.values[variable[1]].under
+            if variable and variable[1] in self._line.values
             else ()
         )
         return Word(draft.text, draft.exact and not glob, glob, raw, under)
@@ -239,7 +239,7 @@ class WordReader(ABC):
 
     def _variable(self, draft: _Draft, name: str, raw: str, *, quoted: bool) -> None:
         """Add the value of a variable to the word, if it is known and stays one word."""
-        home, value = os.environ.get("HOME", ""), self._found.values.get(name)
+        home, value = os.environ.get("HOME", ""), self._line.values.get(name)
         if name == "HOME" and value is None and re.fullmatch(r"/[\w/.@+-]*", home):
             draft.text += home
         elif name == "?":

@@ -129,7 +129,7 @@ def _inner_of_shell(command: Command) -> InnerCommands:
 
 
 def _shell_script(name: str, script: str | None) -> InnerCommands:
-    """What a shell runs whose script is this text; None: the text is not known."""
+    """What a shell runs whose script is this text, which is None if it is not known."""
     if script is None:
         return InnerCommands(hidden=f"{name} reads its commands from its input")
     return InnerCommands(script=script, transparent=True, opaque=f"{name} runs a script")
