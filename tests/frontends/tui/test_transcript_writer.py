@@ -80,7 +80,7 @@ async def test_thinking_is_folded_with_its_time_and_size():
     app = TranscriptApp(ThinkingDelta("one two "), ThinkingDelta("three"))
     async with app.run_test(size=(60, 20)):
         app.now += 4
-        app.transcript._move()
+        app.transcript._redraw_clocks()
         app.transcript._draw()
         assert app.lines() == ["  ▸ Thinking… 4.0 s · 3 words"]
         app.show(TextDelta("so"))

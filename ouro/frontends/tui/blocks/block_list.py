@@ -17,13 +17,15 @@ MAX_DRAWN = 500
 
 
 class TranscriptBlock(ABC):
-    """Draws itself as lines for a width and a palette, and keeps them until it changes."""
+    """One item of the transcript. It draws itself as lines for a width and a palette, and keeps
+    them until it changes.
+    """
 
     foldable = False
     """Whether a click opens and folds it."""
     is_open = False
     is_moving = False
-    """Whether it changes with time: it shows a clock."""
+    """Whether its lines change with time, because they show a clock."""
     is_compact = False
     """Whether there is no blank line between it and another such block."""
     gap = False
@@ -34,7 +36,7 @@ class TranscriptBlock(ABC):
     """The list of changed blocks that it adds itself to; set by the transcript, like the next
     three.
     """
-    place = 0
+    index = 0
     """Its position among all blocks."""
     height = 0
     is_measured = False
@@ -44,8 +46,8 @@ class TranscriptBlock(ABC):
         self.last_lines: Sequence[StyledLine] = []
         """The lines that were drawn last; the block may have changed since."""
         self.frame_lines: Sequence[StyledLine] = []
-        """Those of the last frame. Something may have asked for newer lines since, as the pointer
-        does, without painting them.
+        """The lines of the last frame. Newer lines may have been drawn since without being shown,
+        for example for the pointer.
         """
         self._is_drawn = False
         self._drawn_for: tuple[int, Palette] | None = None
@@ -69,7 +71,7 @@ class TranscriptBlock(ABC):
         self.has_changed = True
 
     def forget(self) -> None:
-        """Drop what was drawn: another width is used, or it is far from what is shown."""
+        """Drop the drawn lines, because the width changes, or the block is far from what is shown."""
         self._is_drawn = False
         self.last_lines = self.frame_lines = []
 
@@ -96,8 +98,8 @@ def estimate_text(text: str, width: int) -> int:
 
 
 class BlockList:
-    """Blocks and their heights, estimated until they are drawn for the current width. Only shown
-    blocks are drawn.
+    """The blocks of a transcript with their heights. Only blocks that are shown are drawn; the
+    height of any other is estimated.
     """
 
     def __init__(self, palette: Palette) -> None:
@@ -130,7 +132,7 @@ class BlockList:
     def add(self, block: TranscriptBlock) -> None:
         last = self.blocks[-1] if self.blocks else None
         block.gap = last is not None and not (last.is_compact and block.is_compact)
-        block.place = len(self.blocks)
+        block.index = len(self.blocks)
         block.changed_blocks = self._changed
         self.blocks.append(block)
         self.total += block.height
@@ -145,7 +147,7 @@ class BlockList:
         removed = set(filter(self._has, blocks))
         if not removed:
             return
-        last = self._take_from(min(block.place for block in removed))
+        last = self._cut_off_from(min(block.index for block in removed))
         for block in removed:
             self._drawn.pop(block, None)
         self.moving -= removed
@@ -155,26 +157,26 @@ class BlockList:
                 block.invalidate()
                 self.add(block)
 
-    def _take_from(self, place: int) -> list[TranscriptBlock]:
-        """Take the blocks from `place` on out of the column, and return them."""
-        last = self.blocks[place:]
+    def _cut_off_from(self, index: int) -> list[TranscriptBlock]:
+        """Take the blocks from this index on out of the list; returns them."""
+        last = self.blocks[index:]
         self.total = self.top(last[0])
-        del self.blocks[place:], self._tops[place + 1 :]
-        self._changed[:] = [block for block in self._changed if block.place < place]
+        del self.blocks[index:], self._tops[index + 1 :]
+        self._changed[:] = [block for block in self._changed if block.index < index]
         return last
 
     def _has(self, block: TranscriptBlock) -> bool:
-        return block.place < len(self.blocks) and self.blocks[block.place] is block
+        return block.index < len(self.blocks) and self.blocks[block.index] is block
 
     def draw_changes(self) -> int | None:
         """Draw the changed blocks that were drawn before; returns the number of the first changed
         line.
         """
-        changed = [self._update(block) for block in self._changed]
+        changed = [self._redraw(block) for block in self._changed]
         self._changed.clear()
         return min(changed, default=None)
 
-    def _update(self, block: TranscriptBlock) -> int:
+    def _redraw(self, block: TranscriptBlock) -> int:
         """Draw a changed block, or estimate its height if it was never shown; returns its first
         changed line.
         """
@@ -184,26 +186,26 @@ class BlockList:
         if not block.is_measured:  # not shown yet: drawing can wait
             self._estimate(block)
             return top
-        before = block.frame_lines
+        old_lines = block.frame_lines
         lines = block.frame_lines = self._draw(block)
-        pairs = enumerate(zip(before, lines, strict=False))
+        pairs = enumerate(zip(old_lines, lines, strict=False))
         return top + next(
-            (n for n, (old, new) in pairs if old is not new), min(len(before), len(lines))
+            (n for n, (old, new) in pairs if old is not new), min(len(old_lines), len(lines))
         )
 
     def settle(self, top: int, height: int) -> int:
-        """Draw the `height` lines from `top`; return by how many lines the part above `top` has
+        """Draw the `height` lines from `top`. Returns by how many lines the part above them has
         grown.
         """
         grown = 0
-        for block in islice(self.blocks, self._place_of(top), None):
+        for block in islice(self.blocks, self._index_of(top), None):
             if self.top(block) >= top + grown + height:
                 break
             if not block.is_measured:
-                above = self.top(block) < top + grown
-                before = block.height
+                is_above = self.top(block) < top + grown
+                old_height = block.height
                 self._draw(block)
-                grown += block.height - before if above else 0
+                grown += block.height - old_height if is_above else 0
         return grown
 
     def draw_ahead(self, top: int, height: int) -> None:
@@ -211,7 +213,7 @@ class BlockList:
         anything.
         """
         for block in self.blocks[
-            self._place_of(max(0, top - height)) : self._place_of(top - 1) + 1
+            self._index_of(max(0, top - height)) : self._index_of(top - 1) + 1
         ]:
             self._lines(block)
 
@@ -224,10 +226,10 @@ class BlockList:
             height -= block.height
 
     def line(self, number: int) -> StyledLine | None:
-        if (found := self.block_at(number)) is None:
+        if (block_and_line := self.block_at(number)) is None:
             return None
-        lines = self._lines(found[0])
-        return lines[found[1]] if found[1] < len(lines) else None
+        lines = self._lines(block_and_line[0])
+        return lines[block_and_line[1]] if block_and_line[1] < len(lines) else None
 
     def lines(self, start: int, end: int) -> Iterator[tuple[int, StyledLine]]:
         """The lines from `start` to before `end`, numbered; draws them without moving anything."""
@@ -237,18 +239,18 @@ class BlockList:
 
     def block_at(self, number: int) -> tuple[TranscriptBlock, int] | None:
         """The block that has the line `number`, and which of its lines that is."""
-        place = self._place_of(number)
+        index = self._index_of(number)
         return (
-            (self.blocks[place], number - self._tops[place]) if place < len(self.blocks) else None
+            (self.blocks[index], number - self._tops[index]) if index < len(self.blocks) else None
         )
 
     def top(self, block: TranscriptBlock) -> int:
-        while len(self._tops) <= block.place:
+        while len(self._tops) <= block.index:
             self._add_top()
-        return self._tops[block.place]
+        return self._tops[block.index]
 
-    def _place_of(self, line: int) -> int:
-        """The place of the block that has a line; behind the last block if there are fewer lines."""
+    def _index_of(self, line: int) -> int:
+        """The index of the block that has a line; behind the last block if there are fewer lines."""
         while self._tops[-1] <= line and len(self._tops) <= len(self.blocks):
             self._add_top()
         return bisect_right(self._tops, line) - 1
@@ -287,6 +289,6 @@ class BlockList:
 
     def _set_height(self, block: TranscriptBlock, height: int, *, is_measured: bool) -> None:
         if height != block.height:
-            del self._tops[block.place + 1 :]
+            del self._tops[block.index + 1 :]
             self.total += height - block.height
         block.height, block.is_measured = height, is_measured

@@ -14,8 +14,8 @@ from rich.style import Style
 from ouro.frontends.tui.blocks.lines import Run, StyledLine, fold, indent, pad
 from ouro.frontends.tui.blocks.palette import Palette
 
-CHUNK = 40
-"""Lines that are coloured together: if the text grows, only its last chunk is coloured again."""
+CHUNK_LINES = 40
+"""So many lines are coloured together. If the text grows, only its last chunk is coloured again."""
 MAX_LINE = 2_000
 MAX_CHUNKS_IN_STRING = 10
 _GLOB = re.compile(r"[*?\[]")
@@ -54,8 +54,8 @@ class Code:
 
 
 def highlight(code: str, language: str, palette: Palette, base: Style) -> list[list[Run]]:
-    """Each line of `code` as runs in syntax colours over `base`; without colours if the language is
-    unknown.
+    """The lines of `code`, each as runs in syntax colours over `base`. If the language is unknown,
+    they have no colours.
     """
     lexer = _lexer(language)
     if lexer is None or any(len(line) > MAX_LINE for line in code.split("\n")):
@@ -157,10 +157,10 @@ def _chunk_size(code: str, language: str) -> int:
     end depends only on its own text, so that code is always cut in the same way, independent of the
     pieces in which it arrives.
     """
-    if code.count("\n") <= CHUNK:
+    if code.count("\n") <= CHUNK_LINES:
         return 0
     ends = [match.end() for match in re.finditer("\n", code)]
-    for chunks, end in enumerate(ends[CHUNK - 1 : -1 : CHUNK], 1):
+    for chunks, end in enumerate(ends[CHUNK_LINES - 1 : -1 : CHUNK_LINES], 1):
         if chunks == MAX_CHUNKS_IN_STRING or not _is_inside_string(code[:end], language):
             return end
     return 0

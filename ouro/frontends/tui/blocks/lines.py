@@ -27,9 +27,9 @@ _NARROW = re.compile(
     "[ -~\u00a1-\u00ac\u00ae-\u02ff\u0384-\u0482\u048a-\u052f\u2010-\u2027\u20a0-\u20bf\u2190-\u2193]*"
 )
 """Latin, Greek and Cyrillic text: each character takes one cell, and none joins another."""
-_ESCAPES = re.compile("[\x1b\x90\x98\x9b\x9d-\x9f]")
+_ESCAPE_BEGIN = re.compile("[\x1b\x90\x98\x9b\x9d-\x9f]")
 """Characters that begin an escape sequence."""
-_ATOMS = re.compile(rf"( +)|([{WIDE}])|([^ {WIDE}]+)")
+_WORDS_AND_SPACES = re.compile(rf"( +)|([{WIDE}])|([^ {WIDE}]+)")
 
 
 @dataclass(slots=True, eq=False)
@@ -63,7 +63,7 @@ def code_runs(text: str, base: Style, code: Style) -> list[Run]:
 
 
 def code_content(text: str, base: str = "") -> Content:
-    """The same for a widget; `base` is a style of Textual."""
+    """The same for a widget of Textual, whose style `base` is."""
     parts = [(words, CODE if is_code else base) for words, is_code in split_at_code(text)]
     return Content.assemble(*parts)
 
@@ -74,13 +74,13 @@ def quote_code(text: str) -> str:
 
 
 def split_at_code(text: str) -> Iterator[tuple[str, bool]]:
-    """The words of a text, and whether they are code."""
+    """The parts of a text, each with whether it is code between backticks."""
     end = 0
-    for found in _INLINE_CODE.finditer(text):
-        if found.start() > end:
-            yield text[end : found.start()], False
-        yield found[1], True
-        end = found.end()
+    for match in _INLINE_CODE.finditer(text):
+        if match.start() > end:
+            yield text[end : match.start()], False
+        yield match[1], True
+        end = match.end()
     if end < len(text):
         yield text[end:], False
 
@@ -92,17 +92,20 @@ def tidy(text: str) -> str:
 
 
 def show_lines(lines: Sequence[str], show: Callable[[str], str]) -> list[str]:
-    """What `show`, which is `tidy` or cleans as much, makes of each line. One call cleans all of
-    them, unless an escape sequence may begin in one and end in another.
+    """Make each line printable by `show`, which is `tidy` or cleans as much.
+
+    One call cleans all lines, unless an escape sequence may begin in one and end in another.
     """
     text = "".join([f"{line}\n" for line in lines])
-    if _ESCAPES.search(text):
+    if _ESCAPE_BEGIN.search(text):
         return [show(line) for line in lines]
     return show(text).split("\n")[:-1]
 
 
 def clean_output(text: str) -> str:
-    """Command output without terminal control; for overwritten lines only the last state."""
+    """The output of a command without terminal control. Of a line that was overwritten, the last
+    state stays.
+    """
     return tidy(_CARRIAGE_RETURNS.sub("", text) if "\r" in text else text)
 
 
@@ -115,15 +118,17 @@ def wrap(runs: Sequence[Run], width: int, *, keeps_spaces: bool = False) -> list
         if cell_len(text) <= width:
             lines.append(StyledLine([Segment(*run) for run in paragraph]))
             continue
-        for start, end, joint in _split(text, width, keeps_spaces):
+        for start, end, joint in _split_paragraph(text, width, keeps_spaces):
             lines.append(
-                StyledLine([Segment(*run) for run in _slice(paragraph, start, end)], joint=joint)
+                StyledLine(
+                    [Segment(*run) for run in _slice_runs(paragraph, start, end)], joint=joint
+                )
             )
     return lines
 
 
 class GrowingText:
-    """Wraps text that grows: only its last line and what is new are wrapped again."""
+    """Wraps text that grows. Only its last line and what is new are wrapped again."""
 
     def __init__(self, width: int, style: Style, margin: str) -> None:
         self._width = width
@@ -158,14 +163,14 @@ def fold_places(text: str, width: int) -> Iterator[tuple[int, int, str]]:
     cells = len(text) if text.isascii() else cell_len(text)
     if cells <= width:
         return iter([(0, len(text), "\n")])
-    return _split(text, width, keeps_spaces=True)
+    return _split_paragraph(text, width, keeps_spaces=True)
 
 
 def indent(
     lines: Iterable[StyledLine], first: Run, rest: Run, decoration: bool = True
 ) -> list[StyledLine]:
-    """Prefix the first line and the others; without `decoration` (list markers), copying keeps the
-    prefix.
+    """Put `first` before the first line and `rest` before the others. Without `decoration` (list
+    markers), copying keeps these prefixes.
     """
     with_margin = []
     for number, line in enumerate(lines):
@@ -192,7 +197,7 @@ def crop(text: str, width: int) -> str:
     text = " ".join(text.split("\n"))
     if cell_len(text) <= width:
         return text
-    return _take(text, max(0, width - 1)).rstrip() + "…" if width > 0 else ""
+    return _take_cells(text, max(0, width - 1)).rstrip() + "…" if width > 0 else ""
 
 
 def text_to_copy(lines: Iterable[StyledLine]) -> str:
@@ -219,7 +224,7 @@ def _paragraphs(runs: Sequence[Run]) -> Iterator[list[Run]]:
     yield paragraph
 
 
-def _slice(runs: Sequence[Run], start: int, end: int) -> Iterator[Run]:
+def _slice_runs(runs: Sequence[Run], start: int, end: int) -> Iterator[Run]:
     """The characters from `start` to before `end`."""
     for text, style in runs:
         if end > 0 and (part := text[max(0, start) : end]):
@@ -227,7 +232,7 @@ def _slice(runs: Sequence[Run], start: int, end: int) -> Iterator[Run]:
         start, end = start - len(text), end - len(text)
 
 
-def _split(text: str, width: int, keeps_spaces: bool) -> Iterator[tuple[int, int, str]]:
+def _split_paragraph(text: str, width: int, keeps_spaces: bool) -> Iterator[tuple[int, int, str]]:
     """Start, end and joint of each line of a paragraph that is too wide.
 
     With `keeps_spaces`, a word that is wider than a line is broken where it stands, as in code.
@@ -235,30 +240,30 @@ def _split(text: str, width: int, keeps_spaces: bool) -> Iterator[tuple[int, int
     if keeps_spaces and (text.isascii() or _NARROW.fullmatch(text)):
         yield from _split_narrow_code(text, width)
         return
-    start = end = used = 0
+    start = end = used_cells = 0
     joint = "\n"
-    for atom in _ATOMS.finditer(text):
+    for atom in _WORDS_AND_SPACES.finditer(text):
         if atom[1] and not keeps_spaces:
             continue
-        used += cell_len(text[end : atom.end()])  # with the spaces before it
-        if used > width:
+        used_cells += cell_len(text[end : atom.end()])  # with the spaces before it
+        if used_cells > width:
             if not keeps_spaces or (not atom[1] and cell_len(atom[0]) <= width):
                 if end > start:
                     yield start, end, joint
                     joint = " " if end < atom.start() else ""
                 start = atom.start()
             while (
-                cut := start + len(_take(text[start : atom.end()], width, at_least_one=True))
+                cut := start + len(_take_cells(text[start : atom.end()], width, at_least_one=True))
             ) < atom.end():
                 yield start, cut, joint
                 start, joint = cut, ""
-            used = cell_len(text[start : atom.end()])
+            used_cells = cell_len(text[start : atom.end()])
         end = atom.end()
     yield start, len(text) if keeps_spaces else end, joint
 
 
 def _split_narrow_code(text: str, width: int) -> Iterator[tuple[int, int, str]]:
-    """As `_split` for code of which each character takes one cell, in a tenth of the time."""
+    """Split code of which each character takes one cell; ten times as fast as the general way."""
     start, joint = 0, "\n"
     while len(text) - start > width:
         limit = start + width
@@ -275,30 +280,30 @@ def _word_end(text: str, start: int) -> int:
     return len(text) if end < 0 else end
 
 
-def _take(text: str, cells: int, at_least_one: bool = False) -> str:
-    """The start of `text` that fits; emoji of several characters are not split, but for very long
-    ones.
+def _take_cells(text: str, cells: int, at_least_one: bool = False) -> str:
+    """The start of a text that fits into so many cells. Emoji of several characters are not split,
+    except in a very long word.
     """
     text = text[: 16 * max(cells, 1)]  # a word of 20,000 letters took 0.5 s
     if text.isascii():
         return text[: max(cells, 1) if at_least_one else cells]
-    used = 0
+    used_cells = 0
     for start, _end, size in split_graphemes(text)[0]:
-        if used + size > cells and not (at_least_one and start == 0):
+        if used_cells + size > cells and not (at_least_one and start == 0):
             return text[:start]
-        used += size
+        used_cells += size
     return text
 
 
 def selected_text(lines: Iterable[tuple[int, StyledLine]], selection: Selection) -> str:
     """The selected text of numbered lines, without line breaks that come from wrapping."""
-    picked = []
+    selected_lines = []
     for number, line in lines:
         first, last = selection.get_span(number) or (0, 0)
         text = line.text[: len(line.text) - line.filling]
         text = text if last == -1 else text[:last]
-        picked.append(StyledLine([Segment(text)], max(first, line.gutter), line.joint))
-    return text_to_copy(picked)
+        selected_lines.append(StyledLine([Segment(text)], max(first, line.gutter), line.joint))
+    return text_to_copy(selected_lines)
 
 
 def mark_span(line: StyledLine, span: tuple[int, int], style: Style) -> StyledLine:
@@ -319,15 +324,15 @@ def restyle_spans(
     """Add a style to the characters in `spans`, and another one to the rest."""
     offset = 0
     for text, style in runs:
-        around = style + outside if outside else style
+        outside_style = style + outside if outside else style
         end = offset + len(text)
-        touching = [span for span in spans if span[0] < end and span[1] > offset]
-        if touching:
-            within = style + inside
-            for part, is_inside in _cut_at(text, offset, touching):
-                yield part, within if is_inside else around
+        touching_spans = [span for span in spans if span[0] < end and span[1] > offset]
+        if touching_spans:
+            inside_style = style + inside
+            for part, is_inside in _cut_at(text, offset, touching_spans):
+                yield part, inside_style if is_inside else outside_style
         else:
-            yield text, around
+            yield text, outside_style
         offset = end
 
 
@@ -339,15 +344,15 @@ def _cut_at(text: str, offset: int, spans: Sequence[tuple[int, int]]) -> Iterato
 
 
 def join_fitting(items: Sequence[str], width: int, most: int) -> str:
-    """Join items to at most `most` lines; items between the first and the last are omitted if they
-    do not fit.
+    """Join items to at most `most` lines. The first and the last item stay; others are left out if
+    they do not fit.
     """
-    shown = [*items[:1], *items[1:][-1:]]
+    fitting_items = [*items[:1], *items[1:][-1:]]
     for item in items[1:-1]:
-        longer = [*shown[:-1], item, shown[-1]]
+        longer = [*fitting_items[:-1], item, fitting_items[-1]]
         if len(_fill_lines(longer, width)) <= most:
-            shown = longer
-    return "\n".join(_fill_lines(shown, width))
+            fitting_items = longer
+    return "\n".join(_fill_lines(fitting_items, width))
 
 
 def _fill_lines(items: Sequence[str], width: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Markdown as lines, and growing Markdown cut into pieces that later text cannot change.
+"""Markdown as lines, and growing Markdown that is cut into pieces which later text cannot change.
 
 Nothing is fetched, HTML is text, links show their URL. A piece is a top-level block, one item of a
 top-level list, or a part of a long paragraph. CommonMark never reopens a closed block, so all
@@ -91,17 +91,19 @@ def terminal_shows_links() -> bool:
     )
 
 
-def _needs_address(shown: str, target: str) -> bool:
-    """Whether the address is written behind a link: where no click opens it, and where the text
-    looks like another address.
+def _needs_address(text: str, target: str) -> bool:
+    """Whether a link shows its address: where no click opens it, and where its text looks like
+    another address.
     """
-    if target.removeprefix("mailto:") == shown:
+    if target.removeprefix("mailto:") == text:
         return False
     is_clickable = target.startswith(_CLICKABLE) and terminal_shows_links()
-    return not is_clickable or bool(_ADDRESS.search(shown))
+    return not is_clickable or bool(_ADDRESS.search(text))
 
 
 class _Drawing:
+    """Draws the tokens of a Markdown text as lines."""
+
     def __init__(self, palette: Palette, number: int | None, before: Sequence[Run]) -> None:
         self._palette = palette
         self._number = number
@@ -112,7 +114,7 @@ class _Drawing:
         lines: list[StyledLine] = []
         position = 0
         while position < len(tokens):
-            end = _end_of(tokens, position)
+            end = _block_end(tokens, position)
             drawn = self._block(tokens[position:end], max(1, width))
             if lines and drawn and not (tight and tokens[position].type.endswith("list_open")):
                 lines.append(StyledLine([]))
@@ -158,7 +160,7 @@ class _Drawing:
             number = int(tokens[0].attrs.get("start", 1))
         position, bottom = 1, 0
         while position < len(tokens) - 1:
-            end = _end_of(tokens, position)
+            end = _block_end(tokens, position)
             item = tokens[position:end]
             if lines and item[0].map and item[0].map[0] > bottom:
                 lines.append(StyledLine([]))
@@ -188,7 +190,7 @@ class _Drawing:
     def _table(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
         """The lines of a table."""
         rows: list[list[list[Run]]] = []
-        aligned: list[str] = []
+        alignments: list[str] = []
         styles = {"th_open": self._palette.strong, "td_open": self._palette.text}
         for place, token in enumerate(tokens):
             if token.type == "tr_open":
@@ -196,8 +198,8 @@ class _Drawing:
             elif token.type in styles:
                 rows[-1].append(self._inline(tokens[place + 1], styles[token.type]))
             if token.type == "th_open":
-                aligned.append(str(token.attrs.get("style", "")).removeprefix("text-align:"))
-        return table_lines(rows, aligned, width, self._palette)
+                alignments.append(str(token.attrs.get("style", "")).removeprefix("text-align:"))
+        return table_lines(rows, alignments, width, self._palette)
 
     def _inline(self, token: Token, base: Style) -> list[Run]:
         return _Inline(self._palette, base).runs(token.children or [])
@@ -254,13 +256,13 @@ class _Inline:
                 self._styles.pop()
 
     def _end_link(self) -> None:
-        """Show the address of a link if its text does not."""
+        """End a link. Its address is written behind it if the text does not show it."""
         style = self._styles.pop()
         target, start = self._links.pop()
-        shown = "".join(text for text, _ in self._runs[start:])
-        if not shown:
+        text = "".join(text for text, _ in self._runs[start:])
+        if not text:
             self._add_run(target, style)
-        elif _needs_address(shown, target):
+        elif _needs_address(text, target):
             self._add_run(f" ({target})", self._palette.muted)
 
     def _add_run(self, text: str, style: Style | None = None) -> None:
@@ -277,7 +279,8 @@ def _last_line(tokens: Sequence[Token]) -> int:
     return last
 
 
-def _end_of(tokens: Sequence[Token], start: int) -> int:
+def _block_end(tokens: Sequence[Token], start: int) -> int:
+    """The position behind the token that closes the block at `start`."""
     depth = 0
     for position in range(start, len(tokens)):
         depth += tokens[position].nesting
@@ -292,20 +295,20 @@ _BETWEEN = " │ "
 
 
 def table_lines(
-    rows: Sequence[Sequence[Cell]], aligned: Sequence[str], width: int, palette: Palette
+    rows: Sequence[Sequence[Cell]], alignments: Sequence[str], width: int, palette: Palette
 ) -> list[StyledLine]:
-    """Draw a table; the first row is its heading. `aligned`: `left`, `right`, `center` or empty for
-    each column.
+    """Draw a table, whose first row is its heading. An alignment is `left`, `right`, `center` or
+    empty.
     """
     widths = _column_widths(rows, width - len(_BETWEEN) * (len(rows[0]) - 1))
     lines: list[StyledLine] = []
     if widths is not None:
-        lines += _row_lines(rows[0], widths, aligned, palette)
+        lines += _row_lines(rows[0], widths, alignments, palette)
         lines.append(
             StyledLine([Segment("─┼─".join("─" * column for column in widths), palette.muted)])
         )
         for row in rows[1:]:
-            lines += _row_lines(row, widths, aligned, palette)
+            lines += _row_lines(row, widths, alignments, palette)
         return lines
     for row in rows[1:] or rows[:1]:  # too narrow for columns: one record below the other
         lines += [StyledLine([])] if lines else []
@@ -330,29 +333,29 @@ def _column_widths(rows: Sequence[Sequence[Cell]], room: int) -> list[int] | Non
 
 
 def _row_lines(
-    row: Sequence[Cell], widths: Sequence[int], aligned: Sequence[str], palette: Palette
+    row: Sequence[Cell], widths: Sequence[int], alignments: Sequence[str], palette: Palette
 ) -> list[StyledLine]:
     """A row of a table as lines: each cell is wrapped and aligned in its column."""
     lines = []
     for cells in zip_longest(*map(wrap, row, widths)):
         segments: list[Segment] = []
-        for line, width, side in zip(cells, widths, aligned, strict=True):
+        for line, width, side in zip(cells, widths, alignments, strict=True):
             missing = max(0, width - (line.cells if line else 0))
-            left = {"right": missing, "center": missing // 2}.get(side, 0)
+            left_blanks = {"right": missing, "center": missing // 2}.get(side, 0)
             segments += [Segment(_BETWEEN, palette.muted)] if segments else []
-            segments += [Segment(" " * left, palette.text)] if left else []
+            segments += [Segment(" " * left_blanks, palette.text)] if left_blanks else []
             segments += [
                 *(line.segments if line else []),
-                Segment(" " * (missing - left), palette.text),
+                Segment(" " * (missing - left_blanks), palette.text),
             ]
         lines.append(StyledLine(segments))
     return lines
 
 
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_SPACED = ("heading_open", "fence", "code_block", "table_open", "blockquote_open", "hr")
+_FENCE_BEGIN = re.compile(r" {0,3}(`{3,}|~{3,})")
+_KINDS_WITH_GAP = ("heading_open", "fence", "code_block", "table_open", "blockquote_open", "hr")
 _LAST_DASH = re.compile(r"\n *- *\Z")
-_CLOSING = re.compile(r"(?m)^ {0,3}(`{3,}|~{3,})[ ]*$")
+_FENCE_END = re.compile(r"(?m)^ {0,3}(`{3,}|~{3,})[ ]*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,8 +394,8 @@ class MarkdownPieces:
         self._start = self._seen = 0
 
     def settle(self, text: str) -> list[MarkdownPiece]:
-        """Move final pieces to `finished`; returns the others, usually one. `text` begins with the
-        last one.
+        """Move pieces that are final to `finished`; returns the others, usually one. `text` must
+        begin with the text of the last call.
         """
         end = text.rfind("\n", self._seen) + 1
         if end and not _is_open_fence(text[self._start :]):
@@ -414,7 +417,7 @@ class MarkdownPieces:
 
     def _pieces_of(self, text: str) -> Iterator[MarkdownPiece]:
         """The pieces of the open text; together they are the text."""
-        starts = _starts(parser(only_blocks=True).parse(text))
+        starts = _piece_starts(parser(only_blocks=True).parse(text))
         if not starts:
             return
         offsets = list(accumulate((len(row) + 1 for row in text.split("\n")), initial=0))
@@ -422,22 +425,24 @@ class MarkdownPieces:
         for place, (line, token, item) in enumerate(starts):
             begin = offsets[line] if place else 0
             end = offsets[starts[place + 1][0]] if place + 1 < len(starts) else len(text)
-            for source in _parts(text[begin:end], token):
-                before = _piece(source, token, item, before)
+            for source in _paragraph_parts(text[begin:end], token):
+                before = _make_piece(source, token, item, before)
                 yield before
 
 
 def _is_open_fence(text: str) -> bool:
-    match = _FENCE.match(text)
+    match = _FENCE_BEGIN.match(text)
     head = text.find("\n")
     if match is None or head < 0 or (match[1][0] == "`" and "`" in text[match.end() : head]):
         return False
-    return not any(closing[1].startswith(match[1]) for closing in _CLOSING.finditer(text, head + 1))
+    return not any(
+        closing[1].startswith(match[1]) for closing in _FENCE_END.finditer(text, head + 1)
+    )
 
 
-def _starts(tokens: Sequence[Token]) -> list[tuple[int, Token, Token | None]]:
-    """The beginnings of pieces: the line, the first token, and the token of the list item, if it is
-    one.
+def _piece_starts(tokens: Sequence[Token]) -> list[tuple[int, Token, Token | None]]:
+    """Where the pieces begin: the line, the first token, and the token of the list item if the
+    piece is one.
     """
     starts: list[tuple[int, Token, Token | None]] = []
     top: Token | None = None
@@ -453,11 +458,11 @@ def _starts(tokens: Sequence[Token]) -> list[tuple[int, Token, Token | None]]:
     return starts
 
 
-def _piece(
+def _make_piece(
     source: str, token: Token, item: Token | None, before: MarkdownPiece | None
 ) -> MarkdownPiece:
-    """A piece of Markdown as it follows the one before: its number in a list, and whether a blank
-    line is between them.
+    """A piece after the piece `before`, with its number in a list and whether a blank line is
+    between them.
     """
     number = int(item.info or 1) if item is not None and token.type == "ordered_list_open" else None
     marker = f"{token.type}{item.markup}" if item is not None else ""
@@ -472,7 +477,7 @@ def _piece(
 
 def _has_gap(before: MarkdownPiece, token: Token, marker: str) -> bool:
     """Whether there is a blank line between two pieces."""
-    if token.type in _SPACED or before.kind in _SPACED:
+    if token.type in _KINDS_WITH_GAP or before.kind in _KINDS_WITH_GAP:
         return True
     is_other_list = "" not in (marker, before.marker) and before.marker != marker
     return is_other_list or bool(re.search(r"\n *\n *\Z", before.source))
@@ -482,8 +487,8 @@ MIN_PART = 500
 """Characters and closed markup in a part at least."""
 _TEXT = r"[^*_`~\[\\|]|~(?!~)|(?<=\w)_+(?=\w)|(?<=\s)(?:\*\*?|_)(?=\s)|\\."
 _CODE = r"(?<!`)`[^`]+`(?!`)"
-_TARGET = r"\((?:[^()\s]|\([^()\s]*\))*(?: \"[^\"\\]*\")?\)"
-_LINK = rf"\[(?>{_TEXT}|{_CODE})*?\](?:{_TARGET}|(?!\())"
+_LINK_TARGET = r"\((?:[^()\s]|\([^()\s]*\))*(?: \"[^\"\\]*\")?\)"
+_LINK = rf"\[(?>{_TEXT}|{_CODE})*?\](?:{_LINK_TARGET}|(?!\())"
 _EMPHASIS = (
     rf"(?<![\w*_~])(\*{{1,3}}|_{{1,3}}|~~)(?=\S)(?>{_TEXT}|{_CODE}|{_LINK})+?(?<=\S)\1(?![\w*_~])"
 )
@@ -493,20 +498,20 @@ _BETWEEN_WORDS = (
     r"(?:(?<=[^\s*_=-])(?="
     rf" (?:[^\W\d_]|[(\[]|`[^`]|\*\*?\w))|(?<=(?=\w)[{WIDE}])(?=(?=\w)[{WIDE}]))"
 )
-_PART = late_pattern(
+_CLOSED_MARKUP = late_pattern(
     rf"(?>{_TEXT}|{_CODE}|{_LINK}|{_EMPHASIS}){{{MIN_PART},}}?{_BETWEEN_WORDS}", re.DOTALL
 )
 """Text, and markup that is closed: later text cannot change how it looks."""
 
 
-def _parts(source: str, token: Token) -> Iterator[str]:
-    """A long paragraph in parts, so that only its end is drawn again while it grows; other sources
-    unchanged.
+def _paragraph_parts(source: str, token: Token) -> Iterator[str]:
+    """Cut a long paragraph into parts, so that only its end is drawn again while it grows. Any
+    other source is one part.
     """
     start = 0
     # A table and a heading without `#` were a paragraph until their second line came.
     if token.type in ("paragraph_open", "heading_open", "table_open") and "#" not in token.markup:
-        while part := _PART.match(source, start):
+        while part := _CLOSED_MARKUP.match(source, start):
             yield part[0]
             start = part.end()
     yield source[start:]

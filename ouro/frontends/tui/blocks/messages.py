@@ -33,7 +33,7 @@ MARGIN = "  "
 MAX_MESSAGE_LINES, MAX_MESSAGE_CHARACTERS = 20, 3_000
 """Limits of a message that is folded."""
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_SIGNS: dict[Level, tuple[str, str]] = {
+_LEVEL_SIGNS: dict[Level, tuple[str, str]] = {
     "info": ("·", ""),
     "warning": ("!", "Warning: "),
     "error": ("✗", "Error: "),
@@ -48,29 +48,34 @@ class UserMessage(TranscriptBlock):
         self.text = tidy(text)
         self._images = tuple(tidy(name) for name in images)
         self._key = key
-        self._more = max(0, self.text.count("\n") + 1 - MAX_MESSAGE_LINES)
+        self._more_lines = max(0, self.text.count("\n") + 1 - MAX_MESSAGE_LINES)
         self._head = "\n".join(self.text.split("\n", MAX_MESSAGE_LINES)[:MAX_MESSAGE_LINES])[
             :MAX_MESSAGE_CHARACTERS
         ]
         self.foldable = len(self._head) < len(self.text)
 
     @property
-    def _shown(self) -> str:
+    def _visible_text(self) -> str:
+        """The whole text, or its beginning while the block is folded."""
         if self.is_open or not self.foldable:
             return self.text
         rest = len(self.text) - len(self._head)
-        size = plural(self._more, "more line") if self._more else plural(rest, "more character")
+        size = (
+            plural(self._more_lines, "more line")
+            if self._more_lines
+            else plural(rest, "more character")
+        )
         return f"{self._head}\n… {size} · {self._key}"
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
-        named = [f"[image: {name}]" for name in self._images]
-        lines = fold_or_wrap("\n".join([self._shown, *named]), width - 3, palette.user)
+        image_lines = [f"[image: {name}]" for name in self._images]
+        lines = fold_or_wrap("\n".join([self._visible_text, *image_lines]), width - 3, palette.user)
         return pad(
             indent(lines, ("❯ ", palette.user_bar), (MARGIN, palette.user)), width, palette.user
         )
 
     def estimate(self, width: int) -> int:
-        return estimate_text(self._shown, width - 3) + len(self._images)
+        return estimate_text(self._visible_text, width - 3) + len(self._images)
 
     def as_markdown(self) -> str:
         return "\n".join(f"> {line}" for line in self.text.split("\n"))
@@ -97,33 +102,33 @@ class StreamedBlock(TranscriptBlock):
 
 
 class AnswerBlock(StreamedBlock):
-    """An answer as Markdown; finished pieces are drawn once."""
+    """An answer of the model as Markdown. A piece that is finished is drawn only once."""
 
     def __init__(self, text: str = "") -> None:
         super().__init__(text)
         self._pieces = MarkdownPieces()
         self._finished: list[StyledLine] = []
-        self._drawn = 0
+        self._drawn_pieces = 0
         self._code: Code | None = None
         """Draws the first piece that is not finished, if it is a fence."""
 
     def forget(self) -> None:
         super().forget()
-        self._finished, self._drawn, self._code = [], 0, None
+        self._finished, self._drawn_pieces, self._code = [], 0, None
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         """Draw the pieces that are new or still open; finished ones are kept."""
-        tail = self._pieces.settle(self.text)
-        inner = width - 2 * len(MARGIN)
-        for piece in self._pieces.finished[self._drawn :]:
-            self._add_piece(self._finished, piece, inner, palette, self._code)
+        open_pieces = self._pieces.settle(self.text)
+        text_width = width - 2 * len(MARGIN)
+        for piece in self._pieces.finished[self._drawn_pieces :]:
+            self._add_piece(self._finished, piece, text_width, palette, self._code)
             self._code = None
-        self._drawn = len(self._pieces.finished)
+        self._drawn_pieces = len(self._pieces.finished)
         lines = list(self._finished)
-        for place, piece in enumerate(tail):
+        for number, piece in enumerate(open_pieces):
             if piece.is_open and piece.code is not None and self._code is None:
-                self._code = Code(piece.code[0], inner, palette, MARGIN)
-            self._add_piece(lines, piece, inner, palette, None if place else self._code)
+                self._code = Code(piece.code[0], text_width, palette, MARGIN)
+            self._add_piece(lines, piece, text_width, palette, None if number else self._code)
         return lines
 
     def as_markdown(self) -> str:
@@ -137,17 +142,19 @@ class AnswerBlock(StreamedBlock):
         palette: Palette,
         code: Code | None,
     ) -> None:
-        """Draw a piece below `lines`; `code` has drawn the beginning of the fence that it is."""
+        """Draw a piece below `lines`. `code` has drawn the beginning of it, if it is a code block
+        that grew.
+        """
         if code is not None and piece.code is not None:
-            drawn = code.lines(piece.code[1])
+            new_lines = code.lines(piece.code[1])
         else:
             space = (MARGIN, palette.text)
             last = lines.pop() if piece.continues else None
             before = last and replace(last, segments=last.segments[1:])  # without the margin
-            drawn = indent(
+            new_lines = indent(
                 markdown_lines(piece.source, width, palette, piece.number, before), space, space
             )
-        lines += [StyledLine([]), *drawn] if piece.gap and drawn else drawn
+        lines += [StyledLine([]), *new_lines] if piece.gap and new_lines else new_lines
 
 
 class ThinkingBlock(StreamedBlock):
@@ -164,7 +171,7 @@ class ThinkingBlock(StreamedBlock):
         self._key = key
         self._since: float | None = None
         self._seconds: float | None = None
-        self._wrapped: GrowingText | None = None
+        self._growing_text: GrowingText | None = None
 
     def append(self, text: str) -> None:
         if self._since is None:
@@ -180,7 +187,7 @@ class ThinkingBlock(StreamedBlock):
 
     def forget(self) -> None:
         super().forget()
-        self._wrapped = None
+        self._growing_text = None
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         """A line with how long the model thought, and the text below it if it is open."""
@@ -191,9 +198,9 @@ class ThinkingBlock(StreamedBlock):
             )
         ]
         if self.is_open:
-            if self._wrapped is None:
-                self._wrapped = GrowingText(width - 6, palette.muted, MARGIN + "│ ")
-            lines += self._wrapped.lines(self.text.strip("\n"))
+            if self._growing_text is None:
+                self._growing_text = GrowingText(width - 6, palette.muted, MARGIN + "│ ")
+            lines += self._growing_text.lines(self.text.strip("\n"))
         return lines
 
     def as_markdown(self) -> str:
@@ -204,6 +211,7 @@ class ThinkingBlock(StreamedBlock):
         )
 
     def _summary(self) -> str:
+        """The line of the block: how long the model thinks or thought, and how many words."""
         size = plural(len(self.text.split()), "word")
         if self.is_moving and self._since is not None:
             return f"Thinking… {format_duration(self._clock() - self._since)} · {size}"
@@ -223,12 +231,12 @@ class NoticeBlock(TranscriptBlock):
         style = {"info": palette.muted, "warning": palette.warning, "error": palette.error}[
             self._level
         ]
-        sign, word = _SIGNS[self._level]
+        sign, word = _LEVEL_SIGNS[self._level]
         lines = _notice_lines(word + self.text, width - 4, style, palette)
         return indent(lines, (f"{sign} ", style), (MARGIN, palette.text))
 
     def as_markdown(self) -> str:
-        return _SIGNS[self._level][1] + self.text
+        return _LEVEL_SIGNS[self._level][1] + self.text
 
 
 class TypedCommand(NoticeBlock):
@@ -263,7 +271,7 @@ class RetryBlock(NoticeBlock):
 def queued_lines(
     steering: Sequence[str], queued: Sequence[str], width: int, palette: Palette
 ) -> list[StyledLine]:
-    """The messages that are not delivered yet: those that steer the turn, then those for the next
+    """The lines for messages that wait: first those that steer the turn, then those for the next
     turn.
     """
     lines: list[StyledLine] = [StyledLine([])] if steering or queued else []
@@ -280,7 +288,7 @@ def queued_lines(
 
 
 def _notice_lines(text: str, width: int, base: Style, palette: Palette) -> list[StyledLine]:
-    """As `fold_or_wrap`, with code in sentences as an answer has it."""
+    """Wrap a notice. Code between backticks has the style of code, as in an answer."""
     code = base + Style(color=palette.code.color, bgcolor=palette.code.bgcolor)
     lines: list[StyledLine] = []
     for row in text.split("\n"):

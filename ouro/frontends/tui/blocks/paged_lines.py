@@ -37,7 +37,9 @@ class DrawnPage:
 
 
 class PagedLines(Sequence[StyledLine]):
-    """The lines of pages, one below the other; `margin` precedes each line."""
+    """The lines of pages, one page below the other. A page is drawn when its lines are read;
+    `margin` precedes each line.
+    """
 
     def __init__(self, pages: Sequence[LinePage], margin: Run | None = None) -> None:
         self._pages = pages
@@ -82,7 +84,7 @@ class PagedLines(Sequence[StyledLine]):
         return PagedLines(self._pages, margin)
 
     def below(self, lines: Sequence[StyledLine]) -> PagedLines:
-        """These lines, then its own."""
+        """New lines with these on top."""
         first, margin = DrawnPage(lines), self._margin
         if margin is None:
             return PagedLines([first, *self._pages])
@@ -106,6 +108,8 @@ class PagedLines(Sequence[StyledLine]):
 
 
 class _IndentedPage:
+    """A page behind a margin."""
+
     def __init__(self, page: LinePage, margin: Run) -> None:
         self.height = page.height
         self._page, self._margin = page, margin

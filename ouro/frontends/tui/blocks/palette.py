@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from rich.style import Style
 from textual.color import Color
 
-_TONES = ("primary", "secondary", "accent", "success", "warning", "error")
-_SYNTAX = {
+_COLOR_NAMES = ("primary", "secondary", "accent", "success", "warning", "error")
+_SYNTAX_STYLES = {
     "Comment": ("muted", "italic"),
     "Keyword": ("accent", ""),
     "Operator.Word": ("accent", ""),
@@ -36,7 +36,7 @@ class Palette:
         text = _color(variables, "foreground", "#e0e0e0")
         colors = {
             name: _color(variables, f"text-{name}", _color(variables, name, text.hex).hex)
-            for name in _TONES
+            for name in _COLOR_NAMES
         }
         muted = _color(variables, "muted", _blend(base, text, 0.62).hex)
         raised = _blend(base, text, 0.07)
@@ -61,9 +61,9 @@ class Palette:
         colors["muted"] = muted
         self.syntax = {
             name: Style.parse(style) + Style(color=colors[tone].rich_color)
-            for name, (tone, style) in _SYNTAX.items()
+            for name, (tone, style) in _SYNTAX_STYLES.items()
         }
-        """Styles by the names of `_SYNTAX`; they have no background."""
+        """Styles by the names of `_SYNTAX_STYLES`; they have no background."""
 
 
 def _style(
@@ -88,8 +88,8 @@ def _color(variables: Mapping[str, str], name: str, default: str) -> Color:
 
 
 def _blend(back: Color, front: Color, share: float) -> Color:
-    """Mix `share` of `front` into `back`; the terminal's 16 colours cannot be mixed: then one of
-    them is returned.
+    """Mix `share` of `front` into `back`. The terminal's 16 colours cannot be mixed, so one of the
+    two is returned then.
     """
     if back.ansi is not None or front.ansi is not None:
         return back if share < 0.5 else front

@@ -17,13 +17,15 @@ from ouro.frontends.tui.blocks.tool_card import ToolCard
 from ouro.frontends.tui.blocks.tool_kind import READ
 from ouro.utils.text import plural
 
-_READ = "read "
-_LINES = re.compile(r":\d{1,9}-\d{0,9}$")
-"""The lines at the end of the title of a read."""
+_READ_VERB = "read "
+_LINE_RANGE = re.compile(r":\d{1,9}-\d{0,9}$")
+"""The lines at the end of the title of a read, such as `:10-40`."""
 
 
 class ReadGroup(TranscriptBlock):
-    """Cards that run, wait or failed keep lines of their own. Unfolded, it shows each card."""
+    """Cards of reads and searches in a row. Finished ones are one line together; cards that run,
+    wait or failed have their own. Unfolded, each card is shown.
+    """
 
     foldable = True
     is_compact = True
@@ -53,23 +55,25 @@ class ReadGroup(TranscriptBlock):
             card.forget()
 
     def estimate(self, width: int) -> int:
-        folded, shown = self._parts()
-        return bool(folded) + sum(card.estimate(width) for card in shown)
+        folded_cards, other_cards = self._parts()
+        return bool(folded_cards) + sum(card.estimate(width) for card in other_cards)
 
     def as_markdown(self) -> str:
         return "\n\n".join(card.as_markdown() for card in self._cards)
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
-        folded, shown = self._parts()
-        lines: Sequence[StyledLine] = [_folded_line(folded, width, palette)] if folded else []
-        for card in shown:
+        folded_cards, other_cards = self._parts()
+        lines: Sequence[StyledLine] = (
+            [_folded_line(folded_cards, width, palette)] if folded_cards else []
+        )
+        for card in other_cards:
             if card.is_moving:  # its clock has moved
                 card.forget()
             lines = put_below(list(lines), card.lines(width, palette))
         return lines
 
     def _parts(self) -> tuple[list[ToolCard], list[ToolCard]]:
-        """The cards that are one line together, and the others."""
+        """The cards that become one line together, and the other cards."""
         done = [card for card in self._cards if card.state == "done"]
         if self.is_open or len(done) < 2:
             return [], self._cards
@@ -80,9 +84,11 @@ def _folded_line(cards: Sequence[ToolCard], width: int, palette: Palette) -> Sty
     """One line for several calls: how many files were read and searches made, and their names."""
     titles = [card.title for card in cards]
     files = dict.fromkeys(
-        _LINES.sub("", title).removeprefix(_READ) for title in titles if title.startswith(_READ)
+        _LINE_RANGE.sub("", title).removeprefix(_READ_VERB)
+        for title in titles
+        if title.startswith(_READ_VERB)
     )
-    searches = [title for title in titles if not title.startswith(_READ)]
+    searches = [title for title in titles if not title.startswith(_READ_VERB)]
     counts = [f"read {plural(len(files), 'file')}"] if files else []
     counts += [plural(len(searches), "search", "searches")] if searches else []
     room = max(8, width - len(MARGIN) - 3)  # the last column belongs to the scroll bar

@@ -54,7 +54,7 @@ def body_lines(
 
 
 def _files_of(body: Body | None, show: Callable[[str], str] = tidy) -> list[FileDiff] | None:
-    """The files of a diff; None if it is none."""
+    """The files of a diff; None if the body is no diff."""
     if isinstance(body, Diff):
         return changed_files(body, show)
     if isinstance(body, Plain) and body.language == "diff":
@@ -69,17 +69,18 @@ def _body_lines(
     """The lines of a body that is not a diff."""
     match body:
         case Plain():
-            return _plain(body, width, palette)
+            return _plain_lines(body, width, palette)
         case CommandOutput():
-            return _command(body, width, palette)
+            return _command_lines(body, width, palette)
         case Picture():
             words = f"[image: {tidy(body.name)}] {tidy(body.media_type)}, {byte_size(body.bytes)}"
             return iter(wrap([(words, palette.text)], width))
         case Todos():
-            return _todos(body, width, palette)
+            return _todo_lines(body, width, palette)
 
 
 def preview_size(body: Body, failed: bool) -> int:
+    """How many lines of a body a folded card shows."""
     match body:
         case Diff() | Plain(language="diff"):
             return 24
@@ -94,22 +95,23 @@ def preview_size(body: Body, failed: bool) -> int:
 
 
 def last_lines(text: str, most: int, width: int, style: Style) -> tuple[list[StyledLine], int]:
-    """The last lines of a command's output, and the number of rows that are before them, or begin
-    there.
+    """The last lines of a command's output, and how many of its rows are not or only partly among
+    them.
     """
     rows = clean_output(text).rstrip("\n").split("\n")
-    shown: list[StyledLine] = []
-    taken = 0
+    lines_shown: list[StyledLine] = []
+    whole_rows = 0
     for row in reversed(rows):
         lines = fold([(row, style)], width)
-        if shown and len(shown) + len(lines) > most:
+        if lines_shown and len(lines_shown) + len(lines) > most:
             break
-        shown = [*lines[-most:], *shown]
-        taken += len(lines) <= most
-    return shown, len(rows) - taken
+        lines_shown = [*lines[-most:], *lines_shown]
+        whole_rows += len(lines) <= most
+    return lines_shown, len(rows) - whole_rows
 
 
 def text_size(body: Body) -> int:
+    """About how many lines a body has, without drawing it."""
     if isinstance(body, Diff):  # without comparing the files
         return min(
             30,
@@ -135,14 +137,14 @@ def body_text(body: Body) -> str:
             )
 
 
-def _plain(body: Plain, width: int, palette: Palette) -> Iterator[StyledLine]:
+def _plain_lines(body: Plain, width: int, palette: Palette) -> Iterator[StyledLine]:
     # One line more shows that there is more.
     rows = tidy(body.text).removesuffix("\n").split("\n")[: MAX_LINES + 1]
     for row in highlight("\n".join(rows), body.language, palette, palette.text):
         yield from fold(row, width)
 
 
-def _command(body: CommandOutput, width: int, palette: Palette) -> Iterator[StyledLine]:
+def _command_lines(body: CommandOutput, width: int, palette: Palette) -> Iterator[StyledLine]:
     """A command, the end of its output, and its exit code if it failed."""
     command = fold([(tidy(body.command), palette.strong)], width - 2)
     head = indent(command, ("$ ", palette.accent), ("  ", palette.accent))
@@ -158,7 +160,7 @@ def _command(body: CommandOutput, width: int, palette: Palette) -> Iterator[Styl
         yield StyledLine([Segment(crop(f"exit code {body.exit_code}", width), palette.error)])
 
 
-def _todos(body: Todos, width: int, palette: Palette) -> Iterator[StyledLine]:
+def _todo_lines(body: Todos, width: int, palette: Palette) -> Iterator[StyledLine]:
     styles = {"pending": palette.text, "in_progress": palette.strong, "done": palette.muted}
     for todo in body.items:
         style = styles[todo.state]
@@ -167,14 +169,16 @@ def _todos(body: Todos, width: int, palette: Palette) -> Iterator[StyledLine]:
 
 
 State = Literal["pending", "running", "waiting", "done", "failed", "stopped"]
-_SIGNS = {"pending": "·", "waiting": "?", "failed": "✗", "stopped": "■"}
-_WORDS = {"pending": "waiting", "waiting": "waiting for approval", "stopped": "stopped"}
-_COLORS = {"pending": "muted", "waiting": "warning", "failed": "error", "stopped": "warning"}
+_STATE_SIGNS = {"pending": "·", "waiting": "?", "failed": "✗", "stopped": "■"}
+_STATE_WORDS = {"pending": "waiting", "waiting": "waiting for approval", "stopped": "stopped"}
+_STATE_COLORS = {"pending": "muted", "waiting": "warning", "failed": "error", "stopped": "warning"}
 MAX_OUTPUT = 64_000
-_INSIDE = MARGIN * 2
+_BODY_MARGIN = MARGIN * 2
 
 
 class ToolCard(TranscriptBlock):
+    """A tool call: a line with its title and state, and its output below."""
+
     foldable = True
     is_compact = True
     is_moving = True
@@ -197,7 +201,7 @@ class ToolCard(TranscriptBlock):
         self._key = key
         self._since = clock()
         self._seconds: float | None = None
-        """That the call took."""
+        """How many seconds the call took; None while it runs."""
         self.state: State = "pending"
         self._output = ""
         self._figures = ""
@@ -252,16 +256,16 @@ class ToolCard(TranscriptBlock):
             self._end("stopped")
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
-        inside = width - len(_INSIDE) - 1
-        space = (_INSIDE, palette.text)
+        inside = width - len(_BODY_MARGIN) - 1
+        space = (_BODY_MARGIN, palette.text)
         files = _files_of(self._body)
-        is_named = self._names(files)
-        lines = self._below(inside, palette, has_names=not is_named)
+        is_named = self._title_names_file(files)
+        lines = self._body_lines_for(inside, palette, has_names=not is_named)
         figures = diff_figures(files[0], palette) if files and is_named else []
-        return put_below([self._head(width, palette, figures)], put_right_of(space, lines))
+        return put_below([self._head_line(width, palette, figures)], put_right_of(space, lines))
 
-    def _names(self, files: Sequence[FileDiff] | None) -> bool:
-        """Whether the title has the name of the only changed file."""
+    def _title_names_file(self, files: Sequence[FileDiff] | None) -> bool:
+        """Whether the title ends with the name of the only changed file."""
         return files is not None and len(files) == 1 and self.title.endswith(files[0].after)
 
     def estimate(self, _: int) -> int:
@@ -285,37 +289,37 @@ class ToolCard(TranscriptBlock):
         self.is_moving = False
         self.invalidate()
 
-    def _head(self, width: int, palette: Palette, figures: Sequence[Segment]) -> StyledLine:
+    def _head_line(self, width: int, palette: Palette, figures: Sequence[Segment]) -> StyledLine:
         """The first line of the card: its sign and title, and as much of the summary, figures and
         time as fits.
         """
-        passed = self._clock() - self._since if self._seconds is None else self._seconds
+        seconds = self._clock() - self._since if self._seconds is None else self._seconds
         summary = self._summary("".join(figure.text for figure in figures))
         room = max(8, width - len(MARGIN) - 3)  # the last column belongs to the scroll bar
         room = max(8, room - sum(cell_len(figure.text) for figure in figures))
-        takes = format_duration(passed) if passed >= 0.1 else ""
-        if figures and cell_len(f"{self.title} · {summary} · {takes}") > room:
-            takes = ""  # what has changed is more important
-        after = "".join(f" · {part}" for part in (summary, takes) if part)
-        title = crop(self.title, max(8, room - min(cell_len(after), room // 2)))
-        after = crop(after, max(0, room - cell_len(title)))
-        running = spinner_sign(passed) if self.state == "running" else self._kind.sign
-        sign = _SIGNS.get(self.state, running)
-        color = _COLORS.get(self.state, self._kind.color)
+        duration = format_duration(seconds) if seconds >= 0.1 else ""
+        if figures and cell_len(f"{self.title} · {summary} · {duration}") > room:
+            duration = ""  # what has changed is more important
+        details = "".join(f" · {part}" for part in (summary, duration) if part)
+        title = crop(self.title, max(8, room - min(cell_len(details), room // 2)))
+        details = crop(details, max(0, room - cell_len(title)))
+        kind_sign = spinner_sign(seconds) if self.state == "running" else self._kind.sign
+        sign = _STATE_SIGNS.get(self.state, kind_sign)
+        color = _STATE_COLORS.get(self.state, self._kind.color)
         return StyledLine(
             [
                 Segment(f"{MARGIN}{sign} ", getattr(palette, color)),
                 Segment(title, palette.strong),
-                Segment(after, palette.muted),
+                Segment(details, palette.muted),
                 *figures,
             ],
             gutter=len(MARGIN) + 2,
         )
 
     def _summary(self, figures: str) -> str:
-        """What the first line says after the title, unless the card says it anyhow."""
+        """The text after the title in the first line; empty if the card shows the same elsewhere."""
         if self._display is None:
-            return _WORDS.get(self.state, self._figures)
+            return _STATE_WORDS.get(self.state, self._figures)
         summary = tidy(self._display.summary)
         body = self._body
         if self.state == "failed" and isinstance(body, Plain) and body.text.startswith(summary):
@@ -326,10 +330,12 @@ class ToolCard(TranscriptBlock):
             summary.startswith(f"{words},") and figures.strip().startswith(f"({mark})")
             for words, mark in (("new file", "new"), ("deleted", "deleted"))
         )
-        is_said = summary == figures.strip() or self.title.endswith(f" {summary}")
-        return "" if is_said or is_named else summary
+        is_in_title = summary == figures.strip() or self.title.endswith(f" {summary}")
+        return "" if is_in_title or is_named else summary
 
-    def _below(self, width: int, palette: Palette, *, has_names: bool) -> Sequence[StyledLine]:
+    def _body_lines_for(
+        self, width: int, palette: Palette, *, has_names: bool
+    ) -> Sequence[StyledLine]:
         """The lines below the first: the whole body, its preview, or the output so far."""
         body = self._body
         if body is None:
@@ -338,15 +344,19 @@ class ToolCard(TranscriptBlock):
             return self._tail(self._output, MAX_LINES if self.is_open else 5, width, palette)
         if self.is_open:
             return body_lines(body, width, palette, has_names=has_names)
-        most = preview_size(body, self.state == "failed")
+        max_lines = preview_size(body, self.state == "failed")
         if isinstance(body, CommandOutput):
-            return self._tail(body.output, most, width, palette) if body.output.strip() else []
-        lines = body_lines(body, width, palette, has_names=has_names) if most else []
-        if len(lines) <= most + 1:  # the line `1 more line` would need the same place
+            return self._tail(body.output, max_lines, width, palette) if body.output.strip() else []
+        lines = body_lines(body, width, palette, has_names=has_names) if max_lines else []
+        if len(lines) <= max_lines + 1:  # the line `1 more line` would need the same place
             return lines
-        return [*lines[:most], *self._omission_lines(len(lines) - most, "more", width, palette)]
+        return [
+            *lines[:max_lines],
+            *self._omission_lines(len(lines) - max_lines, "more", width, palette),
+        ]
 
     def _tail(self, output: str, most: int, width: int, palette: Palette) -> list[StyledLine]:
+        """The end of an output, and a line that names how many lines are before it."""
         lines, before = last_lines(output, most + 1, width, palette.muted)
         if before:
             lines, before = last_lines(output, most, width, palette.muted)

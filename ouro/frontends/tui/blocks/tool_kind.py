@@ -21,7 +21,7 @@ MEMORY = ToolKind("◆", "accent")
 SUBAGENT = ToolKind("»", "success")
 MCP = ToolKind("◇", "info")
 OTHER = ToolKind("✓", "success")
-_KINDS = {
+_TOOL_KINDS = {
     "read": READ,
     "grep": READ,
     "glob": READ,
@@ -43,9 +43,9 @@ _KINDS = {
     "mcp_read": MCP,
     "tool_search": MCP,
 }
-_MCP = "mcp__"
+_MCP_PREFIX = "mcp__"
 _MEMORY_FOLDER = ".ouro/memory/"
-_VERBS = {
+_TITLE_VERBS = {
     "shell": ("shell ", "run "),
     "shell_output": ("shell_output ", "look at "),
     "shell_kill": ("shell_kill ", "end "),
@@ -60,19 +60,20 @@ _VERBS = {
     "mcp_call": ("", "call "),
     "mcp_read": ("", "read "),
 }
-"""What the title of a tool begins with, and what the card shows instead."""
+"""The beginning of the title of a tool, and the words that the card shows instead."""
 
 
 def kind_of(tool: str, title: str = "") -> ToolKind:
-    if tool.startswith(_MCP):
+    """The kind of a tool. A tool that changes a file of memory is of the kind MEMORY."""
+    if tool.startswith(_MCP_PREFIX):
         return MCP
-    kind = _KINDS.get(tool, OTHER)
+    kind = _TOOL_KINDS.get(tool, OTHER)
     return MEMORY if kind is CHANGE and _MEMORY_FOLDER in title else kind
 
 
 def spoken(tool: str, title: str) -> str:
     """The title with the verb that users say. A line of the user has no verb."""
-    before, verb = _VERBS.get(tool, ("", "call " if tool.startswith(_MCP) else ""))
+    before, verb = _TITLE_VERBS.get(tool, ("", "call " if tool.startswith(_MCP_PREFIX) else ""))
     if title == tool or not title.startswith(before):
         return title
     return verb + title.removeprefix(before)

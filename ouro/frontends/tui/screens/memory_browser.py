@@ -68,26 +68,32 @@ ACTIONS: Mapping[str, Callable[[SessionContext, str], Awaitable[Answer]]] = {
 
 
 class MemoryList(RowList[MemoryRow]):
+    """A list of entries of memory: each with its scope, text, flag and details."""
+
     def key_of(self, row: MemoryRow) -> object:
         return row.text if row.link is None or row.link.kind == "core" else row.link
 
     def cells(self, row: MemoryRow, is_marked: bool, width: int) -> Iterable[Cell]:
         has_flag = width + 2 >= FLAG_FROM_WIDTH
-        most = (width + 2) * 2 // 5
-        flag = crop(clean(row.flag), most) if has_flag else ""
-        left = most - cell_len(flag)
-        about = clean(row.about) if width + 2 >= ABOUT_FROM_WIDTH and left >= MIN_ABOUT else ""
-        about = crop(f" · {about}" if flag and about else about, left)
-        scope, beside = (5 if has_flag else 0), cell_len(flag) + cell_len(about)
-        room = max(1, width - scope - (beside + 2 if beside else 0))
+        details_width = (width + 2) * 2 // 5
+        flag = crop(clean(row.flag), details_width) if has_flag else ""
+        about_width = details_width - cell_len(flag)
+        about = (
+            clean(row.about) if width + 2 >= ABOUT_FROM_WIDTH and about_width >= MIN_ABOUT else ""
+        )
+        about = crop(f" · {about}" if flag and about else about, about_width)
+        scope, used_width = (5 if has_flag else 0), cell_len(flag) + cell_len(about)
+        room = max(1, width - scope - (used_width + 2 if used_width else 0))
         yield set_cell_size(row.scope, scope), "detail"
         yield from code_cells(row.text, room, "marked" if is_marked else "", fills=True)
-        yield f"  {flag}" if beside else "", "flag" if row.warns else "detail"
+        yield f"  {flag}" if used_width else "", "flag" if row.warns else "detail"
         yield about, "detail"
 
 
 class MemoryBrowser(Browser):
-    """Enter moves the focus to the page of the marked row; there, Enter follows a link."""
+    """The screen with all of memory. Enter moves the focus to the page of the marked row; there,
+    Enter follows a link.
+    """
 
     TITLE = "Memory"
     READS_PAGES = True
@@ -129,17 +135,17 @@ class MemoryBrowser(Browser):
         """Read the rows of all tabs. The first time, choose the tab of the newest entry."""
         memory = self._session.memory
         manager = memory.require()
-        listed, entries, proposals, checks = await asyncio.gather(
+        memory_entries, log_entries, proposals, checks = await asyncio.gather(
             memory.with_editor(lambda editor: all_entries(editor, archived=True, stale=True)),
             asyncio.to_thread(lambda: manager.timeline().log(MAX_COMMITS)),
             asyncio.to_thread(manager.proposals),
             asyncio.to_thread(checks_of, self._session),
         )
         if self._chooses_tab:
-            self._tab, self._chooses_tab = pages.newest_tab(listed), False
+            self._tab, self._chooses_tab = pages.newest_tab(memory_entries), False
         self._rows = {
-            **await asyncio.to_thread(pages.note_rows, listed),
-            "timeline": pages.log_rows(entries),
+            **await asyncio.to_thread(pages.note_rows, memory_entries),
+            "timeline": pages.log_rows(log_entries),
             "receipt": pages.receipt_rows(memory.recalled, memory.receipt(), checks),
             "proposals": pages.proposal_rows(proposals),
         }
@@ -159,15 +165,19 @@ class MemoryBrowser(Browser):
         if not self._rows:
             return
         words, rows = self._search.value.lower().split(), self._rows[self._tab]
-        found = [
+        matching_rows = [
             row
             for row in rows
             if self._scope in ("all", row.scope)
             and self._category in ("", row.category)
             and all(word in row.searched for word in words)
         ]
-        self._list.show(found, "No matches." if rows else EMPTY_TABS[self._tab], keep=keep)
-        count = f"{len(found):,} of {len(rows):,}" if len(found) != len(rows) else f"{len(rows):,}"
+        self._list.show(matching_rows, "No matches." if rows else EMPTY_TABS[self._tab], keep=keep)
+        count = (
+            f"{len(matching_rows):,} of {len(rows):,}"
+            if len(matching_rows) != len(rows)
+            else f"{len(rows):,}"
+        )
         self._count.update(" · ".join(filter(None, (self._scope, self._category, count))))
         self._show_frame()
 
@@ -234,7 +244,7 @@ class MemoryBrowser(Browser):
         self._show(keep=False)
 
     async def _change_category(self) -> None:
-        """Show the next category of this tab; after the last all of them."""
+        """Show the next category of this tab; after the last one, show all."""
         categories = [
             "",
             *sorted({row.category for row in self._rows.get(self._tab, ()) if row.category}),
@@ -256,8 +266,8 @@ class MemoryBrowser(Browser):
         return await pages.row_page(self._session, row) if row is not None else Page()
 
     def _marked_link(self) -> PageLink | None:
-        """The object that keys work on: the marked hunk, the page of a followed link, or the marked
-        row.
+        """The link to the object that keys change: the marked hunk, the page of a followed link, or
+        the marked row.
         """
         link = self._page_view.link if self._page_view.has_focus else None
         if link is not None and link.kind == "hunk":
@@ -280,15 +290,15 @@ class MemoryBrowser(Browser):
         Raises:
             UsageError: it does not apply to the marked item.
         """
-        aim = self._marked_link()
+        link = self._marked_link()
         kinds = {
             "accept": ("proposal",),
             "reject": ("proposal",),
             "edit_note": ("note", "core"),
         }.get(name, ("note",))
-        if aim is None or aim.kind not in kinds:
+        if link is None or link.kind not in kinds:
             raise UsageError(f"Mark a {' or a line of the '.join(kinds)} first.")
-        answer = await ACTIONS[name](self._session_context, aim.target)
+        answer = await ACTIONS[name](self._session_context, link.target)
         value = answer.value if isinstance(answer.value, dict) else {"undo": answer.value.undo}
         self._last_commit = commit = value.get("undo", "")
         await self._load()
@@ -298,12 +308,14 @@ class MemoryBrowser(Browser):
         )
 
     async def _undo_change(self) -> None:
-        """Undo the marked hunk or commit, else the last change made here; pressed again, redo it."""
-        aim, redo = self._marked_link(), self._undo_commit
-        is_marked = aim is not None and aim.kind in ("commit", "hunk") and not redo
+        """Undo the marked hunk or commit, else the last change that was made here. The second time,
+        redo it.
+        """
+        link, redo = self._marked_link(), self._undo_commit
+        is_marked = link is not None and link.kind in ("commit", "hunk") and not redo
         commit, hunk = (
-            (aim.target, aim.hunk)
-            if aim is not None and is_marked
+            (link.target, link.hunk)
+            if link is not None and is_marked
             else (redo or self._last_commit, 0)
         )
         if not commit:
@@ -312,8 +324,8 @@ class MemoryBrowser(Browser):
         self._last_commit = answer.value.commit if redo else ""
         self._undo_commit = "" if redo else answer.value.commit
         await self._load()
-        undone = f"{self._text_of(answer)} · {self._letter(UNDO_MEMORY)} redoes it"
-        self._show_message("Redone." if redo else undone)
+        undone_text = f"{self._text_of(answer)} · {self._letter(UNDO_MEMORY)} redoes it"
+        self._show_message("Redone." if redo else undone_text)
 
     def _text_of(self, answer: Answer) -> str:
         return as_text(answer.view, "/").replace("\n", " ")
@@ -343,11 +355,14 @@ class MemoryBrowser(Browser):
                 *self._filters(self._keymap.key_text),
                 ("Esc", "closes"),
             ]
-        aim = self._marked_link()
+        link = self._marked_link()
         is_archived = (
-            aim is not None and aim.kind == "note" and self._tab == "archive" and not self._followed
+            link is not None
+            and link.kind == "note"
+            and self._tab == "archive"
+            and not self._followed
         )
-        kind = "archived" if is_archived else aim.kind if aim is not None else ""
+        kind = "archived" if is_archived else link.kind if link is not None else ""
         labels = {name: name.removesuffix("_note") for name in KEYS.get(kind, ())} | {
             UNDO_MEMORY: "undo"
         }
@@ -365,5 +380,5 @@ class MemoryBrowser(Browser):
             ("Esc", "closes"),
         ]
 
-    def _filters(self, shown: Callable[[str], str]) -> Keys:
-        return [(shown("change_memory"), "scope"), (shown("change_category"), "category")]
+    def _filters(self, key_text: Callable[[str], str]) -> Keys:
+        return [(key_text("change_memory"), "scope"), (key_text("change_category"), "category")]

@@ -67,29 +67,32 @@ class MemoryRow:
         self.searched = f"{shown} {self.searched}".lower()
 
 
-def note_rows(listed: Iterable[MemoryEntry]) -> dict[Tab, list[MemoryRow]]:
+def note_rows(entries: Iterable[MemoryEntry]) -> dict[Tab, list[MemoryRow]]:
     """The rows of three tabs: lines of the core, current notes, archived notes."""
-    fits: Mapping[Tab, Callable[[MemoryEntry], bool]] = {
+    is_in_tab: Mapping[Tab, Callable[[MemoryEntry], bool]] = {
         "core": lambda entry: entry.kind == "core",
         "notes": lambda entry: (
             entry.kind == "note" and not {"archived", "replaced"}.intersection(entry.badges)
         ),
         "archive": lambda entry: "archived" in entry.badges,
     }
-    return {tab: [_note_row(entry, tab) for entry in listed if fits[tab](entry)] for tab in fits}
+    return {
+        tab: [_note_row(entry, tab) for entry in entries if is_in_tab[tab](entry)]
+        for tab in is_in_tab
+    }
 
 
-def newest_tab(listed: Iterable[MemoryEntry]) -> Tab:
-    """The tab of the entry in use that was changed last: the core or the notes; without entries the
-    core.
+def newest_tab(entries: Iterable[MemoryEntry]) -> Tab:
+    """The tab with the entry that was changed last: the core or the notes. Without entries it is
+    the core.
     """
-    in_use = [entry for entry in listed if entry.is_in_use]
+    in_use = [entry for entry in entries if entry.is_in_use]
     newest = max(in_use, key=_time_of, default=None)
     return "notes" if newest and newest.kind == "note" else "core"
 
 
 def _time_of(entry: MemoryEntry) -> datetime:
-    """When it was changed; a line that is not committed yet was changed now."""
+    """When an entry was changed. A line that is not committed yet was changed now."""
     try:
         return datetime.fromisoformat(entry.at).astimezone(UTC)
     except ValueError:  # a note that was edited by hand may have any text there

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ouro.session import Attachment
 
 MAX_LINES = 3
-_DELAY = 0.12
+_LOOK_DELAY = 0.12
 """Seconds without a key until the files are looked at."""
 _GAP = "  "
 
@@ -38,24 +38,24 @@ class AttachmentBar(Widget):
         self._text = ""
 
     def look_at(self, text: str) -> None:
-        """Show the attachments of a text, in a moment if the user stops typing."""
+        """Show the attachments of a text, once the user has stopped typing for a moment."""
         if "@" not in text:
             self._text, self.chips = "", ()
         elif text != self._text:
             self._text = text
-            self.run_worker(self._look(text), exclusive=True)
+            self.run_worker(self._find_attachments(text), exclusive=True)
 
-    async def _look(self, text: str) -> None:
-        await asyncio.sleep(_DELAY)
-        found = await self._find(text)
+    async def _find_attachments(self, text: str) -> None:
+        await asyncio.sleep(_LOOK_DELAY)
+        attachments = await self._find(text)
         if text == self._text:
-            self.chips = tuple(found)
+            self.chips = tuple(attachments)
 
     def watch_chips(self) -> None:
         self.display = bool(self.chips)
 
     @property
-    def _most(self) -> int:
+    def _max_rows(self) -> int:
         return 1 if self.app.size.height < HEADER_FROM_HEIGHT else MAX_LINES
 
     def get_content_height(self, _container: Size, _viewport: Size, width: int) -> int:
@@ -65,8 +65,8 @@ class AttachmentBar(Widget):
         return Content("\n").join(self._rows(self.size.width))
 
     def _rows(self, width: int) -> list[Content]:
-        """The chips, as many in a row as fit; the last row counts those that do not. What is not
-        sent comes first if it would not be seen.
+        """The rows of chips, as many in each as fit; the last one counts those that do not. An
+        attachment with a problem comes first if it would not be seen.
         """
         rows, hidden = self._fill(self.chips, width)
         if any(item.problem for item in hidden):
@@ -81,7 +81,7 @@ class AttachmentBar(Widget):
         for number, item in enumerate(chips):
             chip = _chip(item).truncate(max(1, width), ellipsis=True)
             if rows[-1] and rows[-1].cell_length + len(_GAP) + chip.cell_length > width:
-                if len(rows) == self._most:
+                if len(rows) == self._max_rows:
                     hidden = chips[number:]
                     more = Content.styled(f"{_GAP}+{len(hidden)} more", "$muted")
                     room = max(1, width - more.cell_length)

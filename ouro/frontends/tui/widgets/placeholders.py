@@ -12,7 +12,7 @@ from ouro.utils.text import byte_size
 
 FOLD_CHARACTERS = 2_000
 FOLD_LINES = 10
-_IMAGE = re.compile(r"\[image \d+: [^\]\n]+\]")
+_IMAGE_PLACEHOLDER = re.compile(r"\[image \d+: [^\]\n]+\]")
 
 
 @dataclass(slots=True)
@@ -23,13 +23,17 @@ class Placeholders:
     _images: dict[str, Image] = field(default_factory=dict)
 
     def fold(self, pasted: str) -> str:
-        """A pasted text without control characters; a placeholder if it is long."""
+        """The pasted text without control characters. For a long text, a placeholder is returned
+        that stands for it.
+        """
         text = pasted_text(pasted)
         lines = len(text.splitlines())
         if len(text) <= FOLD_CHARACTERS and lines <= FOLD_LINES:
             return text
-        if again := next((name for name, known in self._pastes.items() if known == text), ""):
-            return again
+        if old_placeholder := next(
+            (name for name, old_text in self._pastes.items() if old_text == text), ""
+        ):
+            return old_placeholder
         size = f"{lines:,} lines" if lines > FOLD_LINES else f"{len(text):,} characters"
         names = (
             f"[pasted {size}]",
@@ -57,7 +61,7 @@ class Placeholders:
 
     def restore(self, draft: Draft) -> str:
         """Return the text of a withdrawn draft; its placeholders refer to its images again."""
-        self._images |= zip(_IMAGE.findall(draft.text), draft.images, strict=False)
+        self._images |= zip(_IMAGE_PLACEHOLDER.findall(draft.text), draft.images, strict=False)
         return draft.text
 
     def placeholders(self) -> list[str]:

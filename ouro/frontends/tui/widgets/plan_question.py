@@ -15,12 +15,14 @@ from ouro.frontends.tui.widgets.choice_list import ChoiceList
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel, text_body
 from ouro.utils.text import clean
 
-_EDIT, _COMMENT = "Edit the plan", "Comment on its lines"
+_EDIT_LABEL, _COMMENT_LABEL = "Edit the plan", "Comment on its lines"
 PlanAct = Literal["edit", "comment"]
 
 
 class PlanQuestion(QuestionPanel):
-    """Its last choice keeps planning: with a comment, if the user writes one."""
+    """The question that ends plan mode. Its last choice keeps planning, with a comment if the user
+    writes one.
+    """
 
     FIELD_KEYS = "Enter sends · Esc back"
 
@@ -33,7 +35,7 @@ class PlanQuestion(QuestionPanel):
     def __init__(self, asked: QuestionAsked, keymap: Keymap) -> None:
         self._choices = asked.question.choices
         last = self._choices[-1]
-        lines = [*self._choices[:-1], _EDIT, _COMMENT, f"{last}: say what to change"]
+        lines = [*self._choices[:-1], _EDIT_LABEL, _COMMENT_LABEL, f"{last}: say what to change"]
         comment = keymap.key_text("comment")
         super().__init__(
             asked.question_id,
@@ -60,14 +62,14 @@ class PlanQuestion(QuestionPanel):
         """Answer with a choice, change or comment on the plan, or open the field to keep planning;
         in the field, send what is written there.
         """
-        written = self.field.value.strip()
-        decided = len(self._choices) - 1
+        comment = self.field.value.strip()
+        choice_count = len(self._choices) - 1
         if self.field.has_focus:
-            self._answer(written or self._choices[-1])
-        elif number < decided:
+            self._answer(comment or self._choices[-1])
+        elif number < choice_count:
             self._answer(self._choices[number])
-        elif number < decided + 2:
-            self.post_message(self.Wanted("edit" if number == decided else "comment"))
+        elif number < choice_count + 2:
+            self.post_message(self.Wanted("edit" if number == choice_count else "comment"))
         else:
             self.open_field()
 

@@ -49,13 +49,13 @@ _APP_ACTIONS = (
     "rewind",
 )
 """Actions that the app performs."""
-_IN_TEXT = {"clear": "clear", "leave": "delete_right", "palette": "previous"}
+_ACTIONS_WITH_TEXT = {"clear": "clear", "leave": "delete_right", "palette": "previous"}
 """The actions of the same keys if the prompt contains text."""
 _FLAG = "[\U0001f1e6-\U0001f1ff]{2}"
 """A flag emoji; Rich splits it into two characters."""
 MAX_SUGGESTIONS = 8
-_FILE = re.compile(r"(?:^|[\s(\[{<,;:=\"'`])(@\S*)$")
-_COMMAND = re.compile(r"/[\w:-]*\Z")
+_FILE_WORD = re.compile(r"(?:^|[\s(\[{<,;:=\"'`])(@\S*)$")
+_COMMAND_WORD = re.compile(r"/[\w:-]*\Z")
 
 
 class Completion(PickList):
@@ -74,7 +74,7 @@ class Completion(PickList):
         self._session = session
         self._find_files = find_files
         self._dismissed = ""
-        self.typed = ""
+        self.word = ""
         """The word that a suggestion replaces."""
 
     @property
@@ -83,18 +83,21 @@ class Completion(PickList):
 
     @property
     def is_complete(self) -> bool:
-        """Whether a file is typed to its end, and no other fits: its chip says more than a list."""
-        is_only = self.typed.startswith("@") and len(self.rows) == 1
-        return is_only and self.rows[0].value.strip() == self.typed
+        """Whether the word is a whole file name, and no other file fits. The attachment bar shows
+        it then, and no list.
+        """
+        is_only = self.word.startswith("@") and len(self.rows) == 1
+        return is_only and self.rows[0].value.strip() == self.word
 
     def look_at(self, before: str) -> None:
-        typed = _word(before)
-        if typed and typed == self._dismissed:
+        """Show suggestions for the word before the cursor."""
+        word = _word_to_complete(before)
+        if word and word == self._dismissed:
             return
         self._dismissed = ""
-        suggestions = self._suggest(typed) if typed else []
-        if typed != self.typed or suggestions != self.rows:
-            self.typed = typed
+        suggestions = self._suggest(word) if word else []
+        if word != self.word or suggestions != self.rows:
+            self.word = word
             self.change(suggestions, keep=False)
         self.display = bool(suggestions) and not self.is_complete
 
@@ -103,31 +106,31 @@ class Completion(PickList):
         self.place = (self.place + by) % len(self.rows)
 
     def close(self, before: str = "") -> None:
-        """Close; it stays closed until the text before the cursor is no longer `before`."""
-        self._dismissed, self.display = _word(before), False
+        """Close the popup. It stays closed as long as `before` is the text before the cursor."""
+        self._dismissed, self.display = _word_to_complete(before), False
         self.change([])
 
-    def _suggest(self, typed: str) -> list[Choice]:
+    def _suggest(self, word: str) -> list[Choice]:
         """The commands or files that a typed word may mean."""
-        if typed.startswith("/"):
+        if word.startswith("/"):
             # Too heavy to import before the first frame.
             from ouro.commands.builtin import (
                 matching_commands,
             )
 
-            return matching_commands(self._session(), typed[1:])[:MAX_SUGGESTIONS]
-        found = self._find_files(typed[1:])
-        if found is None:
-            return [Choice(typed, "reading the list of files …")]
-        return [Choice(f"{mention(name)} ", name) for name in found]
+            return matching_commands(self._session(), word[1:])[:MAX_SUGGESTIONS]
+        names = self._find_files(word[1:])
+        if names is None:
+            return [Choice(word, "reading the list of files …")]
+        return [Choice(f"{mention(name)} ", name) for name in names]
 
 
-def _word(before: str) -> str:
+def _word_to_complete(before: str) -> str:
     """The command or file being typed; empty if it is neither."""
-    if "\n" not in before and _COMMAND.fullmatch(before):
+    if "\n" not in before and _COMMAND_WORD.fullmatch(before):
         return before
-    found = _FILE.search(before.rpartition("\n")[2])
-    return found[1] if found else ""
+    match = _FILE_WORD.search(before.rpartition("\n")[2])
+    return match[1] if match else ""
 
 
 class PromptArea(TextArea, inherit_bindings=False):
@@ -156,7 +159,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.cursor_blink = False
         self.attachments = Placeholders()
         self._actions = keymap.actions_of("prompt", "edit")
-        self._elsewhere = frozenset(keymap.actions_of("app"))
+        self._app_keys = frozenset(keymap.actions_of("app"))
         self._history = history
         self.completion = completion
         self._withdraw = withdraw
@@ -220,10 +223,10 @@ class PromptArea(TextArea, inherit_bindings=False):
         if event.is_printable:
             self._typed_at = event.time
         if self._is_escape_for_vim(event):
-            taken = await self._press_both(event)
+            is_taken = await self._press_both(event)
         else:
-            taken = await self._press(event)
-        if taken:
+            is_taken = await self._press(event)
+        if is_taken:
             event.stop()
             event.prevent_default()
 
@@ -253,8 +256,8 @@ class PromptArea(TextArea, inherit_bindings=False):
         is_typed = event.is_printable and bool(self.text)
         if not action or (action == "help" and is_typed):
             return False
-        if self.text and action in _IN_TEXT:
-            await self.run_action(_IN_TEXT[action])
+        if self.text and action in _ACTIONS_WITH_TEXT:
+            await self.run_action(_ACTIONS_WITH_TEXT[action])
         elif action in _APP_ACTIONS:
             await self._run_in_app(action)
         else:
@@ -284,8 +287,8 @@ class PromptArea(TextArea, inherit_bindings=False):
         if event.time - self._pasted_at >= PASTE_GAP:
             return False
         self._pasted_at = event.time
-        typed = event.character if event.is_printable and event.character else ""
-        self.put("\n" if event.key in ("enter", "ctrl+j") else typed)
+        word = event.character if event.is_printable and event.character else ""
+        self.put("\n" if event.key in ("enter", "ctrl+j") else word)
         return True
 
     def _is_for_vim(self, event: events.Key) -> bool:
@@ -298,14 +301,14 @@ class PromptArea(TextArea, inherit_bindings=False):
         """The chord of the previous key and this one, or this key if the two are not a chord."""
         chord, self._chord = self._chord, ""
         both = f"{chord} {event.key}"
-        meant = event.time <= self._chord_until and any(
+        is_chord = event.time <= self._chord_until and any(
             f"{key} ".startswith(f"{both} ") for key in self._actions
         )
-        return both if chord and meant else event.key
+        return both if chord and is_chord else event.key
 
     def _begin_chord(self, key: str, at: float) -> bool:
         """Wait for the next key of a chord; returns False if the first key also has its own action."""
-        if key not in self._elsewhere:
+        if key not in self._app_keys:
             self._chord, self._chord_until = key, float("inf")
             return True
         if not self.text:
@@ -347,19 +350,19 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.focus()
 
     def _accept(self, send: bool) -> bool:
-        """Insert the marked suggestion. Returns False if the same key should also send the complete
-        command.
+        """Insert the marked suggestion; returns whether the key is used up. If not, Enter sends the
+        command that is complete.
         """
-        chosen, typed = self.completion.marked, self.completion.typed
-        if chosen is None or (send and chosen.value.strip() == typed):
+        suggestion, word = self.completion.marked, self.completion.word
+        if suggestion is None or (send and suggestion.value.strip() == word):
             return False
         row, column = self.cursor_location
-        self.replace(chosen.value, (row, column - len(typed)), (row, column))
+        self.replace(suggestion.value, (row, column - len(word)), (row, column))
         self.completion.close(self.before_cursor)
-        return not (send and not chosen.value.endswith(" "))
+        return not (send and not suggestion.value.endswith(" "))
 
     async def action_send(self) -> None:
-        """Enter: send, or a new line after a backslash."""
+        """Send the message. After a backslash, begin a new line instead."""
         if self.before_cursor.endswith("\\"):
             row, column = self.cursor_location
             self.replace("\n", (row, column - 1), (row, column))
@@ -392,8 +395,8 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.put("\n")
 
     def action_previous(self) -> None:
-        """Up: in the text, then in the history; on empty input first edit the newest queued
-        message.
+        """Go up: in the text, then in the history. On empty input, first mark a session above, or
+        edit the newest queued message.
         """
         if not self.text and self._move_beside(-1):
             return
@@ -433,17 +436,17 @@ class PromptArea(TextArea, inherit_bindings=False):
             self.fill(self._stashed.pop())
 
     def action_unfold(self) -> None:
-        """Replace the placeholders of long pastes with their text: the last one before the cursor
+        """Replace the placeholder of a long paste by its text. The last one before the cursor comes
         first.
         """
         names = self.attachments.pastes_in(self.text)
         before = [name for name in names if name in self.before_cursor]
-        chosen = max(before, key=self.before_cursor.rfind) if before else (names or [""])[0]
-        if chosen:
-            at = self.text.index(chosen)
+        placeholder = max(before, key=self.before_cursor.rfind) if before else (names or [""])[0]
+        if placeholder:
+            at = self.text.index(placeholder)
             row, column = self.text.count("\n", 0, at), at - self.text.rfind("\n", 0, at) - 1
-            text = self.attachments.expand_text(chosen)
-            self.replace(text, (row, column), (row, column + len(chosen)))
+            text = self.attachments.expand_text(placeholder)
+            self.replace(text, (row, column), (row, column + len(placeholder)))
 
     def action_clear(self) -> None:
         """Clear the text; Up brings it back, as long as ouro runs."""
@@ -475,13 +478,13 @@ class PromptArea(TextArea, inherit_bindings=False):
     def _character_ends(self, row: int) -> list[int]:
         """The columns at which the visible characters of a line end."""
         line = self.document.get_line(row)
-        whole = "|".join([_FLAG, *map(re.escape, self.attachments.placeholders())])
-        inside = {
+        joined_pattern = "|".join([_FLAG, *map(re.escape, self.attachments.placeholders())])
+        inner_columns = {
             place
-            for found in re.finditer(whole, line)
-            for place in range(found.start() + 1, found.end())
+            for match in re.finditer(joined_pattern, line)
+            for place in range(match.start() + 1, match.end())
         }
-        return [0, *(end for _, end, _ in split_graphemes(line)[0] if end not in inside)]
+        return [0, *(end for _, end, _ in split_graphemes(line)[0] if end not in inner_columns)]
 
     def action_delete_to_start_of_line(self) -> None:
         """Delete up to the line break, as in a shell. Textual deletes up to where the line is

@@ -24,15 +24,23 @@ from ouro.utils.text import clean
 if TYPE_CHECKING:
     from ouro.display import Choice
 
-_STEPS = {"up": -1, "down": 1, "ctrl+p": -1, "ctrl+n": 1}
-_LAST = 1_000_000
-_LETTERS = {"j": 1, "k": -1, "g": -_LAST, "home": -_LAST, "G": _LAST, "end": _LAST}
+_KEY_STEPS = {"up": -1, "down": 1, "ctrl+p": -1, "ctrl+n": 1}
+_TO_THE_END = 1_000_000
+_LETTER_STEPS = {
+    "j": 1,
+    "k": -1,
+    "g": -_TO_THE_END,
+    "home": -_TO_THE_END,
+    "G": _TO_THE_END,
+    "end": _TO_THE_END,
+}
 PAGES = {"pageup": -1, "pagedown": 1}
 
 
 class LineScrollBar(ScrollBar):
-    """A vertical scrollbar that draws equal rows once: Textual draws each by itself, which takes as
-    long as the text beside it.
+    """A vertical scrollbar that draws equal rows only once.
+
+    Textual draws each row by itself, which takes as long as the text beside it.
     """
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -78,7 +86,7 @@ class LineScroll(ScrollView):
 
     @property
     def vertical_scrollbar(self) -> ScrollBar:
-        """As Textual makes it, but one that is drawn faster."""
+        """The scrollbar, made as Textual makes it, but of the class that draws faster."""
         if self._vertical_scrollbar is None:
             bar = LineScrollBar(name="vertical", thickness=self.scrollbar_size_vertical)
             bar.display = False
@@ -99,7 +107,9 @@ class LineScroll(ScrollView):
         return [row.crop(*crop.column_span) for row in rows]
 
     def _rows(self, _visible: Region) -> list[Strip] | None:
-        """Visible rows, for subclasses that keep them; None: Textual calls `render_line`."""
+        """The visible rows, for a subclass that keeps them. With None, Textual calls `render_line`
+        for each.
+        """
         return None
 
     def step(self, lines: int) -> None:
@@ -130,24 +140,24 @@ Cell = tuple[str, str]
 
 
 def code_cells(text: str, room: int, style: str, *, fills: bool = False) -> Iterable[Cell]:
-    """The text in at most `room` cells, or in so many if it `fills` them; what is between backticks
-    as code, without them.
+    """Yield the text as cells of at most `room` columns, or exactly as many if it `fills` them.
+    Text between backticks is code, without them.
     """
     pieces = list(split_at_code(text))
-    shown = crop("".join(words for words, _ in pieces), room)
+    cropped = crop("".join(words for words, _ in pieces), room)
     if fills:
-        shown = set_cell_size(shown, room)
+        cropped = set_cell_size(cropped, room)
     if not pieces or pieces[-1][1]:
         pieces.append(("", False))
     end = 0
     for words, is_code in pieces[:-1]:
-        yield shown[end : end + len(words)], "code" if is_code else style
+        yield cropped[end : end + len(words)], "code" if is_code else style
         end += len(words)
-    yield shown[end:], style
+    yield cropped[end:], style
 
 
 class RowList(LineScroll, Generic[T], can_focus=True):
-    """One line per row. Subclasses draw the cells of a row."""
+    """A list with one line for each row. Subclasses draw the cells of a row."""
 
     COMPONENT_CLASSES = {  # noqa: RUF012
         "rows--marked",
@@ -179,6 +189,7 @@ class RowList(LineScroll, Generic[T], can_focus=True):
 
     @property
     def marked(self) -> T | None:
+        """The marked row; None if there are no rows."""
         return self.rows[self.place] if self.rows else None
 
     def key_of(self, row: T) -> object:
@@ -186,14 +197,16 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         return row
 
     def cells(self, row: T, is_marked: bool, width: int) -> Iterable[Cell]:
-        """The row as text of `width` cells."""
+        """The cells of a row, in `width` columns."""
         raise NotImplementedError
 
     def show(self, rows: Sequence[T], nothing: str = "", *, keep: bool = True) -> None:
-        """Show these rows, or the text `nothing`; with `keep` the same row stays marked."""
-        before = self.marked
-        key = self.key_of(before) if keep and before is not None else None
-        same = next(
+        """Show these rows, or the text `nothing` if there are none. With `keep` the same row stays
+        marked.
+        """
+        old_row = self.marked
+        key = self.key_of(old_row) if keep and old_row is not None else None
+        same_place = next(
             (
                 place
                 for place, row in enumerate(rows)
@@ -204,11 +217,15 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         self.rows, self._nothing = rows, nothing
         self._make_room()
         self.place = (
-            same if same is not None else min(self.place, max(0, len(rows) - 1)) if keep else 0
+            same_place
+            if same_place is not None
+            else min(self.place, max(0, len(rows) - 1))
+            if keep
+            else 0
         )
         self._show_place()
         self.refresh()
-        if before != self.marked:
+        if old_row != self.marked:
             self.post_message(self.Marked())
 
     def action_move(self, by: int) -> None:
@@ -221,10 +238,10 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         self.action_move(by * max(1, self.size.height - 1))
 
     def take_key(self, key: str, *, is_alone: bool = False) -> bool:
-        """Move the mark for a key of the search field above the list, or of a list `is_alone`, where
-        letters move it, too; returns whether the key does so.
+        """Move the mark for a key; returns whether the key moves it. Letters move it only in a list
+        `is_alone`, without a search field.
         """
-        steps = {**_STEPS, **_LETTERS} if is_alone else _STEPS
+        steps = {**_KEY_STEPS, **_LETTER_STEPS} if is_alone else _KEY_STEPS
         if key in steps:
             self.action_move(steps[key])
         elif key in PAGES:
@@ -269,9 +286,9 @@ class RowList(LineScroll, Generic[T], can_focus=True):
 
     def _show_place(self) -> None:
         top, height = self.scroll_offset.y, max(1, self.size.height)
-        wanted = min(max(top, self.place - height + 1), self.place)
-        if wanted != top:
-            self.scroll_to(y=wanted, animate=False, force=True)
+        new_top = min(max(top, self.place - height + 1), self.place)
+        if new_top != top:
+            self.scroll_to(y=new_top, animate=False, force=True)
 
 
 class PickList(RowList["Choice"], can_focus=False):
@@ -322,17 +339,19 @@ class PickList(RowList["Choice"], can_focus=False):
         self.refresh(layout=True)
 
     def cells(self, choice: Choice, is_marked: bool, width: int) -> Iterable[Cell]:
-        in_sight = self.rows[self.scroll_offset.y :][: max(1, self.size.height)]
-        longest = max(cell_len(clean(other.detail)) + 2 for other in in_sight)
-        room = min(longest, width // 2 if width >= 60 else width * 2 // 5)
-        wide = min(max(cell_len(_label(other)) for other in in_sight), max(1, width - max(2, room)))
+        visible_choices = self.rows[self.scroll_offset.y :][: max(1, self.size.height)]
+        longest_detail = max(cell_len(clean(other.detail)) + 2 for other in visible_choices)
+        room = min(longest_detail, width // 2 if width >= 60 else width * 2 // 5)
+        label_width = min(
+            max(cell_len(_label(other)) for other in visible_choices), max(1, width - max(2, room))
+        )
         tick = "  ✓" if choice.value == self._current and self._current else ""
         style = "marked" if is_marked else ""
-        yield from code_cells(_label(choice), wide, style, fills=True)
+        yield from code_cells(_label(choice), label_width, style, fills=True)
         yield tick, ""
         if choice.detail:
             detail = f"  {clean(choice.detail)}".replace("\n", " ")
-            yield from code_cells(detail, max(0, width - wide - len(tick)), "detail")
+            yield from code_cells(detail, max(0, width - label_width - len(tick)), "detail")
 
     def is_cut(self, choice: Choice) -> bool:
         """Whether the line of a choice is too narrow for it."""

@@ -1,4 +1,4 @@
-"""StartPanel: what one wants to know before the first message, above the prompt."""
+"""StartPanel: what a user wants to know before the first message, above the prompt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ouro.utils.text import clean, join_names, one_line, plural
 if TYPE_CHECKING:
     from ouro.session import AgentMemory, Session, SessionInfo
 
-LISTED = 3
+MAX_SESSIONS = 3
 """Sessions that are listed."""
 MIN_HEIGHT = 16
 """Lines of a terminal in which there is room for it."""
@@ -50,7 +50,7 @@ class StartPanel(Widget):
         session_id: str
 
     def __init__(self, import_key: str = "") -> None:
-        """`import_key`: imports what other agents know, if that is offered."""
+        """`import_key` is the key that imports the memory of other agents, if it is offered."""
         super().__init__(id="start")
         self.clock = now
         self._import_key = import_key
@@ -71,35 +71,35 @@ class StartPanel(Widget):
 
     def show(self, session: Session, sessions: Sequence[SessionInfo]) -> None:
         """Show a new session and the saved ones, the last used first."""
-        self._facts = facts_of(session)
+        self._facts = session_facts(session)
         here = session.session_catalog.is_here
         self._sessions = [
             info
             for info in sessions
             if info.messages and info.id != session.id and here(info.project)
-        ][:LISTED]
+        ][:MAX_SESSIONS]
         self._tip = TIPS[sum(session.id.encode()) % len(TIPS)]
         self._place = -1
         self.display = True
         self.refresh(layout=True)
 
     def update(self, session: Session) -> None:
-        """Show what holds now: a command changed the model, the mode or memory."""
-        facts = facts_of(session) if self.is_open else self._facts
+        """Show the facts again, because a command may have changed the model, the mode or memory."""
+        facts = session_facts(session) if self.is_open else self._facts
         if facts != self._facts:
             self._facts = facts
             self.refresh(layout=True)
 
-    def offer(self, found: AgentMemory) -> None:
-        """Offer an import; it holds until it is taken, also when the panel is closed."""
-        self._offer = found
+    def offer(self, agent_memory: AgentMemory) -> None:
+        """Offer an import. The offer stays until it is taken, even if the panel is closed."""
+        self._offer = agent_memory
         self.refresh(layout=True)
 
     def take_offer(self) -> AgentMemory | None:
-        """The offer, once."""
-        taken, self._offer = self._offer, None
+        """Take the offer away and return it; None if there is none."""
+        offer, self._offer = self._offer, None
         self.refresh(layout=True)
-        return taken
+        return offer
 
     @property
     def has_room(self) -> bool:
@@ -110,8 +110,8 @@ class StartPanel(Widget):
         self.display = False
 
     def move(self, by: int) -> bool:
-        """Mark the next session, or (-1) the previous one; above the first none is marked. Returns
-        False if the key is not for it.
+        """Mark the next session, or (-1) the previous one; above the first, none is marked. Returns
+        False if the panel does not use the key.
         """
         if not self.is_open or not self._sessions or (by < 0 and self._place < 0):
             return False
@@ -150,8 +150,8 @@ class StartPanel(Widget):
         """The facts, the last sessions and the tip; none if there is no room."""
         if not self.is_open or not self.has_room:
             return []
-        offered = [("import", _offer_text(self._offer, self._import_key))] if self._offer else []
-        facts = [*self._facts, *offered, ("tip", self._tip)]
+        offer_rows = [("import", _offer_text(self._offer, self._import_key))] if self._offer else []
+        facts = [*self._facts, *offer_rows, ("tip", self._tip)]
         rows = [
             Content.assemble((f"{name:<{_NAME_WIDTH}}", "$muted"), words) for name, words in facts
         ]
@@ -176,14 +176,14 @@ class StartPanel(Widget):
         return row.stylize(Style.from_meta({"place": place}))
 
 
-def facts_of(session: Session) -> list[tuple[str, str]]:
-    """Names and texts of what holds for a session before its first message."""
+def session_facts(session: Session) -> list[tuple[str, str]]:
+    """The facts about a session before its first message, as pairs of a name and a text."""
     status = session.status()
     folder = tilde(session.cwd)
     return [
         ("folder", " · ".join(filter(None, [clean(folder), one_line(status.branch, 40)]))),
         ("model", f"{clean(status.model)} · {status.mode}"),
-        ("memory", _memory(session)),
+        ("memory", _memory_text(session)),
     ]
 
 
@@ -194,7 +194,7 @@ def _offer_text(offer: AgentMemory, key: str) -> str:
     )
 
 
-def _memory(session: Session) -> str:
+def _memory_text(session: Session) -> str:
     """How much of long-term memory is in use, and what waits for approval."""
     if session.memory.manager is None:
         return "off for this session"

@@ -34,11 +34,11 @@ from ouro.utils.text import clean
 if TYPE_CHECKING:
     from ouro.session import ResumeCard, Status
 
-_BETWEEN, _BETWEEN_CHOICES = " · ", "   "
+_ITEM_SEPARATOR, _CHOICE_GAP = " · ", "   "
 MAX_TODOS = 7
 """Todos that are shown at once."""
-_DROPPED_FIRST = ("sandbox", "tokens", "memories", "cost", "branch", "context", "model")
-_STYLES = {
+_ITEMS_TO_DROP = ("sandbox", "tokens", "memories", "cost", "branch", "context", "model")
+_WORD_STYLES = {
     "ask": "$secondary",
     "edit": "$success",
     "plan": "$mark",
@@ -79,19 +79,19 @@ class TodoPanel(Static):
 
     def __init__(self) -> None:
         super().__init__(id="todos", markup=False)
-        self._wanted = True
+        self._is_wanted = True
 
     def toggle(self) -> bool:
         """Show or hide the plan; returns whether there is one."""
-        self._wanted = not self.has_class("-open")
-        self.set_class(self._wanted and bool(self.todos), "-open")
+        self._is_wanted = not self.has_class("-open")
+        self.set_class(self._is_wanted and bool(self.todos), "-open")
         return bool(self.todos)
 
     def watch_todos(self) -> None:
         current = next(
             (place for place, todo in enumerate(self.todos) if todo.state != "done"), None
         )
-        self.set_class(self._wanted and current is not None, "-open")
+        self.set_class(self._is_wanted and current is not None, "-open")
         done = sum(todo.state == "done" for todo in self.todos)
         self.border_title = f"plan {done}/{len(self.todos)}"
         first = max(0, min((current or 0) - 2, len(self.todos) - MAX_TODOS))
@@ -105,7 +105,7 @@ class TodoPanel(Static):
 
 
 class StatusLine(Widget):
-    """Model, mode, branch, context, tokens, cost; or, for some seconds, a message."""
+    """The items of the status line, such as model, mode and cost; or, for some seconds, a message."""
 
     status: reactive[Status | None] = reactive(None)
     message: reactive[str] = reactive("")
@@ -129,7 +129,7 @@ class StatusLine(Widget):
     def render(self) -> Content:
         width = max(0, self.size.width)
         if self.message:
-            line = code_content(clean(self.message), _STYLES[self._level])
+            line = code_content(clean(self.message), _WORD_STYLES[self._level])
         elif self.status is None:
             line = Content(OPENING_TEXT)
         else:
@@ -139,18 +139,20 @@ class StatusLine(Widget):
         return line.truncate(width, ellipsis=True)
 
     def _with_script(self, texts: dict[str, str]) -> Content:
-        """The line of the user's command, and what it cannot know or must not hide."""
+        """The items that the user's status command cannot know or must not hide, then the line that
+        it printed.
+        """
         items = [item for item in self._items if item in ITEMS_WITH_SCRIPT and texts[item]]
-        beside = [Content.styled(texts[item], _style(item, texts[item])) for item in items]
-        return Content(_BETWEEN).join([*beside, _ansi_content(self.script)])
+        item_texts = [Content.styled(texts[item], _item_style(item, texts[item])) for item in items]
+        return Content(_ITEM_SEPARATOR).join([*item_texts, _ansi_content(self.script)])
 
     def _fit(self, texts: dict[str, str], width: int) -> Content:
-        """The items, without the least important ones until they fit."""
+        """The items that fit into the line. The least important ones are left out first."""
         items = [item for item in self._items if texts[item]]
-        for dropped in ("", *_DROPPED_FIRST):
+        for dropped in ("", *_ITEMS_TO_DROP):
             items = [item for item in items if item != dropped]
-            line = Content(_BETWEEN).join(
-                Content.styled(texts[item], _style(item, texts[item])) for item in items
+            line = Content(_ITEM_SEPARATOR).join(
+                Content.styled(texts[item], _item_style(item, texts[item])) for item in items
             )
             if line.cell_length <= width:
                 break
@@ -166,17 +168,17 @@ def _ansi_content(line: str) -> Content:
     return Content.from_rich_text(Text.from_ansi(line))
 
 
-def _style(item: str, text: str) -> str:
+def _item_style(item: str, text: str) -> str:
     if item == "mode":
-        return _STYLES[text]
+        return _WORD_STYLES[text]
     return "$warning" if item == "saved" or text.startswith("! ") else ""
 
 
 class ResumePanel(Widget):
-    """The panel above the prompt, which keeps the focus. A message without a choice resumes the
-    full session.
+    """The resume card above the prompt, which keeps the focus. A message without a choice resumes
+    the full session.
 
-    On empty input Tab marks the next choice, Enter takes it, Esc closes the panel.
+    On empty input Tab marks the next choice, Enter takes it, and Esc closes the panel.
     """
 
     @dataclass
@@ -234,7 +236,7 @@ class ResumePanel(Widget):
         return len(self._rows(width))
 
     def _rows(self, width: int) -> list[Content]:
-        """What the card says of the session, and its choices; on low terminals less."""
+        """The facts and choices of the card; on a low terminal fewer facts."""
         if self._card is None:
             return []
         facts = card_lines(self._card, self.clock())
@@ -254,10 +256,7 @@ class ResumePanel(Widget):
                 f"{'❯' if is_marked else ' '} {words}", "$mark bold" if is_marked else ""
             )
             choice = choice.stylize(Style.from_meta({"place": place}))
-            if (
-                rows[-1]
-                and rows[-1].cell_length + len(_BETWEEN_CHOICES) + choice.cell_length > width
-            ):
+            if rows[-1] and rows[-1].cell_length + len(_CHOICE_GAP) + choice.cell_length > width:
                 rows.append(Content())
-            rows[-1] = Content.assemble(rows[-1], _BETWEEN_CHOICES if rows[-1] else "", choice)
+            rows[-1] = Content.assemble(rows[-1], _CHOICE_GAP if rows[-1] else "", choice)
         return rows

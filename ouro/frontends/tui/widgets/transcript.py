@@ -29,11 +29,11 @@ MAX_STRIPS = 300
 """The number of cached strips. Each has some fifty objects, which the garbage collector visits."""
 MIN_FRAME = 1 / 25
 """Seconds between two frames while text is streamed."""
-REST_FACTOR = 6
+FRAME_PAUSE_FACTOR = 6
 """After a frame, the next one waits at least this many times its duration."""
-MAX_KEPT_IN_SIGHT = 3
+MAX_QUEUED_IN_SIGHT = 3
 """Queued messages that stay in sight while the user reads above."""
-_TICK = 0.25
+_CLOCK_SECONDS = 0.25
 """Seconds between two updates of clocks in blocks."""
 
 
@@ -73,15 +73,15 @@ class TranscriptView(LineScroll):
         self._frame_cost = 0.0
         self._strips: LRUCache[tuple[StyledLine, int], Strip] = LRUCache(MAX_STRIPS)
         self._queued: tuple[Sequence[str], Sequence[str]] = ((), ())
-        self._starting: UserMessage | None = None
+        self._starting_message: UserMessage | None = None
         self._queue_rows: list[StyledLine] = []
         self._footer: list[StyledLine] = []
-        self._seen: tuple[TranscriptBlock, int] | None = None
+        self._last_seen: tuple[TranscriptBlock, int] | None = None
         """The last block when the user left the end, and how many of its lines were there."""
         self._is_arranging = False
         self._card: TranscriptBlock | None = None
         """The card that is marked by keys."""
-        self._searched = ""
+        self._search_text = ""
         """The searched text, in lower case."""
         self._match: tuple[TranscriptBlock, int] | None = None
         """The last match: a block and the number of its line."""
@@ -95,7 +95,7 @@ class TranscriptView(LineScroll):
         self._draw()
         if self._blocks.total - self._blocks.top(start) - start.gap > self.size.height:
             self._go_to(start, int(start.gap))
-            self._seen = (block, 0)
+            self._last_seen = (block, 0)
 
     def prepend(self, blocks: Sequence[TranscriptBlock]) -> None:
         """Put blocks before all others, without moving what is visible."""
@@ -111,7 +111,7 @@ class TranscriptView(LineScroll):
         """Draw all changes together with the next frame, once the widget is mounted."""
         if self._frame_timer is None and self.is_mounted:
             self._frame_timer = self.set_timer(
-                max(MIN_FRAME, self._frame_cost * REST_FACTOR), self._draw
+                max(MIN_FRAME, self._frame_cost * FRAME_PAUSE_FACTOR), self._draw
             )
 
     def _draw(self) -> None:
@@ -124,12 +124,12 @@ class TranscriptView(LineScroll):
         self._frame_cost = perf_counter() - started
         # Only while something moves: an idle program must not wake up.
         if self._move_timer is None and self._blocks.moving:
-            self._move_timer = self.set_timer(_TICK, self._move)
+            self._move_timer = self.set_timer(_CLOCK_SECONDS, self._redraw_clocks)
 
     def discard(self, *blocks: TranscriptBlock) -> None:
         self._blocks.remove(blocks)
-        if self._seen is not None and self._seen[0] in blocks:
-            self._seen = None
+        if self._last_seen is not None and self._last_seen[0] in blocks:
+            self._last_seen = None
         self.draw_soon()
 
     def clear(self) -> None:
@@ -143,13 +143,13 @@ class TranscriptView(LineScroll):
         queued: Sequence[str],
         starting: UserMessage | None = None,
     ) -> None:
-        """Show what waits below the blocks.
+        """Show the messages that wait, below the blocks.
 
         Args:
             starting: the message of a turn that begins, as the transcript will show it.
         """
         self._queued = (tuple(steering), tuple(queued))
-        self._starting = starting
+        self._starting_message = starting
         self.draw_soon()
 
     def toggle_outputs(self) -> None:
@@ -182,16 +182,18 @@ class TranscriptView(LineScroll):
         return True
 
     def open_only(
-        self, wanted: Collection[TranscriptBlock] | None = None
+        self, blocks_to_open: Collection[TranscriptBlock] | None = None
     ) -> frozenset[TranscriptBlock]:
-        """Open these tool outputs and thinking, and fold all others; None: open all. Returns those
-        that were open.
+        """Open only these tool outputs and thinking, or all for None; fold the others. Returns
+        those that were open before.
         """
         foldable = frozenset(block for block in self._blocks.blocks if block.foldable)
         opened = frozenset(block for block in foldable if block.is_open)
-        wanted = foldable if wanted is None else foldable.intersection(wanted)
-        self._fold(wanted - opened, is_open=True)
-        self._fold(opened - wanted, is_open=False)
+        blocks_to_open = (
+            foldable if blocks_to_open is None else foldable.intersection(blocks_to_open)
+        )
+        self._fold(blocks_to_open - opened, is_open=True)
+        self._fold(opened - blocks_to_open, is_open=False)
         return opened
 
     def follow(self) -> None:
@@ -201,8 +203,8 @@ class TranscriptView(LineScroll):
     def go_to(self, prompts: int) -> None:
         """Scroll to a message of the user, counted from the end: 1 is the last."""
         self._draw()  # new blocks do not have a height yet
-        if 0 < prompts <= len(said := self._prompts()):
-            self._go_to(said[-prompts], 0)
+        if 0 < prompts <= len(prompts_shown := self._prompts()):
+            self._go_to(prompts_shown[-prompts], 0)
 
     def _prompts(self) -> list[UserMessage]:
         return [block for block in self._blocks.blocks if isinstance(block, UserMessage)]
@@ -226,7 +228,7 @@ class TranscriptView(LineScroll):
         Starts at the last match, else at the last visible line. Returns False if there is no match.
         An empty text ends the search.
         """
-        self._searched = text.lower()
+        self._search_text = text.lower()
         if not text:
             self._match = None
             self.refresh()
@@ -255,13 +257,13 @@ class TranscriptView(LineScroll):
         wrapped.
         """
         source = block.as_markdown().lower()
-        if not all(word in source for word in self._searched.split()):
+        if not all(word in source for word in self._search_text.split()):
             return []  # without drawing the block
         lines = plain_lines(block.lines(self.size.width, self._palette))
         matches = [
-            number for number, line in enumerate(lines) if self._searched in line.text.lower()
+            number for number, line in enumerate(lines) if self._search_text in line.text.lower()
         ]
-        return matches or ([0] if self._searched in text_to_copy(lines).lower() else [])
+        return matches or ([0] if self._search_text in text_to_copy(lines).lower() else [])
 
     def _go_to(self, block: TranscriptBlock, line: int, above: int = 0) -> None:
         self._remember_end()
@@ -313,10 +315,10 @@ class TranscriptView(LineScroll):
             self.follow()
         elif below < bool(self._hint()) + len(self._queued_in_sight()):
             self.post_message(self.QueueClicked())
-        elif (found := self._blocks.block_at(event.y + self.scroll_offset.y)) is not None and found[
-            0
-        ].foldable:
-            self._fold([found[0]], not found[0].is_open, keep=found[0])
+        elif (
+            block_and_line := self._blocks.block_at(event.y + self.scroll_offset.y)
+        ) is not None and block_and_line[0].foldable:
+            self._fold([block_and_line[0]], not block_and_line[0].is_open, keep=block_and_line[0])
 
     def get_selection(self, selection: Selection) -> tuple[str, str]:
         """The selected text without decoration; the whole transcript as Markdown."""
@@ -342,12 +344,12 @@ class TranscriptView(LineScroll):
     ) -> tuple[Strip, bool]:
         """A visible row, which shows the line `number`; and whether a selection may begin there."""
         width, base = size.width, self._palette.text
-        if y >= size.height - MAX_KEPT_IN_SIGHT - 1 and (kept := self._kept_in_sight(y)):
-            return kept, False
+        if y >= size.height - MAX_QUEUED_IN_SIGHT - 1 and (overlay := self._overlay_strip(y)):
+            return overlay, False
         line = self._blocks.line(number)
         if line is None:
             return self._render_below(number - self._blocks.total), False
-        if self._searched and self._searched in line.text.lower():
+        if self._search_text and self._search_text in line.text.lower():
             return self._render_matches(line), False
         if self._is_head_of_card(number):
             rest = Strip(line.segments).crop_extend(0, width, base).crop(cell_len(MARGIN), width)
@@ -374,7 +376,7 @@ class TranscriptView(LineScroll):
     def _render_matches(self, line: StyledLine) -> Strip:
         """A line with all places of the searched text marked."""
         style = self._selection_style()
-        for match in re.finditer(re.escape(self._searched), line.text.lower()):
+        for match in re.finditer(re.escape(self._search_text), line.text.lower()):
             line = mark_span(line, match.span(), style)
         return Strip(line.segments).crop_extend(0, self.size.width, self._palette.text)
 
@@ -383,33 +385,33 @@ class TranscriptView(LineScroll):
         card = self._card
         return card is not None and self._blocks.block_at(number) == (card, int(card.gap))
 
-    def _kept_in_sight(self, y: int) -> Strip | None:
-        """A line that is drawn over the last lines while the user reads above: queued messages,
-        then the number of new lines; None: that line of the transcript is seen.
+    def _overlay_strip(self, y: int) -> Strip | None:
+        """The row that is drawn over a last line while the user reads above: queued messages, then
+        the number of new lines. None: the line of the transcript is shown.
         """
         palette, hint, queued = self._palette, self._hint(), self._queued_in_sight()
-        place = y - (self.size.height - len(queued) - bool(hint))
-        if place < 0:
+        row = y - (self.size.height - len(queued) - bool(hint))
+        if row < 0:
             return None
-        if place < len(queued):
-            return Strip(queued[place].segments).crop_extend(0, self.size.width, palette.text)
-        shown = Strip([Segment(hint, palette.user_bar)]) if hint else None
-        return shown.crop_extend(0, self.size.width, palette.user_bar) if shown else None
+        if row < len(queued):
+            return Strip(queued[row].segments).crop_extend(0, self.size.width, palette.text)
+        hint_strip = Strip([Segment(hint, palette.user_bar)]) if hint else None
+        return hint_strip.crop_extend(0, self.size.width, palette.user_bar) if hint_strip else None
 
     def _queued_in_sight(self) -> Sequence[StyledLine]:
         """The queued messages, if their own place below the last line is out of sight."""
         if self.following or not self._queue_rows or self.screen.has_class("-reading"):
             return ()
-        room = max(1, min(MAX_KEPT_IN_SIGHT, self.size.height // 3))
+        room = max(1, min(MAX_QUEUED_IN_SIGHT, self.size.height // 3))
         _blank, *lines = self._queue_rows
         if len(lines) <= room:
             return lines
-        left = len(lines) - room + 1
-        more = crop(f"{MARGIN}… {plural(left, 'more queued message')}", self.size.width)
-        return [*lines[: room - 1], StyledLine([Segment(more, self._palette.muted)])]
+        hidden_count = len(lines) - room + 1
+        note = crop(f"{MARGIN}… {plural(hidden_count, 'more queued message')}", self.size.width)
+        return [*lines[: room - 1], StyledLine([Segment(note, self._palette.muted)])]
 
-    def _move(self) -> None:
-        """Draw the blocks again that show the time that has passed."""
+    def _redraw_clocks(self) -> None:
+        """Draw the blocks again that show a clock."""
         self._move_timer = None
         for block in self._blocks.moving:
             block.invalidate()
@@ -436,10 +438,10 @@ class TranscriptView(LineScroll):
 
     def _starting_lines(self) -> Sequence[StyledLine]:
         """The message of a turn that begins, with the gap that it will have."""
-        if self._starting is None:
+        if self._starting_message is None:
             return ()
-        self._starting.gap = bool(self._blocks.blocks)
-        return self._starting.lines(self.size.width, self._palette)
+        self._starting_message.gap = bool(self._blocks.blocks)
+        return self._starting_message.lines(self.size.width, self._palette)
 
     def _resize_content(self) -> None:
         """Set the height of what is scrolled, without a layout: Textual would arrange the whole screen
@@ -503,14 +505,19 @@ class TranscriptView(LineScroll):
         self.following = self.following or self.scroll_offset.y >= self.max_scroll_y
 
     def _remember_end(self) -> None:
+        """Remember how far the user has seen the transcript."""
         blocks = self._blocks.blocks
-        self._seen = (blocks[-1], blocks[-1].height) if blocks else None
+        self._last_seen = (blocks[-1], blocks[-1].height) if blocks else None
 
     def _hint(self) -> str:
         """The number of new lines below, if the user is not at the end."""
-        if self.following or self._seen is None:
+        if self.following or self._last_seen is None:
             return ""
-        block, lines = self._seen
-        read = max(self._blocks.top(block) + lines, self.scroll_offset.y + self.size.height - 1)
-        new = self._blocks.total - read
-        return crop(f"  ↓ {plural(new, 'new line')}", self.size.width) if new > 0 else ""
+        block, lines = self._last_seen
+        read_lines = max(
+            self._blocks.top(block) + lines, self.scroll_offset.y + self.size.height - 1
+        )
+        new_lines = self._blocks.total - read_lines
+        return (
+            crop(f"  ↓ {plural(new_lines, 'new line')}", self.size.width) if new_lines > 0 else ""
+        )

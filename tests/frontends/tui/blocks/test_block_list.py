@@ -55,7 +55,7 @@ def test_blocks_after_a_removed_one_move_up():
     removed = blocks.blocks[3]
     blocks.remove([removed])
     assert [blocks.top(block) for block in blocks.blocks] == tops[:-1]
-    assert [block.place for block in blocks.blocks] == list(range(9))
+    assert [block.index for block in blocks.blocks] == list(range(9))
     assert removed.changed_blocks is None
 
 

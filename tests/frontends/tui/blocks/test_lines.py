@@ -9,7 +9,7 @@ from ouro.frontends.tui.blocks.block_list import BlockList, TranscriptBlock
 from ouro.frontends.tui.blocks.lines import (
     GrowingText,
     StyledLine,
-    _split,
+    _split_paragraph,
     clean_output,
     code_runs,
     count_fold_lines,
@@ -284,7 +284,9 @@ def test_a_long_word_is_measured_once(monkeypatch):
 @given(st.text(st.sampled_from("ab   cdéж_/x"), max_size=60), st.integers(1, 12))
 def test_narrow_code_breaks_where_other_code_breaks(text, width):
     """A joiner that takes no cell keeps a text from the faster way."""
-    slow = [(start, end, joint) for start, end, joint in _split(f"{text}\u200d", width, True)]
+    slow = [
+        (start, end, joint) for start, end, joint in _split_paragraph(f"{text}\u200d", width, True)
+    ]
     folded = fold([(text, PLAIN)], width)
     assert [line.text for line in folded] == [
         f"{text}\u200d"[start:end].removesuffix("\u200d") for start, end, _ in slow

@@ -245,7 +245,7 @@ async def test_exact_command_name_is_suggested_first():
         await opened(pilot)
         await pilot.press(*"/skill")
         completion = pilot.app.conversation.completion
-        await until(pilot, lambda: completion.typed == "/skill")
+        await until(pilot, lambda: completion.word == "/skill")
         assert [row.value.strip() for row in completion.rows[:2]] == ["/skill", "/skills"]
 
 
@@ -257,7 +257,7 @@ async def test_alias_is_suggested_by_its_own_name(typed, first):
         await opened(pilot)
         await pilot.press(*typed)
         completion = pilot.app.conversation.completion
-        await until(pilot, lambda: completion.typed == typed)
+        await until(pilot, lambda: completion.word == typed)
         assert completion.rows[0].value.strip() == first
 
 
@@ -265,7 +265,7 @@ async def test_arguments_of_a_command_suggest_nothing():
     async with screen_of(FakeSession()).run_test() as pilot:
         await opened(pilot)
         await pilot.press(*"/foo")
-        await until(pilot, lambda: pilot.app.conversation.completion.typed == "/foo")
+        await until(pilot, lambda: pilot.app.conversation.completion.word == "/foo")
         assert pilot.app.conversation.completion.rows == []
 
 
