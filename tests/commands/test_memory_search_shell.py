@@ -172,7 +172,7 @@ def test_search_asks_the_embedding_model_that_is_chosen(
 ):
     """The server returns no vectors: only words count, as the log reports."""
     monkeypatch.setattr(
-        "ouro.memory.index.vectors.Vectors.exist", lambda *_: True
+        "ouro.memory.index.vectors.Vectors.are_usable", lambda *_: True
     )  # else there are no vectors
     models = home / ".ouro" / "models.yaml"
     models.write_text(
