@@ -208,7 +208,9 @@ async def test_as_of_shows_memory_at_a_date(home, stored_sessions):
     front_end, conversation = await front_end_of(home, stored_sessions)
     store = conversation.scopes["user"].store
     store.ensure_repo()
-    store.repository.commit({"facts.md": b"- old\n", f"{NOTE}.md": b"x"}, "A", commit_time=1_700_000_000)
+    store.repository.commit(
+        {"facts.md": b"- old\n", f"{NOTE}.md": b"x"}, "A", commit_time=1_700_000_000
+    )
     store.repository.commit({"facts.md": b"- new\n"}, "B", commit_time=1_700_200_000)
     await memory(front_end, "as-of 2023-11-15 facts")
     assert "- old" in front_end.shown[0]

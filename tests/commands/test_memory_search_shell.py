@@ -287,7 +287,7 @@ def test_slow_index_update_shows_progress(stored_memory, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert main(["memory", "search", "heron"]) == 0
     assert "Indexing" not in capsys.readouterr().err
-    monkeypatch.setattr(subcommands, "_PROGRESS_AFTER", -1)
+    monkeypatch.setattr(subcommands, "_PROGRESS_DELAY", -1)
     (Path.home() / ".ouro" / "memory" / "facts.md").write_text(
         "- The heron is the production database.\n"
     )
