@@ -16,9 +16,9 @@ from ouro.utils.text import clean
 if TYPE_CHECKING:
     from ouro.session import TurnQueue
 
-REFRESH = 0.3
+REFRESH_SECONDS = 0.3
 """Seconds between two looks at the queue, which becomes shorter while the agent works."""
-_MOVES = {"shift+up": -1, "shift+down": 1, "K": -1, "J": 1}
+_MOVE_STEPS = {"shift+up": -1, "shift+down": 1, "K": -1, "J": 1}
 _KEYS: Keys = (
     ("↑↓", ""),
     ("Enter", "edits"),
@@ -27,20 +27,24 @@ _KEYS: Keys = (
     ("Esc", "closes"),
 )
 QueueRow = tuple[int, str, bool]
-"""Place, text, and whether it steers the running turn."""
+"""The place of a message in the queue, its text, and whether it steers the running turn."""
 
 
 class _QueueRows(RowList[QueueRow]):
+    """The queued messages, one line each."""
+
     def cells(self, row: QueueRow, is_marked: bool, width: int) -> Iterable[Cell]:
         place, text, steers = row
         label = f"{place + 1} {'→ ' if steers else ''}"
         yield label, "detail"
-        shown = clean(text).replace("\n", " ⏎ ")
-        yield crop(shown, max(1, width - len(label))), "marked" if is_marked else ""
+        one_line_text = clean(text).replace("\n", " ⏎ ")
+        yield crop(one_line_text, max(1, width - len(label))), "marked" if is_marked else ""
 
 
 class QueueSheet(Sheet[None]):
-    """`→`: the message steers the running turn; the others are of later turns."""
+    """The queued messages, to edit, move and remove. Those with `→` steer the running turn; the
+    others wait for later turns.
+    """
 
     def __init__(self, queue: TurnQueue) -> None:
         self._queue = queue
@@ -48,7 +52,7 @@ class QueueSheet(Sheet[None]):
         super().__init__(make_frame("Queued messages", self._rows, keys=_KEYS, id="queue"))
 
     def on_mount(self) -> None:
-        self.set_interval(REFRESH, self._fill)
+        self.set_interval(REFRESH_SECONDS, self._fill)
         self._fill()
         self._rows.focus()
 
@@ -71,8 +75,8 @@ class QueueSheet(Sheet[None]):
         elif event.key in ("delete", "backspace"):
             self._queue.remove(row[0])
             self._show_place(row[0])
-        elif event.key in _MOVES:
-            self._show_place(self._queue.move(row[0], _MOVES[event.key]))
+        elif event.key in _MOVE_STEPS:
+            self._show_place(self._queue.move(row[0], _MOVE_STEPS[event.key]))
         else:
             return False
         return True
@@ -82,12 +86,12 @@ class QueueSheet(Sheet[None]):
         row = self._rows.marked
         if row is None:
             return
-        place, before, _ = row
-        text = await show_sheet(self.app, TextSheet("Queued message", before))
+        place, old_text, _ = row
+        text = await show_sheet(self.app, TextSheet("Queued message", old_text))
         waiting = self._queue.waiting
         # Meanwhile it may have been delivered, and the others moved up.
-        if text and text.strip() and before in waiting:
-            place = place if waiting[place : place + 1] == (before,) else waiting.index(before)
+        if text and text.strip() and old_text in waiting:
+            place = place if waiting[place : place + 1] == (old_text,) else waiting.index(old_text)
             self._queue.change(place, text.strip())
             self._show_place(place)
 

@@ -57,6 +57,7 @@ class ChoiceList(Widget):
         return Text("\n").join(lines[first : last + 1])
 
     def _first_line(self) -> int:
+        """The first line that is shown, so that the marked choice is visible."""
         counts = [len(lines) for lines in self._render_choices(self.size.width)]
         return max(0, min(sum(counts[: self.place]), sum(counts) - self.size.height))
 
@@ -66,27 +67,27 @@ class ChoiceList(Widget):
         rendered = []
         for number, (label, detail) in enumerate(self.lines):
             lines = self._render_label(number, label, width)
-            rest = clean(detail)
-            fits_beside = len(lines) == 1 and lines[0].cell_len + 2 + cell_len(rest) <= width
+            detail_text = clean(detail)
+            fits_beside = len(lines) == 1 and lines[0].cell_len + 2 + cell_len(detail_text) <= width
             if not detail:
                 rendered.append(lines)
             elif fits_beside:
-                rendered.append([lines[0].append("  ").append(rest, detail_style)])
+                rendered.append([lines[0].append("  ").append(detail_text, detail_style)])
             else:
-                parts = fold([(rest, detail_style)], width - 4)
-                below = [Text(f"    {part.text}", detail_style) for part in parts]
-                rendered.append(lines + below)
+                parts = fold([(detail_text, detail_style)], width - 4)
+                detail_lines = [Text(f"    {part.text}", detail_style) for part in parts]
+                rendered.append(lines + detail_lines)
         return rendered
 
     def _render_label(self, number: int, label: str, width: int) -> list[Text]:
         """The label of a choice with its mark, number and box, wrapped."""
-        marked = number == self.place
+        is_marked = number == self.place
         box = ""
         if self._several:
             box = "[x] " if number in self.ticked else "[ ] "
-        sign = f"{'❯' if marked else ' '} {number + 1} {box}"
+        sign = f"{'❯' if is_marked else ' '} {number + 1} {box}"
         style = Style()
-        if marked:
+        if is_marked:
             style = self.get_component_rich_style("options--marked", partial=True)
             label += f", and tell the agent: {self.comment}" if self.comment else ""
         first, *rest = fold([(clean(label).replace("\n", " "), style)], width - len(sign))

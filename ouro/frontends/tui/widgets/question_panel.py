@@ -76,6 +76,8 @@ class QuestionPanel(Vertical, can_focus=True):
 
     @dataclass
     class Answered(Message):
+        """The user has answered the question."""
+
         question_id: str
         answer: UserAnswer
 
@@ -94,8 +96,12 @@ class QuestionPanel(Vertical, can_focus=True):
         hint: str,
         keys: str,
     ) -> None:
-        """`above`: the widgets above the choices; `hint`: of the empty field; `keys`: named in the
-        last line.
+        """Make the panel.
+
+        Args:
+            above: the widgets above the choices.
+            hint: the text in the empty field.
+            keys: the keys that the last line names.
         """
         self.question_id = question_id
         self.options = options
@@ -104,8 +110,8 @@ class QuestionPanel(Vertical, can_focus=True):
         )
         self.field.display = False
         self._keys = keys
-        shown = Static(keys, classes="question--keys", markup=False)
-        super().__init__(*above, options, self.field, shown, classes="question")
+        key_line = Static(keys, classes="question--keys", markup=False)
+        super().__init__(*above, options, self.field, key_line, classes="question")
         self._actions = keymap.actions_of("answer")
         self._editing = {
             key: act for key, act in keymap.actions_of("edit").items() if key not in self._actions
