@@ -36,11 +36,13 @@ if TYPE_CHECKING:
     from ouro.session.opening import Part
 
 TAIL_TURNS = 3
+"""How many turns the choice "the last turns" has."""
 TINY, SMALL = 2_000, 8_000
 """With fewer tokens the user is not asked: the first number always, the second while the provider
 has a cache.
 """
 ANTHROPIC_CACHE_SECONDS = 300
+"""How long Anthropic keeps a prompt in its cache."""
 _GIT_TIMEOUT = 1.5
 _MAX_SUBJECTS = 3
 _MAX_COMMITS = 1_000
@@ -52,12 +54,12 @@ class RepositoryChanges(msgspec.Struct, frozen=True):
 
     branch: str
     branch_then: str
-    """Empty if it is unknown."""
+    """The branch at that time; empty if it is unknown."""
     commits: int
     subjects: tuple[str, ...]
     """The subjects of the newest commits."""
     changed: int
-    """Files that differ from the last commit now."""
+    """The number of files that differ from the last commit now."""
 
 
 class Tail(msgspec.Struct, frozen=True):
@@ -72,9 +74,9 @@ class MemorySince(msgspec.Struct, frozen=True):
     """What other sessions changed in long-term memory since this one was last used."""
 
     changes: Mapping[str, int]
-    """Scope -> number of changes; scopes without changes are left out."""
+    """The number of changes in each scope that has any."""
     is_held: bool = False
-    """Whether memory is used as of that time: the changes are not sent."""
+    """Whether the session uses memory as it was at that time: the changes are not sent."""
 
 
 class ResumeCard(msgspec.Struct, frozen=True):
@@ -89,19 +91,19 @@ class ResumeCard(msgspec.Struct, frozen=True):
     if unknown.
     """
     price_cold: float | None
-    """The same with an empty cache."""
+    """The price of that call with an empty cache."""
     repository: RepositoryChanges | None
-    """None outside of a repository, or if git took too long."""
+    """The changes in the repository; None outside of one, or if git took too long."""
     memory: MemorySince
     folder: str
     """The working folder, if it is not the folder of the session; else empty."""
     todos: tuple[Todo, ...]
     in_the_middle: bool
-    """Whether it ended before the agent answered."""
+    """Whether the session ended before the agent had answered."""
     tail: Tail | None
-    """None if leaving out the rest would change little."""
+    """The last turns as a choice; None if they are nearly all that is sent."""
     is_long: bool
-    """Whether it is long enough to ask how to continue."""
+    """Whether the session is so long that the user is asked how to continue."""
 
 
 class Resumed(msgspec.Struct, eq=False):
@@ -116,7 +118,7 @@ class Resumed(msgspec.Struct, eq=False):
     permissions: Permissions
     plan: TodoPlan
     is_decided: bool = False
-    """Whether it was opened with `--part`."""
+    """Whether the user has decided already how it continues, by `--part`."""
 
     async def card(self) -> ResumeCard:
         """Collect what the user sees before the first model call. Waits until everything that is sent is
@@ -151,7 +153,7 @@ class Resumed(msgspec.Struct, eq=False):
         )
 
     def take(self, part: Part) -> AsyncGenerator[Event, None]:
-        """Continue with this part of the session; yields events, as of a turn. Raises UsageError if a
+        """Continue with this part of the session; yields events as a turn does. Raises UsageError if a
         turn runs.
         """
         if part == "summary":
@@ -287,11 +289,11 @@ def repository_changes(cwd: Path, since: str, branch_then: str) -> RepositoryCha
         return None
     commits = lines.splitlines()
     return RepositoryChanges(
-        branch,
-        branch_then,
-        len(commits),
-        tuple(commits[:_MAX_SUBJECTS]),
-        len(status_lines.splitlines()),
+        branch=branch,
+        branch_then=branch_then,
+        commits=len(commits),
+        subjects=tuple(commits[:_MAX_SUBJECTS]),
+        changed=len(status_lines.splitlines()),
     )
 
 

@@ -187,4 +187,4 @@ async def test_list_names_the_file_of_a_tool(bench):
     await session.close()
     lines = "\n".join(map(str, front_end.shown)).splitlines()
     assert any("make" in line and "tools/make.py" in line for line in lines)
-    assert any("`shell`" in line and "ouro" in line for line in lines)
+    assert any("`shell`" in line and "tools/" not in line for line in lines)
