@@ -226,6 +226,6 @@ def test_external_change_is_shown_and_accepted_with_one_key(ouro, folder):
     terminal.until(lambda: bool(ouro.server.requests))
     assert "| +- Works with uv." in json.dumps(ouro.server.requests[-1].messages[-1])
     terminal.send("\x19")
-    terminal.until_shows("[receipt]", "± changed since")
+    terminal.until_shows("[receipt]", "± facts.md: + Works with uv.")
     terminal.press("\x1b", lambda: not terminal.shows("[receipt]"))
     assert terminal.leave() == 0
