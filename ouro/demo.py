@@ -18,14 +18,18 @@ from itertools import chain, count, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ouro import __version__
 from ouro.assemble import Opener, opener
-from ouro.cli import run_full_screen, screen_settings_in
+from ouro.cli import run_full_screen
 from ouro.events import PermissionAsked, Permit
 from ouro.frontends.tui.first_frame import can_draw
+from ouro.frontends.tui.screen_choices import choices_of
+from ouro.frontends.tui.screen_settings import add_theme_in_use, make_screen_settings
 from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
 from ouro.messages import Message, ToolCall, ToolReply, Usage
 from ouro.session import OpenRequest
 from ouro.session_options import Options
+from ouro.settings_sources import load_settings
 from ouro.utils.git import Git, GitError
 from ouro.utils.log import start_log
 from ouro.utils.sections import replace_fields
@@ -161,11 +165,20 @@ FIX = call("edit", path="shop/basket.py", edits=[{"old_text": WRONG, "new_text":
 NOTHING_MORE = f"I am a recording, and know only this one repair.\n\n{NEXT_STEPS}"
 
 
+def _users_screen_settings() -> ScreenSettings:
+    """The screen settings of the user, without the copy for the next start: the demo leaves nothing
+    in their home.
+    """
+    choices = choices_of(load_settings())
+    add_theme_in_use(choices.theme)
+    return make_screen_settings(choices, __version__, Path.cwd())
+
+
 def demo(context: ShellContext, plain: bool, headless: bool) -> int:
     """Play the demo; returns the exit code. It is no coroutine: a front end has an event loop of its
     own.
     """
-    screen_settings = screen_settings_in(Path.cwd())  # the screen settings of the user
+    screen_settings = _users_screen_settings()
     with _scratch() as project:
         start_log()
         if headless or context.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
