@@ -30,6 +30,8 @@ DEFENCES = (
     Defence("B5", "ouro/safety/sandbox/acting_files.py",
             "if self._accepted.get(path) != kind and not is_plain_repository(Path(path)):", "if False:",
             "test_b5_acting_files.py"),
+    Defence("B5", "ouro/safety/sandbox/acting_files.py", "if not self._copied_places:", "if not self._copies:",
+            "test_b5_acting_files.py -k empty_folder"),
     Defence("B5", "ouro/safety/sandbox/acting_files.py", "if before == after or _is_harmless", "if True or _is_harmless",
             "test_b5_acting_files.py -k existing_files_that_programs_obey"),
     Defence("B5", "ouro/safety/sandbox/acting_files.py", "and (not config.exists() or _is_plain_config(_start_of(config)))",

@@ -103,6 +103,13 @@ def test_b5_existing_files_that_programs_obey_stay_as_they_were(confine, root, d
     assert files_in(root) == before
 
 
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_b5_a_file_in_an_empty_folder_that_programs_obey_is_moved_out(confine, root, depth):
+    (root / depth / ".claude").mkdir(parents=True)
+    run(confine(root), root, write(f"{depth}.claude/settings.json"))
+    assert files_in(root) == {}
+
+
 def test_b5_folder_with_such_a_file_can_be_made_elsewhere_and_is_found(confine, root):
     script = write("tmp/x/.vscode/tasks.json") + "\nos.rename('tmp/x', 'packages/app/moved')"
     taken = run(confine(root), root, script)

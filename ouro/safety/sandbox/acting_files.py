@@ -91,7 +91,7 @@ class ActingFiles:
         """The kind of each acting file, with the target of a link."""
         self._copies: dict[str, _FileCopy] = {}
         """The copies of the files that commands may change, by their paths."""
-        self._copied: list[str] = []
+        self._copied_places: list[str] = []
         """The acting files and folders of which copies were made."""
 
     def add_root(self, folder: Path) -> None:
@@ -114,7 +114,7 @@ class ActingFiles:
         self._accepted = {path: _kind_of(path) for path in acting}
         if is_first:
             self._copies = dict(self._copy_files(acting)) if copies else {}
-            self._copied = acting if copies else []
+            self._copied_places = acting if copies else []
         return tuple(map(Path, acting))
 
     def revert(self) -> list[RevertedFile]:
@@ -151,11 +151,13 @@ class ActingFiles:
         return failed
 
     def _restore_copies(self) -> Iterator[RevertedFile]:
-        """Yield the files that differ from their copies, after the copies were restored."""
-        if not self._copies:
+        """Restore every file that differs from its copy, and move out new ones; yields each after
+        that. In an empty folder every file is new.
+        """
+        if not self._copied_places:
             return
-        now = dict(self._copy_files(self._copied))
-        # With too many files a new one may be an old one that was not copied.
+        now = dict(self._copy_files(self._copied_places))
+        # At the limit some files were not copied: they would look new, and are left alone.
         new = now if len(self._copies) < _MAX_COPIES else {}
         for path in dict.fromkeys((*self._copies, *new)):
             before, after = self._copies.get(path), now.get(path)
