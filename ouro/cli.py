@@ -427,12 +427,12 @@ def screen_settings_in(folder: Path) -> ScreenSettings:
     """The settings of the screen, from those of the user. A theme of their own is read from its
     file.
     """
-    from ouro.frontends.tui.screen_choices import load_choices
+    from ouro.frontends.tui.first_frame_settings import load_first_frame_settings
     from ouro.frontends.tui.screen_settings import add_theme_in_use, make_screen_settings
 
-    choices = load_choices(__version__)
-    add_theme_in_use(choices.theme)
-    return make_screen_settings(choices, __version__, folder)
+    settings = load_first_frame_settings(__version__)
+    add_theme_in_use(settings.theme)
+    return make_screen_settings(settings, __version__, folder)
 
 
 def _opener(args: SimpleNamespace, *, interactive: bool = False) -> OpenSession:

@@ -23,7 +23,7 @@ from ouro.assemble import Opener, opener
 from ouro.cli import run_full_screen
 from ouro.events import PermissionAsked, Permit
 from ouro.frontends.tui.first_frame import can_draw
-from ouro.frontends.tui.screen_choices import choices_of
+from ouro.frontends.tui.first_frame_settings import first_frame_settings_of
 from ouro.frontends.tui.screen_settings import add_theme_in_use, make_screen_settings
 from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
 from ouro.messages import Message, ToolCall, ToolReply, Usage
@@ -169,9 +169,9 @@ def _users_screen_settings() -> ScreenSettings:
     """The screen settings of the user, without the copy for the next start: the demo leaves nothing
     in their home.
     """
-    choices = choices_of(load_settings())
-    add_theme_in_use(choices.theme)
-    return make_screen_settings(choices, __version__, Path.cwd())
+    settings = first_frame_settings_of(load_settings())
+    add_theme_in_use(settings.theme)
+    return make_screen_settings(settings, __version__, Path.cwd())
 
 
 def demo(context: ShellContext, plain: bool, headless: bool) -> int:

@@ -222,13 +222,15 @@ class ToolBatch:
         self._save = save
         self._results: dict[str, ToolReply] = {}
         self._printed: dict[str, str] = {}
+        """What each running call has printed so far, by its id."""
         self._began: dict[str, float] = {}
         self._stopped: set[str] = set()
         """The calls at which the user stopped the turn."""
-        self._numbers = itertools.count(1)
+        self._question_numbers = itertools.count(1)
         self._slots = asyncio.Semaphore(MAX_SIDE_BY_SIDE)
-        self._asking = asyncio.Lock()
-        self._ending = asyncio.Lock()
+        self._question_lock = asyncio.Lock()
+        """One question at a time: "always" to the first may answer the second."""
+        self._after_tool_lock = asyncio.Lock()
 
     def results(self) -> tuple[ToolReply, ...]:
         """One result for each call, in order; for an unfinished call its output so far."""
@@ -281,7 +283,7 @@ class ToolBatch:
         if self._save:
             await self._save(self._results[call.id])
         if after_tool := self._runner.after_tool:
-            async with self._ending:
+            async with self._after_tool_lock:
                 await after_tool(call.name)
         self._emit(ToolFinished(call.id, call.name, result.display, result.failed, seconds))
         if call.id in self._stopped:
@@ -358,7 +360,7 @@ class ToolBatch:
             self._runner.permissions.admit(tool.effect, tool.targets(args))
             return Permitted(allowed.limits, judged=verdict.reason)
         # One question at a time: the answer "always" to the first may answer the second.
-        async with self._asking:
+        async with self._question_lock:
             if self._stopped:
                 raise StopError(STOPPED)
             return await self._ask_until_decided(call, tool, args, hooked, verdict)
@@ -489,7 +491,7 @@ class ToolBatch:
 
     def _question_id(self, call: ToolCall) -> str:
         """A new id for a question: one call can ask several."""
-        return f"{call.id}:{next(self._numbers)}"
+        return f"{call.id}:{next(self._question_numbers)}"
 
 
 def _with_verdict(display: Display, judged: str) -> Display:

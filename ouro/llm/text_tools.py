@@ -358,7 +358,11 @@ def call_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
 
 
 def _split_at_calls(text: str) -> tuple[str, list[Any]]:
-    """The text before the calls, and the JSON values of the calls; empty if there are none."""
+    """The text before the calls, and the JSON values of the calls. If there are no values, the text
+    means nothing: the whole answer is one.
+
+    Tried in this order: tags, functions, marks, a code block at the end, JSON at the end.
+    """
     if tagged := list(_TAGGED_CALL.finditer(text)):
         values = chain.from_iterable(_parse_values(match[1]) for match in tagged)
         return text[: tagged[0].start()].rstrip(), list(values)

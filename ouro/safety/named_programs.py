@@ -58,11 +58,12 @@ def scripted_values(text: str, name: str) -> dict[str, Any]:
 
 
 def named_programs(root: Path, folder: Path, files: Iterable[Path]) -> list[Path]:
-    """The files below `root` that programs in these settings are, or get as an argument; of a
-    folder or a Python module the file that runs. At most `MAX_PROGRAMS`. Blocks.
+    """The files below `root` that hooks and servers run, or get as an argument; for a folder or a
+    Python module it is the file that runs. Returns at most `MAX_PROGRAMS`. Blocks.
 
     Args:
         folder: where hooks and servers run.
+        files: the settings that name them, and Markdown files of extensions.
     """
     programs: dict[Path, None] = {}
     for path in files:

@@ -14,7 +14,7 @@ from fakes.stored_sessions import NOTE, StoredSession, session_id
 from ouro.errors import SearchUnavailable
 from ouro.memory.index import Index, MemoryFolder, Search, Sources, search_sessions
 from ouro.memory.index import index as index_module
-from ouro.memory.index.indexers import feed_file
+from ouro.memory.index.indexers import index_memory_file
 from ouro.messages import user
 
 WITHOUT_RIGHTS = pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
@@ -293,7 +293,7 @@ def test_m10_file_that_cannot_be_indexed_hides_no_other(memory, monkeypatch):
     def feed(database, folder, path):
         if path.endswith("00.md"):
             raise OverflowError
-        feed_file(database, folder, path)
+        index_memory_file(database, folder, path)
 
-    monkeypatch.setattr(index_module, "feed_file", feed)
+    monkeypatch.setattr(index_module, "index_memory_file", feed)
     assert notes_of(memory) == [("mem_3f6c1e01", "Note 1.")]

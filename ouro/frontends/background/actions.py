@@ -35,12 +35,12 @@ def show_agents(context: ShellContext) -> int:
 def _run_list() -> int:
     """Show the list until the user leaves it; returns the exit code."""
     from ouro.frontends.tui.agents_app import AgentsApp
-    from ouro.frontends.tui.screen_choices import load_choices
+    from ouro.frontends.tui.first_frame_settings import load_first_frame_settings
     from ouro.frontends.tui.screen_settings import add_theme_in_use, make_screen_settings
 
-    choices = load_choices(__version__)
-    add_theme_in_use(choices.theme)
-    screen_settings = make_screen_settings(choices, __version__, Path.cwd())
+    settings = load_first_frame_settings(__version__)
+    add_theme_in_use(settings.theme)
+    screen_settings = make_screen_settings(settings, __version__, Path.cwd())
     selected = ""
     while True:
         row = AgentsApp(screen_settings, selected).run()

@@ -70,7 +70,7 @@ async def _lend_terminal(app: App[Any], work: Coroutine[Any, Any, str]) -> str:
     except SuspendNotSupported as error:
         work.close()
         raise UsageError("This terminal cannot run another program inside ouro.") from error
-    app.app_resume_signal.publish(app)
+    app.app_resume_signal.publish(app)  # again: Textual's own comes before its new layout
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome

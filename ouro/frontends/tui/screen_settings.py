@@ -11,7 +11,7 @@ from ouro.utils.runtime import tilde
 from ouro.utils.sections import field, section
 
 if TYPE_CHECKING:
-    from ouro.frontends.tui.screen_choices import ScreenChoices
+    from ouro.frontends.tui.first_frame_settings import FirstFrameSettings
 
 
 def _standard_status() -> tuple[str, ...]:
@@ -58,21 +58,23 @@ class ScreenSettings:
         return tilde(self.cwd)
 
 
-def make_screen_settings(choices: ScreenChoices, version: str, folder: Path) -> ScreenSettings:
+def make_screen_settings(
+    settings: FirstFrameSettings, version: str, folder: Path
+) -> ScreenSettings:
     """The settings of the screen for a session in a folder."""
     from ouro.frontends.welcome import is_first_start
 
     return ScreenSettings(
-        theme=ANSI if has_few_colors() else choices.theme,
+        theme=ANSI if has_few_colors() else settings.theme,
         version=version,
         cwd=folder,
-        keys=choices.keys,
-        status=tuple(choices.status),
-        bell_after=choices.bell_after,
+        keys=settings.keys,
+        status=tuple(settings.status),
+        bell_after=settings.bell_after,
         welcomes=is_first_start(),
         shows_start=True,
-        syncs=choices.syncs,
-        editing=choices.editing,
+        syncs=settings.syncs,
+        editing=settings.editing,
     )
 
 

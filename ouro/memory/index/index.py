@@ -22,8 +22,8 @@ from ouro.memory.index.indexers import (
     MemoryFolder,
     changed_files,
     changed_sessions,
-    feed_file,
     feed_session,
+    index_memory_file,
     is_fully_indexed,
     mark_fully_indexed,
     remove_file,
@@ -397,7 +397,9 @@ class Index:
                     continue
                 changed, deleted = changed_files(database, memory)
                 yield from (partial(remove_file, path=path) for path in deleted)
-                yield from (partial(feed_file, folder=memory, path=path) for path in changed)
+                yield from (
+                    partial(index_memory_file, folder=memory, path=path) for path in changed
+                )
 
     def _set_aside_if_broken(self, error: sqlite3.Error) -> None:
         """Set a broken index aside; a locked index, or an error in a statement, changes nothing."""

@@ -364,8 +364,10 @@ def remove_file(database: sqlite3.Connection, path: str) -> None:
         database.execute(f"DELETE FROM {table} WHERE path = ?", (path,))
 
 
-def feed_file(database: sqlite3.Connection, folder: MemoryFolder, path: str) -> None:
-    """Index one core file or note again. An unreadable file is skipped with a line in the log."""
+def index_memory_file(database: sqlite3.Connection, folder: MemoryFolder, path: str) -> None:
+    """Index one core file or note, if its content has changed. One that cannot be read or has over
+    MAX_FILE bytes is skipped with a line in the log; of the latter the old rows are removed.
+    """
     file = text_path(path)
     try:
         with open_private(file.parent, file.name, os.O_RDONLY) as descriptor:
@@ -374,7 +376,8 @@ def feed_file(database: sqlite3.Connection, folder: MemoryFolder, path: str) -> 
     except (OSError, SessionError) as error:
         log.warning("%s is not searched: %s", path, error)
         return
-    if not _record_file(database, folder, path, status, data):
+    has_new_content = _record_file(database, folder, path, status, data)
+    if not has_new_content:
         return
     if len(data) > MAX_FILE:
         log.warning("%s is not searched: it has over %d bytes", path, MAX_FILE)

@@ -188,8 +188,8 @@ class Vectors:
     ) -> dict[int, float]:
         """The cosine of each passage to `question`; passages without a vector are left out.
 
-        Those of a model with a narrow scale are spread, as if its texts were usually as far apart
-        as those of the local model.
+        The limits of the search were measured with the local model. If the texts of another model
+        are usually closer (e5: 0.8), its cosines are rescaled.
         """
         model = self._model_row(database, len(question))[0]
         rows = database.execute(
@@ -203,9 +203,7 @@ class Vectors:
         cosines = _matrix([vector for _, vector in rows]) @ question
         usual_cosine = self._usual_cosine(database, model)
         if usual_cosine > _NARROW_COSINE:
-            cosines = _USUAL_COSINE_OF_LOCAL + (cosines - usual_cosine) * (
-                (1 - _USUAL_COSINE_OF_LOCAL) / (1 - usual_cosine)
-            )
+            cosines = _rescale(cosines, usual_cosine)
         return dict(zip((row_id for row_id, _ in rows), cosines.tolist(), strict=True))
 
     def _usual_cosine(self, database: sqlite3.Connection, model: int) -> float:
@@ -447,3 +445,9 @@ def _are_allowed(database: sqlite3.Connection, ids: NDArray[np.int64]) -> NDArra
     firsts, lasts = np.array([(-1, -1), *rows], np.int64).T
     allowed: NDArray[np.bool_] = ids <= lasts[np.searchsorted(firsts, ids, side="right") - 1]
     return allowed
+
+
+def _rescale(cosines: Floats, usual_cosine: float) -> Floats:
+    """The cosines on the scale of the local model: its usual cosine for `usual_cosine`, and 1 for 1."""
+    stretch = (1 - _USUAL_COSINE_OF_LOCAL) / (1 - usual_cosine)
+    return _USUAL_COSINE_OF_LOCAL + (cosines - usual_cosine) * stretch

@@ -80,7 +80,7 @@ class InnerCommands(msgspec.Struct, frozen=True):
     opaque: str = ""
     """Why the line cannot be judged; empty if it can."""
     hidden: str = ""
-    """Why the commands that it runs are not known; empty if they are."""
+    """Why what it runs cannot be listed; empty if it is listed, or if the command itself is judged."""
 
 
 def inner_commands(command: Command) -> InnerCommands | None:
@@ -108,24 +108,29 @@ def _guess_inner(command: Command) -> InnerCommands | None:
     return None
 
 
+_SCRIPT_OPTION = re.compile(r"-[a-zA-Z]*c[a-zA-Z]*")
+"""An option that a text to run follows: `-c`, `-lc`."""
+
+
 def _inner_of_shell(command: Command) -> InnerCommands:
-    """What `bash -c TEXT` or a shell that reads its input runs; nothing known for a script file."""
+    """What `bash -c TEXT`, or a shell that reads its script from standard input, runs. For `bash
+    FILE` it is empty: the line is judged by the command `bash` itself.
+    """
     words, name = command.arguments, command.program
-    option = next(
-        (at for at, word in enumerate(words) if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word.text)),
-        -1,
-    )
-    rest = range(option + 1, len(words))
-    operands = [at for at in rest if not words[at].text.startswith(("-", "+"))]
+    options = [at for at, word in enumerate(words) if _SCRIPT_OPTION.fullmatch(word.text)]
+    has_script_text = bool(options)
+    first = options[0] + 1 if options else 0
+    operands = [at for at in range(first, len(words)) if not words[at].text.startswith(("-", "+"))]
     if not operands:
-        script = command.stdin if option < 0 else None
-        return _shell_script(name, script)
+        return _shell_script(name, None if has_script_text else command.stdin)
     operand = operands[0]
     if not all(word.exact for word in words[: operand + 1]):
         return InnerCommands(
             hidden=f"what {name} would run is computed", guesses=_guess_suffixes(words)
         )
-    return InnerCommands() if option < 0 else _shell_script(name, words[operand].text)
+    if has_script_text:
+        return _shell_script(name, words[operand].text)
+    return InnerCommands()  # `bash FILE`
 
 
 def _shell_script(name: str, script: str | None) -> InnerCommands:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from abc import abstractmethod
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
@@ -112,6 +113,9 @@ class PageView(VerticalScroll, can_focus=True):
         self.scroll_home(animate=False)
 
     def action_step(self, by: int) -> None:
+        """Mark the next or the previous link, and scroll to it; scroll by a line beyond the last
+        one, and on a page without links.
+        """
         link_index = self._marked_link + by
         if not 0 <= link_index < len(self._links):
             self.scroll_relative(y=by, animate=False, force=True)
@@ -120,10 +124,7 @@ class PageView(VerticalScroll, can_focus=True):
         self._draw()
         width = max(1, self._text.size.width)
         lines_above = self._page.lines[: self._links[link_index]]
-        top = sum(
-            max(1, -(-(cell_len(line.text) + 2 * (line.link is not None)) // width))
-            for line in lines_above
-        )
+        top = sum(_drawn_height(line, width) for line in lines_above)
         if not self.scroll_offset.y <= top < self.scroll_offset.y + self.size.height - 1:
             self.scroll_to(y=max(0, top - self.size.height // 2), animate=False, force=True)
 
@@ -149,6 +150,12 @@ class PageView(VerticalScroll, can_focus=True):
             else:
                 parts += [(sign, style), code_content(f"{line.text}\n", style)]
         self._text.update(Content.assemble(*parts))
+
+
+def _drawn_height(line: PageLine, width: int) -> int:
+    """The screen lines that a line of a page takes; one with a link has a mark before its text."""
+    cells = cell_len(line.text) + (2 if line.link is not None else 0)
+    return max(1, math.ceil(cells / width))
 
 
 class Browser(Sheet[OpenRequest | None]):

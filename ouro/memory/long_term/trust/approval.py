@@ -105,8 +105,9 @@ def edits_of_turn(
     has_moved: Callable[[str], bool],
     approved: Iterable[str],
 ) -> dict[str, Edits]:
-    """The edits of a turn, by file: those by file tools, by git commands that name the file, and by
-    approved commands.
+    """The edits of a turn, by file: those by file tools, then what git commands moved or removed, and
+    files that were approved after a command. A new file counts as moved only if a removed one had
+    its text.
 
     Args:
         by_tools: the edits by file tools.
@@ -122,8 +123,10 @@ def edits_of_turn(
         before = edits[-1].after if edits else edit.before
         if edit.after is None:
             removed_texts.add(before)
+        # What file tools wrote of it has been decided by their own events.
+        is_approved = edit.name in approved and not edits
         is_moved = has_moved(edit.name) and (edit.after is None or edit.after in removed_texts)
-        if is_moved or (edit.name in approved and not edits):
+        if is_moved or is_approved:
             edits_by_file[edit.name] = (*edits, FileEdit(edit.name, before, edit.after))
     return edits_by_file
 

@@ -1,5 +1,5 @@
-"""ScreenChoices: what the user has set for the screen, and its copy for the next start: to read it from
-YAML took a third of the time to the first frame.
+"""FirstFrameSettings: what the first frame shows of the settings, and its copy for the next start: to
+read it from YAML took a third of the time to the first frame.
 
 The copy is for one state of `config.yaml` and one version of ouro. It is not used if a variable may
 set something else; without it, or if it is damaged, the settings are read.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @section
-class ScreenChoices:
+class FirstFrameSettings:
     """The settings of the user that the screen needs for its first frame."""
 
     theme: str
@@ -36,23 +36,27 @@ class ScreenChoices:
     keys: Mapping[str, Sequence[str]]
 
 
-def load_choices(version: str) -> ScreenChoices:
-    """The choices of the user. Raises ConfigError for settings that are not valid."""
+def load_first_frame_settings(version: str) -> FirstFrameSettings:
+    """The settings of the user, from the copy if it is still true. Raises ConfigError for settings
+    that are not valid.
+    """
     stamp = _make_stamp(version)
     if stamp and (copy := _read_copy(stamp)) is not None:
         return copy
     from ouro.settings_sources import load_settings  # with YAML: 15 ms
 
-    choices = choices_of(load_settings())
-    if stamp and _can_be_copied(choices):
-        _write_copy(stamp, choices)
-    return choices
+    settings = first_frame_settings_of(load_settings())
+    if stamp and _can_be_copied(settings):
+        _write_copy(stamp, settings)
+    return settings
 
 
-def choices_of(settings: Settings) -> ScreenChoices:
+def first_frame_settings_of(settings: Settings) -> FirstFrameSettings:
     tui = settings.tui
     syncs = settings.memory.sync in ("start", "both")
-    return ScreenChoices(tui.theme, tui.editing, tui.notify_seconds, syncs, tui.status, tui.keys)
+    return FirstFrameSettings(
+        tui.theme, tui.editing, tui.notify_seconds, syncs, tui.status, tui.keys
+    )
 
 
 def _make_stamp(version: str) -> str:
@@ -69,44 +73,44 @@ def _make_stamp(version: str) -> str:
 
 
 def _copy_path() -> Path:
-    return get_home() / "cache" / "screen-choices"
+    return get_home() / "cache" / "first-frame-settings"
 
 
-def _can_be_copied(choices: ScreenChoices) -> bool:
+def _can_be_copied(settings: FirstFrameSettings) -> bool:
     """Whether the copy would hold all: an own theme is in another file, and a word of the copy has
     no space.
     """
-    names = [*choices.status, *choices.keys, *chain.from_iterable(choices.keys.values())]
-    is_built_in = choices.theme in (*THEMES, "auto")
+    names = [*settings.status, *settings.keys, *chain.from_iterable(settings.keys.values())]
+    is_built_in = settings.theme in (*THEMES, "auto")
     return is_built_in and all(name.split() == [name] for name in names)
 
 
-def _write_copy(stamp: str, choices: ScreenChoices) -> None:
+def _write_copy(stamp: str, settings: FirstFrameSettings) -> None:
     from ouro.utils.files import write_private  # only after a change of the settings
 
     lines = [
         stamp,
-        choices.theme,
-        choices.editing,
-        str(choices.bell_after),
-        str(choices.syncs),
-        " ".join(choices.status),
+        settings.theme,
+        settings.editing,
+        str(settings.bell_after),
+        str(settings.syncs),
+        " ".join(settings.status),
     ]
-    for name, keys in choices.keys.items():
+    for name, keys in settings.keys.items():
         lines.append(" ".join([name, *keys]))
     with suppress(OSError, OuroError):  # without a copy the next start is slower
         write_private(_copy_path(), "\n".join(lines))
 
 
-def _read_copy(stamp: str) -> ScreenChoices | None:
-    """The choices of the copy; None if it has another stamp, is damaged, or there is none."""
+def _read_copy(stamp: str) -> FirstFrameSettings | None:
+    """The settings of the copy; None if it has another stamp, is damaged, or there is none."""
     try:
         lines = _copy_path().read_text(encoding="utf-8").split("\n")
         if lines.pop(0) != stamp:
             return None
         theme, editing, bell_after, syncs, status, *rows = lines
         keys = {name: tuple(words) for name, *words in map(str.split, rows)}
-        return ScreenChoices(
+        return FirstFrameSettings(
             theme, editing, float(bell_after), syncs == str(True), tuple(status.split()), keys
         )
     except (OSError, ValueError):

@@ -5,8 +5,11 @@ import os
 import pytest
 
 from ouro.errors import ConfigError
-from ouro.frontends.tui import screen_choices
-from ouro.frontends.tui.screen_choices import choices_of, load_choices
+from ouro.frontends.tui import first_frame_settings
+from ouro.frontends.tui.first_frame_settings import (
+    first_frame_settings_of,
+    load_first_frame_settings,
+)
 from ouro.settings import Settings
 from ouro.utils.runtime import get_config_path
 
@@ -45,46 +48,46 @@ def refuse_to_read(monkeypatch):
 def test_the_second_start_has_the_same_choices_from_the_copy(monkeypatch, text):
     if text is not None:
         write(text)
-    first = load_choices("1.0")
+    first = load_first_frame_settings("1.0")
     refuse_to_read(monkeypatch)
-    second = load_choices("1.0")
+    second = load_first_frame_settings("1.0")
     assert second == first
 
 
 def test_changed_settings_are_read_again():
     write(CONFIG)
-    load_choices("1.0")
+    load_first_frame_settings("1.0")
     write(CONFIG.replace("light", "dark"))
-    assert load_choices("1.0").theme == "dark"
+    assert load_first_frame_settings("1.0").theme == "dark"
     get_config_path().unlink()
-    assert load_choices("1.0").theme == choices_of(Settings()).theme
+    assert load_first_frame_settings("1.0").theme == first_frame_settings_of(Settings()).theme
 
 
 def test_another_version_reads_the_settings(monkeypatch):
     write(CONFIG)
-    load_choices("1.0")
+    load_first_frame_settings("1.0")
     refuse_to_read(monkeypatch)
     with pytest.raises(AssertionError):
-        load_choices("1.1")
+        load_first_frame_settings("1.1")
 
 
 def test_a_variable_wins_over_the_copy(monkeypatch):
     write(CONFIG)
-    load_choices("1.0")
+    load_first_frame_settings("1.0")
     monkeypatch.setenv("OURO_TUI_THEME", "high-contrast")
-    assert load_choices("1.0").theme == "high-contrast"
+    assert load_first_frame_settings("1.0").theme == "high-contrast"
     monkeypatch.delenv("OURO_TUI_THEME")
-    assert load_choices("1.0").theme == "light"
+    assert load_first_frame_settings("1.0").theme == "light"
 
 
 @pytest.mark.parametrize("damage", ["", "x", "x\n" * 9, "\0" * 100])
 def test_a_damaged_copy_is_replaced(damage):
     write(CONFIG)
-    load_choices("1.0")
-    copy = screen_choices._copy_path()
+    load_first_frame_settings("1.0")
+    copy = first_frame_settings._copy_path()
     whole = copy.read_text()
     copy.write_text(whole.split("\n")[0] + "\n" + damage)
-    assert load_choices("1.0").status == ("model", "cost")
+    assert load_first_frame_settings("1.0").status == ("model", "cost")
     assert copy.read_text() == whole
 
 
@@ -92,15 +95,15 @@ def test_settings_that_are_not_valid_are_reported_at_each_start():
     write("tui: {theme: light, colour: red}\n")
     for _ in range(2):
         with pytest.raises(ConfigError, match="colour"):
-            load_choices("1.0")
+            load_first_frame_settings("1.0")
 
 
 def test_an_own_theme_and_a_name_with_a_space_are_not_copied():
-    own = choices_of(Settings())
-    assert screen_choices._can_be_copied(own)
+    own = first_frame_settings_of(Settings())
+    assert first_frame_settings._can_be_copied(own)
     for changes in ({"theme": "mine"}, {"keys": {"send": ("a b",)}}, {"status": ("a\nb",)}):
-        changed = screen_choices.ScreenChoices(**{**vars(own), **changes})
-        assert not screen_choices._can_be_copied(changed)
+        changed = first_frame_settings.FirstFrameSettings(**{**vars(own), **changes})
+        assert not first_frame_settings._can_be_copied(changed)
 
 
 def test_a_home_that_cannot_be_written_has_no_copy(monkeypatch):
@@ -109,4 +112,4 @@ def test_a_home_that_cannot_be_written_has_no_copy(monkeypatch):
 
     monkeypatch.setattr("ouro.utils.files.write_private", fail)
     write(CONFIG)
-    assert load_choices("1.0").theme == "light"
+    assert load_first_frame_settings("1.0").theme == "light"
