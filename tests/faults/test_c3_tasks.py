@@ -129,7 +129,7 @@ def test_c3_a_python_file_of_a_repository_is_not_a_module_of_ouro(ouro, hostile)
 
 
 def test_c3_nor_is_it_where_each_session_starts_an_interpreter(hostile, tmp_path, monkeypatch):
-    monkeypatch.setattr("ouro.batch.attempt._PAUSES", ())
+    monkeypatch.setattr("ouro.batch.attempt._RETRY_PAUSES", ())
     shop, mark = hostile
     task = Task(id="a", repo=str(shop), prompt="say: x")
     state = BatchState(tmp_path / "state")

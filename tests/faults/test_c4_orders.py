@@ -60,7 +60,7 @@ def test_c4_a_fault_of_the_worker_says_that_another_one_may_be_able(monkeypatch)
     assert carry_out(order(variables=("OTHER_KEY",)), "1", lambda: True).is_unfit
     assert not carry_out(order(), "1", lambda: True).is_unfit  # its folder is not here
     task = msgspec.structs.replace(TASK, repo="file:///nowhere/at/all")
-    monkeypatch.setattr("ouro.batch.attempt._PAUSES", ())
+    monkeypatch.setattr("ouro.batch.attempt._RETRY_PAUSES", ())
     found = carry_out(order(task=task), "1", lambda: True)
     assert (found.result.outcome, found.is_unfit) == ("fault", False)
 
@@ -69,7 +69,7 @@ def test_c4_a_disk_that_became_full_in_a_task_is_named(monkeypatch):
     sizes = iter([1 << 40, 1 << 40, 0, 0])
     usage = remote.shutil._ntuple_diskusage
     monkeypatch.setattr(remote.shutil, "disk_usage", lambda _: usage(1, 1, next(sizes)))
-    monkeypatch.setattr("ouro.batch.attempt._PAUSES", ())
+    monkeypatch.setattr("ouro.batch.attempt._RETRY_PAUSES", ())
     task = msgspec.structs.replace(TASK, repo="file:///nowhere/at/all")
     found = carry_out(order(task=task), "1", lambda: True)
     assert (found.result.outcome, found.is_unfit) == ("fault", True)

@@ -109,6 +109,7 @@ class RemoteSession:
             servers=SimpleNamespace(servers={}),
         )
         self.rewind = SimpleNamespace(points=lambda: (True,))
+        self.memory = SimpleNamespace(recall=None)
 
     async def attachments_of(self, _text: str) -> tuple[Any, ...]:
         return ()
