@@ -109,7 +109,7 @@ class RemoteSession:
             servers=SimpleNamespace(servers={}),
         )
         self.rewind = SimpleNamespace(points=lambda: (True,))
-        self.memory = SimpleNamespace(recall=None)
+        self.memory = SimpleNamespace(recall=None, manager=None)
 
     async def attachments_of(self, _text: str) -> tuple[Any, ...]:
         return ()
