@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
@@ -44,7 +43,11 @@ class Refusal(msgspec.Struct, frozen=True):
     @property
     def advice(self) -> str:
         """The flag that allows the call the next time; empty if no rule can allow it."""
-        return f"--allow {shlex.quote(self.rule)}" if self.rule else ""
+        if not self.rule:
+            return ""
+        import shlex  # only after a refusal
+
+        return f"--allow {shlex.quote(self.rule)}"
 
 
 class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
