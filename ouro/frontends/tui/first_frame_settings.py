@@ -7,6 +7,7 @@ set something else; without it, or if it is damaged, the settings are read.
 
 from __future__ import annotations
 
+import binascii
 import os
 from contextlib import suppress
 from itertools import chain
@@ -89,7 +90,6 @@ def _write_copy(stamp: str, settings: FirstFrameSettings) -> None:
     from ouro.utils.files import write_private  # only after a change of the settings
 
     lines = [
-        stamp,
         settings.theme,
         settings.editing,
         str(settings.bell_after),
@@ -99,16 +99,22 @@ def _write_copy(stamp: str, settings: FirstFrameSettings) -> None:
     for name, keys in settings.keys.items():
         lines.append(" ".join([name, *keys]))
     with suppress(OSError, OuroError):  # without a copy the next start is slower
-        write_private(_copy_path(), "\n".join(lines))
+        write_private(_copy_path(), _with_checksum(stamp, "\n".join(lines)))
+
+
+def _with_checksum(stamp: str, body: str) -> str:
+    """A copy: its stamp, and a checksum, by which a damaged one is not taken for settings."""
+    return f"{stamp} {binascii.crc32(body.encode())}\n{body}"
 
 
 def _read_copy(stamp: str) -> FirstFrameSettings | None:
     """The settings of the copy; None if it has another stamp, is damaged, or there is none."""
     try:
-        lines = _copy_path().read_text(encoding="utf-8").split("\n")
-        if lines.pop(0) != stamp:
+        text = _copy_path().read_text(encoding="utf-8")
+        body = text.partition("\n")[2]
+        if text != _with_checksum(stamp, body):
             return None
-        theme, editing, bell_after, syncs, status, *rows = lines
+        theme, editing, bell_after, syncs, status, *rows = body.split("\n")
         keys = {name: tuple(words) for name, *words in map(str.split, rows)}
         return FirstFrameSettings(
             theme, editing, float(bell_after), syncs == str(True), tuple(status.split()), keys

@@ -80,7 +80,9 @@ def test_a_variable_wins_over_the_copy(monkeypatch):
     assert load_first_frame_settings("1.0").theme == "light"
 
 
-@pytest.mark.parametrize("damage", ["", "x", "x\n" * 9, "\0" * 100])
+@pytest.mark.parametrize(
+    "damage", ["", "x", "x\n" * 9, "\0" * 100, "light\nemacs\n15\nFalse\nno such item"]
+)
 def test_a_damaged_copy_is_replaced(damage):
     write(CONFIG)
     load_first_frame_settings("1.0")
