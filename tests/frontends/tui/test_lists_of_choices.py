@@ -83,6 +83,18 @@ async def test_truncated_choice_is_shown_whole_below_the_list():
         assert "2 the second" in screen_text(pilot.app)
 
 
+async def test_a_question_is_whole_again_when_the_terminal_has_grown():
+    question = "Which one?\n" + "\n".join(f"Reason {number} of it." for number in range(4))
+    async with screen_of(FakeSession()).run_test(size=(40, 10)) as pilot:
+        await opened(pilot)
+        pilot.app.push_screen(Picker(question, [Choice("one", "first"), Choice("two", "second")]))
+        await until(pilot, lambda: "first" in screen_text(pilot.app))
+        await pilot.resize_terminal(30, 6)
+        await until(pilot, lambda: "Reason 3" not in screen_text(pilot.app))
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "Reason 3" in screen_text(pilot.app))
+
+
 async def test_resize_while_a_list_closes_is_harmless():
     async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
         await opened(pilot)

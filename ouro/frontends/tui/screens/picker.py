@@ -153,6 +153,8 @@ class Picker(Sheet[str | None]):
             used_height += self._fit_question(self.size.height - used_height)
             if again:
                 self.call_after_refresh(partial(self._make_room, again=False))
+        else:  # the terminal may have been low before
+            self.query_one(".sheet--question").styles.clear_rule("max_height")
         self._list.styles.max_height = max(1, self.size.height - used_height)
         if self.is_short and sheet.outer_size.height <= self.size.height - 6:
             covered = sheet.outer_size.height - (0 if self._shows_prompt else PROMPT_AND_STATUS)
