@@ -377,6 +377,7 @@ def _start(args: SimpleNamespace) -> int:
         args.message,
         save_theme,
         open_catalog,
+        may_leave=lambda code: not (args.worktree or _syncs_at_end(args, code)),
     )
     return _sync_at_end(args, code)
 
@@ -391,12 +392,16 @@ def _leave_a_launcher() -> None:
 
 def _sync_at_end(args: SimpleNamespace, code: int) -> int:
     """Synchronize after a session at a terminal, if the user has set that; returns `code`."""
+    if _syncs_at_end(args, code):
+        run_action("sync", ["--later"])
+    return code
+
+
+def _syncs_at_end(args: SimpleNamespace, code: int) -> bool:
     from ouro.settings_sources import load_settings
 
     is_saved = not (code or args.ephemeral)
-    if is_saved and load_settings().memory.sync in ("end", "both"):
-        run_action("sync", ["--later"])
-    return code
+    return is_saved and load_settings().memory.sync in ("end", "both")
 
 
 def run_full_screen(
@@ -406,6 +411,7 @@ def run_full_screen(
     message: str,
     save_theme: Callable[[str], None] | None = None,
     open_catalog: OpenCatalog | None = None,
+    may_leave: Callable[[int], bool] | None = None,
 ) -> int:
     """Draw the first frame before the heavy imports, so that typed keys are collected from now on."""
     from ouro.frontends.tui import first_frame
@@ -419,7 +425,13 @@ def run_full_screen(
         frame.restore()
         raise
     return run_tui(
-        open_session, request, message, frame, save_theme=save_theme, open_catalog=open_catalog
+        open_session,
+        request,
+        message,
+        frame,
+        save_theme=save_theme,
+        open_catalog=open_catalog,
+        may_leave=may_leave,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -286,9 +286,13 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             yield sorted({*names, *new_folders(names, folders)})
         yield resource_names(self.extensions.servers)
 
-    async def close(self) -> None:
-        """End everything that runs, and release the session file; raises SaveFailed if a message is
-        lost.
+    async def close(self, on_released: Callable[[], Awaitable[None]] | None = None) -> None:
+        """End everything that runs, and release the session file; then bring the index of memory up
+        to date. Raises SaveFailed if a message is lost.
+
+        Args:
+            on_released: called when all is saved and the session can be resumed; nothing after it
+                is shown.
         """
         await self.turn.tasks.close_turns()
         await asyncio.to_thread(self.background.standing.save)
@@ -300,11 +304,13 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         await self.extensions.language_servers.close()
         await self.memory.close()
         await self.turn.tasks.close()
-        if self.memory.lookup is not None:
-            await self.memory.lookup.close()
         # The sandbox ends after all that it confines.
         await asyncio.to_thread(self.background.shell.confinement.close)
         if self.turn.files is not None:
             await self.turn.files.close()
         await self.model_source.close()
         await self.transcript.close()
+        if on_released is not None:
+            await on_released()
+        if self.memory.lookup is not None:
+            await self.memory.lookup.close()

@@ -30,6 +30,10 @@ class Draft(msgspec.Struct, frozen=True):
     images: tuple[Image, ...] = ()
 
 
+_LAST_EVENTS_SECONDS = 0.1
+"""How long the last background events of a released session may take to be shown."""
+
+
 class TurnObserver:
     """The front end that a TurnQueue reports to; a method that is not overridden does nothing."""
 
@@ -321,7 +325,11 @@ class TurnQueue:
             self._worker.result()
 
     async def close(
-        self, *, turn_timeout: float | None = None, timeout: float | None = None
+        self,
+        *,
+        turn_timeout: float | None = None,
+        timeout: float | None = None,
+        on_released: Callable[[], None] | None = None,
     ) -> None:
         """Send no more messages, end what runs, close the session, and show its last background
         events.
@@ -329,7 +337,14 @@ class TurnQueue:
         Args:
             turn_timeout: seconds that the turn has to end; then it is cancelled and its child processes are killed.
             timeout: seconds that the session has for closing after that.
+            on_released: called when the session is released and its last background events are shown.
         """
+
+        async def released() -> None:
+            await self._end_background(_LAST_EVENTS_SECONDS)
+            if on_released is not None:
+                on_released()
+
         self._is_stopped = True
         self._drafts.clear()
         self._unsteered.clear()
@@ -348,7 +363,7 @@ class TurnQueue:
         try:
             async with asyncio.timeout(timeout):
                 await asyncio.gather(*tasks, return_exceptions=True)
-                await self.session.close()
+                await self.session.close(released)
         except TimeoutError:
             log.warning("the session did not close within %s s", timeout)
         finally:

@@ -14,6 +14,7 @@ import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import FrameType
 
 _PATIENCE = 4
@@ -29,19 +30,19 @@ class Launcher:
         self._alive = alive
         """A pipe that ends when the launcher does, because only the launcher can write to it."""
         self._released = released
-        """A pipe to the launcher: a byte tells it to leave."""
+        """A pipe to the launcher: a byte tells it to leave, with this exit code."""
         self._is_free = False
         """Whether the launcher was told to leave: then its end means nothing."""
         _thread.start_new_thread(self._watch, ())
 
-    def release(self) -> None:
-        """Let the launcher end with 0, as for the shell: this process goes on in a session of its
-        own.
+    def release(self, code: int = 0) -> None:
+        """Let the launcher end with this exit code, as for the shell: this process goes on in a
+        session of its own.
         """
         global _launcher
         self._is_free, _launcher = True, None
         os.setsid()
-        os.write(self._released, b"1")
+        os.write(self._released, bytes([code]))
         os.kill(self._pid, signal.SIGUSR1)
 
     def _watch(self) -> None:
@@ -64,6 +65,14 @@ def current_launcher() -> Launcher | None:
     return _launcher
 
 
+def close_terminal(descriptors: Sequence[int]) -> None:
+    """Let these descriptors lead to nothing: the terminal belongs to another process from now on."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in descriptors:
+        os.dup2(null, descriptor)
+    os.close(null)
+
+
 def continue_in_child() -> None:
     """Fork. It returns only in the child; this process waits for the child's end, and ends with its
     exit code.
@@ -84,8 +93,8 @@ def continue_in_child() -> None:
 
 
 def _wait_for(child: int, release: int) -> None:
-    """Pass signals on to the child, and end as it does, or with 0 after a byte in the pipe
-    `release`; does not return.
+    """Pass signals on to the child, and end as it does, or with the exit code that the pipe
+    `release` has in one byte; does not return.
     """
     os.set_blocking(release, False)
 
@@ -93,10 +102,10 @@ def _wait_for(child: int, release: int) -> None:
         os.kill(child, number)
 
     def leave(_number: int, _frame: FrameType | None) -> None:
-        """End this process with 0 if its child has asked for it."""
+        """End this process if its child has asked for it."""
         try:
-            if os.read(release, 1):
-                os._exit(0)
+            if code := os.read(release, 1):
+                os._exit(code[0])
         except BlockingIOError:  # a signal of another process
             pass
 

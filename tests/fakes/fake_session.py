@@ -8,7 +8,7 @@ with TurnFinished, unless the turn has its own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -529,9 +529,11 @@ class FakeSession:
         while (event := await self._events.get()) is not None:
             yield event
 
-    async def close(self) -> None:
+    async def close(self, on_released: Callable[[], Awaitable[None]] | None = None) -> None:
         self.closed = True
         self._events.put_nowait(None)
+        if on_released is not None:
+            await on_released()
 
     def usage_event(self) -> UsageUpdated:
         return UsageUpdated(self.usage, 1200, 128_000)

@@ -72,6 +72,27 @@ async def test_session_is_restored_on_resume(repository):
     await again.close()
 
 
+async def test_a_session_can_be_resumed_before_the_index_of_memory_is_up_to_date(
+    repository, monkeypatch
+):
+    open_session, _ = make(repository, "Hello.")
+    session = await open_session(OpenRequest())
+    await collect(session.send("hi"))
+    steps = []
+
+    async def close_index():
+        steps.append("the index")
+
+    async def resume():
+        again = await open_session(OpenRequest("latest"))
+        steps.append(again.id)
+        await again.close()
+
+    monkeypatch.setattr(session.memory.lookup, "close", close_index)
+    await session.close(resume)
+    assert steps == [session.id, "the index"]
+
+
 async def test_an_open_session_cannot_be_opened_twice(repository):
     open_session, _ = make(repository, "Hello.")
     session = await open_session(OpenRequest())

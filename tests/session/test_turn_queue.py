@@ -206,9 +206,9 @@ async def test_exception_is_shown_and_ends_only_its_turn():
 
 async def test_stop_sends_nothing_more_and_close_shows_last_events():
     class LateTitle(FakeSession):
-        async def close(self):
+        async def close(self, on_released=None):
             self.emit_event(Titled("late"))
-            await super().close()
+            await super().close(on_released)
 
     session = LateTitle([[Wait()], says("2")])
     queue, recorder = queue_for(session)
@@ -217,13 +217,14 @@ async def test_stop_sends_nothing_more_and_close_shows_last_events():
     queue.queue(Draft("never"))
     queue.stop()
     await queue.idle()
-    await queue.close()
-    assert (session.sent, session.closed, recorder.events[-1]) == (["go"], True, Titled("late"))
+    shown = []
+    await queue.close(on_released=lambda: shown.append(recorder.events[-1]))
+    assert (session.sent, session.closed, shown) == (["go"], True, [Titled("late")])
 
 
 async def test_session_that_does_not_close_is_abandoned_after_the_timeout():
     class Stuck(FakeSession):
-        async def close(self):
+        async def close(self, on_released=None):
             await asyncio.Event().wait()
 
     session = Stuck([[Wait()]])

@@ -13,7 +13,7 @@ from ouro.frontends.background.process import serve
 from ouro.session import Session, TurnObserver, TurnQueue
 from ouro.session.background_record import Claim
 from ouro.settings_sources import load_settings
-from ouro.utils.launcher import Launcher, current_launcher
+from ouro.utils.launcher import Launcher, close_terminal, current_launcher
 
 FRONT_END_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 """Signals that a front end may have handled."""
@@ -33,13 +33,12 @@ class DetachedHost:
         Args:
             terminal: a further stream that is open on the terminal.
         """
-        null = os.open(os.devnull, os.O_RDWR)
-        descriptors = [0, 1] if terminal is None else [0, 1, terminal.fileno()]
-        for descriptor in descriptors:
-            os.dup2(null, descriptor)
+        descriptors = [0, 1]
+        if terminal is not None:
+            descriptors.append(terminal.fileno())
         if os.isatty(2):  # otherwise it is the log, which is still needed
-            os.dup2(null, 2)
-        os.close(null)
+            descriptors.append(2)
+        close_terminal(descriptors)
         for number in FRONT_END_SIGNALS:
             asyncio.get_running_loop().remove_signal_handler(number)
         self._launcher.release()

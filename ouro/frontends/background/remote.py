@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn, Protocol, cast
@@ -322,6 +322,7 @@ class RemoteTurns(TurnQueue):
         *,
         turn_timeout: float | None = None,  # noqa: ARG002 (the turn goes on)
         timeout: float | None = None,  # noqa: ARG002
+        on_released: Callable[[], None] | None = None,  # noqa: ARG002 (it is not released)
     ) -> None:
         """Leave the session; it continues."""
         if self._follower is not None:

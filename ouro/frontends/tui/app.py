@@ -75,6 +75,8 @@ class OuroApp(App[int], inherit_bindings=False):
         super().__init__(driver_class=driver_class, ansi_color=settings.theme == ANSI or None)
         self.hosting: DetachedHost | None = None
         """The host of the session, after the user has left it to the background."""
+        self.has_left_terminal = False
+        """Whether the shell has its terminal again; the process goes on for some milliseconds."""
         self.failure: OuroError | None = None
         """The error that ended the program because no session could be opened."""
         self.pressed_at = float("-inf")

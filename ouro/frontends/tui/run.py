@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from ouro.errors import AttachRequested, DemoRequested, OuroError
 from ouro.session.opening import PICK, OpenRequest
+from ouro.utils.launcher import close_terminal, current_launcher
 from ouro.utils.runtime import ensure_private_dir, get_log_path
 from ouro.utils.text import clean
 
@@ -156,10 +157,13 @@ def run_tui(
     save_theme: Callable[[str], None] | None = None,
     open_catalog: OpenCatalog | None = None,
     app_kind: Callable[[], type[OuroApp]] | None = None,
+    may_leave: Callable[[int], bool] | None = None,
 ) -> int:
     """Run the full screen, from the first frame on; returns the exit code.
 
     Args:
+        may_leave: whether the terminal may go back to its shell with this exit code while the index
+            of memory is brought up to date. Without it, the shell waits for that.
         app_kind: imports another class of the app.
         save_theme: writes a theme into the settings.
         open_catalog: returns the session catalog, to pick a session before one is open.
@@ -191,21 +195,34 @@ def run_tui(
     start = SessionStart(open_session, request, first_message, frame.take_message)
     try:
         with _standard_error_in_log() as terminal:
-            app = _run_to_the_end(_run(start, make_app, frame, terminal))
+            app = _run_to_the_end(_run(start, make_app, frame, terminal, may_leave))
     except BaseException:
         frame.restore()
         raise
     if isinstance(app, int):
         frame.restore()
         return app
-    if app.hosting is not None:  # the terminal was left long ago
-        return 0
+    if not app.has_left_terminal and app.hosting is None:
+        return _end_in_terminal(app, frame)
+    return _exit_code(app)
+
+
+def _end_in_terminal(app: OuroApp, frame: FirstFrame) -> int:
+    """Print the end of the transcript, or go on to the demo or the session that the user has
+    chosen; returns the exit code.
+    """
     frame.restore_modes()
     if isinstance(app.failure, DemoRequested):
         return subprocess.call([sys.executable, "-P", "-m", "ouro", "demo"])
     if isinstance(app.failure, AttachRequested):
         os.execv(sys.executable, attach_command(app.failure.session_id))  # noqa: S606 (its own program)
     _print_end(app)
+    return _exit_code(app)
+
+
+def _exit_code(app: OuroApp) -> int:
+    if app.hosting is not None:
+        return 0
     return app.return_value if app.return_value is not None else app.return_code or 0
 
 
@@ -223,7 +240,11 @@ def _run_to_the_end(program: Coroutine[Any, Any, T]) -> T:
 
 
 async def _run(
-    start: SessionStart, make_app: Callable[[], OuroApp], frame: FirstFrame, terminal: TextIO
+    start: SessionStart,
+    make_app: Callable[[], OuroApp],
+    frame: FirstFrame,
+    terminal: TextIO,
+    may_leave: Callable[[int], bool] | None,
 ) -> OuroApp | int:
     """Run the app to its end. Returns it, or the exit code if a signal came before there was an
     app.
@@ -271,9 +292,29 @@ async def _run(
         return code
     finally:
         if app is not None and app.hosting is None:
-            await app.turns.close(turn_timeout=TURN_TIMEOUT, timeout=CLOSE_TIMEOUT)
+            leave = partial(_leave_terminal, app, frame, terminal, may_leave)
+            await app.turns.close(
+                turn_timeout=TURN_TIMEOUT, timeout=CLOSE_TIMEOUT, on_released=leave
+            )
         await start.close()
     return app
+
+
+def _leave_terminal(
+    app: OuroApp,
+    frame: FirstFrame,
+    terminal: TextIO,
+    may_leave: Callable[[int], bool] | None,
+) -> None:
+    """Let the launcher end, so that the shell has its terminal again, if nothing is left to show."""
+    launcher, code = current_launcher(), _exit_code(app)
+    if launcher is None or may_leave is None or app.failure is not None or not may_leave(code):
+        return
+    frame.restore_modes()
+    _print_end(app)
+    close_terminal([0, 1, terminal.fileno()])
+    app.has_left_terminal = True
+    launcher.release(code)
 
 
 def attach_command(session_id: str, *flags: str) -> list[str]:
