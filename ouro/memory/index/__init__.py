@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from ouro.memory.index.indexers import CORE_FILES, MemoryFolder, project_of
     from ouro.memory.index.late_numpy import has_numpy
     from ouro.memory.index.query import findable, parse_query, word_starts
-    from ouro.memory.index.scoring import DAYS_WEIGHT, stem
+    from ouro.memory.index.scoring import DAYS_WEIGHT
     from ouro.memory.index.search import MemoryHit, Search, SearchFilter, search_sessions
+    from ouro.memory.index.stems import find_stems
     from ouro.memory.index.vectors import Vectors
 
 __getattr__ = lazy_exports(__name__)

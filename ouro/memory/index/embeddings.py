@@ -10,6 +10,7 @@ import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ouro.llm import Catalog, EmbeddingModel
-    from ouro.memory.index.weights import Dense, EncoderLayer, Floats
+    from ouro.memory.index.weights import EncoderLayer, Floats, Norm
     from ouro.messages import Usage
 
 LOCAL_NAME = "all-MiniLM-L6-v2"
@@ -240,7 +241,7 @@ class WordPieces:
     """The tokens of BERT: words in lower case, split into the pieces of a vocabulary."""
 
     def __init__(self, words: Iterable[str]) -> None:
-        self._ids = {word: number for number, word in enumerate(words)}
+        self._ids = dict(zip(words, count(), strict=False))
         self._start, self._end = self._ids["[CLS]"], self._ids["[SEP]"]
         self._unknown = self._ids["[UNK]"]
         self._ids_of_word: dict[
@@ -348,9 +349,7 @@ class MiniLm:
         added to the attention, so that padding gets none.
         """
         count, length, width = states.shape
-        attention = _dense(states, layer.attention).reshape(
-            count, length, 3, self._weights.heads, -1
-        )
+        attention = layer.attention.apply(states).reshape(count, length, 3, self._weights.heads, -1)
         query, key, value = attention.transpose(2, 0, 3, 1, 4)
         weights = query @ key.swapaxes(-1, -2)
         weights *= np.float32((width // self._weights.heads) ** -0.5)
@@ -359,23 +358,17 @@ class MiniLm:
         np.exp(weights, out=weights)
         weights /= weights.sum(axis=-1, keepdims=True)
         attended = (weights @ value).transpose(0, 2, 1, 3).reshape(count, length, width)
-        states = self._normalize(states + _dense(attended, layer.joined), layer.joined_norm)
-        return self._normalize(
-            states + _dense(_gelu(_dense(states, layer.wide)), layer.narrow), layer.narrow_norm
-        )
+        states = self._normalize(states + layer.joined.apply(attended), layer.joined_norm)
+        widened = _gelu(layer.wide.apply(states))
+        return self._normalize(states + layer.narrow.apply(widened), layer.narrow_norm)
 
-    def _normalize(self, states: Floats, norm: Dense) -> Floats:
+    def _normalize(self, states: Floats, norm: Norm) -> Floats:
         """Layer normalization."""
         states = states - states.mean(axis=-1, keepdims=True)
         spread = np.sqrt(
             (states * states).mean(axis=-1, keepdims=True) + np.float32(self._weights.tiny)
         )
         return states / spread * norm[0] + norm[1]  # type: ignore[no-any-return]
-
-
-def _dense(states: Floats, layer: Dense) -> Floats:
-    """States times weights, plus bias."""
-    return states @ layer[0] + layer[1]
 
 
 def _batches_by_length(ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:

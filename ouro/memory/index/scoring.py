@@ -5,14 +5,13 @@ from __future__ import annotations
 import heapq
 import math
 import sqlite3
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
-from functools import cache, lru_cache
 
 import msgspec
 
 from ouro.memory.index.query import POSITION_BITS, ParsedQuery, quote_word
+from ouro.memory.index.stems import find_stems
 from ouro.utils.late_pattern import late_pattern
 
 _AFTER_DAYS = 14
@@ -142,7 +141,8 @@ def word_scores(
     A word without any match still counts in the total. Neighbours may be outside of the filter.
     """
     # `paint` and `painting` count as one word.
-    forms_by_stem = {stem(forms[0]): forms for forms in reversed(words)}
+    stems = find_stems(forms[0] for forms in words)
+    forms_by_stem = dict(zip(reversed(stems), reversed(words), strict=True))
     weighted_matches = [
         _passages_with_word(database, table, forms, limits) for forms in forms_by_stem.values()
     ]
@@ -200,29 +200,3 @@ def _passages_with_word(
         else math.log(1 + count)
     )
     return max(weight, 0.0) or 1e-9, ids
-
-
-@lru_cache(maxsize=16_384)
-def stem(word: str) -> str:
-    """The stem of a word in the word index, from an index of this word alone."""
-    with _STEMMER_LOCK:
-        stemmer = _stemmer()
-        stemmer.execute("INSERT INTO one VALUES (?)", (word,))
-        row = stemmer.execute("SELECT term FROM terms").fetchone()
-        stemmer.execute("DELETE FROM one")
-    return str(row[0]) if row else word
-
-
-_STEMMER_LOCK = threading.Lock()
-
-
-@cache
-def _stemmer() -> sqlite3.Connection:
-    """A database with the tokenizer of the word index, for one word at a time."""
-    database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    database.execute(
-        "CREATE VIRTUAL TABLE one USING fts5(text, tokenize = 'porter unicode61"
-        " remove_diacritics 2')"
-    )
-    database.execute("CREATE VIRTUAL TABLE terms USING fts5vocab(one, 'row')")
-    return database

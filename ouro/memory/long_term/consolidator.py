@@ -14,7 +14,7 @@ from itertools import zip_longest
 import msgspec
 
 from ouro.errors import ModelError
-from ouro.memory.index import parse_query, stem, word_starts
+from ouro.memory.index import find_stems, parse_query, word_starts
 from ouro.memory.long_term.notes.entities import has_names_of
 from ouro.memory.long_term.notes.note import Note, is_core_line, strip_list_mark
 from ouro.memory.long_term.patterns import has
@@ -279,7 +279,7 @@ async def find_covered_notes(ask: Ask, notes: Sequence[Note]) -> tuple[Note, lis
 
 def _stems_in(text: str) -> list[str]:
     """The stems of the words of a text, in order, without words that say nothing."""
-    return [stem(forms[0]) for forms in parse_query(text).words]
+    return find_stems(forms[0] for forms in parse_query(text).words)
 
 
 def _is_swapped(text: str, other: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import takewhile
 from typing import TypeVar
 
-from ouro.memory.index import parse_query, stem
+from ouro.memory.index import find_stems, parse_query
 from ouro.memory.long_term.entries import MemoryEntry
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.patterns import has, pattern_of_group
@@ -327,7 +327,7 @@ def subject_words(text: str) -> frozenset[str]:
 
 def _subject(text: str) -> list[str]:
     """The stems of the words of a statement without cues, in order."""
-    stems = (stem(forms[0]) for forms in parse_query(strip_introduction(text)).words)
+    stems = find_stems(forms[0] for forms in parse_query(strip_introduction(text)).words)
     return [word for word in stems if word not in _CUE_STEMS]
 
 
@@ -338,5 +338,5 @@ def _affirms(text: str, names: frozenset[str]) -> bool:
     return bool(names & subject_words(affirmed))
 
 
-_PEERS = tuple(frozenset(map(stem, line.split())) for line in _ONE_OF)
-_CUE_STEMS = frozenset(stem(word) for word in _CUES)
+_PEERS = tuple(frozenset(find_stems(line.split())) for line in _ONE_OF)
+_CUE_STEMS = frozenset(find_stems(_CUES))

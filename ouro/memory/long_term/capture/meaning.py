@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from ouro.memory.index import stem, word_starts
+from ouro.memory.index import find_stems, word_starts
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.patterns import has
 from ouro.memory.side_calls import AskModel
@@ -194,4 +194,4 @@ def _is_same_name(first: str, second: str) -> bool:
 def _name_words(name: str) -> set[str]:
     """The stems of the words in the name of a subject, without words that say nothing."""
     words = _WORD.findall(name.casefold())
-    return {stem(word) for word in words if word not in _FILLER_WORDS}
+    return set(find_stems(word for word in words if word not in _FILLER_WORDS))

@@ -321,19 +321,18 @@ def is_check(name: str) -> bool:
 
 def _subjects(command: str) -> set[str]:
     """The stems of what a command is about, also by the names of known programs."""
-    from ouro.memory.index import stem
+    from ouro.memory.index import find_stems
 
     programs = {word.rpartition("/")[2] for word in command.split()}
-    subjects_of_programs = {
-        stem(subject)
-        for subject, names in _PROGRAMS_BY_SUBJECT.items()
-        if programs & set(names.split())
-    }
-    return subjects_of_programs | _stems(command.lower())
+    subjects = [
+        subject for subject, names in _PROGRAMS_BY_SUBJECT.items() if programs & set(names.split())
+    ]
+    return set(find_stems(subjects)) | _stems(command.lower())
 
 
 def _stems(text: str) -> set[str]:
     """The stems of the words of a text that may name a subject."""
-    from ouro.memory.index import stem
+    from ouro.memory.index import find_stems
 
-    return {stem(word) for word in _LETTERS.findall(text) if word not in _WORDS_WITHOUT_SUBJECT}
+    words = (word for word in _LETTERS.findall(text) if word not in _WORDS_WITHOUT_SUBJECT)
+    return set(find_stems(words))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from ouro.memory.index import DAYS_WEIGHT, MemoryHit, parse_query, stem
+from ouro.memory.index import DAYS_WEIGHT, MemoryHit, find_stems, parse_query
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.patterns import has, pattern_of_group
 
@@ -112,7 +112,7 @@ def questions_in(text: str) -> list[str]:
 
 def stems(text: str) -> frozenset[str]:
     """The stems of the words of a text that say something."""
-    return frozenset(stem(forms[0]) for forms in parse_query(text).words)
+    return frozenset(find_stems(forms[0] for forms in parse_query(text).words))
 
 
 def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
@@ -254,12 +254,17 @@ def _says_the_same(
 
 
 def _stems_of(words: Sequence[str]) -> frozenset[str]:
-    all_stems: set[str] = set()
+    """The stems of words. A word that a search leaves out stands for itself."""
+    searched_words: list[str] = []
+    unsearched_words: list[str] = []
     for word in words:
-        all_stems |= stems(word) or {word}
-    return frozenset(all_stems)
+        if parsed_words := parse_query(word).words:
+            searched_words.append(parsed_words[0][0])
+        else:
+            unsearched_words.append(word)
+    return frozenset([*find_stems(searched_words), *unsearched_words])
 
 
 _STEMS_OF_TASKS = _stems_of(_WORDS_OF_TASKS)
 _STEMS_OF_DAYS = _stems_of(_WORDS_OF_DAYS)
-_STEMS_OF_CODE = frozenset(map(stem, _WORDS_OF_CODE))
+_STEMS_OF_CODE = frozenset(find_stems(_WORDS_OF_CODE))
