@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader
 from itertools import takewhile
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal
+from typing import IO, Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -52,11 +52,11 @@ class FileMatches(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def _run_with_limits(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """A context in which a program runs, limited in time and memory; its output is a pipe."""
-    process = subprocess.Popen(
-        [*_KILL_WITH_OURO, *_ULIMIT, *command], stdout=subprocess.PIPE, **options
-    )
+def _run_with_limits(
+    command: Sequence[str], stdout: int | IO[bytes] = subprocess.PIPE, **options: Any
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A context in which a program runs, limited in time and memory."""
+    process = subprocess.Popen([*_KILL_WITH_OURO, *_ULIMIT, *command], stdout=stdout, **options)
     timer = threading.Timer(_TIMEOUT, process.kill)
     timer.daemon = True
     timer.start()
@@ -66,8 +66,8 @@ def _run_with_limits(command: Sequence[str], **options: Any) -> Iterator[subproc
         timer.cancel()
         with suppress(ProcessLookupError):
             process.kill()
-        assert process.stdout is not None
-        process.stdout.close()
+        if process.stdout is not None:
+            process.stdout.close()
         process.wait()
 
 
@@ -189,22 +189,30 @@ class GrepSearch:
         if self._is_file:
             yield from self._search()
             return
-        # The log names files that are too large. Where only files of one type are searched it would
-        # name each file of the others: 0.3 s.
-        log = [] if self._names else ["--debug"]
         try:
-            hits = list(self._search(*log, max_bytes=_MAX_UNSORTED))
+            hits = self._search_unsorted()
         except _TooManyResults:
             self._binary = 0
-            self._find_large_files()
+            with self._listing() as listing:
+                self._find_large_files(listing)
             yield from self._search("--sort=path")
             return
-        if not log:
-            self._find_large_files(self._searched)
         # The order of `--sort=path`: folder by folder, by bytes.
         yield from sorted(
             hits, key=lambda hit: hit.path.encode("utf-8", "surrogateescape").split(b"/")
         )
+
+    def _search_unsorted(self) -> list[FileMatches]:
+        """The files with matches, in any order. Raises as `_search`."""
+        if not self._names:
+            # The log names the files that are too large.
+            return list(self._search("--debug", max_bytes=_MAX_UNSORTED))
+        # Where only files of one type are searched, the log would name each file of the others:
+        # 0.3 s. So they are listed, by a process beside the search.
+        with self._listing() as listing:
+            hits = list(self._search(max_bytes=_MAX_UNSORTED))
+            self._find_large_files(listing, self._searched)
+        return hits
 
     def _is_searched(self, name: str) -> bool:
         """Whether a file, by its path in the folder, is searched."""
@@ -275,24 +283,32 @@ class GrepSearch:
                 self._large.append(match[1])
         self._large.sort()
 
-    def _find_large_files(self, searched: int | None = None) -> None:
+    def _find_large_files(self, listing: _Listing, searched: int | None = None) -> None:
         """Find the files that are too large for a search of their folder.
 
         Args:
             searched: how many files a search read: if there are no others, none is too large.
         """
+        names = listing.wait_for_names()
+        large = _find_too_large(names, listing.folder) if len(names) != searched else []
+        self._large = sorted(filter(self._is_searched, large))
+
+    @contextmanager
+    def _listing(self) -> Iterator[_Listing]:
+        """A context in which ripgrep lists the files to search, whatever their size."""
         quiet = subprocess.DEVNULL
-        with self._workspace.folder(str(self._path)) as (folder, descriptor):
+        with ExitStack() as stack:
+            folder, descriptor = stack.enter_context(self._workspace.folder(str(self._path)))
+            # A file: nobody reads a pipe while the search runs.
+            output = stack.enter_context(tempfile.TemporaryFile())
             # One thread: for names alone, several cost half as much again.
             options = ("--files", "--null", "--threads=1", *_FILE_OPTIONS, "--no-messages")
             command = [self._program, *options, *self._file_rules(folder), "./"]
-            with _run_with_limits(
-                command, stdin=quiet, stderr=quiet, cwd=_path_of_folder(folder, descriptor)
-            ) as process:
-                output, _ = process.communicate()
-            names = output.split(b"\0")[:-1]
-            large = _find_too_large(names, descriptor) if len(names) != searched else []
-        self._large = sorted(filter(self._is_searched, large))
+            where = _path_of_folder(folder, descriptor)
+            process = stack.enter_context(
+                _run_with_limits(command, output, stdin=quiet, stderr=quiet, cwd=where)
+            )
+            yield _Listing(process, output, descriptor)
 
     def _file_rules(self, folder: Path) -> list[str]:
         """The options of ripgrep that say which files of a folder to search."""
@@ -345,6 +361,20 @@ class GrepSearch:
             return self._path.name
         path = _ripgrep_path(data["path"]).removeprefix("./")
         return path if self._is_searched(path) else None
+
+
+class _Listing(NamedTuple):
+    """A process that lists files."""
+
+    process: subprocess.Popen[bytes]
+    output: IO[bytes]
+    folder: int
+    """The descriptor of the folder that their paths start from."""
+
+    def wait_for_names(self) -> list[bytes]:
+        self.process.wait()
+        self.output.seek(0)
+        return self.output.read().split(b"\0")[:-1]
 
 
 class _TooManyResults(Exception):
