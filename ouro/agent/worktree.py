@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import msgspec
@@ -77,7 +76,6 @@ class Worktree(msgspec.Struct, frozen=True):
         """Remove the folder, and its branch if `with_branch`. Raises GitError."""
         git = Git(self.repository, GIT_TIMEOUT)
         git.change("worktree", "remove", "--force", str(self.folder))
-        shutil.rmtree(self.folder, ignore_errors=True)
         if with_branch:
             git.change("branch", "--quiet", "-D", self.branch)
 

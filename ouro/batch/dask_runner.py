@@ -37,6 +37,7 @@ _CLUSTERS = {
     "slurm": ("dask_jobqueue", "SLURMCluster"),
     "kubernetes": ("dask_kubernetes.operator", "KubeCluster"),
 }
+"""The kinds of clusters that ouro can start: module and class of Dask."""
 
 
 class SchedulerLost(OuroError):
@@ -227,21 +228,22 @@ def count_threads(client: Any) -> int:
 
 
 def _start_cluster(kind: str, workers: int | None) -> Any:
-    import importlib
+    """Start a cluster of a kind in `_CLUSTERS` with this number of workers. Returns Dask's object for
+    it, which the caller closes.
 
+    Raises:
+        ConfigError: the kind is not known, its package is missing, `workers` is None, or the cluster
+            does not start.
+    """
     if kind not in _CLUSTERS:
         hint = f"An address such as tcp://host:8786, or one of: {', '.join(_CLUSTERS)}."
         raise ConfigError(f"`--on {kind}` is not known.", hint)
     if workers is None:
         raise ConfigError(f"`--on {kind}` needs the number of workers.", "Pass --workers N.")
-    module, name = _CLUSTERS[kind]
+    cluster_class = _import_cluster_class(kind)
+    module, _class_name = _CLUSTERS[kind]
     try:
-        make = getattr(importlib.import_module(module), name)
-    except ImportError as error:
-        package = module.partition(".")[0].replace("_", "-")
-        raise ConfigError(f"`--on {kind}` needs {package}.", f"pip install {package}") from error
-    try:
-        cluster = make()
+        cluster = cluster_class()
         cluster.scale(workers)
     # Errors of many kinds: no sbatch, no cores in the configuration, no cluster.
     except Exception as error:
@@ -250,6 +252,18 @@ def _start_cluster(kind: str, workers: int | None) -> Any:
         hint = f"It is started by the configuration of {module.partition('.')[0]}."
         raise ConfigError(f"`--on {kind}` could not start: {reason}", hint) from error
     return cluster
+
+
+def _import_cluster_class(kind: str) -> Any:
+    """The class of Dask for a kind in `_CLUSTERS`. Raises ConfigError if its package is missing."""
+    import importlib
+
+    module, class_name = _CLUSTERS[kind]
+    try:
+        return getattr(importlib.import_module(module), class_name)
+    except ImportError as error:
+        package = module.partition(".")[0].replace("_", "-")
+        raise ConfigError(f"`--on {kind}` needs {package}.", f"pip install {package}") from error
 
 
 def _forget_exit_hook(module: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Literal
 
 from ouro.commands.action import ActionContext, Answer, MemoryAccess, undo_hint
 from ouro.commands.memory_notes import pending_changes
@@ -30,44 +31,67 @@ async def edit(context: ActionContext, entry: str) -> Answer:
     return Answer(outcome, [*view, *undo_hint(context, outcome.undo)])
 
 
-async def _change_note(outcome: str, context: ActionContext, note: str) -> Answer:
-    """Archive, restore or confirm a note. A restored note is also confirmed. Raises UsageError if the
-    entry is not in a state for it.
+async def archive(context: ActionContext, note: str) -> Answer:
+    """Move a note to the archive. Raises UsageError if it is there already."""
+    return await context.memory(lambda memory: _archive_note(context, memory, note))
 
-    Args:
-        outcome: `archived`, `restored` or `confirmed`.
-    """
 
-    def work(memory: MemoryAccess) -> Answer:
-        entry = long_term.find_entry(memory.editor, note)
-        if entry.kind == "core":
-            commands = [f"memory edit {entry.scope}/{entry.file}", f"memory forget {entry.id}"]
-            raise UsageError(
-                f"{entry.id} is a core line, not a note.", "A core line is always in use.", commands
-            )
-        if outcome == "restored" and not entry.archived:
-            raise UsageError(
-                f"{entry.id} is not in the archive.", "`confirm` records that it still holds."
-            )
-        if outcome == "archived" and entry.archived:
-            raise UsageError(f"{entry.id} is in the archive already.")
-        notebook = memory.editor.notebook
-        undo = (
-            notebook.archive([entry.id], "person")[0]
-            if outcome == "archived"
-            else notebook.confirm(entry.id, "person")
-        ).commit
-        head = line(f"{entry.id[:12]} is {outcome}: {one_line(entry.text, 80)}")
-        return Answer(
-            {"id": entry.id, "scope": entry.scope, "undo": undo}, [head, *undo_hint(context, undo)]
+async def restore(context: ActionContext, note: str) -> Answer:
+    """Restore a note from the archive, and confirm it. Raises UsageError if it is not there."""
+    return await context.memory(lambda memory: _restore_note(context, memory, note))
+
+
+async def confirm(context: ActionContext, note: str) -> Answer:
+    """Record that a note still holds. A note of the archive is restored."""
+    return await context.memory(lambda memory: _confirm_note(context, memory, note))
+
+
+def _archive_note(context: ActionContext, memory: MemoryAccess, note: str) -> Answer:
+    entry = _find_note(memory, note)
+    if entry.archived:
+        raise UsageError(f"{entry.id} is in the archive already.")
+    [change] = memory.editor.notebook.archive([entry.id], "person")
+    return _answer_note_changed(context, entry, "archived", change.commit)
+
+
+def _restore_note(context: ActionContext, memory: MemoryAccess, note: str) -> Answer:
+    entry = _find_note(memory, note)
+    if not entry.archived:
+        raise UsageError(
+            f"{entry.id} is not in the archive.", "`confirm` records that it still holds."
         )
+    change = memory.editor.notebook.confirm(entry.id, "person")  # restores it, too
+    return _answer_note_changed(context, entry, "restored", change.commit)
 
-    return await context.memory(work)
+
+def _confirm_note(context: ActionContext, memory: MemoryAccess, note: str) -> Answer:
+    entry = _find_note(memory, note)
+    change = memory.editor.notebook.confirm(entry.id, "person")
+    return _answer_note_changed(context, entry, "confirmed", change.commit)
 
 
-confirm = partial(_change_note, "confirmed")
-archive = partial(_change_note, "archived")
-restore = partial(_change_note, "restored")
+def _find_note(memory: MemoryAccess, note: str) -> long_term.MemoryEntry:
+    """The note of this name or id. Raises UsageError if there is none, or it is a core line."""
+    entry = long_term.find_entry(memory.editor, note)
+    if entry.kind == "core":
+        commands = [f"memory edit {entry.scope}/{entry.file}", f"memory forget {entry.id}"]
+        raise UsageError(
+            f"{entry.id} is a core line, not a note.", "A core line is always in use.", commands
+        )
+    return entry
+
+
+def _answer_note_changed(
+    context: ActionContext,
+    entry: long_term.MemoryEntry,
+    outcome: Literal["archived", "restored", "confirmed"],
+    commit: str,
+) -> Answer:
+    """The answer after a change of a note, with the hint how to undo its commit."""
+    head = line(f"{entry.id[:12]} is {outcome}: {one_line(entry.text, 80)}")
+    return Answer(
+        {"id": entry.id, "scope": entry.scope, "undo": commit}, [head, *undo_hint(context, commit)]
+    )
 
 
 async def _switch(on: bool, context: ActionContext) -> Answer:

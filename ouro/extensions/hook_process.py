@@ -16,6 +16,8 @@ from ouro.utils.text import clean
 
 MAX_OUTPUT = 64_000
 """Maximum bytes that are kept of each stream; the rest is read and dropped (E5)."""
+BLOCKS = 2
+"""The exit code that blocks. Any other code except 0 is a failure."""
 _LAST_OUTPUT_SECONDS = 0.5
 """Seconds for the rest of the output after the command has ended: another process may hold the pipe
 open.
@@ -30,9 +32,28 @@ class HookAnswer(msgspec.Struct, frozen=True):
     """The exit code. None: it was ended at its timeout, or could not be run. For HTTP: 0 for a
     status of 2xx.
     """
-    out: str
-    error: str
+    out: str = ""
+    error: str = ""
     """The standard error, or why there is no answer."""
+
+    @property
+    def is_blocked(self) -> bool:
+        return self.exit_code == BLOCKS
+
+    @classmethod
+    def allowed(cls) -> HookAnswer:
+        """The answer of a check that has no objection."""
+        return cls(0)
+
+    @classmethod
+    def blocked(cls, reason: str) -> HookAnswer:
+        """The answer of a check that refuses."""
+        return cls(BLOCKS, error=reason)
+
+    @classmethod
+    def failed(cls, reason: str) -> HookAnswer:
+        """No answer, and why there is none."""
+        return cls(None, error=reason)
 
 
 async def run_command(
@@ -70,7 +91,7 @@ async def run_command(
                 start_new_session=True,
             )
     except OSError as error:
-        return HookAnswer(None, "", f"bash cannot be started: {error.strerror}")
+        return HookAnswer.failed(f"bash cannot be started: {error.strerror}")
     assert process.stdout is not None
     assert process.stderr is not None
     out, error_output = bytearray(), bytearray()
@@ -94,7 +115,7 @@ async def run_command(
             reader.cancel()
         await asyncio.gather(*readers, return_exceptions=True)
     if not in_time:
-        return HookAnswer(None, "", f"it ran longer than {seconds:g} s and was ended")
+        return HookAnswer.failed(f"it ran longer than {seconds:g} s and was ended")
     return HookAnswer(process.returncode, clean_output(_decode(out)).strip(), _text(error_output))
 
 
@@ -114,12 +135,12 @@ async def post(url: str, data: bytes, seconds: float) -> HookAnswer:
             async for piece in response.aiter_bytes():
                 out += piece[: max(0, MAX_OUTPUT - len(out))]
     except (TimeoutError, httpx.TimeoutException):
-        return HookAnswer(None, "", f"{url} did not answer within {seconds:g} s")
+        return HookAnswer.failed(f"{url} did not answer within {seconds:g} s")
     except httpx.HTTPError as error:
-        return HookAnswer(None, "", f"{url} did not answer: {describe_connection_error(error)}")
+        return HookAnswer.failed(f"{url} did not answer: {describe_connection_error(error)}")
     if response.is_success:
-        return HookAnswer(0, _text(out), "")
-    return HookAnswer(1, "", f"{url} answered with status {response.status_code}")
+        return HookAnswer(0, _text(out))
+    return HookAnswer(1, error=f"{url} answered with status {response.status_code}")
 
 
 async def _read(

@@ -42,8 +42,6 @@ _EDIT_FIELDS = {"old_string": "old_text", "new_string": "new_text"}
 """The texts of an edit, by their names in Claude Code."""
 _EDIT_KEYS = (*_EDIT_FIELDS, "replace_all")
 """The keys of a single edit, by their names in Claude Code."""
-BLOCKS = 2
-"""The exit code that blocks. Any other code except 0 is a failure."""
 _ANSWER_KEYS = {
     "context",
     "continue",
@@ -234,7 +232,7 @@ class Hooks:
             hook for hook in self.hooks if hook.event == event and hook.matches(names, agent)
         )
         event_data = {**data, "hook_event_name": EVENT_NAMES[event], "event": event}
-        due = [hook for hook in matching if await self._is_due(hook, event_data)]
+        due = [hook for hook in matching if await self._begin_use(hook, event_data)]
         foreground = [hook for hook in due if not self._start_in_background(hook, event_data)]
         if not foreground:
             return HookOutcome()
@@ -246,8 +244,10 @@ class Hooks:
         outcomes, self._background_outcomes = self._background_outcomes, []
         return merge_outcomes([HookOutcome(), *outcomes])
 
-    async def _is_due(self, hook: Hook, event_data: Mapping[str, Any]) -> bool:
-        """Whether a hook runs for an event that its matcher fits. One with `once` counts as run then."""
+    async def _begin_use(self, hook: Hook, event_data: Mapping[str, Any]) -> bool:
+        """Returns whether a hook runs for an event that its matcher fits. One with `once` counts as
+        used then.
+        """
         if hook in self._used_hooks or (hook.traits.checker and _is_checked_now.get()):
             return False
         condition = hook.traits.condition
@@ -340,7 +340,7 @@ class Hooks:
             )
         if is_loopback(hook.url):
             return await post(hook.url, data, seconds)
-        return HookAnswer(None, "", "its address is not on this machine")
+        return HookAnswer.failed("its address is not on this machine")
 
     async def _check_by_agent(self, hook: Hook, data: bytes, seconds: float) -> HookAnswer:
         """Ask a subagent. Its own tool calls do not start the subagent of a hook again."""
@@ -379,7 +379,7 @@ def read_answer(hook: Hook, answer: HookAnswer) -> tuple[HookOutcome, str]:
 
     The failure of a guard refuses the call.
     """
-    if answer.exit_code == BLOCKS:
+    if answer.is_blocked:
         reason = cut(answer.error or answer.out or "It gave no reason.", MAX_TEXT)
         return HookOutcome("deny", reason), ""
     if answer.exit_code != 0:
@@ -405,11 +405,11 @@ def _answer_by_rule(check: Check, call: Mapping[str, Any], cwd: Path) -> HookAns
     try:
         is_refused = forbids(check.rule, call["tool"], call["effect"], call["targets"], cwd)
     except ConfigError as error:
-        return HookAnswer(None, "", error.message)
+        return HookAnswer.failed(error.message)
     if not is_refused:
-        return HookAnswer(0, "", "")
+        return HookAnswer.allowed()
     reason = f"The user has corrected this before: {check.text} (Do not retry it in another form.)"
-    return HookAnswer(BLOCKS, "", reason)
+    return HookAnswer.blocked(reason)
 
 
 def _failed_outcome(hook: Hook, failure: str) -> tuple[HookOutcome, str]:

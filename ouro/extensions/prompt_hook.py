@@ -18,8 +18,6 @@ from ouro.utils.text import clean, cut_middle, one_line
 
 ARGUMENTS = "$ARGUMENTS"
 """Where the event is put into the prompt, as in Claude Code; without it the event follows."""
-BLOCKS = 2
-"""The exit code that stands for a refusal, as in `hooks`."""
 MAX_EVENT = 40_000
 """Characters of the event that the model is shown."""
 INSTRUCTIONS = """\
@@ -57,15 +55,15 @@ async def ask_prompt(
     exit code is None if it gave none.
     """
     if ask is None:
-        return HookAnswer(None, "", "a hook with a prompt needs a session with a model")
+        return HookAnswer.failed("a hook with a prompt needs a session with a model")
     messages = [system(INSTRUCTIONS), user(_fill_in(prompt, data))]
     try:
         async with asyncio.timeout(seconds):
             answer = await ask(model, messages, schema_of(PromptVerdict))
     except TimeoutError:
-        return HookAnswer(None, "", f"the model gave no answer within {seconds:g} s")
+        return HookAnswer.failed(f"the model gave no answer within {seconds:g} s")
     except OuroError as error:
-        return HookAnswer(None, "", one_line(str(error), 300))
+        return HookAnswer.failed(one_line(str(error), 300))
     return _read_verdict(answer)
 
 
@@ -76,24 +74,24 @@ async def ask_agent(
     exit code is None if it gave none.
     """
     if run is None:
-        return HookAnswer(None, "", "a hook with an agent needs a session with a model")
+        return HookAnswer.failed("a hook with an agent needs a session with a model")
     task = "\n\n".join((INSTRUCTIONS, LOOK_FIRST, _fill_in(prompt, data)))
     try:
         async with asyncio.timeout(seconds):
             report = await run(kind, task)
     except TimeoutError:
-        return HookAnswer(None, "", f"the agent gave no verdict within {seconds:g} s")
+        return HookAnswer.failed(f"the agent gave no verdict within {seconds:g} s")
     except OuroError as error:
-        return HookAnswer(None, "", one_line(str(error), 300))
+        return HookAnswer.failed(one_line(str(error), 300))
     return _read_verdict(report)
 
 
 def _read_verdict(answer: str) -> HookAnswer:
-    """The verdict in the answer of a model, as the answer of a hook."""
+    """The verdict in the answer of a model, as the answer of a hook; a failed one if there is none."""
     verdict = decode_answer(answer, PromptVerdict)
     if verdict is None:
-        return HookAnswer(None, "", f"the model gave no verdict: {one_line(answer, 120)}")
-    return HookAnswer(0, "", "") if verdict.ok else HookAnswer(BLOCKS, "", clean(verdict.reason))
+        return HookAnswer.failed(f"the model gave no verdict: {one_line(answer, 120)}")
+    return HookAnswer.allowed() if verdict.ok else HookAnswer.blocked(clean(verdict.reason))
 
 
 def _fill_in(prompt: str, data: bytes) -> str:

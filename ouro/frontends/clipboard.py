@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from urllib.parse import unquote
 
-from ouro.errors import OuroError, UsageError
+from ouro.errors import OuroError, ToolError, UsageError
 from ouro.messages import Image
 
 CLIPBOARD_TIMEOUT = 3.0
@@ -64,17 +64,18 @@ def _programs() -> Iterator[tuple[str, ...]]:
 
 
 async def clipboard_image() -> Image | None:
-    """The image on the clipboard as PNG; None if there is none.
+    """Read the image on the clipboard in a thread of its own; None if there is none.
 
     Raises:
-        UsageError: the clipboard cannot be read on this machine, did not answer, or its image is too large.
+        UsageError: the clipboard cannot be read on this machine, did not answer within
+            CLIPBOARD_TIMEOUT, or its image is too large.
     """
     result: Future[Image | None] = Future()
     result.set_running_or_notify_cancel()
 
     def grab() -> None:
         try:
-            result.set_result(_grab_png())
+            result.set_result(_read_clipboard_image())
         except Exception as error:  # noqa: BLE001 (raised where the result is awaited)
             result.set_exception(error)
 
@@ -110,9 +111,9 @@ def dropped_image(pasted: str) -> Image | None:
         return None
 
 
-def _grab_png() -> Image | None:
-    """The image on the clipboard; None if there is none. Blocks. Raises UsageError if it cannot be
-    read.
+def _read_clipboard_image() -> Image | None:
+    """Read the image on the clipboard, in the calling thread; None if there is none. Raises
+    UsageError, also for an image that no model accepts.
     """
     from PIL import Image as Pillow  # imported late: 40 ms, only for this key
     from PIL import ImageGrab
@@ -134,4 +135,8 @@ def _grab_png() -> Image | None:
     except (OSError, Pillow.DecompressionBombError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
         raise UsageError(f"The clipboard cannot be read: {reason}.") from error
-    return make_image("clipboard", data.getvalue())[0]
+    try:
+        image, _size = make_image("clipboard", data.getvalue())
+    except ToolError as error:
+        raise UsageError(error.message) from error
+    return image

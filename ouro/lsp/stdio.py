@@ -66,7 +66,9 @@ class ServerProcess:
         return self.process.pid
 
     async def read(self) -> str:
-        """Read messages until the server ends. Returns why it ended."""
+        """Read and deliver messages until the server ends or breaks the protocol. Returns the reason;
+        the caller stops the process.
+        """
         assert self.process.stdout is not None
         garbage = 0
         while True:
@@ -86,7 +88,7 @@ class ServerProcess:
                 return "it printed what is not a message"
             except asyncio.IncompleteReadError:
                 return await exit_reason(self.process, "it closed its output")
-            if self._is_flooded(length):
+            if self._count_bytes(length):
                 return f"it sent more than {FLOOD_BYTES // 1024 // 1024} MB in {FLOOD_SECONDS:g} s"
             self._deliver(body)
             await asyncio.sleep(0)  # other servers must not wait for a full buffer
@@ -119,8 +121,8 @@ class ServerProcess:
         if isinstance(message, dict):
             self._on_message(message)
 
-    def _is_flooded(self, length: int) -> bool:
-        """Count the bytes of a message. Returns whether there were too many in the last seconds."""
+    def _count_bytes(self, length: int) -> bool:
+        """Count the bytes of a message; returns whether too many came in the last FLOOD_SECONDS."""
         now = time.monotonic()
         self._received = [item for item in self._received if now - item[0] < FLOOD_SECONDS]
         if self._received and now - self._received[-1][0] < 1:

@@ -43,6 +43,16 @@ class LspArgs(msgspec.Struct, frozen=True):
     new_name: str = ""
 
 
+class TextEdit(msgspec.Struct, frozen=True):
+    """The replacement of a part of a text. Each place is a line and a column, from 0; the columns
+    count UTF-16 units, as those of the protocol.
+    """
+
+    start: tuple[int, int]
+    end: tuple[int, int]
+    text: str
+
+
 class RenameArgs(msgspec.Struct, frozen=True):
     """The arguments of a rename. `edits` is the answer of the server: path -> its edits."""
 
@@ -50,7 +60,7 @@ class RenameArgs(msgspec.Struct, frozen=True):
     line: int
     name: str
     new_name: str
-    edits: Mapping[str, Sequence[Any]] = {}
+    edits: Mapping[str, Sequence[TextEdit]] = {}
 
 
 class Lsp(FileTool[LspArgs]):
@@ -176,9 +186,10 @@ class Rename(ChangeTool[RenameArgs]):
         """Ask the server for the edits, so that permissions judge the files that change."""
         request = await asyncio.to_thread(name_request, self._seen, args)
         path, request = Path(request["path"]), {**request, "new_name": args.new_name}
-        edits = await self._servers.ask(path, "rename", request)
-        if not edits:
+        answer = await self._servers.ask(path, "rename", request)
+        if not answer:
             raise ToolError(f"The server cannot rename `{args.name}` there.")
+        edits = msgspec.convert(answer, dict[str, tuple[TextEdit, ...]])
         if len(edits) > MAX_RENAMED_FILES:
             raise ToolError(f"It would change {len(edits):,} files. Rename it in smaller parts.")
         return msgspec.structs.replace(args, edits=dict(sorted(edits.items())))
@@ -204,7 +215,7 @@ class Rename(ChangeTool[RenameArgs]):
             )
 
     def _plan_file_change(
-        self, path: str, edits: Sequence[Any], access: Access, locks: ExitStack
+        self, path: str, edits: Sequence[TextEdit], access: Access, locks: ExitStack
     ) -> tuple[FileBefore, TextFile]:
         """A file before and after its edits. Its lock is added to `locks`. Raises ToolError if the
         edits do not fit the file, or its encoding lacks a character.
@@ -228,8 +239,9 @@ class Rename(ChangeTool[RenameArgs]):
         return f"Renamed {args.name} to {args.new_name} in {files} ({display.summary})."
 
 
-def apply_text_edits(text: str, edits: Sequence[Any]) -> str:
-    """A text with edits of the protocol: their columns count UTF-16 units.
+def apply_text_edits(text: str, edits: Sequence[TextEdit]) -> str:
+    """The text with these edits made. Insertions at one place keep their order, as the protocol
+    demands.
 
     Raises:
         ValueError: an edit is outside of the text, or two overlap.
@@ -239,8 +251,10 @@ def apply_text_edits(text: str, edits: Sequence[Any]) -> str:
     for line in lines:
         starts.append(starts[-1] + len(line) + 1)
 
-    def offset(place: Sequence[int]) -> int:
-        """The index in the text of a line and a column."""
+    def offset(place: tuple[int, int]) -> int:
+        """The index in the text of a line and a column. The first column after the last line is the
+        end of the text.
+        """
         line, column = place
         if line >= len(lines):
             if line == len(lines) and column == 0:
@@ -248,12 +262,12 @@ def apply_text_edits(text: str, edits: Sequence[Any]) -> str:
             raise ValueError(f"it has no line {line + 1}")
         return starts[line] + _characters(lines[line], column)
 
-    spans = sorted((offset(edit["start"]), offset(edit["end"]), edit["text"]) for edit in edits)
+    replacements = [(offset(edit.start), offset(edit.end), edit.text) for edit in edits]
     pieces, end_of_last = [], 0
-    for start, end, replacement in spans:
+    for start, end, new_text in sorted(replacements, key=lambda item: item[:2]):
         if start < end_of_last:
             raise ValueError("two of them overlap")
-        pieces += [text[end_of_last:start], replacement]
+        pieces += [text[end_of_last:start], new_text]
         end_of_last = end
     return "".join([*pieces, text[end_of_last:]])
 

@@ -3,7 +3,7 @@
 from tests.defences.defence import Defence
 
 DEFENCES = (
-    Defence("E14", "ouro/lsp/stdio.py", "if self._is_flooded(length):", "if False:",
+    Defence("E14", "ouro/lsp/stdio.py", "if self._count_bytes(length):", "if False:",
             "test_e14_language_servers.py -k floods"),
     Defence("E14", "ouro/lsp/stdio.py", "if garbage > MAX_GARBAGE:", "if False:", "test_e14_language_servers.py"),
     Defence("E14", "ouro/lsp/stdio.py", "if length > MAX_MESSAGE:", "if False:",

@@ -4,7 +4,7 @@ import pytest
 from fakes.tool_benches import Surroundings, call
 
 from ouro.errors import ToolError
-from ouro.lsp.tools import apply_text_edits
+from ouro.lsp.tools import TextEdit, apply_text_edits
 from ouro.memory.tokens import estimate
 from ouro.safety import Effect
 
@@ -107,24 +107,27 @@ async def rename_now(bench):
 
 def test_columns_count_utf_16_units():
     text = "a 🦩 = heron\nb\r = heron"
-    edit = {"start": [0, 7], "end": [0, 12], "text": "egret"}
+    edit = TextEdit((0, 7), (0, 12), "egret")
     assert apply_text_edits(text, [edit]) == "a 🦩 = egret\nb\r = heron"
 
 
 @pytest.mark.parametrize(
     "edits",
     [
-        [
-            {"start": [0, 0], "end": [0, 3], "text": "x"},
-            {"start": [0, 2], "end": [0, 4], "text": "y"},
-        ],
-        [{"start": [0, 0], "end": [0, 99], "text": "x"}],
-        [{"start": [7, 0], "end": [7, 1], "text": "x"}],
+        [TextEdit((0, 0), (0, 3), "x"), TextEdit((0, 2), (0, 4), "y")],
+        [TextEdit((0, 0), (0, 99), "x")],
+        [TextEdit((7, 0), (7, 1), "x")],
     ],
 )
 def test_edits_that_overlap_or_are_outside_are_refused(edits):
     with pytest.raises(ValueError, match=r"overlap|no column|no line"):
         apply_text_edits("heron", edits)
+
+
+def test_insertions_at_one_place_keep_the_order_of_the_server():
+    start = (0, 0)
+    edits = [TextEdit(start, (0, 5), "egret"), *(TextEdit(start, start, word) for word in "zya")]
+    assert apply_text_edits("heron", edits) == "zyaegret"
 
 
 async def test_tool_costs_less_than_150_tokens(bench):

@@ -25,7 +25,7 @@ class EscapedKey(Key):
         self.character_after = character_after
         """The character after Esc."""
 
-    def both(self) -> tuple[Key, Key]:
+    def as_two_keys(self) -> tuple[Key, Key]:
         """The two keys that may have been meant, Esc and that of the character, with the time of
         this one.
         """

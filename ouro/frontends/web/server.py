@@ -64,8 +64,10 @@ class Sessions(Protocol):
     def folders(self) -> Sequence[str]:
         """Folders in which a session can be started, beside those of the list."""
 
-    def start(self, folder: str, message: str, resume: str) -> StartReport:
-        """Start a session in the background, or resume one. Blocks. Raises OuroError."""
+    def start(self, folder: str, message: str, *, resume: str = "") -> StartReport:
+        """Start a session in the background, or resume the one with the id `resume`. Blocks. Raises
+        OuroError.
+        """
 
     async def transcript(self, session_id: str) -> list[str]:
         """The cards of a saved session. Raises OuroError."""
@@ -229,13 +231,17 @@ class WebServer:
         rows = self._agents.rows
         problem = self._agents.problem
         page = pages.notice_card(problem, "error") if problem else pages.list_page(rows, selected)
-        session_folders = [row.record.cwd for row in reversed(rows) if row.record.cwd]
-        folders = dict.fromkeys([*self._sessions.folders(), *session_folders])
         return {
             "page": page,
             "waiting": pages.waiting_count(rows),
-            "folders": [[folder, pages.tilde_text(folder)] for folder in folders],
+            "folders": [[folder, pages.tilde_text(folder)] for folder in self._folders()],
         }
+
+    def _folders(self) -> list[str]:
+        """The folders in which a session can be started: the usual ones, then those of the list."""
+        rows = reversed(self._agents.rows)
+        session_folders = [row.record.cwd for row in rows if row.record.cwd]
+        return list(dict.fromkeys([*self._sessions.folders(), *session_folders]))
 
     async def _watch_session(self, lines: asyncio.Queue[dict[str, Any]], session_id: str) -> None:
         """Send a session while it runs, and its saved transcript while it does not."""
@@ -300,7 +306,7 @@ class WebServer:
             raise UsageError("The message is empty.")
         row = await self._agents.find_row(request.match_info["id"])
         if row.state == "ended":
-            await self._start_host(row.record.cwd, body.text, row.id)
+            await self._start_host(row.record.cwd, body.text, resume=row.id)
             return await self._confirm()
         async with host_connection(row.record) as connection:
             draft = {"text": body.text, "images": []}
@@ -326,19 +332,18 @@ class WebServer:
         body = await _read_body(request, StartBody)
         if not body.text.strip():
             raise UsageError("The message is empty.")
-        folders = [folder for folder, _ in self._list_state("")["folders"]]
-        if body.folder not in folders:
+        if body.folder not in self._folders():
             raise UsageError("This folder is not one of the list.")
-        report = await self._start_host(body.folder, body.text, "")
+        report = await self._start_host(body.folder, body.text)
         return await self._confirm(id=report.id)
 
-    async def _start_host(self, folder: str, text: str, resume: str) -> StartReport:
-        """Start a process that hosts a session. Raises UsageError if it cannot, or if a user must
-        first trust the folder.
+    async def _start_host(self, folder: str, text: str, *, resume: str = "") -> StartReport:
+        """Start a process that hosts a new session, or the one with the id `resume`. Raises
+        UsageError if it cannot, or if a user must first trust the folder.
         """
         if not Path(folder).is_dir():
             raise UsageError(f"The folder {folder} is not there any more.")
-        report = await asyncio.to_thread(self._sessions.start, folder, text, resume)
+        report = await asyncio.to_thread(self._sessions.start, folder, text, resume=resume)
         if report.trust is not None:
             raise UsageError(
                 f"ouro asks whether to trust {folder}.", "Answer it in a terminal: `ouro` there."

@@ -32,8 +32,10 @@ class SavedSessions:
         """The folder of this process: a session can always be started there."""
         return (path_text(Path.cwd()),)
 
-    def start(self, folder: str, message: str, resume: str) -> StartReport:
-        """Start a session in the background, or resume one. Blocks. Raises OuroError."""
+    def start(self, folder: str, message: str, *, resume: str = "") -> StartReport:
+        """Start a session in the background, or resume the one with the id `resume`. Blocks. Raises
+        OuroError.
+        """
         path = Path(folder)
         flag, flags = self._host_flags(path, message, resume)
         return start_host(flag, flags, path)

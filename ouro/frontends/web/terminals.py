@@ -19,6 +19,10 @@ MAX_SIDE = 1_000
 """Columns or rows of a terminal."""
 END_TIMEOUT = 3.0
 """Seconds for `ouro attach` to leave its session; then it is killed. The session continues."""
+_OWN_TERMINAL_VARIABLES = ("COLUMNS", "LINES", "TMUX", "TERM_PROGRAM", "NO_COLOR")
+"""Variables about the terminal in which `ouro serve` was started. NO_COLOR was set for that one: the
+terminal of the browser has colors.
+"""
 _READ_SIZE = 64 * 1024
 _MAX_UNWRITTEN = 1024 * 1024
 """Bytes of input that `ouro attach` has not read yet; further input is dropped."""
@@ -163,10 +167,8 @@ def _limit_side(length: int) -> int:
 
 
 def _terminal_environment() -> dict[str, str]:
-    """The environment of this process, with what it says of its own terminal replaced."""
+    """The environment of this process, with that of a browser's terminal instead of its own."""
     inherited = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("COLUMNS", "LINES", "TMUX", "TERM_PROGRAM", "NO_COLOR")
+        name: value for name, value in os.environ.items() if name not in _OWN_TERMINAL_VARIABLES
     }
     return {**inherited, "TERM": "xterm-256color", "COLORTERM": "truecolor"}

@@ -74,8 +74,8 @@ def test_a_character_right_after_esc_is_known_as_such(character):
         events = reader.release()
     (event,) = events
     assert isinstance(event, EscapedKey)
-    assert next((key.key, key.character) for key in event.both()) == ("escape", "\x1b")
-    assert event.both()[1].character == character
+    assert next((key.key, key.character) for key in event.as_two_keys()) == ("escape", "\x1b")
+    assert event.as_two_keys()[1].character == character
 
 
 @pytest.mark.parametrize(

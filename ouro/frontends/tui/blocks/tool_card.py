@@ -173,6 +173,8 @@ _STATE_SIGNS = {"pending": "·", "waiting": "?", "failed": "✗", "stopped": "�
 _STATE_WORDS = {"pending": "waiting", "waiting": "waiting for approval", "stopped": "stopped"}
 _STATE_COLORS = {"pending": "muted", "waiting": "warning", "failed": "error", "stopped": "warning"}
 MAX_OUTPUT = 64_000
+RUNNING_LINES = 5
+"""Lines of its output that the folded card of a running call shows."""
 _BODY_MARGIN = MARGIN * 2
 
 
@@ -260,7 +262,7 @@ class ToolCard(TranscriptBlock):
         space = (_BODY_MARGIN, palette.text)
         files = _files_of(self._body)
         is_named = self._title_names_file(files)
-        lines = self._body_lines_for(inside, palette, has_names=not is_named)
+        lines = self._lines_below_head(inside, palette, has_names=not is_named)
         figures = diff_figures(files[0], palette) if files and is_named else []
         return put_below([self._head_line(width, palette, figures)], put_right_of(space, lines))
 
@@ -333,17 +335,34 @@ class ToolCard(TranscriptBlock):
         is_in_title = summary == figures.strip() or self.title.endswith(f" {summary}")
         return "" if is_in_title or is_named else summary
 
-    def _body_lines_for(
+    def _lines_below_head(
         self, width: int, palette: Palette, *, has_names: bool
     ) -> Sequence[StyledLine]:
-        """The lines below the first: the whole body, its preview, or the output so far."""
+        """The lines below the first: the whole body, its preview, or the output so far. None if the
+        call ended without a body.
+
+        Without `has_names` a diff has no line with the name of each file.
+        """
         body = self._body
-        if body is None:
-            if self._display is not None or not self._output:
-                return []
-            return self._tail(self._output, MAX_LINES if self.is_open else 5, width, palette)
-        if self.is_open:
+        if body is not None and self.is_open:
             return body_lines(body, width, palette, has_names=has_names)
+        if body is not None:
+            return self._preview_lines(body, width, palette, has_names=has_names)
+        return self._running_lines(width, palette) if self._display is None else []
+
+    def _running_lines(self, width: int, palette: Palette) -> Sequence[StyledLine]:
+        """The end of what a running call has printed so far."""
+        if not self._output:
+            return []
+        max_lines = MAX_LINES if self.is_open else RUNNING_LINES
+        return self._tail(self._output, max_lines, width, palette)
+
+    def _preview_lines(
+        self, body: Body, width: int, palette: Palette, *, has_names: bool
+    ) -> Sequence[StyledLine]:
+        """What a folded card shows of its body: the end of a command's output, the beginning of
+        anything else, and how many lines are left out.
+        """
         max_lines = preview_size(body, self.state == "failed")
         if isinstance(body, CommandOutput):
             return self._tail(body.output, max_lines, width, palette) if body.output.strip() else []

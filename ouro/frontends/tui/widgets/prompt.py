@@ -223,56 +223,70 @@ class PromptArea(TextArea, inherit_bindings=False):
         if event.is_printable:
             self._typed_at = event.time
         if self._is_escape_for_vim(event):
-            is_taken = await self._press_both(event)
+            await self._press_both(event)
+            is_handled = True
         else:
-            is_taken = await self._press(event)
-        if is_taken:
+            is_handled = await self._press(event)
+        if is_handled:
             event.stop()
             event.prevent_default()
 
     async def _press(self, event: events.Key) -> bool:
-        return self._is_taken(event) or await self._run_action_of(event)
+        """Handle a key. Returns False if it is to be typed, or to be handled by the app."""
+        # Each of these may handle the key, and then those after it do not get it.
+        return (
+            self._pass_to_palette(event)
+            or self._insert_pasted(event)
+            or self._handle_by_vim(event)
+            or await self._act_on_key(event)
+        )
 
     def _is_escape_for_vim(self, event: events.Key) -> TypeGuard[EscapedKey]:
         """Whether Esc and a character that came at once are two keys: Esc ends something in Vim."""
         return isinstance(event, EscapedKey) and self._vim is not None and not self._vim.is_idle
 
-    async def _press_both(self, event: EscapedKey) -> bool:
-        """Handle Esc, then the character after it. Returns True."""
-        escape, character = event.both()
+    async def _press_both(self, event: EscapedKey) -> None:
+        """Handle Esc, then the character after it; type the character if it has no action."""
+        escape, character = event.as_two_keys()
         await self._press(escape)
         if not await self._press(character):
             self.put(event.character_after)
-        return True
 
-    async def _run_action_of(self, event: events.Key) -> bool:
-        """Handle a key that has an action here, or begins a chord; returns whether it did so."""
-        key = self._resolve_chord(event)
-        action = self._actions.get(key)
+    async def _act_on_key(self, event: events.Key) -> bool:
+        """Handle a key, or the last key of a chord. Returns False if the key is to be typed, or to
+        be handled by the app.
+
+        The first key of a chord that also has an action of the app is remembered, and still
+        handled by the app.
+        """
+        key_or_chord = self._resolve_chord(event)
+        action = self._actions.get(key_or_chord)
         if self._steer_completion(event.key, action):
             return True
-        if any(chord.startswith(f"{key} ") for chord in self._actions):
-            return self._begin_chord(key, event.time)
-        is_typed = event.is_printable and bool(self.text)
-        if not action or (action == "help" and is_typed):
+        if any(chord.startswith(f"{key_or_chord} ") for chord in self._actions):
+            return self._begin_chord(key_or_chord, event.time)
+        belongs_to_text = action == "help" and event.is_printable and bool(self.text)
+        if not action or belongs_to_text:  # `?` opens the help only in an empty prompt
             return False
+        await self._run_action(action)
+        return True
+
+    async def _run_action(self, action: str) -> None:
+        """Run an action of a key: of the prompt, or of the app. Some keys have another action while
+        there is text.
+        """
         if self.text and action in _ACTIONS_WITH_TEXT:
             await self.run_action(_ACTIONS_WITH_TEXT[action])
         elif action in _APP_ACTIONS:
             await self._run_in_app(action)
         else:
             await self.run_action(action)
-        return True
-
-    def _is_taken(self, event: events.Key) -> bool:
-        """Handle a key that is no key of the prompt."""
-        return self._is_for_palette(event) or self._is_pasted(event) or self._is_for_vim(event)
 
     async def _run_in_app(self, action: str) -> None:
         await self.run_action(f"app.press('{action}')")
         self._palette = self.app.screen if action == "palette" else None
 
-    def _is_for_palette(self, event: events.Key) -> bool:
+    def _pass_to_palette(self, event: events.Key) -> bool:
         """Pass a key to the palette that a key before it has opened; returns whether it did so.
 
         On a busy machine the prompt receives keys that were pressed after Ctrl+P.
@@ -282,7 +296,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.app.post_message(events.Key(event.key, event.character))
         return True
 
-    def _is_pasted(self, event: events.Key) -> bool:
+    def _insert_pasted(self, event: events.Key) -> bool:
         """Insert a key of a paste that the terminal sends as keys; returns whether it was one."""
         if event.time - self._pasted_at >= PASTE_GAP:
             return False
@@ -291,7 +305,10 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.put("\n" if event.key in ("enter", "ctrl+j") else word)
         return True
 
-    def _is_for_vim(self, event: events.Key) -> bool:
+    def _handle_by_vim(self, event: events.Key) -> bool:
+        """Let Vim handle a key; returns whether it did so. While suggestions are shown, keys are for
+        them.
+        """
         if self._vim is None or self.completion.is_open or not self._vim.handle(event):
             return False
         self.post_message(self.Changed(self))
@@ -307,7 +324,9 @@ class PromptArea(TextArea, inherit_bindings=False):
         return both if chord and is_chord else event.key
 
     def _begin_chord(self, key: str, at: float) -> bool:
-        """Wait for the next key of a chord; returns False if the first key also has its own action."""
+        """Remember the first key of a chord. Returns False if the app has an action for the key: it
+        then runs, too. With text in the prompt such a key begins no chord.
+        """
         if key not in self._app_keys:
             self._chord, self._chord_until = key, float("inf")
             return True
@@ -416,6 +435,9 @@ class PromptArea(TextArea, inherit_bindings=False):
             self.action_cursor_down()
 
     def _recall(self, by: int) -> None:
+        """Show the message that is so many places later in the history; negative is earlier. At its
+        ends nothing happens.
+        """
         if self._walk is None or not self._walk.shows(self.text):
             self._walk = HistoryWalk(self._history.entries(), self.text)
         if (entry := self._walk.move(by)) is not None:

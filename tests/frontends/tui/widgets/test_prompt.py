@@ -12,6 +12,7 @@ from PIL import Image as Pillow
 from PIL import ImageGrab
 from textual import events
 
+from ouro import images
 from ouro.errors import UsageError
 from ouro.frontends import clipboard
 from ouro.frontends.tui import editor_and_pager
@@ -201,6 +202,13 @@ async def test_hanging_clipboard_is_an_error(monkeypatch):
     with pytest.raises(UsageError, match="did not answer"):
         await clipboard.clipboard_image()
     hangs.set()
+
+
+async def test_image_that_is_too_large_for_models_is_a_usage_error(monkeypatch):
+    monkeypatch.setattr(images, "_MAX_PIXELS", 10)
+    monkeypatch.setattr(ImageGrab, "grabclipboard", lambda: Pillow.new("RGB", (4, 4)))
+    with pytest.raises(UsageError, match="clipboard is too large to be shown: 4×4 pixels"):
+        await clipboard.clipboard_image()
 
 
 async def test_withdrawn_message_keeps_its_images():
