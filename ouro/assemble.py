@@ -89,16 +89,16 @@ from ouro.tools.shell_process import clean_up_orphans
 from ouro.tools.subagent import Subagent
 from ouro.tools.todo import TodoPlan
 from ouro.utils.git import find_root
+from ouro.utils.libc_memory import limit_arenas
 from ouro.utils.log import mask_log
 from ouro.utils.masked_writes import mask_writes
-from ouro.utils.path_escapes import path_text
-from ouro.utils.runtime import (
+from ouro.utils.ouro_paths import (
     get_index_path,
     get_permissions_path,
     get_sessions_dir,
     get_trust_path,
-    limit_arenas,
 )
+from ouro.utils.path_escapes import path_text
 
 if TYPE_CHECKING:
     from ouro.session.resume import Resumed

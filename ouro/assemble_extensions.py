@@ -39,7 +39,7 @@ from ouro.tools.skill import SkillArgs, SkillTool
 from ouro.tools.subagent import AgentSpec, RunSubagent, SubagentArgs
 from ouro.tools.tool import AnyTool, ToolContext, ToolResult
 from ouro.utils.git import find_root
-from ouro.utils.runtime import get_home, tilde
+from ouro.utils.ouro_paths import get_home, tilde
 from ouro.utils.text import clean, cut, escape_invisible, one_line, plural
 
 if TYPE_CHECKING:

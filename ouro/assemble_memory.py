@@ -26,8 +26,8 @@ from ouro.session_options import SessionBasis
 from ouro.settings import MemorySettings, Settings
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.utils.git import find_root
+from ouro.utils.ouro_paths import get_history_dir, get_recall_log_path, home_secret
 from ouro.utils.path_escapes import path_text
-from ouro.utils.runtime import get_history_dir, get_recall_log_path, home_secret
 
 
 def build_memory(

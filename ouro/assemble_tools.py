@@ -40,7 +40,7 @@ from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.shell_process import Terminals
 from ouro.tools.tool import AnyTool
 from ouro.utils.git import find_root
-from ouro.utils.runtime import get_checkpoints_dir, get_home
+from ouro.utils.ouro_paths import get_checkpoints_dir, get_home
 
 if TYPE_CHECKING:
     from ouro.llm import ProviderSearch

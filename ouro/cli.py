@@ -146,7 +146,7 @@ def acp(_context: ShellContext, **flags: Any) -> int:
     import asyncio
 
     from ouro.frontends.acp.transport import import_sdk
-    from ouro.utils.runtime import take_stdout
+    from ouro.utils.processes import take_stdout
 
     stdout = take_stdout()  # done before anything can print: standard output carries the protocol
     import_sdk()
@@ -281,7 +281,7 @@ def _host(args: SimpleNamespace) -> int:
 
     from ouro.frontends.background.process import run_host
     from ouro.settings_sources import load_settings
-    from ouro.utils.runtime import take_stdout
+    from ouro.utils.processes import take_stdout
 
     report_to = take_stdout()
     minutes = load_settings().session.background_idle_minutes
@@ -513,8 +513,8 @@ def _catalog(folder: Path) -> SessionCatalog:
     from ouro.memory.sessions.session_catalog import SessionCatalog
     from ouro.memory.yaml_backend import YamlFileMemoryStore
     from ouro.safety import SecretMask, secret_values
+    from ouro.utils.ouro_paths import get_index_path, get_sessions_dir
     from ouro.utils.path_escapes import path_text
-    from ouro.utils.runtime import get_index_path, get_sessions_dir
 
     mask = SecretMask(secret_values(os.environ)).mask
     root = get_sessions_dir()

@@ -44,7 +44,7 @@ from ouro.settings_sources import (
     unknown_variables,
 )
 from ouro.utils.git import find_root
-from ouro.utils.runtime import (
+from ouro.utils.ouro_paths import (
     get_config_path,
     get_home,
     get_log_path,

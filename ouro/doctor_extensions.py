@@ -13,7 +13,7 @@ from ouro.errors import ConfigError
 from ouro.safety import CLAUDE_SETTINGS, MCP_FILE, TrustStore
 from ouro.settings import Settings
 from ouro.utils.lenient_json import read_json
-from ouro.utils.runtime import get_home, get_trust_path, tilde
+from ouro.utils.ouro_paths import get_home, get_trust_path, tilde
 from ouro.utils.text import plural
 
 _FILES_OF_OTHER_AGENTS = (

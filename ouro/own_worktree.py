@@ -18,7 +18,7 @@ from ouro.errors import ConfigError, ToolError, UsageError
 from ouro.safety import TrustStore, acting_files
 from ouro.utils.git import Git, GitError, find_root
 from ouro.utils.log import log
-from ouro.utils.runtime import get_trust_path, get_worktrees_dir, tilde
+from ouro.utils.ouro_paths import get_trust_path, get_worktrees_dir, tilde
 from ouro.utils.text import plural
 
 INCLUDE_FILE = ".worktreeinclude"

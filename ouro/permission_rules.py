@@ -17,7 +17,7 @@ from ouro.errors import UsageError
 from ouro.extensions import demand_tools
 from ouro.safety import Kind, parse_rules
 from ouro.settings_sources import save_setting, settings_by_place
-from ouro.utils.runtime import get_config_path, tilde
+from ouro.utils.ouro_paths import get_config_path, tilde
 from ouro.utils.text import local_time
 
 if TYPE_CHECKING:

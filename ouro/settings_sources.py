@@ -16,7 +16,7 @@ from ouro.errors import ConfigError
 from ouro.settings import MODES_BY_WIDTH, THEME_NAMES, HookSettings, McpServerSettings, Settings
 from ouro.utils.files import write_private
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.runtime import get_config_path, get_themes_dir, tilde
+from ouro.utils.ouro_paths import get_config_path, get_themes_dir, tilde
 from ouro.utils.sections import is_section
 from ouro.utils.yaml import (
     Node,

@@ -15,7 +15,7 @@ from ouro.commands.slash import dispatch
 from ouro.safety import TrustStore, acting_files
 from ouro.settings import SettingsSources
 from ouro.settings_sources import explain_settings, settings_by_place
-from ouro.utils.runtime import ensure_private_dir, get_home, get_models_path, get_trust_path
+from ouro.utils.ouro_paths import ensure_private_dir, get_home, get_models_path, get_trust_path
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from ouro.errors import UsageError
 from ouro.own_worktree import enter_worktree, leave_worktree
 from ouro.safety import TrustStore, acting_files
 from ouro.utils.git import find_root
-from ouro.utils.runtime import get_trust_path
+from ouro.utils.ouro_paths import get_trust_path
 
 
 def git(folder, *words):

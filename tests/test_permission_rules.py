@@ -15,7 +15,7 @@ from ouro.commands.slash import dispatch
 from ouro.errors import NoModelError
 from ouro.safety import Allow, Ask, Deny, Effect, Permissions, RuleStore, Workspace
 from ouro.session.judge import Judge
-from ouro.utils.runtime import get_config_path, get_permissions_path
+from ouro.utils.ouro_paths import get_config_path, get_permissions_path
 
 
 @pytest.fixture

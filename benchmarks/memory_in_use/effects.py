@@ -17,7 +17,7 @@ from benchmarks.memory_in_use.run import play_turn
 from benchmarks.memory_in_use.sealed_tasks import SEALED
 from benchmarks.memory_in_use.tasks import OPEN, Task
 from ouro.llm import Model
-from ouro.utils.runtime import get_home
+from ouro.utils.ouro_paths import get_home
 
 TASK_SETS = {"tasks": OPEN, "sealed-tasks": SEALED}
 _SETTINGS = """\

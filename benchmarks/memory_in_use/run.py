@@ -42,7 +42,7 @@ from ouro.llm.remembered_lines import NOW
 from ouro.memory.long_term import MemoryEntry, all_entries
 from ouro.messages import Context, Message
 from ouro.session import OpenRequest, Session
-from ouro.utils.runtime import get_home
+from ouro.utils.ouro_paths import get_home
 
 _BEFORE = re.compile(r"^\|?\s*before \(.*$", re.MULTILINE)
 """An earlier version of a note, marked as such: it is delivered, but not as the current version."""

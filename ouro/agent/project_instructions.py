@@ -23,7 +23,7 @@ from ouro.safety import (
 )
 from ouro.utils.files import read_start
 from ouro.utils.git import find_root
-from ouro.utils.runtime import get_home, tilde
+from ouro.utils.ouro_paths import get_home, tilde
 from ouro.utils.text import clean
 from ouro.utils.yaml import split_front_matter, words_in
 

@@ -38,7 +38,8 @@ from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
 from ouro.utils.fork_server import ForkedProcess, ForkServer, NoForkServer
 from ouro.utils.lenient_json import amount, count, dictionary, string
-from ouro.utils.runtime import get_home, send_signal
+from ouro.utils.ouro_paths import get_home
+from ouro.utils.processes import send_signal
 from ouro.utils.text import cut_middle
 
 _ANSWER, _LOG, _FILES = "answer.json", "log.txt", "files.json"

@@ -18,7 +18,7 @@ from ouro.errors import ConfigError, UsageError
 from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
 from ouro.utils.git import Git
-from ouro.utils.runtime import ensure_private_dir
+from ouro.utils.ouro_paths import ensure_private_dir
 from ouro.utils.yaml import EMPTY, YamlTable, parse_table, read_section, table_of
 
 INSTRUCTION, FIELDS, FILES, TESTS = "instruction.md", "task.yaml", "files", "tests"

@@ -23,7 +23,7 @@ from ouro.memory.sessions.session_folders import SessionFolders
 from ouro.utils.decoding import from_plain
 from ouro.utils.fork_server import ForkServer
 from ouro.utils.git import Git, GitError
-from ouro.utils.runtime import ensure_private_dir, get_home, get_sessions_dir
+from ouro.utils.ouro_paths import ensure_private_dir, get_home, get_sessions_dir
 
 _GIT_SECONDS = 600.0
 _MAX_SESSION = 256 << 20

@@ -14,7 +14,7 @@ from ouro.errors import UsageError
 from ouro.memory.long_term import Proposal
 from ouro.utils.decoding import decode_json, from_plain
 from ouro.utils.files import lock_file, write_private
-from ouro.utils.runtime import ensure_private_dir
+from ouro.utils.ouro_paths import ensure_private_dir
 
 LAYOUT = 1
 _BATCH, _RESULT, _PATCH = "batch.json", "result.json", "changes.patch"

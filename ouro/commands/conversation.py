@@ -24,7 +24,7 @@ from ouro.errors import UsageError
 from ouro.memory.backend import MessageRecord, WholeSession
 from ouro.messages import ToolCall, ToolReply
 from ouro.session import OpenRequest
-from ouro.utils.runtime import tilde
+from ouro.utils.ouro_paths import tilde
 from ouro.utils.text import clean, dollars, one_line, plural
 
 

@@ -20,7 +20,7 @@ from ouro.llm import Catalog
 from ouro.safety import SecretMask, secret_values
 from ouro.utils.files import write_private
 from ouro.utils.git import find_root
-from ouro.utils.runtime import get_home, get_log_path, tilde
+from ouro.utils.ouro_paths import get_home, get_log_path, tilde
 from ouro.utils.text import clean
 
 LOG_LINES = 200

@@ -20,7 +20,7 @@ from ouro.messages import Message, ToolReply, system, user
 from ouro.utils.files import write_document
 from ouro.utils.git import find_root
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.runtime import get_home, tilde
+from ouro.utils.ouro_paths import get_home, tilde
 from ouro.utils.text import clean, cut, cut_middle, one_line, plural
 from ouro.utils.yaml import split_front_matter
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ouro.commands.action import Answer
 from ouro.commands.render import CodeSpan, CommandText, View, line
 from ouro.utils.files import write_document
-from ouro.utils.runtime import tilde
+from ouro.utils.ouro_paths import tilde
 from ouro.utils.text import byte_size, plural
 
 if TYPE_CHECKING:

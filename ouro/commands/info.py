@@ -15,7 +15,7 @@ from ouro.commands.front_end import KeySections
 from ouro.commands.pages import page_files, page_text, setting_text
 from ouro.commands.render import Markdown, block, code, escape, facts
 from ouro.errors import UsageError
-from ouro.utils.runtime import get_home, get_log_path
+from ouro.utils.ouro_paths import get_home, get_log_path
 
 if TYPE_CHECKING:
     from ouro.commands.slash import SessionContext

@@ -15,13 +15,7 @@ from ouro.commands.render import CodeSpan, CommandText, Title, View, line, table
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.memory import long_term
-from ouro.utils.runtime import (
-    get_history_dir,
-    get_home,
-    get_index_path,
-    get_sessions_dir,
-    tilde,
-)
+from ouro.utils.ouro_paths import get_history_dir, get_home, get_index_path, get_sessions_dir, tilde
 from ouro.utils.text import one_line, plural
 
 _DEFAULT_BACKUP = Path("~") / "ouro-before-forgetting.tar"

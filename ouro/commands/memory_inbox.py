@@ -18,8 +18,8 @@ from ouro.memory import long_term
 from ouro.utils.files import write_private
 from ouro.utils.git import find_root
 from ouro.utils.lenient_json import read_state
+from ouro.utils.ouro_paths import get_home
 from ouro.utils.prohibitions import forbidden_names
-from ouro.utils.runtime import get_home
 from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:

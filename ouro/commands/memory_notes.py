@@ -16,7 +16,7 @@ from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, line
 from ouro.errors import UsageError
 from ouro.memory import long_term
 from ouro.utils.git import find_root
-from ouro.utils.runtime import get_recall_log_path, tilde
+from ouro.utils.ouro_paths import get_recall_log_path, tilde
 from ouro.utils.text import join_names, local_time, one_line, plural
 
 if TYPE_CHECKING:

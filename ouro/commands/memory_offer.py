@@ -12,7 +12,7 @@ from ouro.errors import OuroError, UsageError
 from ouro.memory import long_term
 from ouro.utils.git import find_root
 from ouro.utils.log import log
-from ouro.utils.runtime import get_import_offers_path
+from ouro.utils.ouro_paths import get_import_offers_path
 
 if TYPE_CHECKING:
     from ouro.memory.long_term import AgentMemory

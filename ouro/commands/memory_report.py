@@ -7,7 +7,7 @@ from msgspec.structs import asdict
 from ouro.commands.action import ActionContext, Answer
 from ouro.commands.render import CodeSpan, line, table
 from ouro.memory import long_term
-from ouro.utils.runtime import get_recall_log_path
+from ouro.utils.ouro_paths import get_recall_log_path
 from ouro.utils.text import one_line, plural
 
 _PROBLEMS = ("junk", "never used", "never sent", "stale", "duplicate", "contradicted")

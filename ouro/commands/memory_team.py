@@ -14,7 +14,7 @@ from ouro.commands.render import CodeSpan, CommandText, line, table
 from ouro.errors import UsageError
 from ouro.memory import long_term
 from ouro.utils.files import open_regular
-from ouro.utils.runtime import tilde
+from ouro.utils.ouro_paths import tilde
 from ouro.utils.text import clean, one_line, plural
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from ouro.memory import long_term
 from ouro.utils.files import write_document
 from ouro.utils.git import remote_address
 from ouro.utils.lenient_json import dump_json
-from ouro.utils.runtime import tilde
+from ouro.utils.ouro_paths import tilde
 from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:

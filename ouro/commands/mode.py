@@ -9,7 +9,7 @@ from ouro.commands.slash import SessionContext
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.safety import Mode
-from ouro.utils.runtime import ensure_private_dir, get_home
+from ouro.utils.ouro_paths import ensure_private_dir, get_home
 
 MODES: dict[Mode, str] = {
     "ask": "reads freely, asks before it changes or runs anything",

@@ -13,7 +13,7 @@ from ouro import llm
 from ouro.commands.action import Answer
 from ouro.commands.render import line
 from ouro.errors import ConfigError
-from ouro.utils.runtime import get_models_path, tilde
+from ouro.utils.ouro_paths import get_models_path, tilde
 
 if TYPE_CHECKING:
     from ouro.commands.model_setup import Asker

@@ -15,7 +15,7 @@ from ouro.commands.model_keys import ask_key
 from ouro.commands.render import as_text, line
 from ouro.display import Choice
 from ouro.errors import UsageError
-from ouro.utils.runtime import tilde
+from ouro.utils.ouro_paths import tilde
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:

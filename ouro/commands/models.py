@@ -13,7 +13,7 @@ from ouro.commands.model_setup import set_up_model
 from ouro.commands.render import View, line, table
 from ouro.display import Choice
 from ouro.errors import NoModelError, UsageError
-from ouro.utils.runtime import get_models_path, tilde
+from ouro.utils.ouro_paths import get_models_path, tilde
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from ouro.errors import UsageError
 from ouro.memory.backend import RewindScope
 from ouro.safety import CUT_OFF, clean_checkpoints, stored_checkpoints
 from ouro.session import UNDONE, Branch, OpenRequest, Point, Rewound
-from ouro.utils.runtime import get_checkpoints_dir
+from ouro.utils.ouro_paths import get_checkpoints_dir
 from ouro.utils.text import byte_size, clean, cut, join_names, plural
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from ouro.importers.importer import (
     usual_places,
 )
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.utils.runtime import get_sessions_dir
+from ouro.utils.ouro_paths import get_sessions_dir
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from ouro.commands.slash import SessionContext
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.extensions import NO_STYLE
-from ouro.utils.runtime import tilde
+from ouro.utils.ouro_paths import tilde
 
 _SAVE_FLAG = "--save"
 

@@ -9,7 +9,7 @@ from ouro.commands.render import CodeSpan, table
 from ouro.extensions import OwnTool
 from ouro.memory.tokens import estimate
 from ouro.tools.tool import AnyTool
-from ouro.utils.runtime import tilde
+from ouro.utils.ouro_paths import tilde
 from ouro.utils.text import one_line, plural
 
 _MCP_PREFIX, _OURO = "mcp__", "ouro"

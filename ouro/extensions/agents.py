@@ -12,7 +12,7 @@ from ouro.extensions.discovery import ExtensionFile
 from ouro.extensions.tool_names import MODES, own_tools
 from ouro.safety import Mode
 from ouro.tools.subagent import AgentSpec
-from ouro.utils.runtime import tilde
+from ouro.utils.ouro_paths import tilde
 from ouro.utils.yaml import TRUE, split_front_matter, words_in
 
 BUILT_IN = Path(__file__).with_name("builtin_agents")

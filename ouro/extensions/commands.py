@@ -14,7 +14,7 @@ from ouro.extensions.discovery import ExtensionFile
 from ouro.extensions.hook_files import Hook
 from ouro.extensions.tool_names import own_rule
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.runtime import tilde
+from ouro.utils.ouro_paths import tilde
 from ouro.utils.text import shell_words
 from ouro.utils.yaml import words_in
 

@@ -17,7 +17,7 @@ from ouro.safety import EXTENSION_FOLDERS, MAX_FILES, extension_files, files_bel
 from ouro.settings import HookEvent
 from ouro.utils.files import open_regular
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.runtime import get_home, tilde
+from ouro.utils.ouro_paths import get_home, tilde
 from ouro.utils.text import clean
 from ouro.utils.yaml import split_front_matter
 

@@ -17,7 +17,7 @@ from ouro.extensions.plugins import plugin_folder, plugin_tables
 from ouro.extensions.tool_names import demand_tools, own_rule
 from ouro.settings import FailureAction, HookEvent, HookSettings
 from ouro.utils.lenient_json import amount, dictionaries, dictionary, read_json
-from ouro.utils.runtime import get_config_path, tilde
+from ouro.utils.ouro_paths import get_config_path, tilde
 from ouro.utils.text import one_line
 
 DEFAULT_SECONDS = 60

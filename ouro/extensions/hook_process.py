@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from ouro.llm import describe_connection_error
-from ouro.utils.runtime import send_signal
+from ouro.utils.processes import send_signal
 from ouro.utils.text import clean
 
 MAX_OUTPUT = 64_000

@@ -21,7 +21,7 @@ from ouro.utils.files import open_regular, read_start, write_private
 from ouro.utils.git import GitError, fetch_tree
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.lenient_json import dictionaries, dictionary, string
-from ouro.utils.runtime import ensure_private_dir, get_home, tilde
+from ouro.utils.ouro_paths import ensure_private_dir, get_home, tilde
 from ouro.utils.text import clean, escape_invisible, one_line
 
 MANIFEST = Path(".claude-plugin") / "plugin.json"

@@ -29,7 +29,7 @@ from ouro.safety import Effect, Limits, extension_files, files_below
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
-from ouro.utils.runtime import ensure_private_dir, get_home, tilde
+from ouro.utils.ouro_paths import ensure_private_dir, get_home, tilde
 from ouro.utils.text import clean, cut, escape_invisible, one_line
 
 MAX_ANSWER = 32 * 1024 * 1024

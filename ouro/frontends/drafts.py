@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ouro.utils.log import log
 from ouro.utils.masked_writes import write_masked, writer
-from ouro.utils.runtime import ensure_private_dir, get_drafts_dir
+from ouro.utils.ouro_paths import ensure_private_dir, get_drafts_dir
 
 if TYPE_CHECKING:
     from ouro.session import Session

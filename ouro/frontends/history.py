@@ -10,7 +10,7 @@ from pathlib import Path
 from ouro.utils.files import lock_descriptor
 from ouro.utils.log import log
 from ouro.utils.masked_writes import write_masked
-from ouro.utils.runtime import ensure_private_dir
+from ouro.utils.ouro_paths import ensure_private_dir
 
 _MAX_READ_BYTES = 2_000_000
 

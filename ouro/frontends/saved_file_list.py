@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ouro.utils.files import open_folder, replace_file
 from ouro.utils.log import log
-from ouro.utils.runtime import ensure_private_dir
+from ouro.utils.ouro_paths import ensure_private_dir
 
 MIN_SAVED_SIZE = 1 << 18
 """Characters; a shorter list is not saved, because it is read again as fast."""

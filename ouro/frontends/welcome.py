@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ouro.utils.runtime import get_history_path, get_memory_dir, tilde
+from ouro.utils.ouro_paths import get_history_path, get_memory_dir, tilde
 
 if TYPE_CHECKING:
     from ouro.session import Session

@@ -43,7 +43,7 @@ from ouro.messages import Context, Message, ToolCall, ToolReply
 from ouro.utils.files import read_start, write_private
 from ouro.utils.lenient_json import dictionaries, dictionary, read_state
 from ouro.utils.log import log
-from ouro.utils.runtime import get_home
+from ouro.utils.ouro_paths import get_home
 
 READERS: Mapping[Program, Callable[[Path], ForeignSession]] = {
     "claude-code": read_claude_code,

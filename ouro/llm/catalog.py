@@ -42,7 +42,7 @@ from ouro.llm.providers import (
     speaks_responses,
 )
 from ouro.llm.server_facts import Fact, FactStore, ServerFacts, server_key
-from ouro.utils.runtime import get_models_path, get_server_facts_path, home_secret, tilde
+from ouro.utils.ouro_paths import get_models_path, get_server_facts_path, home_secret, tilde
 
 LOCAL_WINDOW = 32_768
 """The window of a local model, in tokens, if its server does not report one."""

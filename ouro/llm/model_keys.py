@@ -10,7 +10,7 @@ import subprocess
 from typing import Any
 
 from ouro.errors import NoModelError
-from ouro.utils.runtime import get_models_path, tilde
+from ouro.utils.ouro_paths import get_models_path, tilde
 from ouro.utils.system_keyring import find_keyring
 from ouro.utils.text import one_line
 

@@ -14,7 +14,7 @@ from ouro.errors import ConfigError
 from ouro.llm.model import ModelSpec, Prices
 from ouro.llm.providers import is_address
 from ouro.utils.files import write_private
-from ouro.utils.runtime import get_models_path, tilde
+from ouro.utils.ouro_paths import get_models_path, tilde
 from ouro.utils.yaml import YamlTable, parse_table, read_section, read_yaml
 
 KEY_FIELDS = ("api_key", "api_key_env", "api_key_command", "api_key_keyring")

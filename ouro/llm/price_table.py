@@ -18,7 +18,7 @@ from ouro.utils.files import write_private
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.lenient_json import amount, count, dictionary, string
 from ouro.utils.log import log
-from ouro.utils.runtime import ensure_private_dir, get_price_table_path
+from ouro.utils.ouro_paths import ensure_private_dir, get_price_table_path
 
 INSTALLED = "model_prices_and_context_window_backup.json"
 """The name of the table in the package litellm."""

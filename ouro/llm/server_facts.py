@@ -19,7 +19,7 @@ from ouro.utils.files import lock_file, write_private
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.lenient_json import read_state
 from ouro.utils.log import log
-from ouro.utils.runtime import ensure_private_dir
+from ouro.utils.ouro_paths import ensure_private_dir
 
 MAX_AGE = timedelta(days=30)
 """How long a learned fact holds: a server may accept tomorrow what it refuses today."""

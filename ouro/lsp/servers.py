@@ -20,7 +20,7 @@ from ouro.errors import OuroError, ToolError
 from ouro.events import Level
 from ouro.tools.code_checks import TextChange
 from ouro.utils.log import log
-from ouro.utils.runtime import send_signal
+from ouro.utils.processes import send_signal
 from ouro.utils.text import clean, one_line
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ouro.utils.runtime import send_signal
+from ouro.utils.processes import send_signal
 from ouro.utils.server_processes import (
     CommandMissingError,
     exit_reason,

@@ -21,7 +21,7 @@ from ouro.utils.decoding import from_plain
 from ouro.utils.files import write_private
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.lenient_json import dictionary, read_json
-from ouro.utils.runtime import get_config_path, get_home, tilde
+from ouro.utils.ouro_paths import get_config_path, get_home, tilde
 from ouro.utils.sections import replace_fields, section_fields
 
 PROJECT_FILE = ".mcp.json"

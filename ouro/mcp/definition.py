@@ -19,7 +19,7 @@ from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
-from ouro.utils.runtime import get_home
+from ouro.utils.ouro_paths import get_home
 from ouro.utils.text import clean, cut
 
 MAX_NAME = 64

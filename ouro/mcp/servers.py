@@ -20,7 +20,7 @@ from ouro.messages import Image
 from ouro.settings import McpServerSettings
 from ouro.utils.decoding import from_plain
 from ouro.utils.log import log
-from ouro.utils.runtime import send_signal
+from ouro.utils.processes import send_signal
 from ouro.utils.text import clean, one_line, plural
 
 if TYPE_CHECKING:

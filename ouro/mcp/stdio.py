@@ -15,7 +15,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from ouro.mcp.schemas import TOO_DEEP
-from ouro.utils.runtime import send_signal
+from ouro.utils.processes import send_signal
 from ouro.utils.server_processes import (
     CommandMissingError,
     exit_reason,

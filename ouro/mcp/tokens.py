@@ -12,7 +12,7 @@ from typing import Any
 
 from ouro.utils.files import write_private
 from ouro.utils.lenient_json import dictionary
-from ouro.utils.runtime import get_home
+from ouro.utils.ouro_paths import get_home
 from ouro.utils.system_keyring import find_keyring
 from ouro.utils.text import one_line
 

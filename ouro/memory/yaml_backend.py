@@ -55,7 +55,7 @@ from ouro.memory.sessions.session_folders import (
     write_output,
 )
 from ouro.memory.sessions.usage import SpendingFile
-from ouro.utils.runtime import ensure_private_dir, get_sessions_dir
+from ouro.utils.ouro_paths import ensure_private_dir, get_sessions_dir
 
 if TYPE_CHECKING:
     from ouro.memory.sessions.session_reader import ParsedSession

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ouro.safety.key_places import KEYS_IN_HOME
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.runtime import get_home
+from ouro.utils.ouro_paths import get_home
 
 SYSTEM_FOLDERS = ("/proc", "/sys", "/dev")
 _CLOSED_IN_OURO_HOME = (

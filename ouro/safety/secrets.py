@@ -27,7 +27,7 @@ from ouro.safety.secret_shapes import may_match, without_own_marks
 from ouro.utils.files import lock_file, open_regular, write_private
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
-from ouro.utils.runtime import ensure_private_dir, get_home
+from ouro.utils.ouro_paths import ensure_private_dir, get_home
 
 _COMPILE_DELAY = 1.0
 """Seconds from `prepare` until rules are compiled: the first frame of the screen is more urgent."""

@@ -21,7 +21,7 @@ from ouro.safety.protected import reserved_area
 from ouro.utils.files import open_regular, read_start, write_private
 from ouro.utils.git import Git, GitError
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.runtime import get_home, tilde
+from ouro.utils.ouro_paths import get_home, tilde
 from ouro.utils.yaml import convert, read_yaml
 
 FILE_HEADER = """\

@@ -23,8 +23,8 @@ from ouro.memory.backend import timestamp
 from ouro.utils.decoding import decode_json
 from ouro.utils.files import lock_descriptor, unlock, write_private
 from ouro.utils.log import log
+from ouro.utils.ouro_paths import get_background_dir
 from ouro.utils.private_socket import ensure_private_folder, own_uid
-from ouro.utils.runtime import get_background_dir
 from ouro.utils.text import join_names
 
 CLAIM_TIMEOUT = 2.0

@@ -20,7 +20,7 @@ from ouro.errors import (
     SeveralSessions,
     TrustNeeded,
 )
-from ouro.utils.runtime import tilde
+from ouro.utils.ouro_paths import tilde
 
 if TYPE_CHECKING:
     from ouro.memory.backend import SessionInfo

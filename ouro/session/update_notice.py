@@ -18,7 +18,7 @@ from ouro import __version__
 from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
 from ouro.utils.log import log
-from ouro.utils.runtime import get_home
+from ouro.utils.ouro_paths import get_home
 
 PIP_SECONDS = 30.0
 _MAX_OUTPUT = 4_000

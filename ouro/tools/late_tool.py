@@ -17,7 +17,7 @@ from ouro.safety import Effect
 from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
 from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
-from ouro.utils.runtime import ensure_private_dir, get_home
+from ouro.utils.ouro_paths import ensure_private_dir, get_home
 
 
 class SchemaCache:

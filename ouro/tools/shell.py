@@ -35,7 +35,7 @@ from ouro.tools.shell_process import (
     terminal_command,
 )
 from ouro.tools.tool import Tool, ToolContext, ToolResult
-from ouro.utils.runtime import tilde
+from ouro.utils.ouro_paths import tilde
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from ouro.errors import ToolError
 from ouro.utils.files import sweep_written_dirs
-from ouro.utils.runtime import count_processes, get_home, get_written_dirs, send_signal
+from ouro.utils.ouro_paths import get_home, get_written_dirs
+from ouro.utils.processes import count_processes, send_signal
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:

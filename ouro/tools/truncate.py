@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 
-from ouro.utils.runtime import ensure_private_dir
+from ouro.utils.ouro_paths import ensure_private_dir
 from ouro.utils.text import clean, plural
 
 MAX_SHOWN = 30_000

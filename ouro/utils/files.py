@@ -16,7 +16,8 @@ from pathlib import Path
 from ouro import __version__
 from ouro.errors import OuroError, UsageError
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.runtime import ensure_private_dir, get_written_journals, is_running
+from ouro.utils.ouro_paths import ensure_private_dir, get_written_journals
+from ouro.utils.processes import is_running
 
 LAYOUT = 1
 """The number of the layout of all stores. A version of ouro that changes one of them raises it. A

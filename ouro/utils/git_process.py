@@ -18,7 +18,7 @@ from enum import Enum, auto
 from io import BufferedReader
 from pathlib import Path
 
-from ouro.utils.runtime import send_signal
+from ouro.utils.processes import send_signal
 
 Ended = subprocess.CompletedProcess[bytes]
 OnWait = Callable[[float], None]

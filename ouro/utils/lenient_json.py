@@ -16,7 +16,7 @@ from ouro.errors import ConfigError
 from ouro.utils.decoding import decode_json
 from ouro.utils.files import open_regular
 from ouro.utils.log import log
-from ouro.utils.runtime import tilde
+from ouro.utils.ouro_paths import tilde
 from ouro.utils.text import has_bytes, readable_bytes
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)

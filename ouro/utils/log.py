@@ -9,7 +9,7 @@ from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
 
-from ouro.utils.runtime import ensure_private_dir, get_log_path
+from ouro.utils.ouro_paths import ensure_private_dir, get_log_path
 
 log = logging.getLogger("ouro")
 _MAX_LOG = 1_000_000

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ouro.errors import HostGone, SocketRefused
-from ouro.utils.runtime import ensure_private_dir, tilde
+from ouro.utils.ouro_paths import ensure_private_dir, tilde
 
 MAX_ADDRESS = 100
 """Bytes of a path that fit into the address of a socket everywhere: Linux has 107, macOS 103."""

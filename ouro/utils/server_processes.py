@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ouro.utils.runtime import send_signal
+from ouro.utils.processes import send_signal
 
 GRACE = 2.0
 """Seconds that a server has to exit after its input is closed, and again after SIGTERM."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ouro.utils.runtime import get_config_path
+from ouro.utils.ouro_paths import get_config_path
 
 HEAVY = ("litellm", "textual", "prompt_toolkit", "sqlite3", "httpx", "yaml", "rich", "PIL", "pypdf",
          "kingfisher", "rapidfuzz", "jsonschema", "asyncio")  # fmt: skip

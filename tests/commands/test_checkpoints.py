@@ -10,7 +10,7 @@ import pytest
 
 from ouro.cli import main
 from ouro.safety import Checkpoints
-from ouro.utils.runtime import get_checkpoints_dir
+from ouro.utils.ouro_paths import get_checkpoints_dir
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import socket
 
 from ouro.cli import main
 from ouro.commands.doctor_bundle import mask_report
-from ouro.utils.runtime import get_log_path
+from ouro.utils.ouro_paths import get_log_path
 
 KEY = "sk-proj-0wnK3yOfTheTestsZ9y8X7w6V5u4T3s2"
 

@@ -12,7 +12,7 @@ from ouro.commands.tools import list_tools
 from ouro.llm import ScriptedModel
 from ouro.safety import TrustStore, acting_files
 from ouro.session import OpenRequest
-from ouro.utils.runtime import get_trust_path
+from ouro.utils.ouro_paths import get_trust_path
 
 
 async def test_instructions_lists_the_loaded_files(repository):

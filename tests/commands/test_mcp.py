@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from ouro.safety import Confinement
-from ouro.utils.runtime import get_home
+from ouro.utils.ouro_paths import get_home
 
 FAKE = str(Path(__file__).parent.parent / "fakes" / "mcp_stdio_server.py")
 

@@ -14,7 +14,7 @@ from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.store import repo_store
 from ouro.messages import assistant, user
 from ouro.utils.files import only_one
-from ouro.utils.runtime import get_history_dir, get_sessions_dir
+from ouro.utils.ouro_paths import get_history_dir, get_sessions_dir
 
 TALK = [user("In this project always run the tests with pytest -q, please."), assistant("I will.")]
 TESTS = {

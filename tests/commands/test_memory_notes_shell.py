@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from ouro.cli import main
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.safety import TrustStore
-from ouro.utils.runtime import get_trust_path
+from ouro.utils.ouro_paths import get_trust_path
 
 ACTIONS = (
     "list show search edit remember forget stats export import confirm archive restore accept"

@@ -12,7 +12,7 @@ from ouro.commands import subcommands
 from ouro.memory.index import Index, Vectors, local_embedder
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
 from ouro.messages import assistant, user
-from ouro.utils.runtime import get_index_path, get_log_path, get_memory_dir
+from ouro.utils.ouro_paths import get_index_path, get_log_path, get_memory_dir
 
 TURNS = [
     {

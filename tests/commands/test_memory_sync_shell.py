@@ -10,7 +10,7 @@ import pytest
 
 from ouro.cli import main
 from ouro.safety import TrustStore
-from ouro.utils.runtime import get_trust_path
+from ouro.utils.ouro_paths import get_trust_path
 
 
 @pytest.fixture

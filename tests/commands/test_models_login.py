@@ -9,7 +9,7 @@ from fakes.model_server import ModelServer
 from ouro.cli import main
 from ouro.errors import NoModelError
 from ouro.llm import Catalog
-from ouro.utils.runtime import get_models_path
+from ouro.utils.ouro_paths import get_models_path
 
 KEY = "sk-ring-8Jq2vLx0Zt"
 

@@ -4,7 +4,7 @@ from fakes.local_servers import local_server, models
 from ouro.commands.model_setup import set_up, set_up_and_test
 from ouro.display import Choice
 from ouro.llm import ModelEntry, ModelsFile, read_models_file
-from ouro.utils.runtime import get_models_path
+from ouro.utils.ouro_paths import get_models_path
 
 
 class Person:

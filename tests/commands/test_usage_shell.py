@@ -8,7 +8,7 @@ from ouro.memory.backend import CostRecord, MessageRecord, SessionHeader, timest
 from ouro.memory.sessions.usage import today
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Usage, user
-from ouro.utils.runtime import get_sessions_dir
+from ouro.utils.ouro_paths import get_sessions_dir
 
 ID = "0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f"
 

@@ -8,7 +8,7 @@ import pytest
 from fakes.classifier import TwoVoices
 from fakes.model_server import Reply, failure
 
-from ouro.utils.runtime import get_log_path
+from ouro.utils.ouro_paths import get_log_path
 
 GOOD = """\
 Sure! Here is what I would keep:

@@ -14,7 +14,7 @@ from fakes.stored_sessions import old_session
 from ouro.memory.long_term.notes.note import Note, note_text, parse_note
 from ouro.memory.long_term.store import repo_store
 from ouro.messages import assistant, user
-from ouro.utils.runtime import get_history_dir
+from ouro.utils.ouro_paths import get_history_dir
 
 PAIRS = {
     "pytest": ("Run the tests with pytest -q.", "Tests are run with pytest -q in this project."),

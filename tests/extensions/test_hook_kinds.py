@@ -13,7 +13,7 @@ from ouro.errors import ConfigError, NoModelError, UsageError
 from ouro.extensions import Checks, Hooks, HookServices, load_hooks
 from ouro.settings import HookSettings
 from ouro.settings_sources import load_settings
-from ouro.utils.runtime import get_config_path
+from ouro.utils.ouro_paths import get_config_path
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 SHELL = {"tool": "shell", "effect": "run", "tool_input": {}}

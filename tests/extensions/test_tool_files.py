@@ -8,7 +8,7 @@ from fakes.fake_front_end import FakeFrontEnd, slash
 from fakes.tool_benches import ToolFileBench
 
 from ouro.display import Plain
-from ouro.utils.runtime import get_home
+from ouro.utils.ouro_paths import get_home
 
 COUNT = '''
 @tool(reads="path")

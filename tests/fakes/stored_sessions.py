@@ -38,7 +38,7 @@ from ouro.messages import (
     tool,
     user,
 )
-from ouro.utils.runtime import get_sessions_dir
+from ouro.utils.ouro_paths import get_sessions_dir
 
 AT = "2026-11-21T20:14:03.120Z"
 NOTE = """---

@@ -47,7 +47,7 @@ from ouro.tools.read import Read
 from ouro.tools.shell import Shell, ShellArgs
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.tool import AnyTool, ToolContext, ToolResult, parse_arguments
-from ouro.utils.runtime import get_home
+from ouro.utils.ouro_paths import get_home
 
 
 class Surroundings:

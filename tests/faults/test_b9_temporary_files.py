@@ -6,7 +6,7 @@ import sys
 
 from ouro.safety import Confinement, remove_left_temp_folders
 from ouro.tools.shell_process import clean_up_orphans
-from ouro.utils.runtime import get_home
+from ouro.utils.ouro_paths import get_home
 
 _SESSION = """
 import signal, sys

@@ -11,7 +11,7 @@ from ouro.batch.remote import Order, Parcel, carry_out, receive
 from ouro.batch.state import BatchState, TaskResult
 from ouro.batch.tasks import Batch, Task
 from ouro.utils.git import clone
-from ouro.utils.runtime import get_sessions_dir
+from ouro.utils.ouro_paths import get_sessions_dir
 
 TASK = Task(id="a", prompt="x", repo="/r")
 

@@ -16,7 +16,7 @@ from ouro.assemble import Options, open_session
 from ouro.llm import ScriptedModel
 from ouro.safety import Checkpoints, Undo, needs_recovery
 from ouro.session import OpenRequest
-from ouro.utils.runtime import get_checkpoints_dir
+from ouro.utils.ouro_paths import get_checkpoints_dir
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from fakes.tool_benches import ToolFileBench
 from ouro.errors import TrustNeeded
 from ouro.extensions import describe_files
 from ouro.safety import acting_files
-from ouro.utils.runtime import get_home
+from ouro.utils.ouro_paths import get_home
 
 MAKE = '''
 import os

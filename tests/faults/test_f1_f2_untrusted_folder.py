@@ -16,7 +16,7 @@ from ouro.safety import TrustStore, acting_files
 from ouro.settings import McpServerSettings
 from ouro.settings_sources import Settings, load_settings
 from ouro.utils.git import find_root
-from ouro.utils.runtime import get_trust_path
+from ouro.utils.ouro_paths import get_trust_path
 
 
 @pytest.fixture

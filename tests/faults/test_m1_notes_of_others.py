@@ -9,7 +9,7 @@ from fakes.waiting import until
 
 from ouro.llm import call
 from ouro.messages import ATTACHED, PIPED
-from ouro.utils.runtime import get_memory_dir
+from ouro.utils.ouro_paths import get_memory_dir
 
 OBEYS = [
     add(EVIL, by="user", confidence=1.0),

@@ -14,7 +14,7 @@ from ouro.memory.long_term.git.memory_folders import find_state_dir
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.messages import Context
 from ouro.session import OpenRequest
-from ouro.utils.runtime import get_history_dir
+from ouro.utils.ouro_paths import get_history_dir
 
 WEBHOOKS = "Stripe webhooks arrive twice when the queue worker restarts; deduplicate by event id."
 NOTE = Note(id="mem_0000000a", text=WEBHOOKS, category="patterns")

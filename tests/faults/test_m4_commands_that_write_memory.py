@@ -13,7 +13,7 @@ from ouro.llm import call
 from ouro.memory.long_term import GitMemoryStore
 from ouro.memory.long_term.store import repo_store, user_store
 from ouro.safety import Effect, GuardedMemory, Permissions, Workspace
-from ouro.utils.runtime import get_memory_dir
+from ouro.utils.ouro_paths import get_memory_dir
 
 MODES = ("ask", "edit", "plan", "auto")
 KEY = "sk-ant-" + "x7Q2" * 8

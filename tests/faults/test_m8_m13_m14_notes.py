@@ -14,7 +14,7 @@ from ouro.memory.long_term import Notebook, open_scopes
 from ouro.memory.long_term.git.files import MemoryFiles
 from ouro.memory.long_term.notes.note import Note, parse_note
 from ouro.memory.long_term.store import user_store
-from ouro.utils.runtime import get_history_dir, get_memory_dir, get_sessions_dir
+from ouro.utils.ouro_paths import get_history_dir, get_memory_dir, get_sessions_dir
 
 TESTS = "Run the tests with pytest -q."
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"

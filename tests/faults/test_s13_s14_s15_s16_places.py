@@ -18,7 +18,7 @@ from ouro.memory.sessions.session_file import read_file
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Image, ToolReply, tool, user
 from ouro.utils.git import same_project
-from ouro.utils.runtime import get_home
+from ouro.utils.ouro_paths import get_home
 
 HEADER = SessionHeader(
     "0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z"

@@ -20,7 +20,7 @@ from ouro.safety import choose_sandbox
 from ouro.session import OpenRequest
 from ouro.session.judge import INSTRUCTIONS, JUDGE_TIMEOUT, MAX_CALL
 from ouro.session_options import Options
-from ouro.utils.runtime import get_home
+from ouro.utils.ouro_paths import get_home
 
 YES = json.dumps({"reason": "the user wants it", "verdict": "allow"})
 HARMLESS = [

@@ -22,8 +22,8 @@ from ouro.session.background_record import (
     read_records,
 )
 from ouro.utils import private_socket
+from ouro.utils.ouro_paths import get_background_dir
 from ouro.utils.private_socket import connect, ensure_private_folder, has_socket, listen
-from ouro.utils.runtime import get_background_dir
 
 OTHER = 4_242
 ID = "3f6c1e2a-0000-4000-8000-000000000000"

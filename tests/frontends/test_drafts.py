@@ -14,7 +14,7 @@ from fakes.screens import opened, screen_of, until
 from ouro.frontends.drafts import MAX_DRAFT_AGE, DraftFile, take_draft
 from ouro.utils import masked_writes
 from ouro.utils.masked_writes import mask_writes, writer
-from ouro.utils.runtime import get_drafts_dir
+from ouro.utils.ouro_paths import get_drafts_dir
 
 FOLDER = Path("/project")
 _PROGRAM = """

@@ -4,7 +4,7 @@ import pytest
 
 from ouro.errors import ConfigError
 from ouro.llm import HEADER, ModelEntry, read_models_file, write_models_file
-from ouro.utils.runtime import get_models_path
+from ouro.utils.ouro_paths import get_models_path
 
 
 def save_entry(text: str, name: str, entry: ModelEntry, default: str = "") -> str:

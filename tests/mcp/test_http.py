@@ -15,7 +15,7 @@ from ouro.errors import ToolError
 from ouro.mcp import Tokens
 from ouro.mcp.servers import LoginRequired, ServerFailed
 from ouro.settings import McpServerSettings
-from ouro.utils.runtime import get_home
+from ouro.utils.ouro_paths import get_home
 
 
 @pytest.fixture

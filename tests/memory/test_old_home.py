@@ -21,7 +21,7 @@ from ouro.memory.index import Index, Search, Sources, search_sessions
 from ouro.memory.serialization import record_data
 from ouro.messages import user
 from ouro.settings_sources import load_settings
-from ouro.utils.runtime import get_index_path, get_sessions_dir
+from ouro.utils.ouro_paths import get_index_path, get_sessions_dir
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 GOLDEN: dict[str, Any] = json.loads((FIXTURES / "old_home.json").read_text())

@@ -16,7 +16,7 @@ from ouro.commands.export import document
 from ouro.events import Compacted, TurnFinished
 from ouro.messages import Image
 from ouro.session import OpenRequest
-from ouro.utils.runtime import get_sessions_dir
+from ouro.utils.ouro_paths import get_sessions_dir
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

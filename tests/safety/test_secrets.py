@@ -18,7 +18,7 @@ from ouro.memory.serialization import record_data
 from ouro.messages import Context, Message, Text
 from ouro.safety import SecretMask, SecretScanner, is_secret_name, secrets
 from ouro.utils.files import lock_file
-from ouro.utils.runtime import get_home
+from ouro.utils.ouro_paths import get_home
 
 KEY = "pa55-word/with+odd=signs"
 

@@ -7,7 +7,7 @@ import pytest
 from ouro.errors import ConfigError
 from ouro.safety import TrustStore, acting_files
 from ouro.utils.git import find_root
-from ouro.utils.runtime import get_trust_path
+from ouro.utils.ouro_paths import get_trust_path
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from ouro.assemble import Options, opener
 from ouro.llm import ScriptedModel, call
 from ouro.llm.openai import OpenAIFormat
 from ouro.session import OpenRequest
-from ouro.utils.runtime import get_home
+from ouro.utils.ouro_paths import get_home
 
 CALLS = 40
 _counts = Counter()

@@ -17,7 +17,7 @@ from ouro.memory.sessions import session_reader
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import user
 from ouro.session import OpenRequest
-from ouro.utils.runtime import get_sessions_dir
+from ouro.utils.ouro_paths import get_sessions_dir
 
 AT = "2026-11-21T20:14:03.120Z"
 HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "scripted", AT)

@@ -13,7 +13,7 @@ from ouro.assemble import Options, opener
 from ouro.events import CoreChanged, ToolFinished, TurnFinished
 from ouro.llm import ScriptedModel, call
 from ouro.session import OpenRequest
-from ouro.utils.runtime import get_history_dir, get_memory_dir
+from ouro.utils.ouro_paths import get_history_dir, get_memory_dir
 
 
 def write_preferences(text):

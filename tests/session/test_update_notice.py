@@ -8,7 +8,7 @@ from ouro import __version__
 from ouro.session import update_notice
 from ouro.session.update_notice import is_in_ci, is_newer, newest_in, notify_update
 from ouro.settings import Settings
-from ouro.utils.runtime import get_home
+from ouro.utils.ouro_paths import get_home
 
 
 @pytest.mark.parametrize(

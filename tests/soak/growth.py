@@ -12,7 +12,7 @@ import yaml
 from fakes.model_server import Call, ModelServer, Reply, Request, Tokens
 
 from ouro import Agent
-from ouro.utils.runtime import trim_memory
+from ouro.utils.libc_memory import trim_memory
 
 SETTLED = 200
 """Turns after which everything is loaded, including the memory of each thread."""

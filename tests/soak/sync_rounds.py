@@ -33,7 +33,7 @@ _SWEEP = """
 import sys
 from pathlib import Path
 from ouro.utils.files import sweep_written_dirs
-from ouro.utils.runtime import get_written_dirs
+from ouro.utils.ouro_paths import get_written_dirs
 sweep_written_dirs(get_written_dirs(Path(sys.argv[1])))
 """
 """What each start of ouro does."""

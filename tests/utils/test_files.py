@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ouro.utils.files import lock_file, only_one, sweep_written_dirs, write_private
-from ouro.utils.runtime import get_written_journals
+from ouro.utils.ouro_paths import get_written_journals
 from ouro.utils.text_files import save
 
 

@@ -5,7 +5,7 @@ import io
 import logging
 
 from ouro.utils.log import log, mask_log, start_log
-from ouro.utils.runtime import get_log_path
+from ouro.utils.ouro_paths import get_log_path
 
 
 def test_the_log_is_a_private_file_and_passes_the_mask(capfd):

@@ -25,7 +25,8 @@ from ouro.session.background_record import Claim
 from ouro.utils.decoding import decode_json
 from ouro.utils.lenient_json import dump_json
 from ouro.utils.log import log
-from ouro.utils.runtime import ensure_private_dir, get_log_path, send_signal
+from ouro.utils.ouro_paths import ensure_private_dir, get_log_path
+from ouro.utils.processes import send_signal
 
 START_TIMEOUT = 120.0
 """Seconds until the session is open: a machine may be busy, and settings may name slow servers."""

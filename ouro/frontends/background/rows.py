@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ouro.frontends.background.agents import AgentRow, RowState
 from ouro.frontends.session_format import format_age
-from ouro.utils.runtime import tilde
+from ouro.utils.ouro_paths import tilde
 from ouro.utils.text import clean, dollars, one_line
 
 MARKS: Mapping[RowState, str] = {

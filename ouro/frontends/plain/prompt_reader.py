@@ -34,7 +34,7 @@ from ouro.frontends.file_index import FileIndex, mention
 from ouro.frontends.headless.output import Pipe
 from ouro.frontends.history import PromptHistory
 from ouro.utils.editor import edit_text
-from ouro.utils.runtime import get_history_path
+from ouro.utils.ouro_paths import get_history_path
 
 if TYPE_CHECKING:
     from ouro.frontends.plain.repl import Repl

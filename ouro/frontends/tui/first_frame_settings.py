@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ouro.errors import OuroError
 from ouro.frontends.tui.themes import THEMES
-from ouro.utils.runtime import get_config_path, get_home
+from ouro.utils.ouro_paths import get_config_path, get_home
 from ouro.utils.sections import section
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import re
 
 from ouro.errors import ConfigError
 from ouro.frontends.tui.themes import THEMES
-from ouro.utils.runtime import get_themes_dir, tilde
+from ouro.utils.ouro_paths import get_themes_dir, tilde
 from ouro.utils.yaml import convert, read_yaml
 
 _COLOR = re.compile(r"#[0-9a-fA-F]{6}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ouro.frontends.tui.themes import ANSI, THEMES, ThemeColors, has_few_colors
-from ouro.utils.runtime import tilde
+from ouro.utils.ouro_paths import tilde
 from ouro.utils.sections import field, section
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from ouro.frontends.background.state import SessionState
 from ouro.frontends.event_lines import PERMIT_LABELS, receipt_command
 from ouro.frontends.session_format import format_age
 from ouro.messages import Message, Text, Thinking
-from ouro.utils.runtime import tilde
+from ouro.utils.ouro_paths import tilde
 from ouro.utils.text import clean, dollars, escape_invisible, one_line, plural
 
 OPEN_DIFF_LINES = 80

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from ouro.errors import OuroError
 from ouro.session.background_record import BackgroundRecord
+from ouro.utils.processes import send_signal
 from ouro.utils.pseudo_terminal import in_own_terminal, set_size
-from ouro.utils.runtime import send_signal
 
 MAX_TERMINALS = 8
 MAX_SIDE = 1_000

@@ -18,8 +18,8 @@ from ouro.errors import LimitReached, ModelError, NoModelError
 from ouro.memory.index.late_numpy import LateNumpy, has_numpy, import_numpy
 from ouro.memory.index.weights import ModelWeights, find_weights, read_weights
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.libc_memory import trim_memory
 from ouro.utils.log import log
-from ouro.utils.runtime import trim_memory
 
 if TYPE_CHECKING:
     import numpy as np

@@ -33,7 +33,7 @@ from ouro.memory.index.query import findable
 from ouro.memory.sessions.session_folders import session_files
 from ouro.utils.files import lock_file, newer_ouro
 from ouro.utils.log import log
-from ouro.utils.runtime import ensure_private_dir
+from ouro.utils.ouro_paths import ensure_private_dir
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.scope import ScopeMemory

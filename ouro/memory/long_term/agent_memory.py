@@ -14,8 +14,8 @@ from ouro.memory.long_term.import_files import claude_project_name, is_trusted_t
 from ouro.utils.files import lock_file, write_private
 from ouro.utils.lenient_json import read_state
 from ouro.utils.log import log
+from ouro.utils.ouro_paths import ensure_private_dir
 from ouro.utils.path_escapes import path_text
-from ouro.utils.runtime import ensure_private_dir
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.editor import MemoryEditor

@@ -14,7 +14,7 @@ from ouro.memory.long_term.git.values import FileEdit, Scope
 from ouro.memory.long_term.notes.note import parse_note
 from ouro.memory.long_term.trust.approval import apply_edit
 from ouro.utils.files import write_private
-from ouro.utils.runtime import ensure_private_dir, get_home, tilde
+from ouro.utils.ouro_paths import ensure_private_dir, get_home, tilde
 
 EDITED_PREFIX = "edited-"
 """Starts the names of the files with edited texts that memory refused."""

@@ -22,7 +22,7 @@ from ouro.safety import TrustStore, acting_files
 from ouro.utils.decoding import from_plain
 from ouro.utils.files import open_regular
 from ouro.utils.git import find_root
-from ouro.utils.runtime import get_trust_path
+from ouro.utils.ouro_paths import get_trust_path
 from ouro.utils.yaml import split_front_matter, words_in
 
 FORMAT, MARK = "ouro-memory", "<!-- ouro memory export 1 -->"

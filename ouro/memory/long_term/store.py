@@ -36,7 +36,7 @@ from ouro.memory.long_term.git.values import (
 from ouro.safety import GuardedMemory
 from ouro.settings import MemorySettings
 from ouro.utils.log import log
-from ouro.utils.runtime import get_history_dir, get_memory_dir
+from ouro.utils.ouro_paths import get_history_dir, get_memory_dir
 from ouro.utils.text import clean
 
 _MAX_CORE_CHARACTERS = 400_000

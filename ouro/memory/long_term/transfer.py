@@ -31,7 +31,7 @@ from ouro.memory.long_term.supersession import fold_words
 from ouro.safety import TrustStore, acting_files
 from ouro.utils.files import write_document
 from ouro.utils.git import read_git_file
-from ouro.utils.runtime import get_trust_path
+from ouro.utils.ouro_paths import get_trust_path
 
 AGENT_FILES: Mapping[str, Mapping[Scope, str]] = {
     "claude": {"user": ".claude/CLAUDE.md", "repo": "CLAUDE.md"},

@@ -30,7 +30,7 @@ from ouro.memory.backend import NumberedRecord, Record, timestamp
 from ouro.memory.sessions.yaml_text import dump
 from ouro.utils.files import lock_descriptor, note_written_dir, replace_file, unlock
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.runtime import is_running, is_suspended
+from ouro.utils.processes import is_running, is_suspended
 from ouro.utils.text import local_time
 
 if TYPE_CHECKING:

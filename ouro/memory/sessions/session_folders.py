@@ -30,7 +30,8 @@ from ouro.memory.sessions.session_file import (
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.utils.files import MARK, demand_known_layout, mark_layout, sweep_temporary
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.runtime import ensure_private_dir, is_running
+from ouro.utils.ouro_paths import ensure_private_dir
+from ouro.utils.processes import is_running
 
 SUBAGENTS = "subagents"
 """A folder in that of a session: it holds the sessions of its subagents, with their own index."""

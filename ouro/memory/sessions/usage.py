@@ -15,7 +15,7 @@ from ouro.memory.backend import CostRecord, DailyUsage, SessionInfo, timestamp
 from ouro.messages import Usage
 from ouro.utils.decoding import decode_json
 from ouro.utils.files import MARK, demand_known_layout, lock_file, mark_layout, write_private
-from ouro.utils.runtime import ensure_private_dir
+from ouro.utils.ouro_paths import ensure_private_dir
 
 
 class Spending:

@@ -30,7 +30,7 @@ from ouro.utils.files import (
 )
 from ouro.utils.git import find_root, git_dirs
 from ouro.utils.git_process import GitProfile, finish_git, start_git
-from ouro.utils.runtime import ensure_private_dir
+from ouro.utils.ouro_paths import ensure_private_dir
 
 TIMEOUT = 600.0
 """Seconds for the lock, and for each command of git."""

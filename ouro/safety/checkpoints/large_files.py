@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from ouro.safety.checkpoints.checkpoint_repository import Repository
-from ouro.utils.runtime import ensure_private_dir
+from ouro.utils.ouro_paths import ensure_private_dir
 
 _LARGE_FILES_FOLDER = "large"
 _CLONE_FILE = 0x40049409

@@ -16,7 +16,7 @@ import msgspec
 from ouro.safety.checkpoints.checkpoint_repository import demand_known_checkpoints
 from ouro.safety.checkpoints.trees import FileState
 from ouro.utils.files import lock_descriptor, unlock
-from ouro.utils.runtime import ensure_private_dir
+from ouro.utils.ouro_paths import ensure_private_dir
 
 OPEN_TURNS_FOLDER = "open"
 _DIED_SUFFIX = ".died"

@@ -34,7 +34,8 @@ from ouro.safety.sandbox.tiers import (
 from ouro.settings import SandboxSettings
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
-from ouro.utils.runtime import count_processes, ensure_private_dir
+from ouro.utils.ouro_paths import ensure_private_dir
+from ouro.utils.processes import count_processes
 
 if TYPE_CHECKING:
     from ouro.safety.sandbox.proxy import NetworkProxy

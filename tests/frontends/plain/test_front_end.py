@@ -14,7 +14,7 @@ from ouro.memory.backend import MessageRecord, RewindRecord, SessionHeader
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import assistant, user
 from ouro.session import OpenRequest, TurnObserver, TurnQueue
-from ouro.utils.runtime import get_sessions_dir
+from ouro.utils.ouro_paths import get_sessions_dir
 
 AT = "2026-11-20T10:00:00.000Z"
 TURNS = 60

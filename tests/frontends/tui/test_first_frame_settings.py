@@ -11,7 +11,7 @@ from ouro.frontends.tui.first_frame_settings import (
     load_first_frame_settings,
 )
 from ouro.settings import Settings
-from ouro.utils.runtime import get_config_path
+from ouro.utils.ouro_paths import get_config_path
 
 CONFIG = """\
 tui:

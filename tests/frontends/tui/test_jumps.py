@@ -15,7 +15,7 @@ from ouro.memory.long_term.store import user_store
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import assistant, user
 from ouro.session import OpenRequest
-from ouro.utils.runtime import get_history_dir, get_memory_dir, get_sessions_dir
+from ouro.utils.ouro_paths import get_history_dir, get_memory_dir, get_sessions_dir
 
 OLD, AT = "0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "2026-11-20T10:00:00.000Z"
 TURNS = 90

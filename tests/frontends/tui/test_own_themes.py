@@ -8,7 +8,7 @@ from ouro.cli import main
 from ouro.frontends.tui.own_themes import add_own_themes
 from ouro.frontends.tui.themes import THEMES
 from ouro.settings_sources import load_settings
-from ouro.utils.runtime import get_themes_dir
+from ouro.utils.ouro_paths import get_themes_dir
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from ouro.memory.sessions.yaml_text import dump
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, ToolCall, ToolReply, assistant, user
 from ouro.safety import TrustStore, acting_files
-from ouro.utils.runtime import get_trust_path
+from ouro.utils.ouro_paths import get_trust_path
 
 TEXT = 'Zoë\'s key is "a/b+c\\d" & more'
 

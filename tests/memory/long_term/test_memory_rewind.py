@@ -9,7 +9,7 @@ from ouro.assemble import Options, opener
 from ouro.errors import UsageError
 from ouro.llm import ScriptedModel, call
 from ouro.session import OpenRequest
-from ouro.utils.runtime import get_memory_dir
+from ouro.utils.ouro_paths import get_memory_dir
 
 
 @pytest.fixture

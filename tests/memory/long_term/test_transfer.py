@@ -23,7 +23,7 @@ from ouro.memory.long_term import (
 )
 from ouro.memory.long_term.notes.note import Note, new_id, parse_note
 from ouro.safety import TrustStore, acting_files
-from ouro.utils.runtime import get_trust_path
+from ouro.utils.ouro_paths import get_trust_path
 
 CLAUDE = """\
 # App

@@ -47,7 +47,7 @@ from ouro.frontends.welcome import welcome
 from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue
 from ouro.utils.log import log
 from ouro.utils.masked_writes import writer
-from ouro.utils.runtime import get_drafts_dir, get_file_lists_dir, get_history_path
+from ouro.utils.ouro_paths import get_drafts_dir, get_file_lists_dir, get_history_path
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:

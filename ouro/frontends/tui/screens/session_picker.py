@@ -28,7 +28,7 @@ from ouro.frontends.tui.screens.browser import Browser, Page
 from ouro.frontends.tui.screens.dialogs import Keys, LineSheet
 from ouro.frontends.tui.widgets.row_list import Cell, RowList
 from ouro.session.opening import OpenCatalog, OpenRequest
-from ouro.utils.runtime import tilde
+from ouro.utils.ouro_paths import tilde
 from ouro.utils.text import byte_size, clean, dollars, plural
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from textual.style import Style
 from textual.widget import Widget
 
 from ouro.frontends.session_format import format_age, now, session_title
-from ouro.utils.runtime import tilde
+from ouro.utils.ouro_paths import tilde
 from ouro.utils.text import clean, join_names, one_line, plural
 
 if TYPE_CHECKING:

@@ -42,8 +42,8 @@ from ouro.utils.files import only_one
 from ouro.utils.git import branch_in_note
 from ouro.utils.lenient_json import text_or_json
 from ouro.utils.log import log
+from ouro.utils.ouro_paths import get_history_dir
 from ouro.utils.relative_dates import local_day
-from ouro.utils.runtime import get_history_dir
 from ouro.utils.text import cut_middle
 
 MAX_MESSAGE = 4_000

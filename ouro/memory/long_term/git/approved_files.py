@@ -27,7 +27,7 @@ from ouro.utils.files import append_private, write_private
 from ouro.utils.git import read_git_file
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
-from ouro.utils.runtime import ensure_private_dir
+from ouro.utils.ouro_paths import ensure_private_dir
 
 FileContent = tuple[str, str]
 """The name of a file, and the blob of a content (or GONE)."""

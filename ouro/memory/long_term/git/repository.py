@@ -50,7 +50,7 @@ from ouro.utils.git_process import OnWait
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.lenient_json import read_state
 from ouro.utils.log import log
-from ouro.utils.runtime import ensure_private_dir
+from ouro.utils.ouro_paths import ensure_private_dir
 
 _State = TypeVar("_State")
 _MAX_CACHED_TREES = 16

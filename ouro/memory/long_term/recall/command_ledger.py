@@ -21,7 +21,7 @@ from ouro.utils.git import git_branch
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.lenient_json import read_state
 from ouro.utils.log import log
-from ouro.utils.runtime import ensure_private_dir, get_command_ledger_dir
+from ouro.utils.ouro_paths import ensure_private_dir, get_command_ledger_dir
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from ouro.memory.long_term.prompt_block import quote_memory
 from ouro.memory.long_term.recall.note_finder import NoteFinder
 from ouro.memory.tokens import estimate
 from ouro.utils.log import log
+from ouro.utils.ouro_paths import get_history_dir, tilde
 from ouro.utils.path_escapes import text_path
-from ouro.utils.runtime import get_history_dir, tilde
 
 if TYPE_CHECKING:
     from ouro.memory.index import MemoryHit

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ouro.memory.long_term.git.values import FileEdit
-from ouro.utils.runtime import ensure_private_dir, is_running
+from ouro.utils.ouro_paths import ensure_private_dir
+from ouro.utils.processes import is_running
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.git.repository import GitRepository

@@ -14,7 +14,7 @@ from ouro.events import QuestionAsked, Reply
 from ouro.memory.long_term import remember_text
 from ouro.memory.long_term.capture.observer import KEEP_BOTH, KEEP_OLD, REPLACE
 from ouro.memory.long_term.notes.note import parse_note
-from ouro.utils.runtime import get_config_path, get_home, get_memory_dir
+from ouro.utils.ouro_paths import get_config_path, get_home, get_memory_dir
 
 
 class Notes:

@@ -14,7 +14,7 @@ from ouro.events import NoteKept, Notice, QuestionAsked, Reply
 from ouro.llm import ScriptedReply, call
 from ouro.memory.backend import CapturedRecord, CostRecord
 from ouro.memory.long_term.notes.note import Note, parse_note
-from ouro.utils.runtime import get_config_path, get_memory_dir
+from ouro.utils.ouro_paths import get_config_path, get_memory_dir
 
 TESTS = "Run the tests with pytest -q."
 SUMMARY = "## Goal\nRun the tests."

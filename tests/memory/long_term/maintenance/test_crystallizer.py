@@ -21,7 +21,7 @@ from ouro.memory.long_term.maintenance.crystallizer import OldSession, choose_fo
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 from ouro.session import OpenRequest
 from ouro.utils.files import only_one
-from ouro.utils.runtime import get_history_dir
+from ouro.utils.ouro_paths import get_history_dir
 
 TALK = [
     user("hello, what is this?"),

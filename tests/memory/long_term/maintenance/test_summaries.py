@@ -25,7 +25,7 @@ from ouro.memory.long_term.maintenance.summaries import (
 )
 from ouro.messages import ToolCall, assistant, user
 from ouro.session import OpenRequest
-from ouro.utils.runtime import get_index_path, get_sessions_dir
+from ouro.utils.ouro_paths import get_index_path, get_sessions_dir
 
 LINES = (
     "Asked: mend the import in api.py\nDone: it was mended\nOpen: the test of api.py still fails"

@@ -17,7 +17,7 @@ from ouro.memory.long_term.git.files import blob_id
 from ouro.memory.long_term.notes.note import Anchor, Note, note_text
 from ouro.messages import Context
 from ouro.session import OpenRequest
-from ouro.utils.runtime import get_command_ledger_dir, get_recall_log_path
+from ouro.utils.ouro_paths import get_command_ledger_dir, get_recall_log_path
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Paths of ouro's folders and files; processes and their signals."""
+"""Paths of ouro's folders and files, and the secret of its home."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from pathlib import Path
 
 from ouro.errors import ConfigError
 from ouro.utils.text import readable_bytes
-
-_M_ARENA_MAX = -8
-"""The constant in glibc's malloc.h."""
 
 
 def get_home() -> Path:
@@ -26,6 +23,38 @@ def get_home() -> Path:
         raise ConfigError(
             f"There is no home folder for {named or '~/.ouro'}.", "Set OURO_HOME to a folder."
         ) from error
+
+
+def get_config_path() -> Path:
+    return get_home() / "config.yaml"
+
+
+def get_models_path() -> Path:
+    return get_home() / "models.yaml"
+
+
+def get_server_facts_path() -> Path:
+    """The file with what refusals have shown about models at their endpoints."""
+    return get_home() / "server_facts.json"
+
+
+def get_price_table_path() -> Path:
+    """The table of models that `ouro models update` has fetched."""
+    return get_home() / "cache" / "model_prices.json"
+
+
+def get_trust_path() -> Path:
+    return get_home() / "trusted.yaml"
+
+
+def get_permissions_path() -> Path:
+    """The file of the permission rules that the user added with "always", by project."""
+    return get_home() / "permissions.yaml"
+
+
+def get_import_offers_path() -> Path:
+    """The file of the projects in which an import of other agents' memory was offered."""
+    return get_home() / "import_offers.json"
 
 
 def get_sessions_dir() -> Path:
@@ -58,45 +87,20 @@ def get_index_path() -> Path:
     return get_home() / "cache" / "index.db"
 
 
-def get_config_path() -> Path:
-    return get_home() / "config.yaml"
+def get_checkpoints_dir() -> Path:
+    return get_home() / "checkpoints"
 
 
-def get_models_path() -> Path:
-    return get_home() / "models.yaml"
-
-
-def get_server_facts_path() -> Path:
-    """The file with what refusals have shown about models at their endpoints."""
-    return get_home() / "server_facts.json"
-
-
-def get_price_table_path() -> Path:
-    """The table of models that `ouro models update` has fetched."""
-    return get_home() / "cache" / "model_prices.json"
-
-
-def get_trust_path() -> Path:
-    return get_home() / "trusted.yaml"
-
-
-def get_import_offers_path() -> Path:
-    """The file of the projects in which an import of other agents' memory was offered."""
-    return get_home() / "import_offers.json"
-
-
-def get_permissions_path() -> Path:
-    """The file of the permission rules that the user added with "always", by project."""
-    return get_home() / "permissions.yaml"
+def get_worktrees_dir() -> Path:
+    """The folder of subagents' git worktrees. It is outside of `~/.ouro`, where each write would
+    need a question.
+    """
+    named = os.environ.get("XDG_CACHE_HOME")
+    return (Path(named) if named else Path.home() / ".cache") / "ouro" / "worktrees"
 
 
 def get_history_path() -> Path:
     return get_home() / "history"
-
-
-def get_background_dir() -> Path:
-    """The folder of sockets and records of the sessions that run in the background."""
-    return get_home() / "background"
 
 
 def get_drafts_dir() -> Path:
@@ -104,17 +108,23 @@ def get_drafts_dir() -> Path:
     return get_home() / "drafts"
 
 
+def get_themes_dir() -> Path:
+    """The folder of the user's themes for the full screen."""
+    return get_home() / "themes"
+
+
 def get_file_lists_dir() -> Path:
     """The folder of saved lists of the files of large projects."""
     return get_home() / "file_lists"
 
 
+def get_background_dir() -> Path:
+    """The folder of sockets and records of the sessions that run in the background."""
+    return get_home() / "background"
+
+
 def get_log_path() -> Path:
     return get_home() / "logs" / "ouro.log"
-
-
-def get_checkpoints_dir() -> Path:
-    return get_home() / "checkpoints"
 
 
 def get_written_journals() -> Path:
@@ -143,42 +153,12 @@ def get_written_dirs(project: Path) -> list[Path]:
     return [*home_folders, *history_and_checkpoints, *memories, project / ".ouro"]
 
 
-def is_running(pid: int) -> bool:
-    """Whether a process with this id runs, also of another user."""
+def tilde(path: Path) -> str:
+    """`path` with `~` for the home folder."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass  # it belongs to another user
-    return True
-
-
-def is_suspended(pid: int) -> bool:
-    """Whether a process was stopped by Ctrl+Z. Linux only: elsewhere it is not known."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return False
-    return state in ("T", "t")
-
-
-def count_processes() -> int:
-    """The number of processes and threads of the machine. Linux only."""
-    return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
-
-
-def send_signal(pid: int, number: int, *, group: bool = False) -> None:
-    """Signal a process or its group; nothing happens if it has ended or belongs to another user."""
-    with suppress(ProcessLookupError, PermissionError):
-        (os.killpg if group else os.kill)(pid, number)
-
-
-def take_stdout() -> int:
-    """Redirect standard output to standard error; returns a descriptor of the old standard output."""
-    stdout = os.dup(1)
-    os.dup2(2, 1)
-    return stdout
+        return readable_bytes(f"~/{path.relative_to(Path.home())}".removesuffix("/."))
+    except (ValueError, RuntimeError):  # the path is outside of home, or there is no home
+        return readable_bytes(str(path))
 
 
 def ensure_private_dir(folder: Path) -> Path:
@@ -195,51 +175,6 @@ def ensure_private_dir(folder: Path) -> Path:
         if parent.stat().st_uid == os.getuid() and parent.stat().st_mode & 0o077:
             parent.chmod(0o700)
     return folder
-
-
-def limit_arenas() -> None:
-    """Let later threads share one memory arena, if the C library supports it: glibc gives each
-    thread its own.
-
-    Memory that a thread frees stays in its arena: after 200 turns a session held 285 MiB; with one
-    arena 170, the same as after 100.
-    """
-    _call_libc("mallopt", _M_ARENA_MAX, 1)
-
-
-def trim_memory() -> None:
-    """Return free memory of the process to the system, if the C library supports it: glibc keeps it
-    otherwise.
-    """
-    _call_libc("malloc_trim", 0)
-
-
-def _call_libc(name: str, *arguments: int) -> None:
-    import ctypes  # imported late: 2 ms that a start does not need
-
-    if function := getattr(ctypes.CDLL(None), name, None):
-        function(*arguments)
-
-
-def tilde(path: Path) -> str:
-    """`path` with `~` for the home folder."""
-    try:
-        return readable_bytes(f"~/{path.relative_to(Path.home())}".removesuffix("/."))
-    except (ValueError, RuntimeError):  # the path is outside of home, or there is no home
-        return readable_bytes(str(path))
-
-
-def get_themes_dir() -> Path:
-    """The folder of the user's themes for the full screen."""
-    return get_home() / "themes"
-
-
-def get_worktrees_dir() -> Path:
-    """The folder of subagents' git worktrees. It is outside of `~/.ouro`, where each write would
-    need a question.
-    """
-    named = os.environ.get("XDG_CACHE_HOME")
-    return (Path(named) if named else Path.home() / ".cache") / "ouro" / "worktrees"
 
 
 def home_secret() -> bytes:

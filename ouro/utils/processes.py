@@ -1,0 +1,45 @@
+"""Processes of the machine: whether they run, their signals, and the standard output of this one."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process with this id runs, also of another user."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # it belongs to another user
+    return True
+
+
+def is_suspended(pid: int) -> bool:
+    """Whether a process was stopped by Ctrl+Z. Linux only: elsewhere it is not known."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state in ("T", "t")
+
+
+def count_processes() -> int:
+    """The number of processes and threads of the machine. Linux only."""
+    return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+
+
+def send_signal(pid: int, number: int, *, group: bool = False) -> None:
+    """Signal a process or its group; nothing happens if it has ended or belongs to another user."""
+    with suppress(ProcessLookupError, PermissionError):
+        (os.killpg if group else os.kill)(pid, number)
+
+
+def take_stdout() -> int:
+    """Redirect standard output to standard error; returns a descriptor of the old standard output."""
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    return stdout
