@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from ouro import settings
 from ouro.commands.action import ActionContext, Answer
-from ouro.commands.pages import setting_helps
 from ouro.commands.render import line
+from ouro.commands.setting_helps import setting_helps
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.settings_sources import SourcedValue, theme_names, type_of, write_setting

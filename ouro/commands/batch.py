@@ -22,7 +22,7 @@ from ouro.batch.report import reason, report_page, summary_rows
 from ouro.batch.state import REFUSED, BatchState, TaskResult
 from ouro.batch.tasks import Batch, Task, batch_of_repositories, read_batch
 from ouro.commands.action import Answer
-from ouro.commands.batch_inbox import collect_waiting_changes
+from ouro.commands.batch_memory import collect_waiting_changes
 from ouro.commands.render import CommandText, Quote, Title, View, line, print_document, table
 from ouro.errors import OuroError, UsageError
 from ouro.utils.files import write_document

@@ -87,7 +87,7 @@ BATCH_ACTIONS = (
     ),
     Action(
         "batch inbox",
-        "batch_inbox.inbox",
+        "batch_memory.inbox",
         "List what the sessions would remember, each thing once; accept or reject it everywhere",
         (
             _STATE,

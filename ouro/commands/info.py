@@ -12,7 +12,7 @@ from ouro import __version__
 from ouro.commands.action import Answer
 from ouro.commands.builtin import COMMANDS, actions_of, custom_commands, find_command
 from ouro.commands.front_end import KeySections
-from ouro.commands.pages import page_files, page_text, setting_text
+from ouro.commands.help_topics import page_files, page_text, setting_text
 from ouro.commands.render import Markdown, block, code, escape, facts
 from ouro.errors import UsageError
 from ouro.utils.ouro_paths import get_home, get_log_path

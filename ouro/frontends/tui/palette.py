@@ -8,7 +8,8 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from ouro.commands.builtin import matching_commands
-from ouro.commands.pages import page_files, page_text, setting_helps
+from ouro.commands.help_topics import page_files, page_text
+from ouro.commands.setting_helps import setting_helps
 from ouro.display import Choice
 from ouro.errors import OuroError
 from ouro.frontends.file_index import FileIndex, mention

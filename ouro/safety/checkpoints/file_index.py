@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 import msgspec
 
 from ouro.safety.checkpoints.checkpoint_repository import Repository
+from ouro.safety.checkpoints.copied_index import copy_user_index
 from ouro.safety.checkpoints.turn_journal import changed_after
-from ouro.safety.checkpoints.user_index import copy_user_index
 from ouro.utils.files import is_temporary
 
 _PACK_FROM = 500

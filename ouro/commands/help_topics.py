@@ -1,21 +1,17 @@
-"""The pages of the documentation, which are part of the installed package."""
+"""What `ouro help` prints: pages of the documentation, what a setting means, what a command does."""
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping
-from functools import cache
-from itertools import zip_longest
 from pathlib import Path
 
 import ouro
-from ouro import settings
 from ouro.commands.action import ActionContext, Answer
 from ouro.commands.builtin import find_command
 from ouro.commands.render import Markdown, line
+from ouro.commands.setting_helps import setting_helps
 from ouro.errors import UsageError
-from ouro.utils.text import one_line
 
 _INSTALLED_PAGES = Path(ouro.__file__).with_name("pages")
 _REPOSITORY_PAGES = Path(ouro.__file__).parents[1] / "docs"
@@ -27,7 +23,7 @@ _PAGES_FOR_DEVELOPERS = {"architecture", "dependencies", "extending", "index", "
 
 
 def page_files() -> Mapping[str, Path]:
-    """The file of each page by its name; the pages for users come first. Blocks."""
+    """The file of each page of the documentation by its name; the pages for users come first. Blocks."""
     folder = _INSTALLED_PAGES if _INSTALLED_PAGES.is_dir() else _REPOSITORY_PAGES
     files = {path.stem: path for path in sorted(folder.glob("*.md"))}
     return dict(sorted(files.items(), key=lambda item: item[0] in _PAGES_FOR_DEVELOPERS))
@@ -105,41 +101,3 @@ def _command_text(words: str) -> str:
         return ""
     examples = "".join(f"\n\n    /{example}" for example in command.examples)
     return f"`{command.usage}`: {command.help}.{examples}"
-
-
-@cache
-def setting_helps() -> Mapping[str, str]:
-    """What each setting means, by its dotted name: the docstrings in `settings.py`."""
-    tree = ast.parse(Path(settings.__file__).read_text(encoding="utf-8"))
-    sections = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    return dict(_helps_in(sections, "Settings", ""))
-
-
-def _helps_in(
-    sections: Mapping[str, ast.ClassDef], name: str, prefix: str
-) -> list[tuple[str, str]]:
-    """The dotted names of the settings of a section, and of those below it, with their docstrings.
-
-    Args:
-        sections: the class of each section by its name.
-        name: the class of this section.
-        prefix: the dotted name of this section, with a dot at its end.
-    """
-    helps = list[tuple[str, str]]()
-    body = sections[name].body
-    for node, following in zip_longest(body, body[1:]):
-        if not isinstance(node, ast.AnnAssign):
-            continue
-        key, kind = f"{prefix}{ast.unparse(node.target)}", ast.unparse(node.annotation)
-        if kind in sections:
-            helps += _helps_in(sections, kind, f"{key}.")
-        else:
-            helps.append((key, _constant_text(following)))
-    return helps
-
-
-def _constant_text(node: ast.stmt | None) -> str:
-    """The docstring that follows a field, as one line; empty if another statement follows it."""
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-        return one_line(str(node.value.value), 300)
-    return ""

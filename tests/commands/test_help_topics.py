@@ -8,7 +8,8 @@ import pytest
 from fakes.fake_front_end import FakeFrontEnd
 
 from ouro.cli import main
-from ouro.commands.pages import page_files, page_text, setting_helps
+from ouro.commands.help_topics import page_files, page_text
+from ouro.commands.setting_helps import setting_helps
 from ouro.commands.slash import dispatch
 
 ROOT = Path(__file__).parents[2]

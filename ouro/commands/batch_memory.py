@@ -1,4 +1,4 @@
-"""`ouro batch inbox`: what the sessions of a batch would remember, merged and asked once."""
+"""`ouro batch inbox`: the memory changes that the sessions of a batch propose, merged and decided once."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ouro.safety import Checkpoints, Undo
-from ouro.safety.checkpoints.user_index import read_index
+from ouro.safety.checkpoints.copied_index import read_index
 
 
 def git(folder: Path, *words: str) -> str:
