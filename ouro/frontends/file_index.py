@@ -68,6 +68,8 @@ class FileIndex:
         if not letters:
             return list(islice(self.names(), limit))
         candidates: dict[str, None] = {}
+        # From the best kind of match to the weakest: at the beginning of the last part of a name,
+        # at the beginning of any part, anywhere, with other letters in between.
         for matches in (
             chain(
                 self._find(f"/{letters}", in_file=True), self._find(f"\n{letters}", in_file=True)

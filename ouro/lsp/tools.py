@@ -19,6 +19,7 @@ from ouro.tools.apply_patch import restore_file
 from ouro.tools.file_tool import ChangeTool, FileTool, display_of, file_change
 from ouro.tools.files_seen import FileBefore, FilesSeen, encode, require_encodable
 from ouro.tools.tool import AnyTool, ToolContext, ToolResult
+from ouro.utils.decoding import from_plain
 from ouro.utils.text import clean, one_line, plural
 from ouro.utils.text_files import TextFile
 from ouro.utils.worker import JsonObject
@@ -189,7 +190,7 @@ class Rename(ChangeTool[RenameArgs]):
         answer = await self._servers.ask(path, "rename", request)
         if not answer:
             raise ToolError(f"The server cannot rename `{args.name}` there.")
-        edits = msgspec.convert(answer, dict[str, tuple[TextEdit, ...]])
+        edits = from_plain(answer, dict[str, tuple[TextEdit, ...]])
         if len(edits) > MAX_RENAMED_FILES:
             raise ToolError(f"It would change {len(edits):,} files. Rename it in smaller parts.")
         return msgspec.structs.replace(args, edits=dict(sorted(edits.items())))

@@ -18,7 +18,9 @@ from ouro.session import Draft
 
 
 def _decode_embedded_image(name: str, resource: acp.BlobResourceContents) -> Image:
-    """The image in an embedded file. Raises UsageError if the file is not an image."""
+    """The image in an embedded file. Raises UsageError if the file is of another kind, and what
+    `_decode_image` raises.
+    """
     kind = resource.mime_type or ""
     if not kind.startswith("image/"):
         raise UsageError(
@@ -88,8 +90,11 @@ def _mention_name(uri: str, folders: Sequence[Path]) -> str:
 
 
 def _decode_image(name: str, data: str) -> Image:
-    """The image of a base64 text. Raises UsageError if the text is not base64."""
+    """The image of a base64 text. Raises UsageError if the text is not base64, and ToolError if it
+    is not a picture.
+    """
     try:
-        return make_image(name, base64.b64decode(data, validate=True))[0]
+        image, _size = make_image(name, base64.b64decode(data, validate=True))
     except binascii.Error as error:
         raise UsageError(f"The image {name} is not base64: {error}.") from error
+    return image

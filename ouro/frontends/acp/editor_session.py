@@ -137,6 +137,9 @@ class EditorSession(TurnObserver):
         sent.cancel()
 
     def show(self, event: Event) -> None:
+        """Send the updates of an event. A question is also asked in the editor, and the usage and
+        the end of the turn are kept for the response to the prompt.
+        """
         self.send(self._updates.updates_of(event))
         match event:
             case events.PermissionAsked():
@@ -353,6 +356,9 @@ def available_commands(session: Session) -> list[acp.AvailableCommand]:
 def _select_option(
     name: str, category: Any, current: str, values: Iterable[str]
 ) -> acp.SessionConfigOptionSelect:
+    """An option of the session in the form of the protocol. The `category`, a word of the protocol,
+    lets the editor choose where it shows the option.
+    """
     return acp.SessionConfigOptionSelect(
         type="select",
         id=name,

@@ -182,6 +182,7 @@ class EditorAgent:
         client_capabilities: acp.ClientCapabilities | None = None,
         **_meta: Any,
     ) -> acp.InitializeResponse:
+        """Remember what the client can do; returns what ouro can do."""
         self._client_can = client_capabilities or acp.ClientCapabilities()
         return acp.InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
@@ -227,6 +228,7 @@ class EditorAgent:
     async def fork_session(
         self, session_id: str, cwd: str, **params: Any
     ) -> acp.ForkSessionResponse:
+        """Open a copy of a saved session."""
         await self._check_session_id(session_id)
         editor = await self._open_in_folder(cwd, OpenRequest(session_id, fork=True), params)
         return acp.ForkSessionResponse(
@@ -237,6 +239,9 @@ class EditorAgent:
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_meta: Any
     ) -> acp.ListSessionsResponse:
+        """A page of the saved sessions, of one folder or of all. `cursor` is the number of sessions
+        before it.
+        """
         catalog = await self._open_catalog(Path(cwd) if cwd else self._options.cwd)
         sessions = await (catalog.here() if cwd else catalog.sessions())
         if cursor and not cursor.isdecimal():
@@ -260,6 +265,9 @@ class EditorAgent:
 
     @report_errors
     async def prompt(self, prompt: list[Any], session_id: str, **_meta: Any) -> acp.PromptResponse:
+        """Run a prompt to its end. If the folder is not trusted, the user is asked first. A turn that
+        failed is an error of the protocol.
+        """
         if session_id in self._untrusted:
             await self._ask_for_trust(session_id)
         editor = self._get_editor(session_id)
@@ -291,6 +299,7 @@ class EditorAgent:
     async def set_config_option(
         self, config_id: str, session_id: str, value: str | bool, **_meta: Any
     ) -> acp.SetSessionConfigOptionResponse:
+        """Set mode, model or effort; returns all options, because one may change others."""
         editor = self._get_editor(session_id)
         await editor.set_option(config_id, str(value))
         await editor.send_settings()

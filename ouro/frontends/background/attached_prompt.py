@@ -51,7 +51,7 @@ class AttachedRepl(Repl):
         self.leave()
 
     def run_here(self, text: str) -> bool:
-        """Leave on `/exit` and `/bg`; False for all other commands."""
+        """Leave on `/exit` and `/bg`. Returns False for any other command: the host runs it."""
         command = find_command(text[1:].partition(" ")[0].lower())
         if command is None or command.name not in LEAVE_COMMANDS:
             return False

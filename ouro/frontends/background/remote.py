@@ -155,6 +155,7 @@ class RemoteSession:
         return True
 
     def __getattr__(self, name: str) -> NoReturn:
+        """Raises UsageError for what only a session in this process has."""
         if name.startswith("__"):
             raise AttributeError(name)
         raise UsageError(
@@ -275,6 +276,9 @@ class RemoteTurns(TurnQueue):
         self._send(draft, later=True)
 
     def withdraw(self) -> Draft | None:
+        """Take the newest message that waits out of the queue, here or at the host; None if none
+        waits.
+        """
         if self._early_drafts:
             return self._early_drafts.pop()
         if self._remote is None or not self._remote.state.turn.waiting:
@@ -284,7 +288,9 @@ class RemoteTurns(TurnQueue):
         return Draft(waiting[-1])
 
     def remove(self, place: int) -> str:
-        """Ask the host to remove a message of the queue, and show it as removed at once."""
+        """Ask the host to remove a message of the queue, and show it as removed at once. Returns its
+        text; empty if the queue has no such place.
+        """
         if self._remote is None or place >= len(self._remote.state.turn.waiting):
             return ""
         turn = self._remote.state.turn

@@ -197,6 +197,7 @@ class Viewer:
         client_capabilities: acp.ClientCapabilities | None = None,
         **_meta: Any,
     ) -> acp.InitializeResponse:
+        """Remember whether the client is ouro; returns what the host can do."""
         capabilities = client_capabilities or acp.ClientCapabilities()
         self._is_ouro = bool((capabilities.field_meta or {}).get(names.META))
         return acp.InitializeResponse(
@@ -221,6 +222,7 @@ class Viewer:
         cursor: str | None = None,  # noqa: ARG002
         **_meta: Any,
     ) -> acp.ListSessionsResponse:
+        """The only session of this host. Viewers of ouro find its state in the metadata."""
         state = self._host.state()
         info = acp.SessionInfo(
             session_id=state.id,
@@ -269,6 +271,7 @@ class Viewer:
     async def set_session_mode(
         self, mode_id: str, session_id: str, **_meta: Any
     ) -> acp.SetSessionModeResponse:
+        """Set the mode. Raises UsageError if there is no such mode."""
         self._check_session(session_id)
         from ouro.commands.mode import MODES
 

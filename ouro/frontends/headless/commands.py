@@ -69,6 +69,7 @@ class HeadlessFrontEnd(FrontEnd):
         choices: Sequence[Choice],
         current: str = "",  # noqa: ARG002
     ) -> str | None:
+        """Raises UsageError with the names to choose from, because there is no user."""
         if not title.endswith((".", "?", ":")):
             title = f"{title}:"
         # A choice with an ellipsis only opens another list.
@@ -85,6 +86,7 @@ class HeadlessFrontEnd(FrontEnd):
     async def choose_rewind(
         self, *, undo: bool = False, redo: Mapping[RewindScope, str] | None = None
     ) -> RewindChoice | None:
+        """The choice to undo or redo the last turn. Raises UsageError for a choice from a list."""
         if undo or redo is not None:
             return await super().choose_rewind(undo=undo, redo=redo)
         raise UsageError(
@@ -100,12 +102,14 @@ class HeadlessFrontEnd(FrontEnd):
         session_catalog: SessionCatalog,  # noqa: ARG002 (as FrontEnd names it)
         only: Collection[str] = (),  # noqa: ARG002
     ) -> OpenRequest | None:
+        """Raises UsageError, because there is no screen."""
         raise UsageError(
             "The list of sessions needs a screen.",
             "`ouro sessions list` prints it; `ouro -p --resume SESSION` continues one.",
         )
 
     async def open(self, request: OpenRequest) -> None:
+        """Raises UsageError, because a run has one session."""
         if not request.resume:
             raise UsageError("Without --resume, each `ouro -p` begins a new session.")
         session = request.resume[:8]
