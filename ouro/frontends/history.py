@@ -33,6 +33,7 @@ class PromptHistory:
         `prompts` and what is added.
         """
         name = hashlib.sha256(os.fsencode(project)).hexdigest()[:16]
+        # What was typed before a session was open belongs to the first one.
         typed_before = self._session_entries if self._project is None else []
         self._project = self._path.with_name(f"{self._path.name}.d") / name
         self._session_entries = [*(text for text in prompts if text.strip()), *typed_before]

@@ -381,7 +381,7 @@ class SessionMatches:
         """
         if not self._words:
             return [SessionMatch(info) for info in self.in_scope]
-        places = self._named()
+        places = self._find_by_name()
         if self._hits:
             places += [index for index, info in enumerate(self.in_scope) if info.id in self._hits]
         if self.is_fuzzy and len(self.query) >= MIN_FUZZY_LETTERS:
@@ -389,7 +389,7 @@ class SessionMatches:
         infos = [self.in_scope[index] for index in dict.fromkeys(places)]
         return [SessionMatch(info, self._hits.get(info.id, "")) for info in infos]
 
-    def _named(self) -> list[int]:
+    def _find_by_name(self) -> list[int]:
         """The places of sessions whose id begins with the only word. If there is none, those with
         all words in the title.
         """

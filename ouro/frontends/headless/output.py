@@ -290,6 +290,9 @@ def json_line(data: Mapping[str, Any]) -> str:
 
 
 def _message_to_json(message: Message) -> dict[str, Any]:
+    """An answer as a JSON object. Its thinking is one text; parts that the provider hid are left
+    out.
+    """
     thinking = "\n\n".join(part.text for part in message.parts_of(Thinking) if part.text)
     return {
         "text": message.text,

@@ -128,6 +128,9 @@ class ReplFrontEnd(FrontEnd):
         self._turns.say(Draft(text))
 
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
+        """Show events like a turn. Outside of the queue they run in the background; a command that
+        was itself queued waits for their end.
+        """
         if self._turns.running:
             self.say("Runs when the turn has ended.")
         if self._turns.busy:  # the command itself was queued
@@ -148,6 +151,9 @@ class ReplFrontEnd(FrontEnd):
         return self._repl.toggle_vim()
 
     def copy(self, text: str) -> str:
+        """Copy with a program, else by an escape sequence; returns how it was done. Raises
+        UsageError if neither can be used.
+        """
         if program_note := copy_with_program(text):
             return program_note
         if self._printer.plain:
@@ -170,6 +176,9 @@ class ReplFrontEnd(FrontEnd):
         return await self.choose(title, choices)
 
     async def pick_open(self, ids: Sequence[str]) -> OpenRequest | None:
+        """Let the user pick one of these sessions; None if they cancel. Before a session is open
+        and without a catalog, a new session begins.
+        """
         if self._turns.session is not None:
             catalog = self._turns.session.session_catalog
         elif self._open_catalog is not None:

@@ -117,7 +117,9 @@ class LineQuestions:
             await asyncio.gather(question_added, done, return_exceptions=True)
 
     def take(self, line: str) -> str:
-        """Answer the open question; returns a hint if the line does not answer it."""
+        """Answer the open question with a line. Returns a hint if the line is no answer; empty if
+        it is one, or no question is open.
+        """
         question = self.open
         if question is None:
             return ""
@@ -214,6 +216,7 @@ class TurnQuestions:
         self._question_tasks.clear()
 
     def _print_permission(self, event: PermissionAsked) -> None:
+        """Print what a call would do, why the user is asked, and the choices."""
         self._printer.calls_with_shown_diff.add(event.call.id)
         self._printer.line(f"? {escape_invisible(one_line(event.title))}", "bold yellow")
         self._printer.question_body(event.display)
@@ -223,6 +226,7 @@ class TurnQuestions:
         self._printer.line(f"  {choices}    (text after the letter goes to the model)")
 
     def _print_question(self, event: QuestionAsked) -> None:
+        """Print a question of the model with its choices, and how it is answered."""
         question = event.question
         self._printer.markdown(question.text)
         if question.details:

@@ -124,6 +124,7 @@ class Printer(NoticePrinter):
         return "thinking" if self._thinking_since is not None else ""
 
     def event(self, event: Event) -> None:
+        """Print an event. Parts of an answer are collected until a block of Markdown is complete."""
         match event:
             case events.Prompted(text):
                 self._print_prompt(text)
@@ -272,6 +273,7 @@ class Printer(NoticePrinter):
         self._print_runs((f"{mark} ", style), (title, ""), (detail_text, "dim"))
 
     def _print_diff(self, rows: Sequence[str], max_rows: int) -> None:
+        """Print at most `max_rows` rows of a unified diff, and how many are left out."""
         for row in rows[:max_rows]:
             is_heading = row.startswith(("+++ ", "--- "))
             style = "bold" if is_heading else _DIFF_STYLES.get(row[:1], "")

@@ -242,6 +242,7 @@ class _Completer(Completer):
     def get_completions(
         self, document: Document, _complete_event: CompleteEvent
     ) -> Iterable[Completion]:
+        """The commands for a `/` word at the beginning, or the files for an `@` word."""
         before = document.text_before_cursor
         if before.startswith("/") and " " not in before and "\n" not in before:
             return self._commands(before)
@@ -249,6 +250,7 @@ class _Completer(Completer):
         return self._mentions(word) if word.startswith("@") else ()
 
     def _commands(self, typed: str) -> Iterator[Completion]:
+        """The slash commands that the typed text may mean."""
         for command in matching_commands(self._repl.turns.session, typed[1:]):
             yield Completion(
                 command.value.rstrip(),

@@ -97,6 +97,7 @@ class AgentTable(Widget, can_focus=True):
         return max(LINES, LINES * len(self.rows))
 
     def render(self) -> Content:
+        """The visible rows, scrolled so that the marked session is among them."""
         if not self.rows:
             return Content(NO_SESSIONS if self.has_asked else "…")
         row_count = max(1, self.size.height // LINES)
@@ -193,6 +194,9 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
     # Keys
 
     async def on_key(self, event: events.Key) -> None:
+        """Handle a key of the list: the answer to whether a session ends, an action, or a key for
+        the shown question. Keys typed in its text field are left to that.
+        """
         if self.panel is not None and self.panel.has_focus_within:
             return
         event.stop()
@@ -352,6 +356,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         questions = {
             f"{row.id} {row.question.question_id}" for row in rows if row.question is not None
         }
+        # At the first reading all questions would be new.
         is_new = self._known_questions is not None and questions - self._known_questions
         self._known_questions = questions
         if is_new and self._rings and not (self._reports_focus and self.app_focus):

@@ -120,7 +120,7 @@ class OuroApp(App[int], inherit_bindings=False):
 
     @property
     def end_hint(self) -> str:
-        """The line in the terminal after the end, which tells how to continue; empty if nothing was
+        """The line in the terminal after the end, which names how to continue; empty if nothing was
         saved.
         """
         session = self.turns.session
@@ -139,6 +139,7 @@ class OuroApp(App[int], inherit_bindings=False):
         return self.conversation
 
     def on_mount(self) -> None:
+        """Queue the message of the command line, and open the session after the first frame."""
         self.begin_capture_print(self)
         # Textual draws only changes, but another program has left the screen empty.
         self.app_resume_signal.subscribe(self, lambda _: self.paint_all())
@@ -205,6 +206,9 @@ class OuroApp(App[int], inherit_bindings=False):
         self.exit(error.exit_code)
 
     async def action_press(self, name: str) -> None:
+        """Do what a key does: scroll, run a slash command, or call an action of KeyActions. One
+        that waits for the user runs beside the keys that follow.
+        """
         if name in SCROLLS:
             self._actions.scroll(name)
         elif name in _KEY_COMMANDS:
@@ -323,7 +327,7 @@ class KeyActions:
 
     def interrupt(self) -> None:
         """Do what Esc does: dismiss the agent's question, else interrupt the turn, else close the
-        panel above the prompt.
+        panel above the prompt. `rewind` must know when it stopped something.
         """
         panel = self._conversation.questions.panel
         if panel is not None and panel.dismiss_question():
@@ -473,6 +477,7 @@ class KeyActions:
         await self._front_end.browse("receipt")
 
     def help(self) -> None:
+        """Show the keys and commands."""
         from ouro.commands.info import help_text  # too heavy to import before the first frame
 
         keymap = self._front_end.keymap
@@ -481,6 +486,9 @@ class KeyActions:
         )
 
     async def search_history(self) -> None:
+        """Let the user pick an entry of the prompt history, which replaces the text of the prompt.
+        Raises UsageError if the history is empty.
+        """
         prompt = self._conversation.prompt
         entries = [
             Choice(text, text[:MAX_SEARCHED_TEXT])

@@ -95,6 +95,7 @@ class AttachedApp(OuroApp):
 
     @property
     def end_hint(self) -> str:
+        """The line in the terminal after the end, which names how to continue."""
         session = self.turns.session
         if session is None:
             return ""

@@ -101,6 +101,9 @@ class TerminalDriver(LinuxDriver):
                 self._is_resuming = False
 
     def start_application_mode(self) -> None:
+        """Take the terminal, unless this process is in the background. Afterwards a change of its
+        size and modified keys reach the app.
+        """
         super().start_application_mode()  # type: ignore[no-untyped-call]
         if self._writer_thread is None:  # stopped again: the program is in the background
             return

@@ -66,7 +66,7 @@ async def _lend_terminal(app: App[Any], work: Coroutine[Any, Any, str]) -> str:
     """
     try:
         with app.suspend():  # Textual does not resume if something is raised inside
-            outcome = (await asyncio.gather(work, return_exceptions=True))[0]
+            [outcome] = await asyncio.gather(work, return_exceptions=True)
     except SuspendNotSupported as error:
         work.close()
         raise UsageError("This terminal cannot run another program inside ouro.") from error

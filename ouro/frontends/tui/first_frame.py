@@ -137,13 +137,12 @@ class LineEditor:
         It is empty if there is none, or if the message needs Textual: a command, or a file name
         that Enter may complete.
         """
-        if (
-            not self._messages
-            or self._messages[0][0].startswith(("/", "#", "!"))
-            or "@" in self._messages[0][0]
-        ):
+        if not self._messages:
             return ""
-        message, count = self._messages.pop(0)
+        message, count = self._messages[0]
+        if message.startswith(("/", "#", "!")) or "@" in message:
+            return ""
+        del self._messages[0]
         self._keys = self._keys[count:]
         self._messages = [(text, end - count) for text, end in self._messages]
         return message
@@ -303,7 +302,8 @@ class FirstFrame:
                 self.has_left = True
                 os.kill(os.getpid(), signal.SIGINT)
                 return
-            if self._readable in select([0, self._readable], [], [])[0]:
+            readable, _, _ = select([0, self._readable], [], [])
+            if self._readable in readable:
                 return
             try:
                 typed = os.read(0, 65536)

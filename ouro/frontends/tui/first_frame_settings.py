@@ -87,6 +87,7 @@ def _can_be_copied(settings: FirstFrameSettings) -> bool:
 
 
 def _write_copy(stamp: str, settings: FirstFrameSettings) -> None:
+    """Save the settings for the next start, one in each line. An error is ignored."""
     from ouro.utils.files import write_private  # only after a change of the settings
 
     lines = [

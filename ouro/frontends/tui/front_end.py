@@ -138,6 +138,9 @@ class ScreenFrontEnd:
         return self.keymap.sections()
 
     async def use_theme(self, name: str) -> None:
+        """Use a theme, and save it for the next start. Without a name the user picks one, which is
+        shown while it is marked. Raises UsageError if there is no such theme.
+        """
         for problem in await asyncio.to_thread(add_own_themes):
             self.say(problem, "warning")
         for name_of_theme in THEMES.keys() - self._app.available_themes.keys():
@@ -196,6 +199,9 @@ class ScreenFrontEnd:
     async def choose_rewind(
         self, *, undo: bool = False, redo: Mapping[RewindScope, str] | None = None
     ) -> RewindChoice | None:
+        """Show the messages to rewind to, or with `redo` what can be redone; None if the user
+        cancels. With `undo` the files are ticked, too.
+        """
         # Too heavy before the first frame.
         from ouro.frontends.tui.screens.list_sheets import (
             RedoSheet,
@@ -230,6 +236,9 @@ class ScreenFrontEnd:
         await self._turns.run(events)
 
     async def browse(self, page: Page) -> bool:
+        """Open the list of what is sent, of the tasks, or a tab of memory. The memory browser may
+        return a session and a message to go to. Returns True: there is a screen.
+        """
         if page == "context":
             from ouro.frontends.tui.screens.list_sheets import ContextSheet  # rarely used
 
@@ -262,6 +271,9 @@ class ScreenFrontEnd:
         return True
 
     async def view_diff(self, shown: ShownDiff) -> bool:
+        """Show a diff, and send the comments that the user wrote on it to the agent. Returns True:
+        there is a screen.
+        """
         from ouro.frontends.tui.screens.diff_viewer import DiffViewer  # rarely used
         from ouro.session import SessionDiff
 
@@ -359,6 +371,7 @@ class ScreenFrontEnd:
         esc: str = "closes",
         ctrl_c: str | None = None,
     ) -> str | None:
+        """Ask on a sheet. Enter counts only after a moment, because it may have been typed before."""
         from ouro.frontends.tui.screens.guarded_picker import GuardedPicker  # few starts ask
 
         return await show_sheet(self._app, GuardedPicker(title, choices, esc, ctrl_c))
@@ -386,6 +399,8 @@ class ScreenFrontEnd:
     async def pick_session(
         self, session_catalog: SessionCatalog, only: Collection[str] = ()
     ) -> OpenRequest | None:
+        """Show the list of sessions; None if the user picks none."""
+
         async def get_catalog() -> SessionCatalog:
             return session_catalog
 

@@ -173,6 +173,7 @@ def run_tui(
     """
 
     def make_app() -> OuroApp:
+        """Import Textual, and make the app that takes the terminal over from the first frame."""
         from ouro.frontends.tui.app import OuroApp
         from ouro.frontends.tui.driver import TerminalDriver
         from ouro.frontends.tui.garbage import shorten_collections
@@ -256,10 +257,12 @@ async def _run(
     opening = asyncio.ensure_future(start.begin())
 
     def force_end() -> None:
+        """End at once, because the app has not ended in time."""
         frame.restore()
         os._exit(code)
 
     def handle_signal(number: int) -> None:
+        """End the app with the exit code of the signal; kill what it runs in the terminal first."""
         nonlocal code
         code = 0 if frame.has_left else 128 + number
         if app is not None and app.lends_terminal and number in (signal.SIGINT, signal.SIGQUIT):

@@ -130,6 +130,9 @@ class BlockList:
         self._rebuild(self.blocks)
 
     def add(self, block: TranscriptBlock) -> None:
+        """Add a block at the end, with a blank line above it unless it and the one before are
+        compact.
+        """
         last = self.blocks[-1] if self.blocks else None
         block.gap = last is not None and not (last.is_compact and block.is_compact)
         block.index = len(self.blocks)
@@ -144,6 +147,9 @@ class BlockList:
         self._rebuild([*blocks, *self.blocks])
 
     def remove(self, blocks: Iterable[TranscriptBlock]) -> None:
+        """Remove those of the blocks that are in the list. The blocks after the first of them are
+        added again at their new places.
+        """
         removed = set(filter(self._has, blocks))
         if not removed:
             return
@@ -169,8 +175,8 @@ class BlockList:
         return block.index < len(self.blocks) and self.blocks[block.index] is block
 
     def draw_changes(self) -> int | None:
-        """Draw the changed blocks that were drawn before; returns the number of the first changed
-        line.
+        """Draw the changed blocks that were drawn before. Returns the number of the first changed
+        line; None if no block has changed.
         """
         changed = [self._redraw(block) for block in self._changed]
         self._changed.clear()
@@ -181,7 +187,10 @@ class BlockList:
         changed line.
         """
         block.has_changed = False
-        (self.moving.add if block.is_moving else self.moving.discard)(block)
+        if block.is_moving:
+            self.moving.add(block)
+        else:
+            self.moving.discard(block)
         top = self.top(block)
         if not block.is_measured:  # not shown yet: drawing can wait
             self._estimate(block)
@@ -218,6 +227,7 @@ class BlockList:
             self._lines(block)
 
     def settle_end(self, height: int) -> None:
+        """Draw the blocks of the last `height` lines, so that their heights are known."""
         for block in reversed(self.blocks):
             if height <= 0:
                 break
@@ -276,7 +286,8 @@ class BlockList:
         self._drawn[block] = None
         self._drawn.move_to_end(block)
         if len(self._drawn) > MAX_DRAWN:
-            self._drawn.popitem(last=False)[0].forget()
+            least_recent, _ = self._drawn.popitem(last=False)
+            least_recent.forget()
         return block.lines(self._width, self._palette)
 
     def _draw(self, block: TranscriptBlock) -> Sequence[StyledLine]:

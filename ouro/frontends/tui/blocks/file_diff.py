@@ -111,7 +111,7 @@ def changed_files(body: Diff, show: Callable[[str], str] = tidy) -> list[FileDif
 
 
 def _changed_file(change: FileChange, show: Callable[[str], str]) -> FileDiff | None:
-    """None if nothing changed."""
+    """A changed file as lines side by side; None if nothing changed that is shown."""
     before = NO_FILE if change.before is None else show(change.path)
     after = NO_FILE if change.after is None else show(change.moved_to or change.path)
     old, new = (_lines_without_ends(lines, show) for lines in change.texts())
@@ -157,6 +157,7 @@ def _runs(olds: Sequence[str], news: Sequence[str], at: int, new_at: int) -> Ite
     if not any(same) or (len(olds) == len(news) and all(same)):
         yield LineRun(olds, news, at, new_at, any(same))
         return
+    # Lines that only the longer side has are changed.
     same += [False] * abs(len(olds) - len(news))
     start = 0
     for is_same, group in groupby(same):
@@ -166,7 +167,7 @@ def _runs(olds: Sequence[str], news: Sequence[str], at: int, new_at: int) -> Ite
 
 
 def file_diffs(rows: Iterable[str]) -> list[FileDiff]:
-    """Parse a unified diff. Raises ValueError if it is not one."""
+    """The files of a unified diff. Raises ValueError if a row is not part of one."""
     files: list[FileDiff] = []
     reader = iter(rows)
     for row in reader:

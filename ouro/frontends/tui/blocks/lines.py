@@ -240,14 +240,15 @@ def _split_paragraph(text: str, width: int, keeps_spaces: bool) -> Iterator[tupl
     if keeps_spaces and (text.isascii() or _NARROW.fullmatch(text)):
         yield from _split_narrow_code(text, width)
         return
-    start = end = used_cells = 0
+    start = end = used_cells = 0  # of the line that is filled now
     joint = "\n"
     for atom in _WORDS_AND_SPACES.finditer(text):
         if atom[1] and not keeps_spaces:
             continue
         used_cells += cell_len(text[end : atom.end()])  # with the spaces before it
         if used_cells > width:
-            if not keeps_spaces or (not atom[1] and cell_len(atom[0]) <= width):
+            begins_new_line = not keeps_spaces or (not atom[1] and cell_len(atom[0]) <= width)
+            if begins_new_line:
                 if end > start:
                     yield start, end, joint
                     joint = " " if end < atom.start() else ""

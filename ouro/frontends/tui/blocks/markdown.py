@@ -42,7 +42,8 @@ _LINKING_VARIABLES = ("KITTY_WINDOW_ID", "WT_SESSION", "KONSOLE_VERSION", "ALACR
 
 @lru_cache(maxsize=2)
 def parser(*, only_blocks: bool = False) -> MarkdownIt:
-    """CommonMark with tables and strikethrough; HTML is text; link references are not resolved.
+    """Make a parser for CommonMark with tables and strikethrough; HTML is text, and link references
+    are not resolved.
 
     With references, a line could change text that was shown long before it.
     """
@@ -87,7 +88,7 @@ def terminal_shows_links() -> bool:
     return (
         os.environ.get("TERM_PROGRAM") in _LINKING_PROGRAMS
         or any(name in os.environ for name in _LINKING_VARIABLES)
-        or (vte.isdigit() and int(vte) >= 5000)
+        or (vte.isdigit() and int(vte) >= 5000)  # VTE 0.50
     )
 
 
@@ -110,7 +111,9 @@ class _Drawing:
         self._before = before
 
     def blocks(self, tokens: Sequence[Token], width: int, tight: bool = False) -> list[StyledLine]:
-        """Block after block, a blank line between them unless they are parts of a tight list item."""
+        """The lines of blocks, with a blank line between two of them. In a `tight` list item there
+        is none before an inner list.
+        """
         lines: list[StyledLine] = []
         position = 0
         while position < len(tokens):
@@ -431,6 +434,9 @@ class MarkdownPieces:
 
 
 def _is_open_fence(text: str) -> bool:
+    """Whether a text begins with a code fence, of which the first line is complete and the end has
+    not come yet.
+    """
     match = _FENCE_BEGIN.match(text)
     head = text.find("\n")
     if match is None or head < 0 or (match[1][0] == "`" and "`" in text[match.end() : head]):

@@ -121,6 +121,7 @@ def text_size(body: Body) -> int:
 
 
 def body_text(body: Body) -> str:
+    """The text of a body as it is copied, without colours."""
     match body:
         case Plain():
             return tidy(body.text)
@@ -258,6 +259,9 @@ class ToolCard(TranscriptBlock):
             self._end("stopped")
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
+        """The first line, and the body or the output so far below it. If the title names the only
+        changed file, the numbers of its lines are in the first line, too.
+        """
         inside = width - len(_BODY_MARGIN) - 1
         space = (_BODY_MARGIN, palette.text)
         files = _files_of(self._body)
@@ -338,8 +342,8 @@ class ToolCard(TranscriptBlock):
     def _lines_below_head(
         self, width: int, palette: Palette, *, has_names: bool
     ) -> Sequence[StyledLine]:
-        """The lines below the first: the whole body, its preview, or the output so far. None if the
-        call ended without a body.
+        """The lines below the first: the whole body, its preview, or the output so far. There are
+        none if the call ended without a body.
 
         Without `has_names` a diff has no line with the name of each file.
         """
