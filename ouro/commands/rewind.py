@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ouro.commands.action import Answer
 from ouro.commands.front_end import FrontEnd, RewindChoice
@@ -265,10 +265,16 @@ def describe_point(point: Point | Branch) -> str:
     return f"{messages}, {plural(point.calls, 'tool call')}" if point.calls else messages
 
 
-def branch_label(branch: Branch) -> tuple[str, str]:
-    """The title and the detail of a branch in a list."""
+class BranchLabel(NamedTuple):
+    """How a list shows a branch that a rewind has left."""
+
+    title: str
+    detail: str
+
+
+def branch_label(branch: Branch) -> BranchLabel:
     first = message_label(branch.texts[0]) if branch.texts else "what the agent did"
-    return f"↳ left: {first}", describe_point(branch)
+    return BranchLabel(f"↳ left: {first}", describe_point(branch))
 
 
 async def _open_copy(front_end: FrontEnd, copy: str, point: Point | None = None) -> None:

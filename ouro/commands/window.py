@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 from ouro.commands.action import Answer, parse_indexes
 from ouro.commands.front_end import review_draft
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ouro.commands.slash import SessionContext
     from ouro.session.context_window import ContextWindow, WindowReport
 
+ItemVerb = Literal["drop", "restore", "pin"]
+"""What the user can do with items of the context."""
 BAR_WIDTH = 24
 MAX_LISTED = 30
 """The maximum number of messages to pin, and of items, in a list; others can be named by number."""
@@ -106,11 +108,12 @@ async def show_context(context: SessionContext, what: str) -> Answer | None:
     items = largest_items(window)
     if what:
         indexes = parse_indexes(numbers, len(items))
-        if verb not in ("drop", "restore", "pin") or not indexes:
+        known_verb = next((known for known in get_args(ItemVerb) if known == verb), None)
+        if known_verb is None or not indexes:
             raise UsageError(
                 "Usage: /context [drop|restore|pin N]", commands=["context", "context drop 1 3-5"]
             )
-        outcome = await change_items(window, [items[index] for index in indexes], verb)
+        outcome = await change_items(window, [items[index] for index in indexes], known_verb)
         context.front_end.redraw()
         return Answer(outcome, [line(outcome)])
     context.show([Markdown(_report_text(window.report()))])
@@ -149,7 +152,7 @@ def item_line(item: ContextItem) -> str:
     return f"{item.tokens:>9,}  {item_state(item):<7}  {item.kind:<6}  {one_line(item.text, 60)}"
 
 
-async def change_items(window: ContextWindow, items: Sequence[ContextItem], verb: str) -> str:
+async def change_items(window: ContextWindow, items: Sequence[ContextItem], verb: ItemVerb) -> str:
     """Drop, restore or pin items; returns a message for the user. Pinning a pinned message unpins
     it.
     """

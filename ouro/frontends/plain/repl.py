@@ -178,7 +178,7 @@ class Repl(TurnObserver):
 
     def turn_ended(self, outcome: Outcome, seconds: float) -> None:
         """Close the questions of the turn, and ring the bell after a long one. After an interrupt
-        the queue waits, so the user is told what is in it.
+        the queue waits, so a notice names what is in it.
         """
         self._turn_questions.close()
         self._ring(seconds)

@@ -64,6 +64,7 @@ async def _lend_terminal(app: App[Any], work: Coroutine[Any, Any, str]) -> str:
     """Give the terminal to the program that `work` runs; returns the result of `work`. The session
     continues meanwhile.
     """
+    outcome: str | BaseException
     try:
         with app.suspend():  # Textual does not resume if something is raised inside
             [outcome] = await asyncio.gather(work, return_exceptions=True)

@@ -104,6 +104,9 @@ class PageView(VerticalScroll, can_focus=True):
         return self._page.lines[self._links[self._marked_link]].link if self._links else None
 
     def show(self, page: Page) -> None:
+        """Show a page from its top, with its first link marked. A link of several lines counts
+        once.
+        """
         self._page, self._marked_link = page, 0
         first_lines = {
             line.link: number for number, line in reversed([*enumerate(page.lines)]) if line.link
@@ -225,6 +228,7 @@ class Browser(Sheet[OpenRequest | None]):
         """The keys in the last line; the last one is always shown."""
 
     def all_keys(self) -> Keys:
+        """The keys that this screen has anywhere, for the list of keys."""
         return [
             *self._keymap.help_of_place(self._key_place),
             *MOVE_KEYS,

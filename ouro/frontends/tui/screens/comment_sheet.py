@@ -61,6 +61,9 @@ class CommentSheet(Sheet[str | None], Generic[K]):
         self.dismiss(self._message() or None)
 
     def action_close(self) -> None:
+        """Go back one step: close the field, or leave. If there are comments, Esc must be pressed
+        twice.
+        """
         if self._field.display:
             self._end_comment()
         elif self._comments and not self._asked_to_discard:
@@ -99,6 +102,7 @@ class CommentSheet(Sheet[str | None], Generic[K]):
         self._field.cursor_position = len(self._field.value)
 
     def _keep_comment(self) -> None:
+        """Put the text of the field on the marked line; an empty one removes the comment."""
         key, written = self._marked_key, self._field.value.strip()
         if key is not None and written:
             self._comments[key] = written

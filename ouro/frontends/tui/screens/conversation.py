@@ -164,6 +164,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         return TurnQueue(self, lines_in_terminal=True)
 
     def compose(self) -> ComposeResult:
+        """The widgets from top to bottom; the reader covers them when it is open."""
         yield from (
             self.header,
             Static("Transcript", id="reader-title"),
@@ -213,6 +214,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.status.show_message("Your unsent text of last time is back.")
 
     def _save_draft(self) -> None:
+        """Save all that is unsent: the message that starts a turn, the queue, and the prompt."""
         self._draft_timer = None
         if self._draft is not None:
             starting = self.turns.starting
@@ -366,6 +368,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.writer.show(event)
 
     def show(self, event: Event) -> None:
+        """Show an event: in the transcript, and in the widgets around it."""
         self._show_in_transcript(event)
         if self.browser is not None and isinstance(
             event, events.NotesRecalled | events.NoteKept | events.CoreChanged
@@ -404,6 +407,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self._drop_old_blocks()
 
     def turn_ended(self, outcome: events.Outcome, seconds: float) -> None:  # noqa: ARG002 (of TurnObserver)
+        """Show that nothing runs any more, and ring after a long turn. A message whose turn ended
+        before it was shown is returned to the prompt.
+        """
         if not self.is_attached:  # ouro is ending
             return
         self.box.work_ends()
@@ -523,6 +529,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
 
     @on(PromptArea.Submitted)
     def _submit(self, message: PromptArea.Submitted) -> None:
+        """Send or queue a message, and show the end of the transcript."""
         self.transcript.follow()
         self._has_sent = True
         self.start.close()

@@ -175,6 +175,7 @@ class Sheet(ModalScreen[R]):
         self.app.push_screen(KeySheet(self.all_keys()))
 
     async def _on_key(self, event: events.Key) -> None:
+        """Handle a key, unless it is text for a field; `?` and F1 show the keys."""
         is_handled = await self._take_key(event)
         if not is_handled and event.key in SHOWS_KEYS:
             self.action_show_keys()
@@ -316,6 +317,9 @@ class HelpSheet(Sheet[None]):
             self.key_line.show_message(f"No match for `{self._words}`.", "-failed")
 
     async def _take_key(self, event: events.Key) -> bool:
+        """Search with `/`, go to matches with `n` and `N`, or scroll. Returns False for all other
+        keys, and while the search field is open.
+        """
         if self._field.display:
             return False
         if event.key == "slash":

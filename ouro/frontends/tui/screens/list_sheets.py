@@ -19,7 +19,7 @@ from textual.worker import Worker
 
 from ouro.commands.front_end import RewindChoice
 from ouro.commands.rewind import NOT_LISTED, branch_label, describe_point, message_label
-from ouro.commands.window import change_items, item_state, largest_items
+from ouro.commands.window import ItemVerb, change_items, item_state, largest_items
 from ouro.display import Choice
 from ouro.errors import OuroError
 from ouro.frontends.session_format import format_age, now
@@ -166,7 +166,7 @@ class ContextSheet(ListSheet[None]):
     async def action_pin_item(self) -> None:
         await self._change("pin")
 
-    async def _change(self, verb: str) -> None:
+    async def _change(self, verb: ItemVerb) -> None:
         """Drop, restore or pin the marked item, and show the new size of the context."""
         if self._marked is not None:
             try:
@@ -253,6 +253,7 @@ class RewindSheet(ListSheet[RewindChoice | None]):
 
     @on(PickList.Picked)
     async def action_choose(self) -> None:
+        """Rewind to the marked message with what is ticked, or return to the marked branch."""
         if self._scopes_worker is not None:  # a ticked box may not be shown yet
             await self._scopes_worker.wait()
         match self._marked:
@@ -308,7 +309,7 @@ class RewindSheet(ListSheet[RewindChoice | None]):
             rows, key=lambda row: row.since + 0.5 if isinstance(row, Branch) else row.number
         ):
             mark, label = (
-                ("b", branch_label(row)[0])
+                ("b", branch_label(row).title)
                 if isinstance(row, Branch)
                 else ("m", message_label(row.text))
             )
@@ -322,7 +323,7 @@ class RewindSheet(ListSheet[RewindChoice | None]):
                 description = f"Rewinds past {describe_point(row)}"
                 text.append(clean(row.text).strip())
             case Branch():
-                description = f"Left branch: {branch_label(row)[1]}. Enter returns to it"
+                description = f"Left branch: {branch_label(row).detail}. Enter returns to it"
                 labels = [message_label(text) for text in row.texts[:MAX_PREVIEW]]
                 rest = len(row.texts) - len(labels)
                 text.append(

@@ -74,6 +74,9 @@ class MemoryList(RowList[MemoryRow]):
         return row.text if row.link is None or row.link.kind == "core" else row.link
 
     def cells(self, row: MemoryRow, is_marked: bool, width: int) -> Iterable[Cell]:
+        """The scope, the text, the flag and details of a row. On a narrow screen the flag, the
+        scope and the details are left out.
+        """
         has_flag = width + 2 >= FLAG_FROM_WIDTH
         details_width = (width + 2) * 2 // 5
         flag = crop(clean(row.flag), details_width) if has_flag else ""
@@ -184,6 +187,9 @@ class MemoryBrowser(Browser):
     # Keys
 
     async def _take_key(self, event: events.Key) -> bool:
+        """Handle a key; returns False if it is text for the search field. The keys that open memory
+        close it again.
+        """
         if event.key not in self._keymap.keys(UNDO_MEMORY):
             self._undo_commit = ""
         if event.key in self._keymap.keys("memory"):
@@ -215,6 +221,7 @@ class MemoryBrowser(Browser):
             await self._show_page()
 
     def action_close(self) -> None:
+        """Go back one step: to the page before, to the list, or out of the browser."""
         if self._followed:
             self._followed.pop()
             self.run_worker(self._show_page(), group="page", exclusive=True)
@@ -299,6 +306,7 @@ class MemoryBrowser(Browser):
         if link is None or link.kind not in kinds:
             raise UsageError(f"Mark a {' or a line of the '.join(kinds)} first.")
         answer = await ACTIONS[name](self._session_context, link.target)
+        # The value of an edit is a struct with the commit, that of any other command a mapping.
         value = answer.value if isinstance(answer.value, dict) else {"undo": answer.value.undo}
         self._last_commit = commit = value.get("undo", "")
         await self._load()

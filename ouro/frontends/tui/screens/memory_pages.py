@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -51,6 +51,7 @@ class MemoryRow:
     text: str
     category: str
     """The category, for the filter; for a commit, its author."""
+    _: KW_ONLY
     flag: str = ""
     """A short note in the row."""
     about: str = ""
@@ -114,16 +115,35 @@ def _note_row(entry: MemoryEntry, tab: Tab) -> MemoryRow:
     searched = f"{entry.id} {entry.file}"
     source = describe_writer(entry.source) if is_core else ""
     about = " · ".join(filter(None, (entry.category, source)))
-    return MemoryRow(link, entry.scope, text, entry.category, flag, about, searched, item=item)
+    return MemoryRow(
+        link,
+        entry.scope,
+        text,
+        entry.category,
+        flag=flag,
+        about=about,
+        searched=searched,
+        item=item,
+    )
 
 
 def log_rows(entries: Iterable[TimelineEntry]) -> list[MemoryRow]:
+    """The rows of commits, the newest first as in the timeline."""
     rows = []
     for entry in entries:
         commit, who, link = entry.commit, writer(entry.commit), PageLink("commit", entry.commit.id)
         at, searched = local_time(commit.at), f"{commit.id} {' '.join(commit.paths)} {commit.at}"
         rows.append(
-            MemoryRow(link, entry.scope, _line(commit.subject), who, at, who, searched, warns=False)
+            MemoryRow(
+                link,
+                entry.scope,
+                _line(commit.subject),
+                who,
+                flag=at,
+                about=who,
+                searched=searched,
+                warns=False,
+            )
         )
     return rows
 
@@ -131,8 +151,8 @@ def log_rows(entries: Iterable[TimelineEntry]) -> list[MemoryRow]:
 def receipt_rows(
     recalled: NotesRecalled, receipt: MemoryReceipt, checks: Iterable[Check]
 ) -> list[MemoryRow]:
-    """The notes considered for the last message, the core, its changes since, and enforced
-    corrections.
+    """The rows of the receipt, in this order: the notes considered for the last message, the lines
+    of the core, its changes since the session began, and enforced corrections.
     """
     rows = []
     for note in recalled.items:
@@ -142,7 +162,17 @@ def receipt_rows(
             f"{note.state}: {note.reason}",
         )
         link = PageLink("note", note.id) if note.text and note.id.startswith("mem_") else None
-        rows.append(MemoryRow(link, note.scope, text, "recalled", "", about, note.id, item=note))
+        rows.append(
+            MemoryRow(
+                link,
+                note.scope,
+                text,
+                "recalled",
+                about=about,
+                searched=note.id,
+                item=note,
+            )
+        )
     for line in receipt.lines:
         text = f"{SIGNS[line.state]} {_item(line.text) or f'the whole of {line.file}'}"
         about = f"{line.state}: {line.reason}" if line.reason else line.file
@@ -152,9 +182,8 @@ def receipt_rows(
                 line.scope,
                 text,
                 "in each prompt",
-                "",
-                about,
-                f"{line.file} {line.state}",
+                about=about,
+                searched=f"{line.file} {line.state}",
                 item=line,
             )
         )
@@ -173,7 +202,7 @@ def receipt_rows(
         page = (
             f"{check.text}: an enforced correction, {about}. /check remove {check.number} ends it."
         )
-        rows.append(MemoryRow(None, scope, text, "enforced", "", about, item=page))
+        rows.append(MemoryRow(None, scope, text, "enforced", about=about, item=page))
     return rows
 
 
@@ -192,9 +221,8 @@ def proposal_rows(proposals: Iterable[Proposal]) -> list[MemoryRow]:
                 proposal.scope,
                 changed,
                 proposal.origin,
-                "pending",
-                "",
-                searched,
+                flag="pending",
+                searched=searched,
                 item=proposal,
             )
         )
@@ -279,6 +307,7 @@ async def linked_page(session: Session, link: PageLink) -> Page:
 
 
 def note_page(details: EntryDetails) -> Page:
+    """A note with its source, its older and newer versions, and related notes."""
     assert details.note is not None
     entry, note = details.entry, details.note.note
     page = Page(
@@ -310,6 +339,7 @@ def note_page(details: EntryDetails) -> Page:
 
 
 def core_page(listed: MemoryEntry, lines: Sequence[BlamedLine]) -> Page:
+    """A line of the core with the commit that it came from."""
     page = Page(listed.text, f"{listed.scope}/{listed.file}, line {listed.line}")
     page.add("")
     blamed = next((line for line in lines if line.number == listed.line), None)
@@ -321,12 +351,12 @@ def core_page(listed: MemoryEntry, lines: Sequence[BlamedLine]) -> Page:
     return page
 
 
-def commit_page(entry: TimelineEntry, found: Difference) -> Page:
+def commit_page(entry: TimelineEntry, difference: Difference) -> Page:
     """A commit as a diff; each hunk can be undone alone."""
     page = Page(entry.commit.subject, f"{entry.scope} · {entry.commit.id[:12]}")
     _add_commit(page, entry.commit)
-    for hunk in found.hunks:
-        other = hunk.other_half(found.hunks)
+    for hunk in difference.hunks:
+        other = hunk.other_half(difference.hunks)
         if other is not None and hunk.before:
             continue  # shown at its destination
         where = (
@@ -345,6 +375,7 @@ def commit_page(entry: TimelineEntry, found: Difference) -> Page:
 
 
 def proposal_page(proposal: Proposal) -> Page:
+    """A pending change with the reason and the changed lines of each file."""
     page = Page("Waiting for approval", f"{proposal.scope} · {proposal.id} · {proposal.reason}")
     for source in proposal.sources:
         page.add(f"source: {source}", "detail")

@@ -99,6 +99,9 @@ class Picker(Sheet[str | None]):
         self.set_class(self.is_short, "-numbered")
 
     def on_mount(self) -> None:
+        """Note when keys begin to count: keys pressed before the sheet appeared were meant for
+        another widget.
+        """
         self._beneath = self.app.screen_stack[0]
         self._shows_prompt = any(prompt.text for prompt in self._beneath.query(PromptArea))
         if not self.is_short:
