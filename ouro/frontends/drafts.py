@@ -67,7 +67,7 @@ class DraftFile:
 
 
 class KeptDraft:
-    """The unsent text of the plain prompt: it is saved a moment after it has changed."""
+    """The unsent text of a prompt: it is saved a moment after it has changed."""
 
     def __init__(self, unsent: Callable[[], str]) -> None:
         self._unsent = unsent

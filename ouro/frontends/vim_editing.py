@@ -144,7 +144,8 @@ class VimEditor(VimCursor):
         if self.mode in ("visual", "visual line"):
             self._run_visual(key, count, keys)
         elif (short := _SHORT_COMMANDS.get(key)) is not None:
-            self._run_operator(short[0], count, CommandKeys([*short[1:]]), list(keys.keys))
+            operator, *motion = list(short)
+            self._run_operator(operator, count, CommandKeys(motion), list(keys.keys))
         elif key == "g" or key in _OPERATORS:
             name = key + keys.next() if key == "g" else key
             if name in _OPERATORS:

@@ -180,7 +180,7 @@ class OuroApp(App[int], inherit_bindings=False):
             await super()._close_all()
 
     def on_unmount(self) -> None:
-        self.conversation.close_draft()
+        self.conversation.draft.close()
 
     def on_descendant_focus(self) -> None:
         """Start reading keys: now a widget can receive them."""

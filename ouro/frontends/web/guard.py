@@ -170,7 +170,7 @@ class Guard:
 
     def take_ticket(self, ticket: str, cookie: str) -> None:
         """Use up a ticket. Raises WebRefused if it is not valid, or belongs to another browser."""
-        owner, end = self._tickets.pop(ticket, _Ticket("", 0.0))
+        owner, end = self._tickets.pop(ticket, _Ticket(owner="", valid_until=0.0))
         digest = _digest(cookie)
         is_valid = owner == digest and digest in self._keys and time.monotonic() < end
         if not is_valid:

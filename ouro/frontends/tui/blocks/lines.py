@@ -289,7 +289,8 @@ def _take_cells(text: str, cells: int, at_least_one: bool = False) -> str:
     if text.isascii():
         return text[: max(cells, 1) if at_least_one else cells]
     used_cells = 0
-    for start, _end, size in split_graphemes(text)[0]:
+    characters, _width = split_graphemes(text)
+    for start, _end, size in characters:
         if used_cells + size > cells and not (at_least_one and start == 0):
             return text[:start]
         used_cells += size

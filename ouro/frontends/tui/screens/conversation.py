@@ -18,7 +18,7 @@ from ouro import events
 from ouro.display import Display
 from ouro.errors import OuroError
 from ouro.events import Event
-from ouro.frontends.drafts import DRAFT_DELAY, DraftFile, take_draft
+from ouro.frontends.drafts import KeptDraft
 from ouro.frontends.file_index import ProjectFiles
 from ouro.frontends.history import PromptHistory
 from ouro.frontends.saved_file_list import SavedFileList
@@ -46,8 +46,7 @@ from ouro.frontends.tui.widgets.transcript_reader import TranscriptReader
 from ouro.frontends.welcome import welcome
 from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue
 from ouro.utils.log import log
-from ouro.utils.masked_writes import writer
-from ouro.utils.ouro_paths import get_drafts_dir, get_file_lists_dir, get_history_path
+from ouro.utils.ouro_paths import get_file_lists_dir, get_history_path
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
@@ -122,8 +121,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         """Whether to synchronize in the background of the start."""
         self._is_loading_earlier = False
         self._has_sent = False
-        self._draft: DraftFile | None = None
-        self._draft_timer: Timer | None = None
+        self.draft = KeptDraft(self._unsent_text)
         self._jobs_timer: Timer | None = None
         self._window_title: str | None = None
         self.reports_focus = False
@@ -164,7 +162,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         return TurnQueue(self, lines_in_terminal=True)
 
     def compose(self) -> ComposeResult:
-        """The widgets from top to bottom; the reader covers them when it is open."""
+        """The widgets from top to bottom, and the reader that covers them."""
         yield from (
             self.header,
             Static("Transcript", id="reader-title"),
@@ -201,40 +199,19 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
 
     def _restore_draft(self, session: Session) -> None:
         """Put the text that a killed ouro left for this session or folder into the prompt."""
-        self.close_draft(keep=False)  # the prompt still has it
-        if not session.status().is_saved:
-            return
-        saved_id = session.id if session.resumed is not None else ""
-        text = take_draft(get_drafts_dir(), session.cwd, saved_id)
-        self._draft = DraftFile(get_drafts_dir(), session.cwd, session.id)
+        text = self.draft.begin(session)
         if not text:
             return
         self.prompt.stash_text()  # what was typed meanwhile comes back after it is sent
         self.prompt.fill(text)
         self.status.show_message("Your unsent text of last time is back.")
 
-    def _save_draft(self) -> None:
-        """Save all that is unsent: the message that starts a turn, the queue, and the prompt."""
-        self._draft_timer = None
-        if self._draft is not None:
-            starting = self.turns.starting
-            starting_text = [starting.text] if starting else []
-            unsent = [*starting_text, *self.turns.waiting, self.prompt.whole_text]
-            self._draft.save("\n".join(filter(None, unsent)))
-
-    def _save_draft_soon(self) -> None:
-        if self._draft_timer is None and self._draft is not None:
-            self._draft_timer = self.set_timer(DRAFT_DELAY, self._save_draft)
-
-    def close_draft(self, *, keep: bool = True) -> None:
-        """Save what is unsent, unless it is not to `keep`, and let go of the file."""
-        if self._draft is not None:
-            if keep:
-                self._save_draft()
-            else:
-                self._draft.save("")
-            draft, self._draft = self._draft, None
-            writer.submit(draft.close)
+    def _unsent_text(self) -> str:
+        """All that is unsent: the message that starts a turn, the queue, and the prompt."""
+        starting = self.turns.starting
+        starting_text = [starting.text] if starting else []
+        unsent = [*starting_text, *self.turns.waiting, self.prompt.whole_text]
+        return "\n".join(filter(None, unsent))
 
     async def _show_start(self, session: Session) -> None:
         """Show the start panel, unless the user has begun already."""
@@ -407,9 +384,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self._drop_old_blocks()
 
     def turn_ended(self, outcome: events.Outcome, seconds: float) -> None:  # noqa: ARG002 (of TurnObserver)
-        """Show that nothing runs any more, and ring after a long turn. A message whose turn ended
-        before it was shown is returned to the prompt.
-        """
+        """Show that nothing runs any more, and ring after a long turn."""
         if not self.is_attached:  # ouro is ending
             return
         self.box.work_ends()
@@ -439,7 +414,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         queued = waiting[len(steering) :]
         self.writer.show_queue(steering, queued, self.turns.starting)
         self.status.queued = len(queued)
-        self._save_draft_soon()
+        self.draft.change()
 
     def on_resize(self) -> None:
         if self.questions.panel is not None:  # the panel's own size may not have changed
@@ -550,7 +525,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         if self.prompt.vim_mode in ("", "INSERT"):
             self.completion.look_at(self.prompt.before_cursor)
         self.attachments.look_at(self.prompt.text)
-        self._save_draft_soon()
+        self.draft.change()
         if self.prompt.text and self.session is not None and self.session.memory.recall:
             self.session.memory.recall.prepare()
 

@@ -194,6 +194,9 @@ class Picker(Sheet[str | None]):
             self.dismiss(choice.value)
 
     async def _take_key(self, event: events.Key) -> bool:
+        """Scroll, move the mark, choose, or take text. Returns False for a key that shows the keys,
+        and for text of the search field.
+        """
         question = self.query_one(".sheet--question")
         if event.key in PAGES and question.max_scroll_y:
             question.scroll_relative(y=PAGES[event.key] * (question.size.height - 1), animate=False)

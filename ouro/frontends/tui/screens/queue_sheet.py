@@ -67,16 +67,20 @@ class QueueSheet(Sheet[None]):
             self._rows.styles.height = max(1, len(rows))
 
     async def _take_key(self, event: events.Key) -> bool:
+        """Edit, remove or move the marked message; returns False for any other key, and for an
+        empty queue.
+        """
         row = self._rows.marked
         if row is None:
             return False
+        place, _text, _ = row
         if event.key == "enter":
             self.run_worker(self._edit())
         elif event.key in ("delete", "backspace"):
-            self._queue.remove(row[0])
-            self._show_place(row[0])
+            self._queue.remove(place)
+            self._show_place(place)
         elif event.key in _MOVE_STEPS:
-            self._show_place(self._queue.move(row[0], _MOVE_STEPS[event.key]))
+            self._show_place(self._queue.move(place, _MOVE_STEPS[event.key]))
         else:
             return False
         return True

@@ -86,6 +86,9 @@ class SessionList(RowList[SessionMatch]):
         return columns, max(0, width - used_width - 2), has_project
 
     def cells(self, row: SessionMatch, is_marked: bool, width: int) -> Iterable[Cell]:  # noqa: ARG002 (see _layout)
+        """The title of a session with its figures. If its messages match the search, the place of
+        the match is shown instead of most figures.
+        """
         info = row.info
         figures = (
             format_age(info.updated_at, now()),
@@ -243,6 +246,9 @@ class SessionPicker(Browser):
         self._show_count(activity, len(self._list.rows))
 
     def _show_count(self, activity: str = "", match_count: int | None = None) -> None:
+        """Show the scope and how many sessions are in it; with `match_count` also how many of them
+        match.
+        """
         count = f"{len(self._matches.in_scope):,}"
         numbers = (
             f"{match_count:,} of {count}"
@@ -291,6 +297,9 @@ class SessionPicker(Browser):
     # Keys
 
     async def _take_key(self, event: events.Key) -> bool:
+        """Handle a key; returns False if it is text for the search field. While a deletion is asked
+        about, every key is its answer.
+        """
         if self._session_to_delete is None:
             return await super()._take_key(event)
         info = self._end_question()
@@ -303,6 +312,7 @@ class SessionPicker(Browser):
         return True
 
     def action_close(self) -> None:
+        """Go back one step: close the question or the preview, or leave."""
         if self._session_to_delete is not None:
             self._end_question()
         elif self.has_class("-looking"):
@@ -338,6 +348,7 @@ class SessionPicker(Browser):
         info = self._list.marked.info
 
         async def rename(text: str | None) -> None:
+            """Use the typed title, unless it is empty or the old one."""
             name = " ".join(clean(text or "").split())
             if not name or name == info.title:
                 return
@@ -359,6 +370,7 @@ class SessionPicker(Browser):
         info = self._list.marked.info
 
         async def tag(text: str | None) -> None:
+            """Use the typed tags; None means that the user cancelled."""
             if text is None:
                 return
             # Imported late: the screen appears before the modules of a session are loaded.

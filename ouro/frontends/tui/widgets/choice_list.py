@@ -99,6 +99,7 @@ class ChoiceList(Widget):
         return sum(len(lines) for lines in self._render_choices(width))
 
     def on_click(self, event: events.Click) -> None:
+        """Mark and choose the choice that was clicked."""
         at = event.get_content_offset(self)
         owners = [
             number

@@ -219,6 +219,9 @@ class PromptArea(TextArea, inherit_bindings=False):
             )
 
     async def _on_key(self, event: events.Key) -> None:
+        """Handle a key and draw its effect at once. A key that is not handled is left to Textual,
+        which types it or passes it to the app.
+        """
         self.call_next(self._draw_at_once)
         if event.is_printable:
             self._typed_at = event.time
@@ -427,6 +430,7 @@ class PromptArea(TextArea, inherit_bindings=False):
             self.action_cursor_up()
 
     def action_next(self) -> None:
+        """Go down: in the text, then in the history. On empty input, first mark a session below."""
         if not self.text and self._move_beside(1):
             return
         if self.navigator.is_last_wrapped_line(self.cursor_location):
@@ -462,13 +466,14 @@ class PromptArea(TextArea, inherit_bindings=False):
         first.
         """
         names = self.attachments.pastes_in(self.text)
+        if not names:
+            return
         before = [name for name in names if name in self.before_cursor]
-        placeholder = max(before, key=self.before_cursor.rfind) if before else (names or [""])[0]
-        if placeholder:
-            at = self.text.index(placeholder)
-            row, column = self.text.count("\n", 0, at), at - self.text.rfind("\n", 0, at) - 1
-            text = self.attachments.expand_text(placeholder)
-            self.replace(text, (row, column), (row, column + len(placeholder)))
+        placeholder = max(before, key=self.before_cursor.rfind) if before else names[0]
+        at = self.text.index(placeholder)
+        row, column = self.text.count("\n", 0, at), at - self.text.rfind("\n", 0, at) - 1
+        text = self.attachments.expand_text(placeholder)
+        self.replace(text, (row, column), (row, column + len(placeholder)))
 
     def action_clear(self) -> None:
         """Clear the text; Up brings it back, as long as ouro runs."""
@@ -506,7 +511,8 @@ class PromptArea(TextArea, inherit_bindings=False):
             for match in re.finditer(joined_pattern, line)
             for place in range(match.start() + 1, match.end())
         }
-        return [0, *(end for _, end, _ in split_graphemes(line)[0] if end not in inner_columns)]
+        characters, _width = split_graphemes(line)
+        return [0, *(end for _start, end, _cells in characters if end not in inner_columns)]
 
     def action_delete_to_start_of_line(self) -> None:
         """Delete up to the line break, as in a shell. Textual deletes up to where the line is
@@ -537,6 +543,7 @@ class PromptBox(Horizontal):
         self._timer: Timer | None = None
 
     def on_resize(self) -> None:
+        """Fit the hint of the prompt to its width, and move the suggestions above its new height."""
         self._prompt.placeholder = placeholder(self.content_size.width - 2)
         # The popup stays above.
         self._prompt.completion.styles.margin = (

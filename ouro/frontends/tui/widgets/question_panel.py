@@ -170,8 +170,7 @@ class QuestionPanel(Vertical, can_focus=True):
     def _handle_answer(self, event: events.Key) -> None:
         """Answer with a key, or pass it to the prompt if it belongs to a text."""
         act = self.answer_of(event.key, self._actions.get(event.key, ""), event.character or "")
-        # Always evaluated, because it follows the text.
-        is_message = self._is_message(event, is_answer=act is not None)
+        is_message = self._follow_writing(event, is_answer=act is not None)
         held, self._held = self._held, None
         if is_message or event.time - self._typed_at < self.GRACE:
             if held is not None and event.time - held.time < self.GRACE:
@@ -212,9 +211,9 @@ class QuestionPanel(Vertical, can_focus=True):
             return partial(self._mark_and_choose, int(character) - 1)
         return partial(self.choose, self.options.place) if key == "enter" else None
 
-    def _is_message(self, event: events.Key, *, is_answer: bool) -> bool:
-        """Whether a key belongs to a message for the prompt: a letter that is no answer begins one,
-        Enter ends it.
+    def _follow_writing(self, event: events.Key, *, is_answer: bool) -> bool:
+        """Note whether the user is writing a message; returns whether this key belongs to it. A
+        letter that is no answer begins a message, Enter ends it.
         """
         if event.key in ("up", "down"):
             self._is_writing = False
@@ -257,6 +256,7 @@ class QuestionPanel(Vertical, can_focus=True):
         room = self._free_rows(height, bodies)
         wanted = self.options.get_content_height(self.size, self.size, self.options.size.width)
         is_short = height < ALL_AROUND_FROM_HEIGHT
+        # On a short terminal a text gets all lines but those of the choices, else at most a third.
         least = max(1, min(2, room - 1) // len(bodies)) if height < BOX_FROM_HEIGHT else 2
         hint = ""
         for body in bodies:
@@ -394,6 +394,9 @@ class PermissionPanel(QuestionPanel):
         self._refusal: PermitChoice = "stop" if "stop" in asked.choices else "no"
 
     def answer_of(self, key: str, action: str, character: str) -> Callable[[], object] | None:
+        """What a key does here. The key of a choice that is not offered does nothing; None if the
+        key is not an answer.
+        """
         for number, choice in enumerate(self._asked.choices):
             if action == _KEYS[choice] or (action == "no" and choice == self._refusal):
                 return partial(self.choose, number)
@@ -402,6 +405,9 @@ class PermissionPanel(QuestionPanel):
         return (lambda: None) if act is None and action else act
 
     def _fit(self) -> None:
+        """Divide the height. The field shows its text in the marked choice. Without lines for a
+        header, the first change is shown first.
+        """
         self.options.comment = (one_line(self.field.value, 60) or "…") if self.field.display else ""
         super()._fit()
 
@@ -457,6 +463,7 @@ def _show_hidden(text: str) -> str:
 
 
 def make_panel(asked: PermissionAsked | QuestionAsked, keymap: Keymap) -> QuestionPanel:
+    """The panel for a question: a permission, the plan, or any other question of the agent."""
     if isinstance(asked, PermissionAsked):
         return PermissionPanel(asked, keymap)
     if not asked.question_id.startswith(PLAN_QUESTION):

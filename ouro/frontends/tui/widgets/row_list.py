@@ -44,6 +44,9 @@ class LineScrollBar(ScrollBar):
     """
 
     def render_lines(self, crop: Region) -> list[Strip]:
+        """The bar as lines, of which each kind is made only once; a bar that Textual draws in
+        another way is left to it.
+        """
         bar = self.render()
         height = max(self.size.height, crop.bottom)
         if not (isinstance(bar, ScrollBarRender) and isinstance(bar.style, Style) and height):
@@ -216,13 +219,10 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         )
         self.rows, self._nothing = rows, nothing
         self._make_room()
-        self.place = (
-            same_place
-            if same_place is not None
-            else min(self.place, max(0, len(rows) - 1))
-            if keep
-            else 0
-        )
+        if same_place is not None:
+            self.place = same_place
+        else:  # the row is gone: its neighbour, or the first of other rows
+            self.place = min(self.place, max(0, len(rows) - 1)) if keep else 0
         self._show_place()
         self.refresh()
         if old_row != self.marked:
@@ -264,6 +264,7 @@ class RowList(LineScroll, Generic[T], can_focus=True):
             self.post_message(self.Picked())
 
     def render_line(self, y: int) -> Strip:
+        """The line `y` of the widget: the cells of a row, or the text for an empty list."""
         place, width = y + self.scroll_offset.y, self.scrollable_content_region.width
         cells: list[Cell] = []
         if 0 <= place < len(self.rows):
@@ -339,6 +340,9 @@ class PickList(RowList["Choice"], can_focus=False):
         self.refresh(layout=True)
 
     def cells(self, choice: Choice, is_marked: bool, width: int) -> Iterable[Cell]:
+        """The label of a choice, a tick for the current one, and its detail. The columns fit the
+        rows that are visible.
+        """
         visible_choices = self.rows[self.scroll_offset.y :][: max(1, self.size.height)]
         longest_detail = max(cell_len(clean(other.detail)) + 2 for other in visible_choices)
         room = min(longest_detail, width // 2 if width >= 60 else width * 2 // 5)

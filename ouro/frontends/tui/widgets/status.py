@@ -61,6 +61,9 @@ class Header(Widget):
         self._settings = settings
 
     def render(self) -> Content:
+        """The version and folder at the left, the title of the session at the right if there is
+        room.
+        """
         where = f" {self._settings.version}".rstrip() + f" · {clean(self._settings.folder)}"
         line = Content.assemble(("ouro", "$mark bold"), where).truncate(self.size.width)
         room = self.size.width - line.cell_length
@@ -88,6 +91,7 @@ class TodoPanel(Static):
         return bool(self.todos)
 
     def watch_todos(self) -> None:
+        """Show the todos around the first open one; the panel closes when all are done."""
         current = next(
             (place for place, todo in enumerate(self.todos) if todo.state != "done"), None
         )
@@ -127,6 +131,9 @@ class StatusLine(Widget):
         self._timer = self.set_timer(seconds, lambda: setattr(self, "message", ""))
 
     def render(self) -> Content:
+        """A message, else the state of the session with what the status command of the user
+        printed.
+        """
         width = max(0, self.size.width)
         if self.message:
             line = code_content(clean(self.message), _WORD_STYLES[self._level])
@@ -197,6 +204,7 @@ class ResumePanel(Widget):
         return self._card is not None
 
     def show(self, card: ResumeCard) -> None:
+        """Show the card of a resumed session, with its first part marked."""
         self._card, self._choices, self._place = card, card_choices(card), 0
         self.border_title = f"resumed: {session_title(card.info)}"
         keys = (

@@ -134,7 +134,7 @@ class TranscriptView(LineScroll):
 
     def clear(self) -> None:
         self.discard(*self._blocks.blocks)
-        self.set_queued((), ())
+        self.set_queued(steering=(), queued=())
         self.following = True
 
     def set_queued(
@@ -213,10 +213,13 @@ class TranscriptView(LineScroll):
         """Scroll to the next message of the user, or (-1) to the previous one."""
         top = self.scroll_offset.y
         beyond = [
-            said for said in self._prompts() if (self._blocks.top(said) + said.gap - top) * by > 0
+            prompt
+            for prompt in self._prompts()
+            if (self._blocks.top(prompt) + prompt.gap - top) * by > 0
         ]
         if beyond:
-            self._go_to(said := beyond[0 if by > 0 else -1], int(said.gap))
+            prompt = beyond[0 if by > 0 else -1]
+            self._go_to(prompt, int(prompt.gap))
         elif by > 0:
             self.follow()
         else:
@@ -291,6 +294,9 @@ class TranscriptView(LineScroll):
         self._restyle()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Follow new lines again at the end. While the user scrolls up, draw ahead, and at the top
+        ask for earlier messages. A scroll by `_arrange` itself changes nothing.
+        """
         super().watch_scroll_y(old_value, new_value)
         if not self._is_arranging:
             self.following = round(new_value) >= self.max_scroll_y
@@ -308,6 +314,9 @@ class TranscriptView(LineScroll):
         super().step(lines)
 
     def on_click(self, event: events.Click) -> None:
+        """Go to the end for a click on the hint, show the queue for one on a queued message, and
+        unfold or fold a card.
+        """
         if self.text_selection is not None or event.button != 1:
             return
         below = self.size.height - 1 - event.y
@@ -315,10 +324,10 @@ class TranscriptView(LineScroll):
             self.follow()
         elif below < bool(self._hint()) + len(self._queued_in_sight()):
             self.post_message(self.QueueClicked())
-        elif (
-            block_and_line := self._blocks.block_at(event.y + self.scroll_offset.y)
-        ) is not None and block_and_line[0].foldable:
-            self._fold([block_and_line[0]], not block_and_line[0].is_open, keep=block_and_line[0])
+        elif (place := self._blocks.block_at(event.y + self.scroll_offset.y)) is not None:
+            block, _line = place
+            if block.foldable:
+                self._fold([block], not block.is_open, keep=block)
 
     def get_selection(self, selection: Selection) -> tuple[str, str]:
         """The selected text without decoration; the whole transcript as Markdown."""
@@ -471,8 +480,9 @@ class TranscriptView(LineScroll):
         self._blocks.restyle(self.size.width or self.app.size.width, self._palette)
         # A long answer has more lines in a narrow window: stay at about the same words.
         if place is not None:
-            self._blocks.settle(self._blocks.top(place[0]), 1)
-            place = place[0], place[1] * place[0].height // old_height
+            block, line = place
+            self._blocks.settle(self._blocks.top(block), 1)
+            place = block, line * block.height // old_height
         self._return_to(place)
         if is_all_seen:
             self._blocks.settle_end(1)

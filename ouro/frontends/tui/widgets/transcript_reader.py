@@ -90,9 +90,10 @@ class TranscriptReader(Horizontal, can_focus=True):
             self._start_search(-1)
 
     def close(self) -> None:
+        """Return to the conversation: fold what was folded before, and follow its end."""
         if self.is_open:
             self.screen.remove_class("-reading")
-            self._transcript.find("", 0)
+            self._transcript.find("", 0)  # ends the search
             self._transcript.open_only(self._opened_before)
             self._transcript.follow()
             self._after_close()
