@@ -96,17 +96,30 @@ class YamlFileMemoryStore(MemoryStore):
             open_file = failure.enter_context(
                 await asyncio.to_thread(OpenFile, folder, lock, new=True)
             )
-            await open_file.append([encode_record(header_data(header))])
-            await asyncio.to_thread(sync_folder, folder)
-            await asyncio.to_thread(sync_folder, self._root)
+            await self._bring_to_disk(open_file, header)
             self._open[header.id] = open_file
             failure.pop_all()
+
+    async def _bring_to_disk(self, open_file: OpenFile, header: SessionHeader) -> None:
+        """Write the header of a new session, and what other sessions find it by. At the same time:
+        a disk takes as long for all of it as for one.
+        """
         # Imported late: a list of sessions does not need them.
         from ouro.memory.sessions.index_journal import note_opened
         from ouro.memory.sessions.moved_projects import note_folder
 
-        await asyncio.to_thread(note_opened, self._root, folder.name)
-        await asyncio.to_thread(note_folder, self._root, header.project)
+        folder = open_file.folder
+        failures = await asyncio.gather(
+            open_file.append([encode_record(header_data(header))]),
+            asyncio.to_thread(sync_folder, folder),
+            asyncio.to_thread(sync_folder, self._root),
+            asyncio.to_thread(note_opened, self._root, folder.name),
+            asyncio.to_thread(note_folder, self._root, header.project),
+            return_exceptions=True,  # none may go on after `create_session` has failed
+        )
+        for failure in failures:
+            if failure is not None:
+                raise failure
 
     async def import_session(self, header: SessionHeader, records: Iterable[Record]) -> None:
         with _convert_to_save_failed(self._root):

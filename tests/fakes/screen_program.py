@@ -69,10 +69,12 @@ class RecordingSession(FakeSession):
         self.record(answered=question_id)
         super().answer(question_id, answer)
 
-    async def close(self):
+    async def close(self, on_released=None):
         self.record(closed=True)
         if SCENARIO == "hangs":
             await asyncio.sleep(60)
+        if on_released is not None:
+            await on_released()
 
 
 children: list[subprocess.Popen] = []
