@@ -150,9 +150,9 @@ async def headless(session, output):
 class LearnsAtTheEnd(FakeSession):
     """Emits an event while it closes."""
 
-    async def close(self):
+    async def close(self, on_released=None):
         self.emit_event(LEARNED)
-        await super().close()
+        await super().close(on_released)
 
 
 async def test_headless_writes_background_events_until_the_end():
@@ -204,9 +204,9 @@ async def test_question_between_turns_survives_a_turn_and_takes_one_key():
 
 async def test_headless_leaves_a_question_between_turns_open():
     class Asks(FakeSession):
-        async def close(self):
+        async def close(self, on_released=None):
             self.emit_event(QUESTION)
-            await super().close()
+            await super().close(on_released)
 
     session = Asks([says("ok")])
     code, out, _ = await headless(session, "text")
