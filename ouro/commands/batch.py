@@ -176,6 +176,9 @@ async def open_pull_requests(
     task: Sequence[str],
     all: bool,  # noqa: A002
 ) -> Answer:
+    """Open a pull request for each named task, or with `all` for every successful one that is not
+    decided yet.
+    """
     return await _decide(context, state, task, all, branches.open_pull_request, only_done=True)
 
 
@@ -350,7 +353,7 @@ def _facts(task: Task, result: TaskResult) -> list[tuple[str, str]]:
         ("cost", dollars(result.cost)),
         ("attempts", str(result.attempts)),
     ]
-    return [pair for pair in pairs if pair[1]]
+    return [(name, value) for name, value in pairs if value]
 
 
 class _LineProgress:

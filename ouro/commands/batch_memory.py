@@ -33,7 +33,8 @@ async def inbox(context: ShellContext, state: str, words: Sequence[str]) -> Answ
         return Answer(
             [_change_data(change) for change in waiting_changes], _list_view(waiting_changes, state)
         )
-    verb, numbers = words[0], " ".join(words[1:])
+    verb, *number_words = words
+    numbers = " ".join(number_words)
     if verb not in ("accept", "reject") or not numbers:
         raise UsageError(
             "Name what to decide: `accept 1,3`, `reject 2-5`, `accept all`.",
@@ -45,13 +46,12 @@ async def inbox(context: ShellContext, state: str, words: Sequence[str]) -> Answ
         else parse_indexes(numbers, len(waiting_changes))
     )
     chosen = [waiting_changes[index] for index in indexes]
+    is_accepted = verb == "accept"
     view: View = []
     failed = 0
     for change in chosen:
-        memory_count, problems = _decide(
-            context.folder, batch_state, change, accepts=verb == "accept"
-        )
-        view += _decision_view(change, verb, memory_count)
+        memory_count, problems = _decide(context.folder, batch_state, change, accepts=is_accepted)
+        view += _decision_view(change, memory_count, is_accepted=is_accepted)
         view += [line(problem, level="warning") for problem in problems]
         failed += len(problems)
     values = [_change_data(change) for change in chosen]
@@ -204,11 +204,11 @@ def _change_data(change: SharedChange) -> dict[str, Any]:
     }
 
 
-def _decision_view(change: SharedChange, verb: str, count: int) -> View:
+def _decision_view(change: SharedChange, count: int, *, is_accepted: bool) -> View:
     """A line about what was decided, and in how many repositories; empty if it was done nowhere."""
     if not count:
         return []
-    word = "Remembered" if verb == "accept" else "Rejected"
+    word = "Remembered" if is_accepted else "Rejected"
     where = f" ({plural(count, 'repository', 'repositories')})" if change.scope == "repo" else ""
     return [line(f"{word}: {_text(change)}{where}")]
 

@@ -116,12 +116,12 @@ def _summary(
         "state": str(state_folder),
         "arms": [
             {
-                "model": arm[0],
-                "memory": arm[1],
+                "model": model,
+                "memory": memory,
                 "rate": arm_score.rate,
                 **msgspec.to_builtins(arm_score),
             }
-            for arm, arm_score in scores.items()
+            for (model, memory), arm_score in scores.items()
         ],
         "runs": [_run_value(run, results.get(run.id)) for run in evaluation.runs],
     }

@@ -94,7 +94,7 @@ async def skills(context: SessionContext, switch: str | None, name: str) -> Answ
             ],
         )
     rows = map(_skill_row, session_skills.all())
-    total = sum(skill.tokens[0] for skill in session_skills.all())
+    total = sum(skill.tokens.in_list for skill in session_skills.all())
     return Answer(
         [skill.name for skill in session_skills.all()],
         [Title(f"Skills: about {plural(total, 'token')} in each request"), *table(rows)],
@@ -114,8 +114,8 @@ def _switch_skill(session_skills: extensions.Skills, name: str, switch: str) -> 
 def _skill_row(skill: extensions.Skill) -> tuple[str, ...]:
     """The table row of a skill: name, state, tokens, folder and description."""
     state = "on" if skill.is_offered else "by you only" if skill.is_on else "off"
-    tokens_listed, tokens_used = skill.tokens
-    cost = f"{plural(tokens_listed, 'token')}, {tokens_used:,} when used"
+    tokens = skill.tokens
+    cost = f"{plural(tokens.in_list, 'token')}, {tokens.when_used:,} when used"
     description = cut(skill.file.description, 80)
     return CodeSpan(f"/{skill.name}"), state, cost, CodeSpan(tilde(skill.folder)), description
 
@@ -131,6 +131,11 @@ async def skill(context: SessionContext, what: str) -> None:
         "project": find_root(session.cwd) / ".ouro" / "skills",
     }
     context.say("The model writes a draft …")
+
+    def draft_as_markdown(text: str) -> str:
+        _name, draft = _parse_skill(session, text)
+        return block(draft, "markdown")
+
     _name, draft = _parse_skill(session, await _ask_for_skill(session, wish.strip()))
     draft, chosen = await review_draft(
         context.front_end,
@@ -140,7 +145,7 @@ async def skill(context: SessionContext, what: str) -> None:
             for place, label in PLACES.items()
         ],
         draft,
-        lambda text: block(_parse_skill(session, text)[1], "markdown"),
+        draft_as_markdown,
     )
     if not chosen:
         context.say("The draft was discarded.")
@@ -204,6 +209,9 @@ def _digest_lines(messages: Iterable[Message]) -> Iterator[str]:
 
 
 async def add_plugin(context: ShellContext, source: str, path: str, ref: str, yes: bool) -> Answer:
+    """Fetch a plugin, and install it if the user trusts it. Raises UsageError if one of its name is
+    installed.
+    """
     with extensions.fetch_plugin(source, ref, path) as (name, folder, plugin):
         if name in extensions.installed_plugins():
             raise UsageError(
@@ -255,6 +263,7 @@ def _changes_of_plugin(name: str, fetched_folder: Path) -> Sequence[str]:
 
 
 async def remove_plugin(context: ShellContext, name: str, yes: bool) -> Answer:
+    """Remove an installed plugin if the user agrees. Raises UsageError if there is none."""
     if name not in extensions.installed_plugins():
         raise UsageError(f"There is no plugin {name}.", "`ouro plugin list` shows them.")
     if not await confirm(context, f"Remove the plugin {name}?", "Remove", assume_yes=yes):

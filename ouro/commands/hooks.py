@@ -71,7 +71,7 @@ MAX_CALLS = 60
 async def hooks(context: ActionContext) -> Answer:
     """List the hooks with their uses, and the last runs."""
     async with context.open_session() as session:
-        session_hooks, runs = session.turn.hooks.hooks.hooks, tuple(session.turn.hooks.hooks.runs)
+        session_hooks, runs = session.turn.hooks.runner.hooks, tuple(session.turn.hooks.runner.runs)
         checks = {check.number: check for check in await asyncio.to_thread(checks_of, session)}
     rows, data = [], []
     for hook in session_hooks:
@@ -134,7 +134,7 @@ async def test(context: ActionContext, event: str, tool: str, input_json: str) -
     arguments = _parse_input(input_json)
     is_tool_event = "tool" in event
     async with context.open_session() as session:
-        runner, names = session.turn.hooks.hooks, (tool, *names_elsewhere(tool))
+        runner, names = session.turn.hooks.runner, (tool, *names_elsewhere(tool))
         data: dict[str, Any] = {"session_id": session.id, "cwd": str(session.cwd)}
         if event in ("before-tool", "after-tool"):
             known_tool = session.turn.commands.tools.tools.get(tool)
@@ -167,7 +167,7 @@ async def check(context: SessionContext, correction: str) -> None:
     """Let a model draft a check of a correction, let the user review it, and save it. `remove N` as
     the correction removes a check.
     """
-    session, hooks = context.session, context.session.turn.hooks.hooks
+    session, hooks = context.session, context.session.turn.hooks.runner
     verb, _, number = correction.partition(" ")
     if verb == "remove" and number.isdecimal():
         await asyncio.to_thread(hooks.change_checks, methodcaller("remove", int(number)))
@@ -295,7 +295,7 @@ def _refused_title(session: Session, rule: str, call: ToolCall) -> str:
 
 def checks_of(session: Session) -> list[Check]:
     """The corrections that are enforced in the session's project."""
-    return session.turn.hooks.hooks.checks.here()
+    return session.turn.hooks.runner.checks.here()
 
 
 def _run_row(run: HookRun) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ NO_SERVERS = (
 
 
 async def list_servers(context: SessionContext) -> Answer:
+    """List the language servers that run or have run, with their states."""
     servers = await _servers(context)
     if not servers:
         return Answer([], [line(NO_SERVERS)])

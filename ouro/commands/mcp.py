@@ -28,47 +28,51 @@ _LIST_SECONDS = 15.0
 
 
 async def list_servers(context: ActionContext) -> Answer:
+    """List the servers with their states and tools. On the command line it waits for those that
+    start, at most _LIST_SECONDS.
+    """
     async with context.servers() as servers:
         if context.session is None:
             with suppress(TimeoutError):  # a slow one is `starting`
                 async with asyncio.timeout(_LIST_SECONDS):
                     await servers.settle()
-        rows, value = [], []
-        for server in servers.servers.values():
-            tools = server.known_tools
-            tokens = sum(mcp.tokens_of(tool.spec(server.name)) for tool in tools)
-            rows.append(
-                (
-                    CodeSpan(server.name),
-                    _state(server),
-                    _command_or_url(server.settings),
-                    (
-                        f"{plural(len(tools), 'tool')}, about {plural(tokens, 'token')}"
-                        if tools
-                        else ""
-                    ),
-                    f"{server.listing.latency * 1000:.0f} ms" if server.state == "ready" else "",
-                )
-            )
-            value.append(
-                {
-                    "name": server.name,
-                    "state": _state(server),
-                    "problem": server.problem,
-                    "where": _command_or_url(server.settings),
-                    "tools": len(tools),
-                    "tokens": tokens,
-                    "latency_ms": round(server.listing.latency * 1000),
-                }
-            )
-        if not rows:
+        listed = list(servers.servers.values())
+        if not listed:
             return Answer([], [line(f"There are no MCP servers. {ADD_HINT}")])
-        problems = [
-            line(f"{server.name}: {server.problem}")
-            for server in servers.servers.values()
-            if server.problem
-        ]
-        return Answer(value, [*table(rows), *problems])
+        problems = [line(f"{server.name}: {server.problem}") for server in listed if server.problem]
+        value = [_server_data(server) for server in listed]
+        return Answer(value, [*table(map(_server_row, listed)), *problems])
+
+
+def _server_row(server: mcp.McpServer) -> tuple[CodeSpan | str, ...]:
+    """A server as a row of the list: name, state, place, tools and latency."""
+    tools = server.known_tools
+    tool_words = f"{plural(len(tools), 'tool')}, about {plural(_tokens_of_tools(server), 'token')}"
+    return (
+        CodeSpan(server.name),
+        _state(server),
+        _command_or_url(server.settings),
+        tool_words if tools else "",
+        f"{server.listing.latency * 1000:.0f} ms" if server.state == "ready" else "",
+    )
+
+
+def _server_data(server: mcp.McpServer) -> dict[str, Any]:
+    """A server as `--json` prints it."""
+    return {
+        "name": server.name,
+        "state": _state(server),
+        "problem": server.problem,
+        "where": _command_or_url(server.settings),
+        "tools": len(server.known_tools),
+        "tokens": _tokens_of_tools(server),
+        "latency_ms": round(server.listing.latency * 1000),
+    }
+
+
+def _tokens_of_tools(server: mcp.McpServer) -> int:
+    """About how many tokens the descriptions of its tools take in a request."""
+    return sum(mcp.tokens_of(tool.spec(server.name)) for tool in server.known_tools)
 
 
 async def show(context: ActionContext, server: str) -> Answer:
@@ -162,6 +166,9 @@ async def add(_context: ShellContext, name: str, command: list[str], **options: 
 
 
 async def remove(_context: ShellContext, name: str) -> Answer:
+    """Remove a server that `ouro mcp add` has saved. Raises UsageError if it saved none of this
+    name.
+    """
     saved, _off = mcp.read_registry()
     if name not in saved:
         hint = "Servers in config.yaml and .mcp.json are removed there."
@@ -192,7 +199,10 @@ async def import_servers(context: ShellContext, every: bool) -> Answer:
             for name, (server, source) in new.items()
         ]
         chosen = list(await context.choose_many("Which servers?", choices))
-    entries = {name: mcp.to_entry(new[name][0]) for name in chosen}
+    entries = {}
+    for name in chosen:
+        server, _source = new[name]
+        entries[name] = mcp.to_entry(server)
     mcp.change_registry(lambda registry: registry["mcpServers"].update(entries))
     return Answer(
         chosen, [line(f"Imported {plural(len(chosen), 'server')}: {', '.join(chosen) or 'none'}.")]
@@ -217,6 +227,7 @@ async def login(context: ShellContext, server: str) -> Answer:
 
 
 async def logout(context: ShellContext, server: str) -> Answer:
+    """Delete the saved login to a server."""
     async with context.servers() as servers:
         mcp_server = _find_server(servers, server)
         was_logged_in = await asyncio.to_thread(mcp.Tokens(mcp_server.settings.url).delete)

@@ -63,21 +63,9 @@ class MemoryServer(MCPServer):
         )
 
     async def list_resources(self) -> list[ListedResource]:
-        def list_entries(memory: MemoryAccess) -> list[tuple[str, str]]:
-            editor = memory.editor
-            core = [
-                (f"{scope.scope}/{name}.md", f"core memory: {name}")
-                for scope in editor.scopes
-                for name in scope.store.core
-                if editor.text(scope.scope, f"{name}.md")
-            ]
-            notes = long_term.note_entries(editor)
-            return [*core, *((note.id, one_line(note.text, 100)) for note in notes)]
-
-        names_and_titles, unapproved = (
-            await self._context.memory(list_entries),
-            await self._unapproved_ids(),
-        )
+        """The core files and notes, without those that have a change to be approved."""
+        names_and_titles = await self._context.memory(_names_and_titles)
+        unapproved = await self._unapproved_ids()
         return [
             ListedResource(
                 uri=f"memory://{name}", name=name, description=title, mime_type="text/markdown"
@@ -129,19 +117,7 @@ class MemoryServer(MCPServer):
     async def _unapproved_ids(self) -> set[str]:
         """The core files, and the ids of the notes, with a change that the user has not approved."""
 
-        def work(memory: MemoryAccess) -> set[str]:
-            core = {
-                f"{scope.scope}/{name}"
-                for scope in memory.editor.scopes
-                for name in scope.untrusted
-            }
-            return core | {
-                note.id
-                for note in long_term.note_entries(memory.editor)
-                if "unconfirmed" in note.badges
-            }
-
-        return await self._context.memory(work)
+        return await self._context.memory(_find_unapproved)
 
     async def memory_remember(
         self,
@@ -170,6 +146,29 @@ class MemoryServer(MCPServer):
             "kept": f"Remembered in {proposed.place}.",
             "known": f"Already remembered: {proposed.place}.",
         }[proposed.state]
+
+
+def _names_and_titles(memory: MemoryAccess) -> list[tuple[str, str]]:
+    """The name and a title of each core file with text, and of each note."""
+    editor = memory.editor
+    core = [
+        (f"{opened.scope}/{name}.md", f"core memory: {name}")
+        for opened in editor.scopes
+        for name in opened.store.core
+        if editor.text(opened.scope, f"{name}.md")
+    ]
+    notes = long_term.note_entries(editor)
+    return [*core, *((note.id, one_line(note.text, 100)) for note in notes)]
+
+
+def _find_unapproved(memory: MemoryAccess) -> set[str]:
+    """The names of core files and the ids of notes that have a change to be approved."""
+    core = {
+        f"{opened.scope}/{name}" for opened in memory.editor.scopes for name in opened.untrusted
+    }
+    return core | {
+        note.id for note in long_term.note_entries(memory.editor) if "unconfirmed" in note.badges
+    }
 
 
 @contextmanager

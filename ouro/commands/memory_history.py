@@ -103,53 +103,59 @@ async def blame(context: ActionContext, file: str, number: int, opened: int) -> 
         opened: the same number, as `--open` passes it.
     """
     number = number or opened
+    if not number:
+        return await context.memory(lambda memory: _annotate(memory, file))
+    commit = await context.memory(lambda memory: _origin_of_line(memory, file, number))
+    return await _show_turn(context, commit)
 
-    def find_origin(memory: MemoryAccess) -> Answer | Commit:
-        annotated = memory.timeline.blame(file)
-        if not number:
-            rows = [
-                (f"{row.number:>4}", row.commit.id[:7], *_origin(row.commit), row.text)
-                for row in annotated.lines
-            ]
-            hint = line(
-                "The turn that a line came from: ", CommandText(f"memory blame {file} LINE")
-            )
-            return Answer(
-                annotated,
-                [
-                    Title(f"{annotated.scope}/{annotated.name}"),
-                    Quote("\n".join(columns(rows))),
-                    hint,
-                ],
-            )
-        if not 0 < number <= len(annotated.lines):
-            raise UsageError(
-                f"There is no line {number}: {annotated.name} has {plural(len(annotated.lines), 'line')}."
-            )
-        return memory.timeline.origin_of(file, annotated.lines[number - 1])
 
-    result = await context.memory(find_origin)
-    return result if isinstance(result, Answer) else await _show_turn(context, result)
+def _annotate(memory: MemoryAccess, file: str) -> Answer:
+    """The lines of a file, each with the commit that it came from."""
+    annotated = memory.timeline.blame(file)
+    rows = [
+        (f"{row.number:>4}", row.commit.id[:7], *_origin(row.commit), row.text)
+        for row in annotated.lines
+    ]
+    hint = line("The turn that a line came from: ", CommandText(f"memory blame {file} LINE"))
+    return Answer(
+        annotated,
+        [Title(f"{annotated.scope}/{annotated.name}"), Quote("\n".join(columns(rows))), hint],
+    )
+
+
+def _origin_of_line(memory: MemoryAccess, file: str, number: int) -> Commit:
+    """The commit that a line of a file came from. Raises UsageError if there is no such line."""
+    annotated = memory.timeline.blame(file)
+    if not 0 < number <= len(annotated.lines):
+        raise UsageError(
+            f"There is no line {number}: {annotated.name} has {plural(len(annotated.lines), 'line')}."
+        )
+    return memory.timeline.origin_of(file, annotated.lines[number - 1])
 
 
 async def evidence(context: ActionContext, what: str) -> Answer | None:
     """Show the turn that a commit, a note or a file came from."""
 
-    def find_commit(memory: MemoryAccess) -> Commit:
-        try:
-            return memory.timeline.find(what).commit
-        except UsageError:  # for a file or a note: the commit that created it
-            commits_of_entry = [
-                entry.commit for entry in reversed(memory.timeline.log(_MAX_SEARCHED, what))
-            ]
-            if not commits_of_entry:
-                raise
-            return next(
-                (commit for commit in commits_of_entry if commit.source.session),
-                commits_of_entry[0],
-            )
+    commit = await context.memory(lambda memory: _commit_of(memory, what))
+    return await _show_turn(context, commit)
 
-    return await _show_turn(context, await context.memory(find_commit))
+
+def _commit_of(memory: MemoryAccess, what: str) -> Commit:
+    """The named commit; for a file or a note the oldest commit of it that a session made, else the
+    oldest of all. Raises UsageError if there is none.
+    """
+    try:
+        return memory.timeline.find(what).commit
+    except UsageError:
+        commits_of_entry = [
+            entry.commit for entry in reversed(memory.timeline.log(_MAX_SEARCHED, what))
+        ]
+        if not commits_of_entry:
+            raise
+        return next(
+            (commit for commit in commits_of_entry if commit.source.session),
+            commits_of_entry[0],
+        )
 
 
 async def why(context: ActionContext, turn: int, session: str) -> Answer | None:
@@ -205,22 +211,24 @@ async def undo(context: ActionContext, words: Sequence[str], hunk: int, yes: boo
     if not await confirm(context, f"Undo {plan.commit.id[:7]}?", "Undo it", assume_yes=is_sure):
         return Answer(None, [line("Nothing was undone.")], 1)
 
-    def undo_commit(memory: MemoryAccess) -> Answer:
-        outcome = memory.editor.undo(plan.commit.id, hunk)
-        done_note = (
-            f"Undone{f': hunk {hunk} of' if hunk else ':'}"
-            f" {long_term.describe_commits(outcome.commits)}"
-        )
-        return Answer(
-            outcome,
-            [
-                line(done_note),
-                *_conflict_lines(outcome.conflicts),
-                *undo_hint(context, outcome.commit),
-            ],
-        )
+    return await context.memory(lambda memory: _undo_commit(context, memory, plan.commit.id, hunk))
 
-    return await context.memory(undo_commit)
+
+def _undo_commit(context: ActionContext, memory: MemoryAccess, commit_id: str, hunk: int) -> Answer:
+    """Undo a commit, or one hunk of it if `hunk` is not 0; the answer names what was undone."""
+    outcome = memory.editor.undo(commit_id, hunk)
+    done_note = (
+        f"Undone{f': hunk {hunk} of' if hunk else ':'}"
+        f" {long_term.describe_commits(outcome.commits)}"
+    )
+    return Answer(
+        outcome,
+        [
+            line(done_note),
+            *_conflict_lines(outcome.conflicts),
+            *undo_hint(context, outcome.commit),
+        ],
+    )
 
 
 def _commit_and_hunk(words: Sequence[str], hunk: int) -> tuple[str, int]:

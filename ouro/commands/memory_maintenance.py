@@ -149,6 +149,7 @@ async def reindex(context: ShellContext) -> Answer:
 
 
 async def index_state(context: ShellContext) -> Answer:
+    """Show where the search index is, its size, and how many rows it has of each kind."""
     with context.folder.index() as index:
         state = index.state()
     head = (

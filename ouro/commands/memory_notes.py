@@ -35,33 +35,32 @@ async def browse(context: SessionContext) -> Answer | None:
 
 async def files(context: ActionContext) -> Answer:
     """List the core files of each scope, and the pending changes."""
+    return await context.memory(lambda memory: _list_files(memory.editor))
 
-    def work(memory: MemoryAccess) -> Answer:
-        value, view = [], View()
-        for scope in memory.editor.scopes:
-            texts = [
-                (f"{name}.md", memory.editor.text(scope.scope, f"{name}.md"))
-                for name in scope.store.core
-            ]
-            counts = [
-                (name, sum(bool(row.strip()) for row in text.splitlines()))
-                for name, text in texts
-                if text
-            ]
-            rows = table((CodeSpan(name), plural(count, "line")) for name, count in counts)
-            value.append(
-                {"scope": scope.scope, "folder": str(scope.store.folder), "lines": dict(counts)}
-            )
-            view += [Title(tilde(scope.store.folder)), *(rows or [line("The core is empty.")])]
-        return Answer(
-            value,
-            [
-                *(view or [line("No memory is in use here.")]),
-                *_pending_view(pending_changes(memory.editor)),
-            ],
-        )
 
-    return await context.memory(work)
+def _list_files(editor: MemoryEditor) -> Answer:
+    """The core files with text of each scope and how many lines they have, then what is pending."""
+    value, view = [], View()
+    for memory in editor.scopes:
+        texts = [
+            (f"{name}.md", editor.text(memory.scope, f"{name}.md")) for name in memory.store.core
+        ]
+        counts = [
+            (name, sum(bool(row.strip()) for row in text.splitlines()))
+            for name, text in texts
+            if text
+        ]
+        rows = table((CodeSpan(name), plural(count, "line")) for name, count in counts)
+        folder = memory.store.folder
+        value.append({"scope": memory.scope, "folder": str(folder), "lines": dict(counts)})
+        view += [Title(tilde(folder)), *(rows or [line("The core is empty.")])]
+    return Answer(
+        value,
+        [
+            *(view or [line("No memory is in use here.")]),
+            *_pending_view(pending_changes(editor)),
+        ],
+    )
 
 
 async def list_entries(context: ActionContext, what: Sequence[str], limit: int) -> Answer:
@@ -77,6 +76,7 @@ async def list_entries(context: ActionContext, what: Sequence[str], limit: int) 
 
 
 async def lessons(context: ActionContext) -> Answer:
+    """List the lessons, and the command that shows where one came from."""
     entries = await context.memory(lambda memory: long_term.find_lessons(memory.editor))
     hint = line("The turn that a lesson came from: ", CommandText("memory evidence ID"))
     return Answer(
@@ -89,22 +89,23 @@ async def lessons(context: ActionContext) -> Answer:
 
 async def show(context: ActionContext, entry: str) -> Answer:
     """Show a note or a core line with its details, a core file, or all core files if it is empty."""
+    return await context.memory(lambda memory: _show_entry(context, memory, entry))
 
-    def work(memory: MemoryAccess) -> Answer:
-        editor = memory.editor
-        scope, _, name = entry.rpartition("/")
-        if name or not entry:
-            # The start of a name is enough; an empty entry names all core files of all scopes.
-            names = [file for file in editor.core if file.startswith(name.removesuffix(".md"))]
-            scopes = [known for known in editor.names if scope in ("", known)]
-            scopes_and_names = [(known, f"{file}.md") for known in scopes for file in names]
-            if names or not entry:
-                only_text = context.session is None and bool(entry)
-                return _core_files(editor, scopes_and_names, only_text=only_text)
-        details = long_term.details_of(editor, entry, memory.half_life_days)
-        return Answer(details, _details_view(details))
 
-    return await context.memory(work)
+def _show_entry(context: ActionContext, memory: MemoryAccess, entry: str) -> Answer:
+    """The core files that the name fits, else the note or core line with its details."""
+    editor = memory.editor
+    scope, _, name = entry.rpartition("/")
+    if name or not entry:
+        # The start of a name is enough; an empty entry names all core files of all scopes.
+        names = [file for file in editor.core if file.startswith(name.removesuffix(".md"))]
+        scopes = [known for known in editor.names if scope in ("", known)]
+        scopes_and_names = [(known, f"{file}.md") for known in scopes for file in names]
+        if names or not entry:
+            only_text = context.session is None and bool(entry)
+            return _core_files(editor, scopes_and_names, only_text=only_text)
+    details = long_term.details_of(editor, entry, memory.half_life_days)
+    return Answer(details, _details_view(details))
 
 
 async def search(context: ActionContext, words: str, limit: int, **flags: str) -> Answer:

@@ -135,6 +135,7 @@ async def fork(context: SessionContext, title: str) -> None:
 
 
 async def list_checkpoints(_context: ShellContext) -> Answer:
+    """List the stored checkpoints of all folders, with their sizes."""
     checkpoints = await asyncio.to_thread(stored_checkpoints, get_checkpoints_dir())
     rows = [
         (
@@ -152,6 +153,9 @@ async def list_checkpoints(_context: ShellContext) -> Answer:
 
 
 async def clean_old_checkpoints(context: ShellContext, days: int | None) -> Answer:
+    """Delete checkpoints older than `days` (None: as in the settings), then the oldest above the
+    maximum size. Raises UsageError for a negative number of days.
+    """
     settings = context.folder.settings.checkpoints
     days = settings.keep_days if days is None else days
     if days < 0:

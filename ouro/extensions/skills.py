@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import msgspec
 from msgspec.structs import replace
@@ -35,6 +35,15 @@ MAX_FILE = 100_000
 """Maximum characters of a file next to a skill that the model is shown."""
 
 
+class SkillTokens(NamedTuple):
+    """About how many tokens a skill takes."""
+
+    in_list: int
+    """In each request, for its line in the list of skills."""
+    when_used: int
+    """Once it is used, beside its line."""
+
+
 class Skill(msgspec.Struct, frozen=True):
     """A skill, with what the user decided about it."""
 
@@ -58,10 +67,10 @@ class Skill(msgspec.Struct, frozen=True):
         return self.is_on and not is_for_users
 
     @property
-    def tokens(self) -> tuple[int, int]:
-        """About how many tokens it needs in each request, and how many more if it is used."""
-        in_prompt = estimate(_line(self, MAX_DESCRIPTION)) if self.is_offered else 0
-        return in_prompt, estimate(self.file.body)
+    def tokens(self) -> SkillTokens:
+        """About how many tokens it needs. One that is not offered to the model is not in the list."""
+        in_list = estimate(_line(self, MAX_DESCRIPTION)) if self.is_offered else 0
+        return SkillTokens(in_list, estimate(self.file.body))
 
 
 class Skills:

@@ -145,11 +145,11 @@ class VimEditor(VimCursor):
             self._run_visual(key, count, keys)
         elif (short := _SHORT_COMMANDS.get(key)) is not None:
             operator, *motion = list(short)
-            self._run_operator(operator, count, CommandKeys(motion), list(keys.keys))
+            self._run_operator(operator, count, CommandKeys(motion), list(keys.typed))
         elif key == "g" or key in _OPERATORS:
             name = key + keys.next() if key == "g" else key
             if name in _OPERATORS:
-                self._run_operator(name, count, keys, keys.keys)
+                self._run_operator(name, count, keys, keys.typed)
             else:
                 self._move(self._target_of_motion(name, count, keys))
         elif (action := self._simple_command(key)) is not None:
@@ -162,7 +162,7 @@ class VimEditor(VimCursor):
     def _simple_command(self, key: str) -> Callable[[int, CommandKeys], None] | None:
         """The command of a key that is neither a motion nor an operator; None for other keys."""
         if key in _INSERT_KEYS:
-            return lambda count, keys: self._insert(key, count or 1, list(keys.keys))
+            return lambda count, keys: self._insert(key, count or 1, list(keys.typed))
         actions: dict[str, Callable[[int, CommandKeys], None]] = {
             "r": self._replace_character,
             "~": self._switch_case,
@@ -336,7 +336,7 @@ class VimEditor(VimCursor):
         character, times = keys.next(), count or 1
         if self.cursor + times > motions.line_end(self.text, self.cursor):
             raise InvalidCommand
-        self._note_change(keys.keys)
+        self._note_change(keys.typed)
         new = "\n" if character == "<CR>" else character * times
         self.text = self.text[: self.cursor] + new + self.text[self.cursor + times :]
         self.cursor += 1 if new == "\n" else times - 1
@@ -346,7 +346,7 @@ class VimEditor(VimCursor):
         end = min(self.cursor + (count or 1), motions.line_end(self.text, self.cursor))
         if end == self.cursor:
             raise InvalidCommand
-        self._note_change(keys.keys)
+        self._note_change(keys.typed)
         part = self.text[self.cursor : end].swapcase()
         self.text = self.text[: self.cursor] + part + self.text[end:]
         self.cursor = end
@@ -355,7 +355,7 @@ class VimEditor(VimCursor):
         """`J`: join `count` lines. Raises InvalidCommand in the last line."""
         if motions.line_end(self.text, self.cursor) == len(self.text):
             raise InvalidCommand
-        self._note_change(keys.keys)
+        self._note_change(keys.typed)
         for _ in range(max(1, (count or 2) - 1)):
             self._apply(edits.join_next(self.text, self.cursor))
 
@@ -364,7 +364,7 @@ class VimEditor(VimCursor):
         register = self.registers.get(self._register.lower())
         if register is None or not register.text:
             raise InvalidCommand
-        self._note_change(keys.keys)
+        self._note_change(keys.typed)
         self._apply(edits.put(self.text, self.cursor, register, count, after=after))
 
     def _travel(
@@ -456,17 +456,17 @@ class VimEditor(VimCursor):
         if operator == "p":
             self._put_over(span, keys)
         elif operator == "r":
-            if keys.position == len(keys.keys):
+            if keys.position == len(keys.typed):
                 self.mode = was_mode
                 raise IncompleteCommand
             character = keys.next()
-            self._note_change(keys.keys)
+            self._note_change(keys.typed)
             self._apply(edits.fill(self.text, span, character))
         elif operator == "J":
             self.cursor = span.start
             self._join(self.text.count("\n", span.start, max(span.start, span.end - 1)) + 1, keys)
         else:
-            self._operate(operator, span, list(keys.keys))
+            self._operate(operator, span, list(keys.typed))
             if operator in ("g~", "gu", "gU"):
                 self.cursor = span.start
         if self.mode == "visual":
@@ -475,7 +475,7 @@ class VimEditor(VimCursor):
     def _put_over(self, span: TextSpan, keys: CommandKeys) -> None:
         """Replace a span by the named register. The replaced text is stored."""
         register = self.registers.get(self._register.lower(), Register())
-        self._note_change(keys.keys)
+        self._note_change(keys.typed)
         self._store(span)
         self._apply(edits.put_over(self.text, span, register))
 

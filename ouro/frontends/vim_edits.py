@@ -29,16 +29,16 @@ class Register(NamedTuple):
 class CommandKeys:
     """The keys of one command, which are read one by one."""
 
-    keys: list[str]
+    typed: list[str]
     position: int = 0
     """The index of the next key."""
 
     def next(self) -> str:
         """Read the next key. Raises IncompleteCommand if there is none."""
-        if self.position == len(self.keys):
+        if self.position == len(self.typed):
             raise IncompleteCommand
         self.position += 1
-        return self.keys[self.position - 1]
+        return self.typed[self.position - 1]
 
     def count(self) -> int:
         """Read a count, such as `12` in `12dw`; returns 0 if there is none."""

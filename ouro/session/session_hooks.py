@@ -33,7 +33,7 @@ _NOTIFICATION_TYPES = {"permission": "permission_prompt", "question": "elicitati
 class SessionHooks(msgspec.Struct, eq=False):
     """Runs hooks at the events of one session, which is new or was resumed."""
 
-    hooks: Hooks
+    runner: Hooks
     transcript: MemoryManager
     cwd: Path
     permissions: Permissions
@@ -45,7 +45,7 @@ class SessionHooks(msgspec.Struct, eq=False):
         """Run the hooks before a turn; returns the text that they add to the user's message. Before the
         first turn the hooks of the start of a session run, too. Raises PromptRefused.
         """
-        background_outcome = self.hooks.collect_background_outcome()
+        background_outcome = self.runner.collect_background_outcome()
         if background_outcome.message:
             self.tasks.emit(Notice(background_outcome.message))
         texts = [background_outcome.context]
@@ -112,7 +112,7 @@ class SessionHooks(msgspec.Struct, eq=False):
         max_seconds: float | None = None,
     ) -> HookOutcome:
         """Run the hooks of an event, and show their message to the user."""
-        if not self.hooks.has(event):
+        if not self.runner.has(event):
             return HookOutcome()
         session_data = {
             "session_id": self.transcript.session_id,
@@ -120,7 +120,7 @@ class SessionHooks(msgspec.Struct, eq=False):
             "cwd": str(self.cwd),
             "permission_mode": MODES[self.permissions.mode],
         }
-        outcome = await self.hooks.run(event, {**session_data, **data}, names, max_seconds)
+        outcome = await self.runner.run(event, {**session_data, **data}, names, max_seconds)
         if outcome.message:
             self.tasks.emit(Notice(outcome.message))
         return outcome
@@ -133,7 +133,7 @@ class SessionHooks(msgspec.Struct, eq=False):
         async def run_hooks() -> None:
             await self.run(event, data, names)
 
-        if self.hooks.has(event):
+        if self.runner.has(event):
             self.tasks.start("hooks", run_hooks())
 
 
@@ -179,7 +179,7 @@ class ToolEvents(msgspec.Struct, frozen=True):
         **other_data: Any,
     ) -> HookOutcome:
         """Run the hooks of an event of a tool. They get the call in ouro's and in Claude Code's names."""
-        if not self.session_hooks.hooks.has(event):
+        if not self.session_hooks.runner.has(event):
             return HookOutcome()
         data = tool_data(call.name, effect, call.arguments, targets, self.cwd)
         names = (call.name, *names_elsewhere(call.name))

@@ -134,7 +134,7 @@ def survey(whole: WholeSession) -> Survey:
         else:
             transcript.take(record)
     branch = frozenset(entry.number for entry in transcript.entries)
-    branch_prompts = tuple(prompt for prompt in prompts if prompt[0] in branch)
+    branch_prompts = tuple((number, at, text) for number, at, text in prompts if number in branch)
     return Survey(
         transcript.title,
         branch,
@@ -156,9 +156,12 @@ class SessionDocument:
         self._form = form
 
     def write(self) -> Iterator[str]:
+        """Yields the document: its head with facts and a list of the prompts, the messages, and its
+        end.
+        """
         prompts = [(number, date_and_time(at), text) for number, at, text in self._survey.prompts]
         yield self._form.head(
-            self._survey.title, [fact for fact in self._facts() if fact[1]], prompts
+            self._survey.title, [(name, text) for name, text in self._facts() if text], prompts
         )
         yield from map(self._form.piece, self.pieces())
         yield self._form.tail

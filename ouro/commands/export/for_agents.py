@@ -75,25 +75,25 @@ def session_for_agent(whole: WholeSession, agent: Agent) -> AgentSession:
     )
 
 
-def _claude_lines(
-    session_id: str, transcript: Transcript, entries: list[MessageRecord], header: SessionHeader
-) -> Iterator[Mapping[str, Any]]:
-    """Yields the lines of the file of Claude Code. Each entry names the id of the one before it."""
-    parent: str | None = None
+class _ClaudeEntries:
+    """Makes the entries of a file of Claude Code. Each names the id of the one before it."""
 
-    def entry(kind: str, number: int, at: str, **fields: Any) -> Mapping[str, Any]:
-        nonlocal parent
-        entry_id = str(uuid.uuid5(uuid.UUID(session_id), f"{number}:{kind}:{parent}"))
-        common = {
+    def __init__(self, session_id: str, project: str) -> None:
+        self._session_id = session_id
+        self._project = project
+        self._parent: str | None = None
+
+    def make(self, kind: str, number: int, at: str, **fields: Any) -> Mapping[str, Any]:
+        """An entry for the message of this number; 0 for one that is no message of the session."""
+        parent = self._parent
+        entry_id = str(uuid.uuid5(uuid.UUID(self._session_id), f"{number}:{kind}:{parent}"))
+        self._parent = entry_id
+        return {
             "parentUuid": parent,
             "isSidechain": False,
             "userType": "external",
-            "cwd": header.project,
-        }
-        parent = entry_id
-        return {
-            **common,
-            "sessionId": session_id,
+            "cwd": self._project,
+            "sessionId": self._session_id,
             "version": "2.0.0",
             "gitBranch": "",
             "type": kind,
@@ -102,30 +102,38 @@ def _claude_lines(
             "timestamp": at,
         }
 
+    def make_summary(self, summary: str, at: str) -> Iterator[Mapping[str, Any]]:
+        """The entries of a compaction: a mark without an entry before it, and the summary."""
+        self._parent = None
+        yield self.make(
+            "system",
+            0,
+            at,
+            subtype="compact_boundary",
+            content="Conversation compacted",
+            compactMetadata={"trigger": "manual", "preTokens": 0},
+        )
+        yield self.make(
+            "user",
+            0,
+            at,
+            message={"role": "user", "content": summary},
+            isCompactSummary=True,
+            isVisibleInTranscriptOnly=True,
+        )
+
+
+def _claude_lines(
+    session_id: str, transcript: Transcript, messages: list[MessageRecord], header: SessionHeader
+) -> Iterator[Mapping[str, Any]]:
+    """Yields the lines of the file of Claude Code: the title, and an entry for each message."""
+    entries = _ClaudeEntries(session_id, header.project)
     if transcript.title:
         yield {"type": "custom-title", "customTitle": transcript.title, "sessionId": session_id}
-    for item in _with_summary(transcript, entries):
+    for item in _with_summary(transcript, messages):
         if isinstance(item, str):
-            parent = None
-            metadata = {"trigger": "manual", "preTokens": 0}
             at = transcript.compaction.at if transcript.compaction else transcript.last_at
-            yield entry(
-                "system",
-                0,
-                at,
-                subtype="compact_boundary",
-                content="Conversation compacted",
-                compactMetadata=metadata,
-            )
-            message = {"role": "user", "content": item}
-            yield entry(
-                "user",
-                0,
-                at,
-                message=message,
-                isCompactSummary=True,
-                isVisibleInTranscriptOnly=True,
-            )
+            yield from entries.make_summary(item, at)
             continue
         content = [
             block for part in item.message.parts if (block := _claude_block(part, item.message))
@@ -133,9 +141,11 @@ def _claude_lines(
         at = item.at or transcript.last_at
         if content and item.message.role == "assistant":
             answer = _claude_answer(item.number, item.message, content)
-            yield entry("assistant", item.number, at, message=answer)
+            yield entries.make("assistant", item.number, at, message=answer)
         elif content:
-            yield entry("user", item.number, at, message={"role": "user", "content": content})
+            yield entries.make(
+                "user", item.number, at, message={"role": "user", "content": content}
+            )
 
 
 def _claude_answer(

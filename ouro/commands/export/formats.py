@@ -96,6 +96,7 @@ class MarkdownFormat:
         return f"## {' · '.join(filter(None, (who, notes)))}\n\n{body}"
 
     def tool(self, title: str, summary: str, body: str, *, failed: bool = False) -> str:
+        """A tool call with its result, folded if there is a body."""
         result = f"failed: {summary}" if failed else summary
         if not body:
             return f"> {code(title)} — {escape(result)}"
@@ -187,6 +188,9 @@ class HtmlFormat:
         return f"<pre>{highlight_code(text, language)}</pre>\n"
 
     def diff(self, lines: list[str]) -> str:
+        """A unified diff, with classes for the changed lines and for the lines that name files and
+        places.
+        """
         html_lines: list[str] = []
         in_head = True  # file headers are not changed lines
         for line in lines:

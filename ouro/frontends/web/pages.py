@@ -236,6 +236,7 @@ def waiting_page(waiting: Sequence[str]) -> str:
 
 
 def prompt_card(event: events.Prompted) -> str:
+    """A message of the user, with the names of its images."""
     pictures = "".join(
         PAGE_FORMAT.no_picture(f"picture: {one_line(image.name or image.media_type, 80)}")
         for image in event.images
@@ -254,6 +255,7 @@ def thought_card(text: str) -> str:
 
 
 def reply_card(message: Message) -> str:
+    """An answer of the model: its thinking and its text, without tool calls."""
     parts = []
     for part in message.parts:
         if isinstance(part, Thinking) and part.text.strip():
@@ -299,6 +301,7 @@ def core_card(text: str, level: events.Level, body: Body | None) -> str:
 
 
 def subagent_card(event: events.SubagentProgress) -> str:
+    """A subagent with its task, and what it does or how it ended."""
     title = PAGE_FORMAT.code(f"{event.id}: {one_line(event.task)}")
     activity = escape_html(one_line(event.activity) or event.state)
     state, mark = " running", "●"

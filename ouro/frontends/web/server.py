@@ -109,6 +109,7 @@ class WebServer:
         self._streams: set[asyncio.Task[Any]] = set()
 
     def build_app(self) -> web.Application:
+        """The app of aiohttp with all routes. Each handler is behind the check of its kind."""
         app = web.Application(client_max_size=MAX_BODY)
         app.on_response_prepare.append(_add_headers)
         page, data = partial(self._guard_handler, "page"), partial(self._guard_handler, "data")
