@@ -139,7 +139,7 @@ def _build_recall(
         settings=settings,
         recall_log=long_term.RecallLog(get_recall_log_path()),
     )
-    repo = next((scope for scope in basis.opened_scopes if scope.scope == "repo"), None)
+    repo = next((scope for scope in basis.opened_scopes if scope.name == "repo"), None)
     commands = dead_ends = None
     if repo is not None and settings.commands and not transcript.read_only:
         commands = long_term.ledger_of(repo, basis.mask.kind_in_memory, basis.cwd)
@@ -308,7 +308,7 @@ def _build_note_workers(
     capture = _build_capture(
         basis, models, manager, lookup, ask, long_term.CRYSTALLIZE_INSTRUCTIONS
     )
-    repositories = {scope.scope: scope.store.repository for scope in basis.opened_scopes}
+    repositories = {scope.name: scope.store.repository for scope in basis.opened_scopes}
     consolidator = long_term.NoteConsolidator(
         ask=ask_in_background(models, transcript, "compact", "consolidation", busy),
         notebook=capture.notes.notebook,
@@ -338,10 +338,10 @@ def begins_with(scopes: Sequence[long_term.ScopeMemory]) -> dict[str, str]:
     """
     if not scopes:
         return {}
-    core = [(scope.scope, path_text(scope.store.folder), scope.texts) for scope in scopes]
+    core = [(scope.name, path_text(scope.store.folder), scope.texts) for scope in scopes]
     source = hmac.digest(home_secret(), msgspec.json.encode(core, order="sorted"), "sha256").hex()
     today = datetime.now(UTC).date().isoformat()
-    versions: dict[str, str] = {scope.scope: scope.version for scope in scopes}
+    versions: dict[str, str] = {scope.name: scope.version for scope in scopes}
     return {**versions, long_term.MARK: source, long_term.DAY: today}
 
 

@@ -79,7 +79,7 @@ async def _remember(context: SessionContext, text: str) -> View:
 
 def _repo_folder(memory: MemoryAccess) -> Path | None:
     """The folder of the repository's memory, or None if it is not in use."""
-    scopes = {scope.scope: scope for scope in memory.editor.scopes}
+    scopes = {scope.name: scope for scope in memory.editor.scopes}
     return scopes["repo"].store.folder if "repo" in scopes else None
 
 

@@ -180,7 +180,7 @@ async def commands(context: ActionContext) -> Answer:
     """List the commands that ran in this project, the last one first."""
 
     def read_records(memory: MemoryAccess) -> dict[str, long_term.CommandRecord]:
-        scope = next((scope for scope in memory.editor.scopes if scope.scope == "repo"), None)
+        scope = next((scope for scope in memory.editor.scopes if scope.name == "repo"), None)
         return long_term.ledger_of(scope, lambda _text: "", context.cwd).records() if scope else {}
 
     records = await context.memory(read_records)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from ouro.commands.action import Answer
 from ouro.commands.render import View, line, table
 from ouro.display import Choice
-from ouro.importers.builder import PROGRAM_NAMES, Program
 from ouro.importers.importer import (
     Importer,
     ImportLedger,
@@ -21,6 +20,7 @@ from ouro.importers.importer import (
     find_sources,
     usual_places,
 )
+from ouro.importers.transcript_builder import PROGRAM_NAMES, Program
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.utils.ouro_paths import get_sessions_dir
 from ouro.utils.text import plural

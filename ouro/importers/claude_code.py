@@ -14,9 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ouro.importers.builder import (
-    ForeignSession,
-    TranscriptBuilder,
+from ouro.importers.foreign_values import (
     count_of,
     cut_text,
     decode_image,
@@ -25,6 +23,10 @@ from ouro.importers.builder import (
     parse_time,
     project_folder,
     short_text,
+)
+from ouro.importers.transcript_builder import (
+    ForeignSession,
+    TranscriptBuilder,
 )
 from ouro.memory.backend import CompactionTrigger
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply, Usage

@@ -17,9 +17,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ouro.importers.builder import (
-    ForeignSession,
-    TranscriptBuilder,
+from ouro.importers.foreign_values import (
     add_milliseconds,
     count_of,
     cut_text,
@@ -30,6 +28,10 @@ from ouro.importers.builder import (
     project_folder,
     short_text,
     texts_and_images,
+)
+from ouro.importers.transcript_builder import (
+    ForeignSession,
+    TranscriptBuilder,
 )
 from ouro.messages import Image, Message, Part, Text, Thinking, ToolCall, Usage
 from ouro.utils.lenient_json import dictionaries, dictionary

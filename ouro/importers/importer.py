@@ -17,19 +17,21 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import SessionError, UsageError
-from ouro.importers.builder import (
-    PROGRAM_NAMES,
-    ForeignSession,
-    Program,
+from ouro.importers.claude_code import read_claude_code
+from ouro.importers.codex import read_codex
+from ouro.importers.foreign_values import (
     json_lines,
     parse_time,
     project_folder,
-    session_id_for,
     short_text,
 )
-from ouro.importers.claude_code import read_claude_code
-from ouro.importers.codex import read_codex
 from ouro.importers.ouro_files import read_export, read_older_ouro
+from ouro.importers.transcript_builder import (
+    PROGRAM_NAMES,
+    ForeignSession,
+    Program,
+    session_id_for,
+)
 from ouro.memory.backend import (
     CompactionRecord,
     MemoryStore,

@@ -11,19 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from ouro.errors import SessionError
-from ouro.importers.builder import (
+from ouro.importers.foreign_values import (
     DAMAGED,
-    ForeignSession,
-    TranscriptBuilder,
     add_milliseconds,
     count_of,
     cut_text,
     open_regular,
     parse_call,
     parse_time,
-    session_id_for,
     short_text,
     texts_and_images,
+)
+from ouro.importers.transcript_builder import (
+    ForeignSession,
+    TranscriptBuilder,
+    is_session_id,
 )
 from ouro.memory.backend import FORMAT, ModeRecord, Record
 from ouro.memory.record_fields import BadRecordError
@@ -41,8 +43,10 @@ _MAX_OLDER = 256 << 20
 
 
 def read_export(path: Path) -> ForeignSession:
-    """The session in an export. Raises SessionError if the file cannot be read, is not an export,
-    or is too new.
+    """The session in an export. Records that cannot be read are counted in `left_out`.
+
+    Records of the mode are dropped: the file of another user must not turn off the questions.
+    Raises SessionError if the file cannot be read, is not an export, or is too new.
     """
     text = _content(path, _MAX_EXPORT)
     try:
@@ -54,7 +58,7 @@ def read_export(path: Path) -> ForeignSession:
         raise SessionError(
             f"{path} was exported by a newer ouro (format {header.format}).", "Update ouro."
         )
-    if header.id != session_id_for("json", header.id) or not parse_time(header.created_at):
+    if not is_session_id(header.id) or not parse_time(header.created_at):
         raise SessionError(f"{path} is not an export of ouro: its id or date is not valid.")
     left_out: Counter[str] = Counter()
     records: list[Record] = []
@@ -65,10 +69,9 @@ def read_export(path: Path) -> ForeignSession:
         except (UnknownRecordError, BadRecordError, RecursionError):
             left_out[DAMAGED_RECORDS] += 1
             continue
-        # The file of another user must not turn off the questions.
         if not isinstance(record, ModeRecord):
             records.append(record)
-    return ForeignSession(header, tuple(records), +left_out)
+    return ForeignSession(header, tuple(records), left_out)
 
 
 def read_older_ouro(path: Path) -> ForeignSession:

@@ -29,8 +29,7 @@ from ouro.memory.long_term import (
     TurnMarks,
     open_scopes,
 )
-from ouro.memory.long_term.editor import NO_SESSION
-from ouro.memory.long_term.git.values import TurnRef
+from ouro.memory.long_term.git.values import NO_TURN, TurnRef
 from ouro.memory.long_term.store import repo_store, user_store
 from ouro.messages import Message, ToolCall, ToolReply, assistant, tool, user
 from ouro.utils.files import open_folder
@@ -70,9 +69,9 @@ class Conversation:
         if project is not None:
             stores.append(repo_store(project, histories, finds_secret, core_files=core_files))
         scopes = open_scopes(stores)
-        self.scopes = {scope.scope: scope for scope in scopes.opened}
+        self.scopes = {scope.name: scope for scope in scopes.opened}
         self.began_with = began_with or {
-            **{s.scope: s.version for s in scopes.opened},
+            **{s.name: s.version for s in scopes.opened},
             MARK: f"token of {session}",
         }
         self.messages = messages if messages is not None else []
@@ -255,7 +254,7 @@ def editor_of(
     project: Path | None = None,
     *,
     indexed: bool = True,
-    moment: TurnRef = NO_SESSION,
+    moment: TurnRef = NO_TURN,
     core: Sequence[str] = (),
     is_sound: bool = True,
 ) -> MemoryEditor:

@@ -363,7 +363,7 @@ class Actions:
         found = sorted(_shown(event) for event in self._session.told)
         self._session.told.clear()
         for scope in self._session.scopes.values():
-            found.append(f"{scope.scope} trusts {dict(scope.texts)}, not {scope.untrusted}")
+            found.append(f"{scope.name} trusts {dict(scope.texts)}, not {scope.untrusted}")
             found += [f"{scope.store.obstacle} {scope.store.plain_git}".strip()]
         for pending in self._session.manager.proposals():
             found.append(f"{pending.origin} waits: {pending.reason} {pending.sources}")

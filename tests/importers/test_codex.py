@@ -3,8 +3,8 @@ import json
 from pathlib import Path
 
 from ouro.display import CommandOutput, Display, Plain
-from ouro.importers.builder import image_from_url
 from ouro.importers.codex import read_codex
+from ouro.importers.foreign_values import image_from_url
 from ouro.memory.backend import (
     CompactionRecord,
     MessageRecord,

@@ -38,14 +38,6 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, FileEdit, Scope
     from ouro.memory.long_term.graph_picture import html_page, picture_of
     from ouro.memory.long_term.import_files import is_trusted_text, read_sources
-    from ouro.memory.long_term.import_plan import (
-        ImportPlan,
-        MemoryImportResult,
-        ProposedText,
-        apply_import,
-        plan_import,
-        propose_text,
-    )
     from ouro.memory.long_term.line_records import DAY, CoreRecord, core_records
     from ouro.memory.long_term.maintenance.background import MemoryMaintenance
     from ouro.memory.long_term.maintenance.crystallizer import (
@@ -56,6 +48,12 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.maintenance.note_consolidator import Merge, NoteConsolidator
     from ouro.memory.long_term.maintenance.summaries import Summaries
     from ouro.memory.long_term.manager import LongTermMemoryManager
+    from ouro.memory.long_term.memory_import import (
+        ImportPlan,
+        MemoryImportResult,
+        apply_import,
+        plan_import,
+    )
     from ouro.memory.long_term.notes.note import categories_with
     from ouro.memory.long_term.notes.notebook import Notebook
     from ouro.memory.long_term.placement import place
@@ -66,6 +64,7 @@ if TYPE_CHECKING:
         ReceiptLine,
         mark_of,
     )
+    from ouro.memory.long_term.proposed_text import ProposedText, propose_text
     from ouro.memory.long_term.recall.attempts import find_checked_turns
     from ouro.memory.long_term.recall.command_ledger import (
         CommandRecord,

@@ -80,7 +80,7 @@ def find_agent_memory(
 
 def _count_new(editor: MemoryEditor, path: Path) -> int:
     """How many entries an import of a file or folder would add; 0 if it cannot be read."""
-    from ouro.memory.long_term.import_plan import plan_import
+    from ouro.memory.long_term.memory_import import plan_import
 
     try:
         plan = plan_import(editor, read_sources([path]), None, is_trusted_text)

@@ -96,7 +96,7 @@ def diagnose(
     entries = all_entries(editor, archived=True)
     problems_by_place: list[tuple[str, Problem]] = []
     for scope in editor.scopes:
-        notes_of_scope = [file for file in files if file.scope == scope.scope]
+        notes_of_scope = [file for file in files if file.scope == scope.name]
         problems = [
             *_check_files(scope),
             *_check_git(scope),
@@ -105,7 +105,7 @@ def diagnose(
                 notes_of_scope, {file.note.id: file.note.supersedes or "" for file in files}
             ),
             *_check_duplicates(
-                [entry for entry in entries if entry.scope == scope.scope and entry.is_in_use]
+                [entry for entry in entries if entry.scope == scope.name and entry.is_in_use]
             ),
             *_check_sizes(scope, notes_of_scope, threshold),
         ]
@@ -113,7 +113,7 @@ def diagnose(
             f"{plural(len(scope.loaded.core), 'core file')}, {plural(len(notes_of_scope), 'note')}"
         )
         problems_by_place += [
-            (scope.scope, problem)
+            (scope.name, problem)
             for problem in problems or [("ok", f"{counts_text}: no problems", "")]
         ]
     problems_by_place += [("index", problem) for problem in _check_index(editor, len(files))]
@@ -139,8 +139,8 @@ def memory_stats(editor: MemoryEditor, recall_log: RecallLog) -> MemoryStats:
         sources=_count(item.source or "unknown" for item in [*core, *used]),
         triggers=_count(chain.from_iterable(map(_read_triggers, editor.scopes))),
         ages=_count_ages([*core, *used]),
-        prompt_tokens={scope.scope: scope.tokens for scope in editor.scopes},
-        sizes={scope.scope: _size(scope) for scope in editor.scopes},
+        prompt_tokens={scope.name: scope.tokens for scope in editor.scopes},
+        sizes={scope.name: _size(scope) for scope in editor.scopes},
         recalled=recalled,
         last_recalled=last_recalled,
     )

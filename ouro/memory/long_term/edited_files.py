@@ -43,7 +43,7 @@ def open_file(editor: MemoryEditor, name: str) -> OpenedFile:
     scope_name, _, file_name = name.strip().rpartition("/")
     category = file_name.removesuffix(".md")
     if category in editor.core and scope_name in ("", *editor.names):
-        scope = editor.scope(scope_name or editor.names[0]).scope
+        scope = editor.scope(scope_name or editor.names[0]).name
         return OpenedFile(scope, f"{category}.md", editor.text(scope, f"{category}.md"))
     entry = find_entry(editor, name if ":" in name else category)
     return OpenedFile(entry.scope, entry.file, editor.text(entry.scope, entry.file))

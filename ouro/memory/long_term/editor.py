@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ouro.errors import UsageError
 from ouro.events import CoreChanged
 from ouro.memory.long_term.git.files import FileRefused, is_note_name
-from ouro.memory.long_term.git.values import ORIGIN, Origin, Scope, TurnRef, UndoResult
+from ouro.memory.long_term.git.values import NO_TURN, ORIGIN, Origin, Scope, TurnRef, UndoResult
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.scope import ScopeMemory
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     from ouro.memory.index import Index
     from ouro.memory.long_term.trust.approval import Proposal
-
-NO_SESSION = TurnRef("", 0)
-"""The turn of changes that are made outside of any session."""
 
 
 class MemoryEditor:
@@ -40,15 +37,15 @@ class MemoryEditor:
         self,
         scopes: Sequence[ScopeMemory],
         index: Callable[[], Index] | None = None,
-        moment: TurnRef = NO_SESSION,
+        moment: TurnRef = NO_TURN,
         worktree: Path | None = None,
     ) -> None:
         self.scopes = tuple(scopes)
-        self.names: tuple[Scope, ...] = tuple(scope.scope for scope in scopes)
+        self.names: tuple[Scope, ...] = tuple(scope.name for scope in scopes)
         self.core = scopes[0].store.core if scopes else ()
         """The categories of the core."""
         self.project = next(
-            (scope.store.folder.parent.parent for scope in scopes if scope.scope == "repo"), None
+            (scope.store.folder.parent.parent for scope in scopes if scope.name == "repo"), None
         )
         """The main worktree of the repo scope; None if that scope is not in use."""
         self.root = self.project and (worktree or self.project)
@@ -58,14 +55,14 @@ class MemoryEditor:
         self.events: list[CoreChanged] = []
         """The changes made, in order."""
         self.anchors = Anchors(self.root) if self.root else None
-        stores = {scope.scope: scope.store for scope in scopes}
+        stores = {scope.name: scope.store for scope in scopes}
         self.notebook = Notebook(stores, anchors=self.anchors, commit=self._commit)
         self._texts_read: dict[tuple[str, str], str] = {}
         """Texts as they were read, to detect changes made meanwhile."""
 
     def scope(self, name: str) -> ScopeMemory:
         """One scope; raises UsageError if it is not in use here."""
-        scope_memory = next((scope for scope in self.scopes if scope.scope == name), None)
+        scope_memory = next((scope for scope in self.scopes if scope.name == name), None)
         if scope_memory is None:
             hint = (
                 "It needs a folder that you trust, `memory.repo.enabled`, and `memory on`."

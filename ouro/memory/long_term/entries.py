@@ -11,10 +11,10 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import MemoryUnusable, NoteError, SearchUnavailable, UsageError
-from ouro.memory.long_term.editor import NO_SESSION, MemoryEditor
+from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.files import ARCHIVE
-from ouro.memory.long_term.git.values import Commit, Scope
+from ouro.memory.long_term.git.values import NO_TURN, Commit, Scope
 from ouro.memory.long_term.notes.note import Note, find_ids, is_core_line, strip_list_mark
 from ouro.memory.long_term.notes.notebook import NoteFile
 from ouro.memory.long_term.notes.validity import confidence_now, may_be_tentative
@@ -152,11 +152,11 @@ def _entries_of_file(scope: ScopeMemory, category: str, *, sources: bool) -> Ite
         if not is_core_line(line):
             continue
         commit = commits.get(line.strip())
-        source = commit.source if commit else NO_SESSION
+        source = commit.source if commit else NO_TURN
         yield MemoryEntry(
-            id=f"{scope.scope}/{name}:{number}",
+            id=f"{scope.name}/{name}:{number}",
             kind="core",
-            scope=scope.scope,
+            scope=scope.name,
             category=category,
             text=strip_list_mark(line),
             file=name,
@@ -202,7 +202,7 @@ def note_entries(
     older_versions = {newer: old for newer, old in superseded_by_id.items() if old in ids}
     replaced_ids = {*superseded_by_id.values()}
     contradicting, contradicted = _find_contradictions(files)
-    untrusted = {scope.scope: scope.foreign for scope in editor.scopes}
+    untrusted = {scope.name: scope.foreign for scope in editor.scopes}
     entries = []
     for file in files:
         note = file.note

@@ -21,7 +21,7 @@ _MAX_RELATED = 4
 
 def relate_lines(scope: ScopeMemory, notes: Sequence[MemoryEntry]) -> None:
     """Link each line to the notes of its scope on the same subject. Blocks."""
-    notes_of_scope = [note for note in notes if note.scope == scope.scope and note.is_in_use]
+    notes_of_scope = [note for note in notes if note.scope == scope.name and note.is_in_use]
     changed_records = {}
     for text, record in core_records(scope).items():
         related = tuple(note.id for note in find_on_subject(text, notes_of_scope)[:_MAX_RELATED])

@@ -97,12 +97,12 @@ def carry_records(scopes: Sequence[ScopeMemory]) -> None:
 
     Links to notes are not carried: they are made again among the notes of the new scope.
     """
-    records_by_scope = {scope.scope: core_records(scope) for scope in scopes}
+    records_by_scope = {scope.name: core_records(scope) for scope in scopes}
     for scope in scopes:
         for other in scopes:
             if other is not scope:
-                gone_records = _gone_records(other, records_by_scope[other.scope])
-                save_records(scope, _carry_days(records_by_scope[scope.scope], gone_records))
+                gone_records = _gone_records(other, records_by_scope[other.name])
+                save_records(scope, _carry_days(records_by_scope[scope.name], gone_records))
 
 
 def _gone_records(scope: ScopeMemory, current: Mapping[str, CoreRecord]) -> dict[str, CoreRecord]:

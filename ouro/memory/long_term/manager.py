@@ -107,7 +107,7 @@ class LongTermMemoryManager:
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
-        return tuple(scope.scope for scope in self._scopes)
+        return tuple(scope.name for scope in self._scopes)
 
     def switch(self, on: bool) -> Path:
         """Switch the memory of this repository on or off, from the next session on; returns its
@@ -123,7 +123,7 @@ class LongTermMemoryManager:
 
     def versions(self) -> dict[str, str]:
         """The version of the trusted texts of each scope, by scope."""
-        return {scope.scope: scope.version for scope in self._scopes}
+        return {scope.name: scope.version for scope in self._scopes}
 
     def timeline(self) -> Timeline:
         """The history of the scopes in use. Blocks, also in its methods."""
@@ -440,10 +440,10 @@ class LongTermMemoryManager:
         """Warn of a history that cannot be written, and of files that were restored."""
         for scope in self._scopes:
             if scope.store.obstacle:
-                self._warn(f"Memory ({scope.scope}) has no history now: {scope.store.obstacle}")
+                self._warn(f"Memory ({scope.name}) has no history now: {scope.store.obstacle}")
             for file in scope.refused:
                 self._warn(
-                    f"Memory ({scope.scope}): {file.name} {file.reason}; it is as it was before."
+                    f"Memory ({scope.name}): {file.name} {file.reason}; it is as it was before."
                 )
 
     def _consolidate_if_grown(self) -> None:
@@ -453,7 +453,7 @@ class LongTermMemoryManager:
         limit = self.prompt.threshold
         grown_scopes = [scope for scope in self._scopes if scope.is_clean and scope.tokens > limit]
         scopes_to_consolidate = [
-            scope.scope for scope in grown_scopes if not _was_consolidated(scope)
+            scope.name for scope in grown_scopes if not _was_consolidated(scope)
         ]
 
         async def consolidate() -> None:
@@ -496,4 +496,4 @@ def _added_lines(
         for name, text in scope.texts.items():
             lines = {*map(strip_list_mark, text.splitlines())}
             for line in lines - {*map(strip_list_mark, texts.get(name, "").splitlines())}:
-                yield scope.scope, line
+                yield scope.name, line

@@ -169,7 +169,7 @@ class MemoryPrompt:
         tokens = estimate(block)
         self._receipt = MemoryReceipt(
             lines=self._receipt_lines(),
-            versions={scope.scope: scope.version for scope in self._scopes},
+            versions={scope.name: scope.version for scope in self._scopes},
             tokens=tokens,
             price=self._price(tokens),
             changes=self._changed_lines(),
@@ -189,13 +189,13 @@ class MemoryPrompt:
         with which the session began.
         """
         for scope in self._scopes:
-            version = self._began_with.get(scope.scope)
+            version = self._began_with.get(scope.name)
             texts = None if version is None else scope.text_of(version)
-            self._texts_at_start[scope.scope] = scope.texts if texts is None else texts
-            self._records[scope.scope] = all_records(scope) if DAY in self._began_with else {}
+            self._texts_at_start[scope.name] = scope.texts if texts is None else texts
+            self._records[scope.name] = all_records(scope) if DAY in self._began_with else {}
         if not self._scopes:
             return ""
-        files = list(chain.from_iterable(self._quoted_files(scope.scope) for scope in self._scopes))
+        files = list(chain.from_iterable(self._quoted_files(scope.name) for scope in self._scopes))
         inside = "\n\n".join([self._introduction(), *(files or ["Nothing is remembered yet."])])
         return f"<long_term_memory_management>\n{inside}\n</long_term_memory_management>"
 
@@ -208,7 +208,7 @@ class MemoryPrompt:
         if has_several:
             places, folder = "a folder for each scope, each a git repository", "FOLDER"
         folders = [
-            f"- {scope.scope}: {path_text(scope.store.folder)} ({_SCOPE_DESCRIPTIONS[scope.scope]})"
+            f"- {scope.name}: {path_text(scope.store.folder)} ({_SCOPE_DESCRIPTIONS[scope.name]})"
             for scope in self._scopes
         ]
         return _INTRODUCTION.format(
@@ -224,9 +224,7 @@ class MemoryPrompt:
         """Only the quoted files, for an agent that reads memory and does not write it; empty if the
         files are empty.
         """
-        loaded_scopes = [
-            scope.scope for scope in self._scopes if scope.scope in self._texts_at_start
-        ]
+        loaded_scopes = [scope.name for scope in self._scopes if scope.name in self._texts_at_start]
         files = list(chain.from_iterable(map(self._quoted_files, loaded_scopes)))
         if not files:
             return ""
@@ -236,14 +234,14 @@ class MemoryPrompt:
         """The entries of the core files that were sent or cut, and the files that were skipped."""
         lines: list[ReceiptLine] = []
         for scope in self._scopes:
-            for name, (sent_text, cut_text) in self._split_to_fit(scope.scope).items():
+            for name, (sent_text, cut_text) in self._split_to_fit(scope.name).items():
                 file, reason = f"{name}.md", "no room in the budget"
                 lines += [
-                    ReceiptLine(scope.scope, file, item, "loaded", "", estimate(item))
+                    ReceiptLine(scope.name, file, item, "loaded", "", estimate(item))
                     for item in _split_items(sent_text)
                 ]
                 lines += [
-                    ReceiptLine(scope.scope, file, item, "cut", reason, estimate(item))
+                    ReceiptLine(scope.name, file, item, "cut", reason, estimate(item))
                     for item in _split_items(cut_text)
                 ]
             reasons = [(file.name, file.reason) for file in scope.loaded.skipped]
@@ -251,7 +249,7 @@ class MemoryPrompt:
                 (name, "changed outside of ouro: waiting for approval") for name in scope.untrusted
             ]
             lines += [
-                ReceiptLine(scope.scope, name, "", "skipped", reason) for name, reason in reasons
+                ReceiptLine(scope.name, name, "", "skipped", reason) for name, reason in reasons
             ]
         return tuple(lines)
 
@@ -260,7 +258,7 @@ class MemoryPrompt:
         changes: list[str] = []
         for scope in self._scopes:
             for file, lines in _changed_files(
-                scope.scope, self._texts_at_start[scope.scope], scope.texts
+                scope.name, self._texts_at_start[scope.name], scope.texts
             ):
                 changes += [
                     f"{file} {line[0]} {line[1:].removeprefix('- ')}"
@@ -308,11 +306,11 @@ class MemoryPrompt:
         lines: list[str] = []
         for scope in self._scopes:
             earlier_texts, current_texts = (
-                self._texts_of(scope, versions.get(scope.scope, "")),
+                self._texts_of(scope, versions.get(scope.name, "")),
                 scope.texts,
             )
-            self._texts_by_version[scope.scope, scope.version] = current_texts
-            for file, changed in _changed_files(scope.scope, earlier_texts, current_texts):
+            self._texts_by_version[scope.name, scope.version] = current_texts
+            for file, changed in _changed_files(scope.name, earlier_texts, current_texts):
                 lines += [file, *changed]
         if not lines:
             return ""
@@ -321,7 +319,7 @@ class MemoryPrompt:
             changes = f"{changes[:MAX_CHANGES]}\n… more has changed: read the files."
         # No `=` before it: then a commit looks like a secret, and the scanner is loaded: 0.27 s and
         # 34 MB.
-        versions_now = " ".join(f"{scope.scope} {scope.version}" for scope in self._scopes)
+        versions_now = " ".join(f"{scope.name} {scope.version}" for scope in self._scopes)
         return (
             f'<{self._mark} changed="{versions_now}">\nLong-term memory has changed since you read it: lines'
             f" with - are gone, lines with + are new.\n{quote_memory(changes)}\n</{self._mark}>"
@@ -329,10 +327,10 @@ class MemoryPrompt:
 
     def _texts_of(self, scope: ScopeMemory, version: str) -> Texts:
         """The texts of a version; those at the start of the session if it is not known."""
-        texts = self._texts_by_version.get((scope.scope, version))
+        texts = self._texts_by_version.get((scope.name, version))
         if texts is None and version:
             texts = scope.text_of(version)
-        return self._texts_at_start[scope.scope] if texts is None else texts
+        return self._texts_at_start[scope.name] if texts is None else texts
 
     def _quoted_files(self, scope: Scope) -> Iterator[str]:
         """Yield each core file of a scope between marks; of a long file only the beginning."""

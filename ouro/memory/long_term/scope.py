@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -16,6 +15,7 @@ from ouro.memory.long_term.git.files import is_note_name
 from ouro.memory.long_term.git.memory_folders import demand_known_history
 from ouro.memory.long_term.git.values import (
     APPROVED,
+    NO_TURN,
     FileEdit,
     Origin,
     SkippedFile,
@@ -37,17 +37,13 @@ from ouro.memory.long_term.trust.approval import (
 from ouro.memory.long_term.trust.effects import (
     ChangeEffects,
     ChangeGroup,
-    Revert,
+    UndoTarget,
     set_aside_unapproved,
 )
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.memory.long_term.trust.running_turns import PATIENCE
 from ouro.memory.long_term.trust.scope_state import ScopeState
 
-if TYPE_CHECKING:
-    from ouro.memory.long_term.trust.states import ChangeEvent
-
-_NO_TURN = TurnRef("", 0)
 _OFF_RECORD = "off"
 """The record of a memory that is switched off."""
 
@@ -150,7 +146,7 @@ class ScopeMemory(ScopeState):
                 if is_trusted_after_tool(edit, provenance, self.store.secret_in, is_own=is_of_turn):
                     approved.append(edit)
             contents = {edit.name: unapproved[edit.name] for edit in approved}
-            group = ChangeGroup(approved, at, "agent", contents=contents)
+            group = ChangeGroup(at=at, origin="agent", edits=approved, contents=contents)
             self._effects.move("written", "tool ended, in words of the user", group)
             self._approved_in_turn |= {edit.name: edit.after for edit in approved}
 
@@ -178,14 +174,14 @@ class ScopeMemory(ScopeState):
             if not self.foreign.keys().isdisjoint(self._writes.of(at.session)):
                 with suppress(OuroError):  # then what the turn wrote there waits, too
                     set_aside_unapproved(self.store)
-            kept, pending = self._decide(provenance, at, approved, asks=asks)
+            trusted, pending_events = self._decide(provenance, at, approved, asks=asks)
             self._writes.end(at.session)
-            self._commit_approved("Keep what was written", _NO_TURN, "outside")
+            self._commit_approved("Keep what was written", NO_TURN, "outside")
             rest = self._trust_outside(agent_was_idle=is_rest_of_user)
             end_turn(self.store.repository)
         events = [
-            *self._events(kept, "agent", base),
-            *pending,
+            *self._events(trusted, "agent", base),
+            *pending_events,
             *self._events(rest, "outside", base),
         ]
         if self._foreign_id == foreign_before:
@@ -225,7 +221,7 @@ class ScopeMemory(ScopeState):
         """Store changes that are not in the files, for the user to accept or reject: they are
         pending. Raises UsageError if nothing would change.
         """
-        group = ChangeGroup(edits, at, "agent", reason=reason, sources=sources)
+        group = ChangeGroup(at=at, origin="agent", edits=edits, reason=reason, sources=sources)
         proposal = self._effects.move("written", "proposed, in no file", group).proposal
         if proposal is None:
             raise UsageError("There is no change to propose.")
@@ -238,57 +234,72 @@ class ScopeMemory(ScopeState):
             UsageError: a foreign change is no longer as it was shown.
             SecretInMemory: it holds a secret.
         """
-        group = ChangeGroup(proposal.edits, at, "person", proposal=proposal)
-        group.at = msgspec.structs.replace(at, client=proposal.client)
-        with self._changing() as base:
+        at = msgspec.structs.replace(at, client=proposal.client)
+        with self._changing() as accepted_before:
             if proposal.origin == "outside":
-                self._demand_as_shown(proposal)
-                group.contents = self.foreign
-                texts: list[str | None] = []
-                for edit in group.edits:
-                    texts += [edit.name, edit.after]
-                self.store.demand_no_secret(texts)
+                group = self._require_foreign(proposal, at, "person")
+                self.store.demand_no_secret(edit.name for edit in group.edits)
             else:
-                group.lines = {edit.name: (edit,) for edit in proposal.edits}
-                group.others = self._writes.names_of_others()
-                group.edits = [*self._effects.net_edits(group.lines).values()]
-                self.store.demand_no_secret(edit.after for edit in group.edits)
-            self._effects.move(proposal.state, "accepted", group)
-        return self._events(group.done, "person", base)
+                group = self._rebase_pending(proposal, at)
+            self.store.demand_no_secret(edit.after for edit in group.edits)
+            outcome = self._effects.move(proposal.state, "accepted", group)
+        return self._events(outcome.trusted, "person", accepted_before)
+
+    def _require_foreign(self, proposal: Proposal, at: TurnRef, origin: Origin) -> ChangeGroup:
+        """The foreign files with the change that was shown, as a group. Raises UsageError if they
+        have changed since.
+        """
+        self._require_unchanged_since_shown(proposal)
+        return ChangeGroup(
+            at=at, origin=origin, edits=proposal.edits, contents=self.foreign, proposal=proposal
+        )
+
+    def _rebase_pending(self, proposal: Proposal, at: TurnRef) -> ChangeGroup:
+        """The lines of a pending change as a group, whose edits begin with the texts that are
+        trusted now.
+        """
+        lines: dict[str, Edits] = {edit.name: (edit,) for edit in proposal.edits}
+        return ChangeGroup(
+            at=at,
+            origin="person",
+            edits=[*self._effects.net_edits(lines).values()],
+            lines=lines,
+            others=self._writes.names_of_others(),
+            proposal=proposal,
+        )
 
     def reject(self, proposal: Proposal, at: TurnRef) -> None:
         """Drop a change; if it is in the files, it is reverted there. The git history keeps it.
         Raises as `accept`.
         """
-        group = ChangeGroup(proposal.edits, at, "outside", proposal=proposal)
-        if proposal.origin == "agent":
+        if proposal.origin == "agent":  # it is in no file
+            group = ChangeGroup(at=at, origin="outside", edits=proposal.edits, proposal=proposal)
             self._effects.move(proposal.state, "rejected", group)
             return
         with self._changing():
-            self._demand_as_shown(proposal)
-            group.contents = self.foreign
+            group = self._require_foreign(proposal, at, "outside")
             self._effects.move(proposal.state, "rejected", group)
 
     def undo(self, commit: str, at: TurnRef, hunk: int = 0) -> tuple[UndoResult, list[CoreChanged]]:
-        """Undo a commit (by its whole id) with all of its turn, or one hunk; raises UsageError if
-        nothing is left.
+        """Undo a commit (by its whole id) and the rest of its turn, or only the hunk with this
+        number, from 1. Returns what was undone, and the events to show. Raises UsageError if
+        nothing of it is left.
         """
-        revert = Revert(commit, hunk, self.undo_bases.get(commit, ""))
-        with self._changing() as base:
-            self._effects.move("trusted", "undone", ChangeGroup((), at, "undo", revert=revert))
-            result = revert.result
+        target = UndoTarget(commit, hunk, base=self.undo_bases.get(commit, ""))
+        with self._changing() as accepted_before:
+            result = self._effects.undo(target, at)
             if not result or not result.edits:
                 raise UsageError(
                     f"Nothing of {commit[:7]} is left to undo: its lines have changed since."
                 )
-        return result, self._events(result.edits, "undo", base)
+        return result, self._events(result.edits, "undo", accepted_before)
 
     def write(
         self,
         changes: Mapping[str, str | None],
         subject: str,
         at: TurnRef,
-        origin: str,
+        origin: Origin,
         seen: Mapping[str, str] | None = None,
         *,
         accepts_notes: bool = False,
@@ -328,7 +339,7 @@ class ScopeMemory(ScopeState):
         return self._events(changed_edits, origin, base)
 
     def _write_beside(
-        self, edits: Sequence[FileEdit], subject: str, at: TurnRef, origin: str
+        self, edits: Sequence[FileEdit], subject: str, at: TurnRef, origin: Origin
     ) -> list[CoreChanged]:
         """Make edits in files with foreign text: of these files only the edited lines are trusted."""
         with self._changing() as base:
@@ -336,12 +347,18 @@ class ScopeMemory(ScopeState):
             lines: dict[str, Edits] = {edit.name: (edit,) for edit in edits}
             net_edits = [*self._effects.net_edits(lines).values()]
             self.store.demand_no_secret([subject, *lines, *(edit.after for edit in net_edits)])
-            others = self._writes.names_of_others()
             group = ChangeGroup(
-                net_edits, at, cast("Origin", origin), subject=subject, lines=lines, others=others
+                at=at,
+                origin=origin,
+                edits=net_edits,
+                subject=subject,
+                lines=lines,
+                others=self._writes.names_of_others(),
             )
-            self._effects.move("written", "written for the user, beside foreign text", group)
-        trusted_edits = [edit for edit in group.done if edit.before != edit.after]
+            outcome = self._effects.move(
+                "written", "written for the user, beside foreign text", group
+            )
+        trusted_edits = [edit for edit in outcome.trusted if edit.before != edit.after]
         return self._events(trusted_edits, origin, base)
 
     # -- the steps of these methods
@@ -374,24 +391,25 @@ class ScopeMemory(ScopeState):
             for change in changes
             if change.state == "refused"
         )
-        groups: dict[ChangeEvent, ChangeGroup] = {}
+        trusted: Sequence[FileEdit] = ()
+        events: list[CoreChanged] = []
         for event in TURN_EVENTS:
             with_event = [change for change in changes if change.event == event]
-            groups[event] = ChangeGroup(
-                [change.edit for change in with_event],
-                at,
-                "agent",
+            edits = [change.edit for change in with_event]
+            group = ChangeGroup(
+                at=at,
+                origin="agent",
+                edits=edits,
                 lines=lines,
                 others=others,
                 reason=with_event[0].reason if with_event else "",
                 sources=provenance.sources,
             )
-            self._effects.move("written", event, groups[event])
-        _refused, trusted, pending = groups.values()
-        proposal = pending.proposal
-        if proposal is None:
-            return trusted.done, []
-        return trusted.done, [change_of(self.scope, pending.edits, "agent", proposal=proposal.id)]
+            outcome = self._effects.move("written", event, group)
+            trusted = outcome.trusted or trusted  # only one of these events makes edits trusted
+            if outcome.proposal is not None:
+                events.append(change_of(self.name, edits, "agent", proposal=outcome.proposal.id))
+        return trusted, events
 
     def _find_edits_of_turn(
         self, provenance: Provenance, at: TurnRef, approved: Iterable[str] = ()
@@ -436,8 +454,9 @@ class ScopeMemory(ScopeState):
             if name not in undecided
         }
         edits = self.store.edits_since(self.store.accepted, new_contents)
-        group = ChangeGroup(edits, _NO_TURN, "outside", contents=new_contents)
-        return self._effects.move("written", "found, only the user can have written it", group).done
+        group = ChangeGroup(at=NO_TURN, origin="outside", edits=edits, contents=new_contents)
+        outcome = self._effects.move("written", "found, only the user can have written it", group)
+        return outcome.trusted
 
     def _commit_approved(self, subject: str, at: TurnRef, origin: Origin) -> None:
         """Commit what is approved but not committed, because ouro was killed or no commit could be
@@ -448,7 +467,7 @@ class ScopeMemory(ScopeState):
         undecided_names = {*self.store.find_unapproved(), *self._writes.names_of_others()}
         changed = self.store.changed_since(self.store.get_current_head())
         contents = {name: blob for name, blob in changed.items() if name not in undecided_names}
-        group = ChangeGroup((), at, origin, subject=subject, contents=contents)
+        group = ChangeGroup(at=at, origin=origin, subject=subject, contents=contents)
         self._effects.move("written", "found, approved before ouro was killed", group)
 
 

@@ -63,7 +63,7 @@ def search_for(
         from ouro.tools.memory_search import CitedText
 
         own_repositories = tuple(
-            project_of(scope.store.folder) for scope in scopes if scope.scope == "repo"
+            project_of(scope.store.folder) for scope in scopes if scope.name == "repo"
         )
         untrusted = untrusted_files(scopes)
         hits = await lookup.find(

@@ -96,7 +96,7 @@ def sync_summary(report: SyncReport) -> list[str]:
 
 def repo_remote(editor: MemoryEditor) -> str:
     """The remote that the memory of this repository was synchronized with; empty: none."""
-    stores = [scope.store for scope in editor.scopes if scope.scope == "repo"]
+    stores = [scope.store for scope in editor.scopes if scope.name == "repo"]
     return stores[0].repository.read_record(_REMOTE_RECORD) if stores else ""
 
 
@@ -176,10 +176,8 @@ def sync_scope(editor: MemoryEditor, scope: Scope, remote: str, progress: Progre
         name: store.text_at(head_before, name) if head_before else None for name in report.received
     }
     new_texts, _ = store.committed_texts(report.received)
-    editor.events += scope_memory.reload(
-        [FileEdit(name, old_texts[name], new_texts[name]) for name in old_texts],
-        "sync",
-        accepted_before,
+    editor.events += scope_memory.events_of_sync(
+        [FileEdit(name, old_texts[name], new_texts[name]) for name in old_texts], accepted_before
     )
     return report
 

@@ -168,16 +168,17 @@ class Timeline:
         return FileBlame(store.scope, name, history.blame(store.repository, name))
 
     def origin_of(self, file: str, line: BlamedLine) -> Commit:
-        """The commit that first added a line; an undo that only restored it does not count."""
+        """The commit that a line came from. If an undo restored the line, it is the newest other
+        commit after which the file had the line; the undo itself if there is none.
+        """
         store, name = self._find_file(file)
+        # An empty line is in every file: it has no origin but the commit that blame names.
         if line.commit.origin != "undo" or not line.text:
             return line.commit
-        commits = history.commits_touching(store.repository, line.text, name)
-        for commit in commits:
-            if (
-                commit.origin != "undo"
-                and line.text in (store.text_at(commit.id, name) or "").splitlines()
-            ):
+        for commit in history.commits_touching(store.repository, line.text, name):
+            # Some of these commits removed the line, or changed a longer line that contains it.
+            lines_then = (store.text_at(commit.id, name) or "").splitlines()
+            if commit.origin != "undo" and line.text in lines_then:
                 return commit
         return line.commit
 

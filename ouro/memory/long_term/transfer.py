@@ -86,8 +86,8 @@ def as_markdown(editor: MemoryEditor) -> str:
     introduction = f"Written on {timestamp()[:10]}. `ouro memory import FILE` reads it again."
     parts = ["# What ouro remembers", MARK, introduction]
     for scope in editor.scopes:
-        entries_of_scope = [entry for entry in entries if entry.scope == scope.scope]
-        parts.append(f"## {scope.scope}")
+        entries_of_scope = [entry for entry in entries if entry.scope == scope.name]
+        parts.append(f"## {scope.name}")
         for category in scope.store.core:
             core = [
                 item
@@ -106,9 +106,9 @@ def as_json(editor: MemoryEditor) -> dict[str, Any]:
     core = core_entries(editor)
     scopes = {}
     for scope in editor.scopes:
-        entries = [entry for entry in core if entry.scope == scope.scope]
-        notes_of_scope = [file for file in files if file.scope == scope.scope]
-        scopes[scope.scope] = {
+        entries = [entry for entry in core if entry.scope == scope.name]
+        notes_of_scope = [file for file in files if file.scope == scope.name]
+        scopes[scope.name] = {
             "core": dict(scope.loaded.core),
             "core_entries": list(map(msgspec.to_builtins, entries)),
             "notes": [

@@ -68,7 +68,7 @@ def report_usefulness(editor: MemoryEditor, counts: RecallCounts) -> UsefulnessR
     records: dict[tuple[str, str], CoreRecord] = {}
     for scope in editor.scopes:
         for text, record_of_line in core_records(scope).items():
-            records[scope.scope, text] = record_of_line
+            records[scope.name, text] = record_of_line
     entries = all_entries(editor, stale=True)
     duplicate_ids = _find_duplicates(entries)
     now, rows = datetime.now(UTC), []

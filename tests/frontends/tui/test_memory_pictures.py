@@ -79,7 +79,7 @@ def app(home, tmp_path, monkeypatch):
     def app(notes=NOTES, size=(80, 24), theme="dark"):
         memory = Conversation(home / ".ouro", tmp_path).connect()
         if notes:
-            stores = {scope.scope: scope.store for scope in memory.scopes.values()}
+            stores = {scope.name: scope.store for scope in memory.scopes.values()}
             core = "# How I work\n\n- Use ruff, not black.\n- Type hints everywhere.\n"
             stores["user"].save_and_commit(
                 {"preferences.md": core}, "Edit preferences.md", {"Ouro-Origin": "person"}

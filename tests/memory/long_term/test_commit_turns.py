@@ -88,6 +88,25 @@ async def test_line_restored_by_undo_keeps_its_original_turn(home):
     assert timeline.origin_of("preferences", line).trailers["Ouro-Turn"] == "2"
 
 
+async def test_line_added_again_and_restored_by_undo_comes_from_the_later_turn(home):
+    conversation = await learn_preference(home)
+    await conversation.commit()
+    await conversation.end()
+    text = (conversation.folder / "preferences.md").read_text()
+    for lines in ("- Answer in French.\n", text, "- Answer in French.\n"):
+        (conversation.folder / "preferences.md").write_text(lines)
+        await conversation.begin("go on")
+        await conversation.end()
+    timeline = conversation.manager.timeline()
+    added_again = timeline.log(2)[1].commit
+    await conversation.manager.undo(timeline.find("last").commit.id)
+
+    [line] = timeline.blame("preferences").lines
+
+    assert (line.text, line.commit.origin) == ("- Answer in German.", "undo")
+    assert timeline.origin_of("preferences", line) == added_again
+
+
 async def test_authorship_survives_forget_everywhere(home):
     conversation = await learn_preference(home, "Answer in German, says Zebedee.")
     await conversation.commit()

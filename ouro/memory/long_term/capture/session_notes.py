@@ -14,11 +14,11 @@ from ouro.errors import ModelError, NoteError, SearchUnavailable, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.index import Graph, Lookup, MemoryFolder, Search, SearchFilter, Sources, project_of
 from ouro.memory.long_term.capture.session_parts import MAX_MESSAGE, Spoken
-from ouro.memory.long_term.editor import NO_SESSION, MemoryEditor
+from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import core_entries, find_entry, note_entries
 from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.repository import GitRepository
-from ouro.memory.long_term.git.values import FileEdit, Scope, TurnRef
+from ouro.memory.long_term.git.values import NO_TURN, FileEdit, Scope, TurnRef
 from ouro.memory.long_term.line_links import relate_lines
 from ouro.memory.long_term.line_records import carry_records
 from ouro.memory.long_term.notes.note import Note, note_text
@@ -76,11 +76,11 @@ class SessionNotes:
         self.root = root
         self.anchors = Anchors(root)
         self._half_life = half_life_days
-        self._scopes = {scope.scope: scope for scope in scopes}
+        self._scopes = {scope.name: scope for scope in scopes}
         self._lookup = lookup
         self._cwd = cwd
         self._has_all_vectors = False
-        stores = {scope.scope: scope.store for scope in scopes}
+        stores = {scope.name: scope.store for scope in scopes}
         self.notebook = Notebook(
             stores, self._latest_version, self.anchors, lambda scope: self._scopes[scope].untrusted
         )
@@ -173,14 +173,14 @@ class SessionNotes:
                 category=note_category(line.text, line.category, line.scope),
                 created_at=line.at,
             )
-            for line in core_entries(self._editor(NO_SESSION))
+            for line in core_entries(self._editor(NO_TURN))
         ]
 
     def relate_core(self) -> None:
         """Give moved lines their record, and link the core lines to the notes on their subjects."""
         carry_records([*self._scopes.values()])
         if any(scope.loaded.notes for scope in self._scopes.values()):
-            notes = note_entries(self._editor(NO_SESSION))
+            notes = note_entries(self._editor(NO_TURN))
             for scope in self._scopes.values():
                 relate_lines(scope, notes)
 

@@ -123,7 +123,7 @@ def blame(repo: GitRepository, name: str) -> tuple[BlamedLine, ...]:
 
 
 def commits_touching(repo: GitRepository, text: str, name: str) -> tuple[Commit, ...]:
-    """The commits that added a text to a file or removed it, newest first."""
+    """The commits after which a text is in a file more or less often than before, newest first."""
     return _read_log(repo, [f"-S{text}", repo.head().commit], name)
 
 

@@ -140,8 +140,8 @@ class BlamedLine(msgspec.Struct, frozen=True):
 class TurnRef(msgspec.Struct, frozen=True):
     """The session, turn and message in which something was written."""
 
-    session: str
-    turn: int
+    session: str = ""
+    turn: int = 0
     message: int = 0
     """The number of the user's message; 0: not known."""
     client: str = ""
@@ -149,7 +149,7 @@ class TurnRef(msgspec.Struct, frozen=True):
     rewind: int = 0
     """The message to which a rewind goes back, by its number; 0: it is not a rewind."""
 
-    def trailers(self, origin: str) -> dict[str, str]:
+    def trailers(self, origin: Origin) -> dict[str, str]:
         """The trailers of a commit that was made in this turn; numbers that are not known are left
         out.
         """
@@ -161,3 +161,7 @@ class TurnRef(msgspec.Struct, frozen=True):
             **{name: str(n) for name, n in numbers.items() if n},
             **client,
         }
+
+
+NO_TURN = TurnRef()
+"""The turn of changes that are made outside of any session."""

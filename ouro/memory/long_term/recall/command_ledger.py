@@ -211,7 +211,7 @@ def ledger_of(repo: ScopeMemory, finds_secret: Callable[[str], str], cwd: Path) 
 
 def project_commands(editor: MemoryEditor) -> dict[str, CommandRecord]:
     """The recorded commands of the project whose memory is in use; none without one. Blocks."""
-    repo = next((scope for scope in editor.scopes if scope.scope == "repo"), None)
+    repo = next((scope for scope in editor.scopes if scope.name == "repo"), None)
     if repo is None:
         return {}
     return ledger_of(repo, lambda _text: "", repo.store.folder).records()

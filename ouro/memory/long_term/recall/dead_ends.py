@@ -346,7 +346,7 @@ class DeadEnds(msgspec.Struct, eq=False):
     def _notebook(self) -> Notebook:
         from ouro.memory.long_term.notes.notebook import Notebook
 
-        stores = {self.repo.scope: self.repo.store}
+        stores = {self.repo.name: self.repo.store}
         return Notebook(stores, untrusted=lambda _scope: self.repo.untrusted)
 
     # What repeats it

@@ -216,7 +216,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
     def notebook(self) -> Notebook:
         from ouro.memory.long_term.notes.notebook import Notebook
 
-        return Notebook({scope.scope: scope.store for scope in self.scopes})
+        return Notebook({scope.name: scope.store for scope in self.scopes})
 
     @cached_property
     def recall(self) -> Recall:
@@ -233,9 +233,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         """The repository whose notes are found; one that does not exist if its memory is off."""
         from ouro.memory.index import project_of
 
-        projects = (
-            project_of(scope.store.folder) for scope in self.scopes if scope.scope == "repo"
-        )
+        projects = (project_of(scope.store.folder) for scope in self.scopes if scope.name == "repo")
         return next(projects, _NO_REPOSITORY)
 
     def situation(self, sent: frozenset[str], text: str = "") -> Situation:
@@ -249,7 +247,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         find_merged = partial(merged_branches, self.root)
         untrusted: set[tuple[Scope, str]] = set()
         for scope in self.scopes:
-            untrusted.update((scope.scope, name) for name in scope.untrusted)
+            untrusted.update((scope.name, name) for name in scope.untrusted)
         linked = linked_notes(self.scopes, text) if text else {}
         return Situation(
             project=self._project,

@@ -36,25 +36,25 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.trust.states import ChangeEvent, Effect, State
 
 
-class Revert(msgspec.Struct):
-    """A commit to undo, and what became of it."""
+class UndoTarget(msgspec.Struct, frozen=True):
+    """A commit to undo."""
 
     commit: str
     hunk: int = 0
-    """The number of the only hunk to undo."""
+    """The number of the only hunk to undo, from 1; 0: all."""
     base: str = ""
-    """The commit before it, if it ends a group."""
-    result: UndoResult | None = None
+    """The commit before a group of commits that `commit` ends."""
 
 
-class ChangeGroup(msgspec.Struct):
-    """Changes of one scope that an event moves together, and what became of them."""
+class ChangeGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Changes of one scope that an event moves together."""
 
-    edits: Sequence[FileEdit]
-    """The changes of the trusted texts."""
     at: TurnRef
+    """The turn in which they are made."""
     origin: Origin
     """The origin of the commits that make the changes trusted."""
+    edits: Sequence[FileEdit] = ()
+    """The changes of the trusted texts."""
     subject: str = ""
     """The subject of these commits; empty: it is made of the edits."""
     contents: Mapping[str, str] = {}
@@ -67,13 +67,28 @@ class ChangeGroup(msgspec.Struct):
     """Why the user has to confirm it."""
     sources: Sequence[str] = ()
     proposal: Proposal | None = None
-    revert: Revert | None = None
-    done: Sequence[FileEdit] = ()
-    """The edits that are trusted now."""
+    """The stored proposal that the user decided about."""
+    undo_target: UndoTarget | None = None
 
     @property
     def names(self) -> list[str]:
         return [edit.name for edit in self.edits]
+
+
+class ChangeOutcome(msgspec.Struct, frozen=True):
+    """What became of a group of changes."""
+
+    trusted: Sequence[FileEdit] = ()
+    """The edits that are trusted now."""
+    proposal: Proposal | None = None
+    """The proposal that was stored."""
+    undone: UndoResult | None = None
+    """What the undo of a commit has changed."""
+
+
+EffectMethod = Callable[[ChangeGroup], ChangeOutcome | None]
+"""Carries out an effect. Returns what became of the changes, None if a later effect decides that.
+"""
 
 
 class ChangeEffects:
@@ -84,7 +99,7 @@ class ChangeEffects:
     def __init__(self, store: GitMemoryStore, proposals: Proposals) -> None:
         self._store = store
         self._proposals = proposals
-        self.methods: Mapping[Effect, Callable[[ChangeGroup], object]] = {
+        self.methods: Mapping[Effect, EffectMethod] = {
             "approve the files": self._approve_files,
             "commit the files": self._commit_files,
             "restore the files": self._restore_files,
@@ -97,16 +112,22 @@ class ChangeEffects:
             "drop the proposal": self._drop_proposal,
         }
 
-    def move(self, state: State, event: ChangeEvent, group: ChangeGroup) -> ChangeGroup:
-        """Carry out what an event does to changes in this state; returns the group with the
-        results.
+    def move(self, state: State, event: ChangeEvent, group: ChangeGroup) -> ChangeOutcome:
+        """Carry out what an event does to changes in this state, and return what became of them.
+        Does nothing for a group without changes.
         """
         from ouro.memory.long_term.trust.states import TRANSITIONS
 
-        if group.edits or group.contents or group.revert:
+        outcome = ChangeOutcome()
+        if group.edits or group.contents or group.undo_target:
             for effect in TRANSITIONS[state, event].effects:
-                self.methods[effect](group)
-        return group
+                outcome = self.methods[effect](group) or outcome
+        return outcome
+
+    def undo(self, target: UndoTarget, at: TurnRef) -> UndoResult | None:
+        """Undo a trusted commit. Returns what was undone."""
+        group = ChangeGroup(at=at, origin="undo", undo_target=target)
+        return self.move("trusted", "undone", group).undone
 
     def net_edits(self, lines: Mapping[str, Edits]) -> dict[str, FileEdit]:
         """The change of the trusted text of each file, by its name."""
@@ -122,11 +143,11 @@ class ChangeEffects:
         """Approve the files with all that is in them."""
         self._store.approve(group.contents)
 
-    def _commit_files(self, group: ChangeGroup) -> None:
+    def _commit_files(self, group: ChangeGroup) -> ChangeOutcome:
         """Commit the files with all that is in them."""
         subject = group.subject or subject_of(group.edits)
         self._store.commit_changes(subject, _trailers(group, group.origin), group.contents)
-        group.done = group.edits
+        return ChangeOutcome(trusted=group.edits)
 
     def _restore_files(self, group: ChangeGroup) -> None:
         """Write the files as they were before the changes, and commit that."""
@@ -144,7 +165,7 @@ class ChangeEffects:
         }
         self._store.write_beside_others(files)
 
-    def _commit_lines(self, group: ChangeGroup) -> None:
+    def _commit_lines(self, group: ChangeGroup) -> ChangeOutcome:
         """Approve and commit the lines, and nothing that others wrote."""
         committed, accepted = self._store.committed_texts(group.lines)
         texts_to_commit: dict[str, str | None] = {}
@@ -169,9 +190,10 @@ class ChangeEffects:
         subject = group.subject or subject_of(group.edits)
         trailers = _trailers(group, group.origin)
         self._store.commit_parts(texts_to_commit, whole_files, subject, trailers, approves=True)
-        group.done = [
+        trusted = [
             edit for edit in group.edits if edit.name in texts_to_commit or edit.name in whole_files
         ]
+        return ChangeOutcome(trusted=trusted)
 
     def _record_lines(self, group: ChangeGroup) -> None:
         """Commit the lines without approval, so that the history has them."""
@@ -199,19 +221,23 @@ class ChangeEffects:
 
     # -- commits and proposals
 
-    def _revert_commit(self, group: ChangeGroup) -> None:
-        """Undo the commit of the group, and store the result in it."""
-        if (revert := group.revert) is not None:
-            trailers = _trailers(group, "undo")
-            revert.result = self._store.revert(revert.commit, revert.hunk, trailers, revert.base)
+    def _revert_commit(self, group: ChangeGroup) -> ChangeOutcome | None:
+        """Undo the commit that is the target of the group."""
+        target = group.undo_target
+        if target is None:
+            return None
+        trailers = _trailers(group, "undo")
+        result = self._store.revert(target.commit, target.hunk, trailers, target.base)
+        return ChangeOutcome(undone=result)
 
-    def _store_proposal(self, group: ChangeGroup) -> None:
-        """Store the edits as a pending proposal, also in the group."""
+    def _store_proposal(self, group: ChangeGroup) -> ChangeOutcome:
+        """Store the edits as a pending proposal."""
         self._store.ensure_repo()
-        group.proposal = make_proposal(
+        proposal = make_proposal(
             self._store.scope, group.edits, group.reason, group.sources, group.at
         )
-        self._proposals.add(group.proposal)
+        self._proposals.add(proposal)
+        return ChangeOutcome(proposal=proposal)
 
     def _drop_proposal(self, group: ChangeGroup) -> None:
         """Remove the stored proposal of the group, if it has one."""
@@ -266,7 +292,7 @@ def _reverse_edits(edits: Edits) -> Edits:
     return [FileEdit(edit.name, edit.after, edit.before) for edit in reversed(edits)]
 
 
-def _trailers(group: ChangeGroup, origin: str) -> Mapping[str, str]:
+def _trailers(group: ChangeGroup, origin: Origin) -> Mapping[str, str]:
     """The trailers of a commit for a group; a change from outside belongs to no turn."""
     return {ORIGIN: origin} if origin == "outside" else group.at.trailers(origin)
 

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 
+import msgspec
+
 from ouro.errors import MemoryUnusable, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.long_term.git.approved_files import FileContent, content_of
-from ouro.memory.long_term.git.values import FileEdit, LoadedScope, Scope
+from ouro.memory.long_term.git.values import FileEdit, LoadedScope, Origin, Scope
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.trust.approval import (
     MAX_SHOWN,
@@ -23,6 +25,17 @@ from ouro.memory.long_term.trust.approval import (
 )
 from ouro.memory.long_term.trust.running_turns import ToolWrites
 from ouro.memory.tokens import estimate
+
+
+class ForeignChanges(msgspec.Struct, frozen=True):
+    """Changes in foreign files, as the user sees them. Without edits there are none, or the files
+    change all the time.
+    """
+
+    id: str = ""
+    """Stands for all foreign changes of the scope, also if `edits` are only some of them."""
+    edits: tuple[FileEdit, ...] = ()
+
 
 FOREIGN_REASON = "it was written outside of ouro"
 _MAX_READS = 5
@@ -38,7 +51,7 @@ class ScopeState:
 
     def __init__(self, store: GitMemoryStore) -> None:
         self.store = store
-        self.scope: Scope = store.scope
+        self.name: Scope = store.scope
         self.loaded = LoadedScope("", {})
         self.texts: Mapping[str, str] = {}
         """The trusted core: category -> text."""
@@ -101,16 +114,19 @@ class ScopeState:
         """All pending changes: the stored proposals, and one for the foreign changes. Reads the
         foreign files.
         """
-        foreign_id, edits = self._read_foreign()
+        foreign = self._read_foreign()
+        stored = self._proposals.list()
+        if not foreign.edits:
+            return stored
         foreign_proposal = Proposal(
-            id=foreign_id,
-            scope=self.scope,
+            id=foreign.id,
+            scope=self.name,
             origin="outside",
-            edits=edits,
+            edits=foreign.edits,
             reason=FOREIGN_REASON,
             sources=tuple(self._foreign_sources),
         )
-        return (*self._proposals.list(), *([foreign_proposal] if edits else []))
+        return (*stored, foreign_proposal)
 
     def proposal_ids(self) -> tuple[str, ...]:
         """The ids of `proposals`; reads no file."""
@@ -119,11 +135,13 @@ class ScopeState:
 
     def foreign_events(self) -> list[CoreChanged]:
         """The events that show changes in untrusted files; of many files only the first are read."""
-        foreign_id, edits = self._read_foreign(MAX_SHOWN)
-        if not edits:
+        shown = self._read_foreign(MAX_SHOWN)
+        if not shown.edits:
             return []
-        file_count = len(self.foreign)
-        return [change_of(self.scope, edits, "outside", proposal=foreign_id, files=file_count)]
+        event = change_of(
+            self.name, shown.edits, "outside", proposal=shown.id, files=len(self.foreign)
+        )
+        return [event]
 
     def observe(self, session: str) -> None:
         """Record what turns of other sessions have written into the files by now: this `session`
@@ -149,13 +167,17 @@ class ScopeState:
                 pass  # it cannot be written, so nothing else writes there either
             yield
 
-    def reload(self, edits: Sequence[FileEdit], origin: str, base: str) -> list[CoreChanged]:
-        """Read trusted edits that were written to the store since the accepted commit `base`.
-        Returns the events.
-        """
+    def read_again(self) -> None:
+        """Read the files and the history again."""
         with self._changing():
-            pass  # its end reads everything again
-        return self._events(edits, origin, base)
+            pass  # its end reads everything
+
+    def events_of_sync(self, edits: Sequence[FileEdit], base: str) -> list[CoreChanged]:
+        """Read everything again after a synchronization has written trusted `edits` to the store.
+        Returns the events that show them; `base` was the accepted commit before.
+        """
+        self.read_again()
+        return self._events(edits, "sync", base)
 
     @contextmanager
     def _changing(self) -> Iterator[str]:
@@ -193,45 +215,46 @@ class ScopeState:
         foreign_edits = [edit for edit in core_edits if edit.name in foreign]
         self.loaded, self._read_at, self._undecided = loaded, accepted, undecided
         self.texts = {name: text for name, text in texts.items() if text.strip()}
-        self._foreign_id = outside_id(self.scope, foreign, foreign_edits) if foreign else ""
+        self._foreign_id = outside_id(self.name, foreign, foreign_edits) if foreign else ""
         self.foreign = foreign
 
-    def _read_foreign(self, max_files: int | None = None) -> tuple[str, tuple[FileEdit, ...]]:
-        """The id of the foreign changes, and the changes (of at most `max_files` files) as the user
-        sees them.
+    def _read_foreign(self, max_files: int | None = None) -> ForeignChanges:
+        """The foreign changes of at most `max_files` files; without edits if files change all the
+        time.
 
         The texts are those of the last reading, so that an id stands for one text: if a file has
-        changed since, everything is read again. Returns no changes if files change all the time. It
-        takes the lock, because a session asks in one thread while it works in another.
+        changed since, everything is read again. It takes the lock, because a session asks in one
+        thread while it works in another.
         """
         if not self.foreign:
-            return "", ()
+            return ForeignChanges()
         with self.hold_lock():
             for _ in range(_MAX_READS):
                 first_files = dict(islice(self.foreign.items(), max_files))
                 edits = self.store.edits_to(first_files, self._read_at)
                 if edits is not None:
-                    return self.proposal_ids()[-1] if edits else "", edits
-                self.reload((), "outside", "")
-        return "", ()
+                    return ForeignChanges(self._foreign_id, edits) if edits else ForeignChanges()
+                self.read_again()
+        return ForeignChanges()
 
-    def _demand_as_shown(self, proposal: Proposal) -> None:
-        """Raise UsageError if the foreign changes are not those that the user has seen. Reads
-        everything again.
+    def _require_unchanged_since_shown(self, proposal: Proposal) -> None:
+        """Read everything again. Raise UsageError if the foreign changes are not those of the
+        proposal, which the user has seen.
         """
-        self.reload((), "outside", "")
-        if not proposal.edits or proposal.edits != self._read_foreign()[1]:
+        self.read_again()
+        # A proposal without edits has shown nothing: what is in the files must not be accepted.
+        if not proposal.edits or proposal.edits != self._read_foreign().edits:
             raise UsageError(
                 "The files have changed since this change was shown.", commands=["memory list"]
             )
 
-    def _events(self, edits: Sequence[FileEdit], origin: str, base: str) -> list[CoreChanged]:
+    def _events(self, edits: Sequence[FileEdit], origin: Origin, base: str) -> list[CoreChanged]:
         """The event that shows trusted edits since the accepted commit `base`, with the commit to
-        undo; none without edits.
+        undo; none without edits. Records that an undo of this commit goes back to `base`.
         """
         if not edits:
             return []
         head = self.loaded.head if self.loaded.head != base else ""
         if head and base:
             self.undo_bases[head] = base
-        return [change_of(self.scope, edits, origin, undo=head)]
+        return [change_of(self.name, edits, origin, undo=head)]

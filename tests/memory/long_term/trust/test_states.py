@@ -60,7 +60,7 @@ def test_what_happens_in_sessions_goes_through_each_row_of_the_table(home, monke
     rows, move = set(), ChangeEffects.move
 
     def note(self, state, event, group):
-        if group.edits or group.contents or group.revert:
+        if group.edits or group.contents or group.undo_target:
             rows.add((state, event))
         return move(self, state, event, group)
 

@@ -1,11 +1,12 @@
-"""Import of exported memory and of other agents' memory: what is new, its places, and writing it."""
+"""Import of exported memory and of other agents' memory: plan what is new and its places, and write
+it.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -13,7 +14,7 @@ from msgspec.structs import asdict, replace
 from ouro.errors import UsageError
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import MemoryEntry, all_entries
-from ouro.memory.long_term.git.values import FileEdit, Scope, SkippedFile, TurnRef
+from ouro.memory.long_term.git.values import FileEdit, Scope, SkippedFile
 from ouro.memory.long_term.import_files import ImportMaterial, ImportPiece, is_project
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.placement import Placement, note_category, place
@@ -21,8 +22,6 @@ from ouro.memory.long_term.remember import (
     CORE_TOKENS,
     append_lines,
     clean_text,
-    edit_that_adds,
-    find_same,
     make_note,
 )
 from ouro.memory.long_term.supersession import find_on_subject, fold_words
@@ -30,7 +29,6 @@ from ouro.memory.long_term.transfer import roots_of
 from ouro.memory.long_term.trust.approval import change_of
 from ouro.memory.tokens import estimate
 
-_REASON = "another program wants it to be remembered"
 _MAX_COMPARED_ENTRIES = 200
 """The entries of an import that are compared with memory before the question."""
 
@@ -156,45 +154,6 @@ def apply_import(editor: MemoryEditor, plan: ImportPlan) -> MemoryImportResult:
     return MemoryImportResult(count, undo, tuple(proposals))
 
 
-class ProposedText(msgspec.Struct, frozen=True):
-    """What became of a text that another program proposed."""
-
-    state: Literal["pending", "kept", "known"]
-    place: str
-    """The file, or the entry that says the same."""
-    id: str = ""
-    """The id of the pending proposal."""
-
-
-def propose_text(
-    editor: MemoryEditor, text: str, client: str, *, is_allowed: bool = False
-) -> ProposedText:
-    """Propose a text for `client`; with `is_allowed` it is remembered at once. The commit names the
-    client.
-
-    Returns whether it is pending, kept or known already, and where.
-
-    Raises:
-        UsageError: it is empty or too long.
-        SecretInMemory: it holds a secret; nothing was written.
-        LongTermMemoryError, OSError: it could not be written.
-    """
-    placement = place(clean_text(text), editor.names)
-    if not placement.text:
-        raise UsageError("Nothing to remember: the text is empty.")
-    scope = editor.scope(placement.scope)
-    in_scope = [entry for entry in all_entries(editor) if entry.scope == placement.scope]
-    if same_entry := find_same(placement.text, in_scope):
-        return ProposedText("known", same_entry.id)
-    scope.store.demand_no_secret([placement.text])
-    edit = edit_that_adds(editor, placement)
-    proposal = scope.propose([edit], _REASON, (client,), TurnRef("", 0, client=client))
-    if not is_allowed:
-        return ProposedText("pending", f"{placement.scope}/{edit.name}", proposal.id)
-    scope.accept(proposal, TurnRef("", 0))
-    return ProposedText("kept", f"{placement.scope}/{edit.name}")
-
-
 def _check_piece(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) -> tuple[str, str]:
     """The text of a piece, and the reason why it cannot be imported; empty if it can."""
     if scope is None and _is_of_other_project(editor, piece):
@@ -223,7 +182,7 @@ def _scope_of(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) -> 
     """
     is_here = any(root.resolve() in piece.path.resolve().parents for root in roots_of(editor))
     usual: Scope = piece.scope or ("repo" if piece.project or is_here else "user")
-    return editor.scope(scope or (usual if usual in editor.names else "user")).scope
+    return editor.scope(scope or (usual if usual in editor.names else "user")).name
 
 
 def _place_piece(
