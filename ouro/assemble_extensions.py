@@ -238,8 +238,8 @@ def _commands_of(
     sources = [lambda: file_commands, skills.commands, lambda: prompt_commands(servers)]
 
     async def connect(server: str) -> None:
-        if server in servers.servers:
-            await servers.ready(server)
+        if server in servers.by_name:
+            await servers.connect(server)
 
     find_own_commands = partial(_own_commands, basis.cwd)
     return extensions.CommandRegistry(sources, _reserved_names, connect, find_own_commands)
@@ -560,7 +560,7 @@ def _make_own_command(action: Action, cwd: Path) -> extensions.CustomCommand:
 def prompt_commands(servers: mcp.McpServers) -> list[extensions.CustomCommand]:
     """The prompts of all connected servers as commands: `/github:review`."""
     commands: list[extensions.CustomCommand] = []
-    for server in servers.servers.values():
+    for server in servers.by_name.values():
         if server.state == "ready":
             commands += [_prompt_command(server, prompt) for prompt in server.listing.prompts]
     return commands

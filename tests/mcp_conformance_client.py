@@ -53,13 +53,13 @@ async def main(url: str) -> int:
     known = {name: client[name] for name in ("client_id", "client_secret") if name in client}
     settings = McpServerSettings(url=url, timeout_seconds=60, **known)
     servers = McpServers(Registry({"one": settings}), host)
-    one = servers.servers["one"]
+    one = servers.by_name["one"]
     try:
         servers.start()
         await servers.settle()
         if one.state == "login":
             await one.login(browse)
-        one = await servers.ready("one")
+        one = await servers.connect("one")
         given = {call["name"]: call["arguments"] for call in client.get("toolCalls", ())}
         for tool in one.tools:
             properties = tool.schema.get("properties", {})

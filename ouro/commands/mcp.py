@@ -36,7 +36,7 @@ async def list_servers(context: ActionContext) -> Answer:
             with suppress(TimeoutError):  # a slow one is `starting`
                 async with asyncio.timeout(_LIST_SECONDS):
                     await servers.settle()
-        listed = list(servers.servers.values())
+        listed = list(servers.by_name.values())
         if not listed:
             return Answer([], [line(f"There are no MCP servers. {ADD_HINT}")])
         problems = [line(f"{server.name}: {server.problem}") for server in listed if server.problem]
@@ -91,7 +91,7 @@ async def test(context: ActionContext, server: str) -> Answer:
         if mcp_server.state in ("failed", "login"):
             mcp_server.failures, mcp_server.state = 0, "waiting"
         try:
-            await servers.ready(server)
+            await servers.connect(server)
         except ToolError as error:
             log = list(mcp_server.log)[-10:]
             return Answer({"problem": str(error), "log": log}, [line(str(error)), *_quote(log)], 1)
@@ -107,7 +107,7 @@ async def log(context: ActionContext, server: str) -> Answer:
 async def approve(context: ActionContext, server: str, yes: bool) -> Answer:
     """Show which tools of a server changed since they were approved, and ask whether to use them."""
     async with context.servers() as servers:
-        mcp_server = await servers.ready(_find_server(servers, server).name)
+        mcp_server = await servers.connect(_find_server(servers, server).name)
         changed = mcp_server.unapproved_tools()
         if not changed:
             return Answer(
@@ -326,9 +326,9 @@ def _server_head(server: mcp.McpServer) -> View:
 
 def _find_server(servers: mcp.McpServers, name: str) -> mcp.McpServer:
     """The server of that name. Raises UsageError if there is none."""
-    mcp_server = servers.servers.get(name)
+    mcp_server = servers.by_name.get(name)
     if mcp_server is None:
-        hint = f"There are: {', '.join(servers.servers)}." if servers.servers else ADD_HINT
+        hint = f"There are: {', '.join(servers.by_name)}." if servers.by_name else ADD_HINT
         raise UsageError(f"There is no MCP server `{name[:40]}`.", hint)
     return mcp_server
 

@@ -77,7 +77,7 @@ async def _require_custom_command(session: Session, word: str, argument: str, te
     """Raises UsageError if the session cannot run a custom command: it is switched off, or there is
     none; then the message shows similar ones. A command of a server that starts is waited for.
     """
-    servers, commands = session.extensions.servers.servers, session.extensions.commands
+    servers, commands = session.extensions.servers.by_name, session.extensions.commands
     server = servers.get(word.partition(":")[0]) if ":" in word else None
     if server and server.state != "ready":
         return  # the session waits for this command

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
         check_model,
         estimate_cost,
     )
-    from ouro.llm.model_keys import delete_key, store_key
     from ouro.llm.model_source import FavoriteModels, ModelSource
     from ouro.llm.models_file import (
         HEADER,
@@ -65,5 +64,6 @@ if TYPE_CHECKING:
     from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call, calls
     from ouro.llm.server_facts import Fact, FactStore, ServerFacts, describe_fact
     from ouro.llm.small_steps import is_step
+    from ouro.llm.stored_keys import delete_key, store_key
 
 __getattr__ = lazy_exports(__name__)

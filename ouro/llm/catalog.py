@@ -431,13 +431,13 @@ class Catalog:
         if entry.api_key:
             return entry.api_key, "`api_key` in models.yaml"
         if command := entry.api_key_command:
-            from ouro.llm.model_keys import run_key_command  # most keys are in a variable
+            from ouro.llm.stored_keys import run_key_command  # most keys are in a variable
 
             if command not in self._fetched_keys:
                 self._fetched_keys[command] = run_key_command(name, command)
             return self._fetched_keys[command], f"`{command}`"
         if account := entry.api_key_keyring:
-            from ouro.llm.model_keys import read_key
+            from ouro.llm.stored_keys import read_key
 
             self._fetched_keys[account] = self._fetched_keys.get(account) or read_key(account)
             return self._fetched_keys[account], f"the keyring (`{account}`)"

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ouro.errors import ProviderAnswer
 from ouro.llm import refusal_words
-from ouro.llm.request_shape import EFFORT_FIELDS, NESTED
+from ouro.llm.request_shape import EFFORT_FIELDS, OPTIONAL_AT_ANY_LEVEL
 from ouro.llm.server_facts import ESSENTIAL, LIMIT_NAMES, ServerFacts
 from ouro.utils.lenient_json import dictionary
 
@@ -403,7 +403,9 @@ def _find_field(refused: Refused) -> Changes:
     """
     optional = refused.body.keys() - ESSENTIAL
     owners = _find_containing_fields(refused)
-    fields_named = [*filter(refused.names, optional)] or [*filter(refused.names, NESTED)]
+    fields_named = [*filter(refused.names, optional)] or [
+        *filter(refused.names, OPTIONAL_AT_ANY_LEVEL)
+    ]
     inner_fields = [field for field in owners if "." in field]
     fields = inner_fields or sorted(fields_named or owners, key=refused.words.find)
     param = refused.answer.param.partition(".")[0]

@@ -20,8 +20,8 @@ PLAIN_KEYS = frozenset(("type", "properties", "required", "items", "enum", "desc
 
 EFFORT_FIELDS = (("", "reasoning_effort"), ("reasoning", "effort"), ("output_config", "effort"))
 """The object and the field that hold the effort; empty: the body itself."""
-NESTED = frozenset(("cache_control", "strict", "extra_content", "is_error"))
-"""Optional fields inside of messages and tools."""
+OPTIONAL_AT_ANY_LEVEL = frozenset(("cache_control", "strict", "extra_content", "is_error"))
+"""Optional fields that are inside of messages and tools."""
 
 
 def shape_request(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
@@ -193,12 +193,14 @@ def _simplify_schema(schema: Any) -> Any:
 
 
 def _remove_field(body: dict[str, Any], field: str) -> dict[str, Any]:
-    """The body without a field. `reasoning.summary` is a field inside of another one."""
+    """The body without a field: `reasoning.summary` at every level below `reasoning`, a field of
+    OPTIONAL_AT_ANY_LEVEL wherever it occurs, any other field only at the top level.
+    """
     owner, _, inner = field.partition(".")
     if inner and isinstance(body.get(owner), dict):
         return {**body, owner: _remove_everywhere(body[owner], inner)}
     remaining = {key: value for key, value in body.items() if key != field}
-    return _remove_everywhere(remaining, field) if field in NESTED else remaining
+    return _remove_everywhere(remaining, field) if field in OPTIONAL_AT_ANY_LEVEL else remaining
 
 
 def _remove_everywhere(value: Any, field: str) -> Any:

@@ -94,8 +94,8 @@ class Connection:
         """Whether the server has answered 401, or wants a login with more rights."""
         self._requests = 0
         """The number of requests that run."""
-        self._is_doubtful = False
-        """Whether a request was cancelled before its answer: the server may hang."""
+        self._may_hang = False
+        """Whether a request was cancelled before its answer, and none was answered since."""
 
     async def run(self) -> None:
         """Connect, and emit events until the server ends or this is cancelled. Raises the error
@@ -164,24 +164,13 @@ class Connection:
         """Call a tool: emit its progress, then its result. The structured content is the result if
         there is no other.
         """
-        reported = 0.0
-        unsent: list[JsonObject] = []
-
-        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            nonlocal reported
-            share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
-            unsent[:] = [{"progress": (message or share)[:500]}]
-            if time.monotonic() - reported >= REPORT_PAUSE:
-                reported = time.monotonic()
-                emit(unsent.pop())
-
+        progress = _ProgressReports(emit)
         try:
             result = await self._send(
-                lambda: self.client.call_tool(tool, arguments, progress_callback=on_progress)
+                lambda: self.client.call_tool(tool, arguments, progress_callback=progress.report)
             )
         finally:
-            for event in unsent:
-                emit(event)
+            progress.emit_last()
         content = contents(result.content)
         if not (content["text"] or content["images"]) and result.structured_content is not None:
             structured = json.dumps(result.structured_content, ensure_ascii=False, indent=1)
@@ -203,7 +192,7 @@ class Connection:
             LoginNeeded: it wants a login, or one with more rights.
             MCPError: it answered with an error.
         """
-        if self._is_doubtful and not self._requests and not self._end_reason:
+        if self._may_hang and not self._requests and not self._end_reason:
             await self._probe()
         if self._end_reason:
             raise LookupError(self._end_reason)
@@ -212,7 +201,7 @@ class Connection:
         try:
             return await asyncio.shield(task)  # a cancelled request must not disturb the next one
         except asyncio.CancelledError:
-            self._is_doubtful = True
+            self._may_hang = True
             raise
         except MCPError as error:
             if error.code == types.CONNECTION_CLOSED:
@@ -246,7 +235,7 @@ class Connection:
                 raise ServerEnded(f"The server cannot be used: {reason}.") from None
             self._end(reason)
             raise LookupError(reason) from None
-        self._is_doubtful = False
+        self._may_hang = False
 
     async def _serve(self, client: Client, limit: asyncio.Timeout) -> None:
         """Emit the lists of the server, and again when they change. Raises ServerEnded when the
@@ -280,34 +269,36 @@ class Connection:
                     command, request["environment"], request["cwd"], self._emit, self._end
                 )
             else:
-                provider = await login_provider(request, self._emit, self._on_refusal)
-                timeout = http_timeout(request["timeout"])
-                make_client = partial(http_client, on_refused=self._on_refusal, log=self._log)
-                if request["transport"] == "sse":
-                    transport = sse_client(
-                        request["url"],
-                        request["headers"],
-                        auth=provider,
-                        timeout=timeout.connect or 30.0,
-                        httpx_client_factory=make_client,
-                    )
-                else:
-                    client = await stack.enter_async_context(
-                        make_client(request["headers"], timeout, provider)
-                    )
-                    transport = streamable_http_client(request["url"], http_client=client)
+                transport = await self._http_transport(stack)
             incoming, outgoing = await stack.enter_async_context(transport)
             yield _CheckedStream(incoming, self._drop_invalid), outgoing
+
+    async def _http_transport(self, stack: AsyncExitStack) -> AbstractAsyncContextManager[Any]:
+        """The transport to a server with a URL, not opened yet. `stack` closes its HTTP client."""
+        request = self._request
+        provider = await login_provider(request, self._emit, self._on_refusal)
+        timeout = http_timeout(request["timeout"])
+        make_client = partial(http_client, on_refused=self._on_refusal, log=self._log)
+        if request["transport"] == "sse":
+            return sse_client(
+                request["url"],
+                request["headers"],
+                auth=provider,
+                timeout=timeout.connect or 30.0,
+                httpx_client_factory=make_client,
+            )
+        client = await stack.enter_async_context(make_client(request["headers"], timeout, provider))
+        return streamable_http_client(request["url"], http_client=client)
 
     def _drop_invalid(self, result: JsonObject) -> None:
         """Remove invalid items from a list: the SDK would refuse the whole list."""
         for field in _LISTS.keys() & result.keys():
             if isinstance(items := result[field], list):
-                result[field] = [item for item in items if self._is_valid(field, item, result)]
+                result[field] = [item for item in items if self._check_item(field, item, result)]
 
-    def _is_valid(self, field: str, item: Any, result: JsonObject) -> bool:
-        """Whether an item of a list can be used; if not, the reason is recorded for the user. An
-        output schema that is too large is removed.
+    def _check_item(self, field: str, item: Any, result: JsonObject) -> bool:
+        """Remove an output schema that is too large from an item of the list `field`. Returns
+        whether the item can be used; if not, the reason is recorded for the user.
         """
         if isinstance(item, dict):
             if problem := size_problem(item.get("inputSchema")):
@@ -351,18 +342,16 @@ class Connection:
 
     async def _list_until_end(self, client: Client) -> JsonObject:
         """The lists of the server. Raises ServerEnded at once if it ends meanwhile."""
-        tasks = (
-            asyncio.ensure_future(self._list_offers(client)),
-            asyncio.ensure_future(self._ended.wait()),
-        )
+        listing = asyncio.ensure_future(self._list_offers(client))
+        end = asyncio.ensure_future(self._ended.wait())
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if tasks[0].done():
-                return tasks[0].result()
+            await asyncio.wait((listing, end), return_when=asyncio.FIRST_COMPLETED)
+            if listing.done():
+                return listing.result()
             raise ServerEnded(self._end_reason)
         finally:
-            for task in tasks:
-                await _cancel(task)
+            await _cancel(listing)
+            await _cancel(end)
 
     async def _list_offers(self, client: Client) -> JsonObject:
         """All tools, resources and prompts of the server, as plain data."""
@@ -432,14 +421,16 @@ class Connection:
         )
 
     async def _on_elicit(self, context: ClientRequestContext, params: Any) -> types.ElicitResult:
-        """Ask the user for the server."""
+        """Ask the user what the server wants to know; returns the answer."""
         answer = await self._ask("elicit", params.model_dump(by_alias=True, mode="json"))
         return types.ElicitResult(**answer)
 
     async def _on_sample(
         self, context: ClientRequestContext, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
-        """Let a model of the user answer for the server, if the user allows it."""
+        """Let a model of the user answer a prompt of the server. Returns the answer, or an error if
+        the user does not allow it.
+        """
         question = {
             "system": params.system_prompt or "",
             "messages": [
@@ -482,6 +473,30 @@ class Connection:
     def _log(self, text: str) -> None:
         """Emit a line of the log."""
         self._emit({"log": text[:500]})
+
+
+class _ProgressReports:
+    """Emits the progress of one call, at most once in REPORT_PAUSE."""
+
+    def __init__(self, emit: Callable[[JsonObject], None]) -> None:
+        self._emit = emit
+        self._emitted_at = 0.0
+        self._waiting: JsonObject | None = None
+        """The latest progress, if it was not emitted."""
+
+    async def report(self, progress: float, total: float | None, message: str | None) -> None:
+        """Emit what the server reports, or keep it until the pause is over or the call ends."""
+        share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
+        self._waiting = {"progress": (message or share)[:500]}
+        if time.monotonic() - self._emitted_at >= REPORT_PAUSE:
+            self._emitted_at = time.monotonic()
+            self.emit_last()
+
+    def emit_last(self) -> None:
+        """Emit the latest progress, unless that was done."""
+        if self._waiting is not None:
+            self._emit(self._waiting)
+            self._waiting = None
 
 
 class _CheckedStream(ObjectReceiveStream[Any]):
@@ -575,7 +590,7 @@ def contents(blocks: Sequence[Any]) -> JsonObject:
 
 
 def _data_of(block: Any) -> tuple[str | None, str]:
-    """The data of a block in base64 and its type; None if it is not data."""
+    """The data of a block in base64, None if it has none; and its media type."""
     data = getattr(block, "data", None) or getattr(block, "blob", None)
     return data, getattr(block, "mime_type", None) or ""
 
@@ -586,12 +601,12 @@ def block_text(block: Any) -> str:
         return f"{resource.uri}:\n{block_text(resource)}"
     if (text := getattr(block, "text", None)) is not None:
         return str(text)
-    data, kind = _data_of(block)
+    data, media_type = _data_of(block)
     if data is not None:
-        if kind.startswith("text/") or kind == "application/json":
+        if media_type.startswith("text/") or media_type == "application/json":
             with suppress(ValueError):
                 return base64.b64decode(data).decode("utf-8", "replace")
-        return f"[{kind or 'data'}, {len(data) * 3 // 4:,} bytes, is not shown]"
+        return f"[{media_type or 'data'}, {len(data) * 3 // 4:,} bytes, is not shown]"
     if (uri := getattr(block, "uri", None)) is not None:
         return f"{getattr(block, 'name', '')} <{uri}>".strip()
     return f"[{type(block).__name__} is not supported]"

@@ -33,7 +33,7 @@ class LoginNeeded(Exception):
 
 
 def http_timeout(seconds: float) -> httpx2.Timeout:
-    """The time limits for requests to a server."""
+    """The time limits for requests to a server: a stream of events may be silent for minutes."""
     return httpx2.Timeout(30.0, read=max(seconds, 300.0))
 
 
@@ -102,12 +102,13 @@ async def login_provider(
     method: Any = "client_secret_basic" if client["secret"] else "none"
     is_interactive = request.get("login", False)
     tokens = Tokens(url)
-    missing_scope, ignored = "", set[str]()
+    missing_scope = ""
+    ignored: set[str] = set()
     if is_interactive:
         missing_scope = (await asyncio.to_thread(tokens.load)).get("scope", "")
         ignored.add("client")  # the redirect of the stored client has another port
     if missing_scope:
-        ignored.add("tokens")
+        ignored.add("tokens")  # they lack rights
     configured_client = None
     if client["id"]:
         configured_client = OAuthClientInformationFull(
@@ -123,6 +124,7 @@ async def login_provider(
         await redirect.start()
 
     async def refuse(url: str) -> None:
+        """Instead of the login page at `url`, record the rights that it asks for. Raises LoginNeeded."""
         scope = parse_qs(urlsplit(url).query).get("scope", [""])[0]
         await asyncio.to_thread(tokens.save, "scope", scope)  # the next login asks for it
         on_refused()

@@ -17,6 +17,7 @@ MAX_FIELDS = 20
 MAX_LENGTH = 100_000
 """Maximum characters of an answer, if the field names no limit."""
 _YES_NO = ("yes", "no")
+_DECLINED: JsonObject = {"action": "decline"}
 AskUser = Callable[[Question], Awaitable[tuple[str, ...]]]
 """Asks the user a question; returns the answers, empty if there are none."""
 
@@ -26,13 +27,7 @@ async def answer_elicitation(server: str, about: JsonObject, ask: AskUser) -> Js
     message = one_line(str(about.get("message", "")), 500)
     intro = f"The MCP server {server} asks: {message}"
     if about.get("mode") == "url":
-        url = one_line(str(about.get("url", "")), 1_000)
-        question = Question(
-            f"{intro}\nIt wants you to open an address in your browser. Do you?",
-            _YES_NO,
-            details=url,
-        )
-        return {"action": "accept" if await ask(question) == ("yes",) else "decline"}
+        return await _ask_to_open(intro, str(about.get("url", "")), ask)
     schema = dictionary(about.get("requestedSchema"))
     fields = dict(list(dictionary(schema.get("properties")).items())[:MAX_FIELDS])
     if not fields:
@@ -50,7 +45,14 @@ async def answer_elicitation(server: str, about: JsonObject, ask: AskUser) -> Js
     return {"action": "accept", "content": content}
 
 
-_DECLINED: JsonObject = {"action": "decline"}
+async def _ask_to_open(intro: str, url: str, ask: AskUser) -> JsonObject:
+    """Ask whether the user opens a URL; returns the result for the protocol. ouro does not open it."""
+    question = Question(
+        f"{intro}\nIt wants you to open an address in your browser. Do you?",
+        _YES_NO,
+        details=one_line(url, 1_000),
+    )
+    return {"action": "accept"} if await ask(question) == ("yes",) else _DECLINED
 
 
 async def _ask_field(intro: str, name: str, field: JsonObject, ask: AskUser) -> Any:

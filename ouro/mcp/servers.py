@@ -240,7 +240,7 @@ class McpServer:
         """The text of a prompt. Raises ServerFailed, ToolError."""
         return await self._ask("prompt", {"name": name, "arguments": dict(arguments)})
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Wait until it is connected. A server that was not started is started now; one that
         failed, up to MAX_RESTARTS times.
 
@@ -447,7 +447,7 @@ class McpServer:
         except NotConnected:
             if self.state == "ready" and self._watch_task:
                 await asyncio.wait({self._watch_task})  # the event of its end will arrive
-            await self.ready()
+            await self.wait_until_ready()
             return await self._send_request(method, request, report)
 
     async def _send_request(
@@ -490,7 +490,7 @@ class McpServers:
     def __init__(self, registry: Registry, host: Host) -> None:
         self.off = set(registry.off)
         self.worker = _Worker()
-        self.servers = {
+        self.by_name = {
             name: McpServer(
                 name, settings, host, self.worker, self.off, is_project=name in registry.projects
             )
@@ -505,24 +505,24 @@ class McpServers:
     async def switch(self, name: str, *, on: bool) -> None:
         """Switch a server, or a tool (`server.tool`), for this session."""
         (self.off.discard if on else self.off.add)(name)
-        if server := self.servers.get(name):
+        if server := self.by_name.get(name):
             await server.switch(on=on)
 
-    async def ready(self, name: str) -> McpServer:
-        """The server with this name, connected. Raises ToolError if there is none, or it cannot be
-        used.
+    async def connect(self, name: str) -> McpServer:
+        """Connect the server with this name if it is not connected, and return it. Raises ToolError
+        if there is none, or it cannot be used.
         """
-        server = self.servers.get(name)
+        server = self.by_name.get(name)
         if server is None:
-            names = ", ".join(self.servers) or "none"
+            names = ", ".join(self.by_name) or "none"
             raise ToolError(f"There is no MCP server `{name}`. There are: {names}.")
-        await server.ready()
+        await server.wait_until_ready()
         return server
 
     async def settle(self) -> None:
         """Start the servers that wait, and return when no server is starting any more."""
         self._start_waiting()
-        for server in self.servers.values():
+        for server in self.by_name.values():
             if server.state == "starting":
                 await server.has_started.wait()
 
@@ -530,13 +530,13 @@ class McpServers:
         """Disconnect all; the worker ends servers that do not end by themselves."""
         if self._timer is not None:
             self._timer.cancel()
-        for server in self.servers.values():
+        for server in self.by_name.values():
             await server.stop()
         self.worker.close()
 
     def _start_waiting(self) -> None:
         """Start the servers that were not started yet."""
-        for server in self.servers.values():
+        for server in self.by_name.values():
             if server.state == "waiting":
                 server.start()
 

@@ -109,7 +109,7 @@ class McpTool(Tool[McpArguments]):
     async def run(self, args: McpArguments, ctx: ToolContext) -> ToolResult:
         """Call the tool. Raises ToolError if the user does not approve its changed definition."""
         server = self._server
-        await server.ready()
+        await server.wait_until_ready()
         definition = _find_definition(server, self._tool)
         needs_approval = definition in server.unapproved_tools()
         if needs_approval and not await ask_approval(server, definition, ctx):
@@ -144,19 +144,26 @@ class Outputs(msgspec.Struct, frozen=True):
             capture.close()
             await asyncio.to_thread(capture.settle, SPOOL_SECONDS)
             text = capture.text()
-        from ouro.images import make_image  # imported late: few results have pictures
-
-        images: list[Image] = []
-        for image in result.images:
-            with suppress(ToolError):
-                images.append((await asyncio.to_thread(make_image, image.name, image.data))[0])
+        images = await asyncio.to_thread(_readable_images, result.images)
         if left_out := len(result.images) - len(images):
             text += f"\n[{plural(left_out, 'image')} could not be read]"
         summary = "no output"
         if result.text or images:
             summary = one_line(result.text, 80) or plural(len(images), "image")
         display = Display(summary, Plain(text) if text else None)
-        return ToolResult(text or "(no text)", display, result.failed, tuple(images))
+        return ToolResult(text or "(no text)", display, result.failed, images)
+
+
+def _readable_images(images: Sequence[Image]) -> tuple[Image, ...]:
+    """The images that can be read, in a form that models accept. Blocks."""
+    from ouro.images import make_image  # imported late: few results have pictures
+
+    readable: list[Image] = []
+    for image in images:
+        with suppress(ToolError):
+            made_image, _size = make_image(image.name, image.data)
+            readable.append(made_image)
+    return tuple(readable)
 
 
 class McpCallArgs(msgspec.Struct, frozen=True):
@@ -192,9 +199,9 @@ class McpCall(Tool[McpCallArgs]):
         from ouro.mcp.definition import ToolDefinition
 
         name, _, tool = args.tool.partition(".")
-        server = self._servers.servers.get(name)
+        server = self._servers.by_name.get(name)
         if server is None or not tool:
-            names = ", ".join(self._servers.servers)
+            names = ", ".join(self._servers.by_name)
             raise ToolError(
                 f"There is no MCP tool `{args.tool}`. Find tools with tool_search. The servers:"
                 f" {names}."
@@ -244,7 +251,7 @@ class ToolSearch(Tool[ToolSearchArgs]):
 
     def __init__(self, servers: McpServers) -> None:
         self._servers = servers
-        names = ", ".join(name for name, server in servers.servers.items() if server.state != "off")
+        names = ", ".join(name for name, server in servers.by_name.items() if server.state != "off")
         self._description = (
             "Find tools of MCP servers that are not in your list of tools, with their schemas."
             f" Call them by mcp_call.\n\nThe servers: {names}."
@@ -260,7 +267,7 @@ class ToolSearch(Tool[ToolSearchArgs]):
         """The definitions of the tools that fit best, the names of others, and why servers have
         failed.
         """
-        servers = self._servers.servers.values()
+        servers = self._servers.by_name.values()
         starting = [server.name for server in servers if server.state in ("waiting", "starting")]
         if starting:
             ctx.report(f"waiting for {', '.join(starting)} …")
@@ -285,7 +292,7 @@ class ToolSearch(Tool[ToolSearchArgs]):
 
     def _problems(self) -> list[str]:
         """A line for each server that has failed."""
-        servers = self._servers.servers.values()
+        servers = self._servers.by_name.values()
         return [
             f"{server.name}: {server.problem}" for server in servers if server.state == "failed"
         ]
@@ -295,12 +302,12 @@ class ToolSearch(Tool[ToolSearchArgs]):
         five times as much.
         """
         query_words = set(_SEARCH_WORD.findall(query.lower()))
-        for server in self._servers.servers.values():
+        for server in self._servers.by_name.values():
             if server.state != "ready":
                 continue
             for tool in server.tools:
                 name = f"{server.name} {tool.name} {tool.title}"
-                score = 5 * _matches(query_words, name) + _matches(
+                score = 5 * _count_matches(query_words, name) + _count_matches(
                     query_words, tool.description[:2_000]
                 )
                 if score and not server.is_off(tool.name):
@@ -329,7 +336,7 @@ def _quote_instructions(instructions: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _matches(query_words: set[str], text: str) -> float:
+def _count_matches(query_words: set[str], text: str) -> float:
     """How many of the words are in a text; a word with the same beginning counts half."""
     separated = re.sub(r"([a-z])([A-Z])", r"\1 \2", text)  # `createIssue` is two words
     words = set(_SEARCH_WORD.findall(separated.lower()))
@@ -363,7 +370,7 @@ class McpRead(Tool[McpReadArgs]):
 
     async def run(self, args: McpReadArgs, ctx: ToolContext) -> ToolResult:
         """The content of a resource, or the list of resources."""
-        server = await self._servers.ready(args.server)
+        server = await self._servers.connect(args.server)
         if not args.uri:
             lines = [f"{item.uri}  {one_line(item.name, 80)}" for item in server.listing.resources]
             return await self._outputs.to_tool_result(
@@ -404,7 +411,7 @@ def mcp_tools(servers: McpServers, outputs: Outputs, budget: int) -> tuple[AnyTo
     Args:
         budget: tokens for the tools. The tools of servers that fit are included; those of others are found by search.
     """
-    if all(server.state == "off" for server in servers.servers.values()):
+    if all(server.state == "off" for server in servers.by_name.values()):
         return ()
     tools: list[AnyTool] = [
         ToolSearch(servers),
@@ -412,7 +419,7 @@ def mcp_tools(servers: McpServers, outputs: Outputs, budget: int) -> tuple[AnyTo
         McpRead(servers, outputs),
     ]
     names = {tool.name for tool in tools}
-    for name, server in servers.servers.items():
+    for name, server in servers.by_name.items():
         if server.state == "off":
             continue
         offered = {tool.name: tool.spec(name) for tool in _tools_for_requests(server)}
@@ -442,7 +449,7 @@ def tokens_of(spec: ToolSpec) -> int:
 def resource_names(servers: McpServers) -> list[str]:
     """The resources of connected servers, for completion: `github:repo://ouro/README`."""
     names: list[str] = []
-    for server in servers.servers.values():
+    for server in servers.by_name.values():
         if server.state == "ready":
             uris = [item.uri for item in server.listing.resources if not item.is_template]
             names += [f"{server.name}:{one_line(uri, 200)}" for uri in uris]
@@ -456,7 +463,7 @@ async def read_named_resources(servers: McpServers, text: str) -> str:
     resources = dict.fromkeys(
         (name, uri.rstrip(_SENTENCE_ENDS))
         for name, uri in _NAMED_RESOURCE.findall(text)
-        if name in servers.servers
+        if name in servers.by_name
     )
     if not resources:
         return ""
@@ -465,7 +472,7 @@ async def read_named_resources(servers: McpServers, text: str) -> str:
     texts = []
     for name, uri in list(resources)[:MAX_ATTACHED]:
         try:
-            content = (await (await servers.ready(name)).read(uri)).text
+            content = (await (await servers.connect(name)).read(uri)).text
         except OuroError as error:
             content = f"It cannot be read: {error.message}"
         # `trust/provenance.py` recognizes this tag: the text does not count as the user's.

@@ -165,7 +165,7 @@ async def test_a_custom_command_is_sent_listed_and_explained():
     assert front_end.lines.pop() == ("error", "The skill pdf is switched off.")
     assert await dispatch(front_end, "/git:sip")
     assert front_end.lines == [("error", "There is no command /git:sip. Did you mean /git:ship?")]
-    session.extensions.servers.servers["git"] = SimpleNamespace(state="starting")
+    session.extensions.servers.by_name["git"] = SimpleNamespace(state="starting")
     assert not await dispatch(front_end, "/git:sip")
     assert await dispatch(front_end, "/help /git:ship")
     assert front_end.shown == [

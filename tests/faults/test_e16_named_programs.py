@@ -162,5 +162,5 @@ async def test_e16_the_server_of_the_project_is_not_started_with_it(project, mon
     bench = Bench(project)
     servers = McpServers(registry, bench.host())
     with pytest.raises(ToolError, match="GITHUB_TOKEN looks secret"):
-        await servers.ready("one")
+        await servers.connect("one")
     await servers.close()

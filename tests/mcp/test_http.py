@@ -45,7 +45,7 @@ def at(server: HttpServer, seconds: int = 20, **more) -> McpServerSettings:
 async def test_tools_work_over_http_and_sse(bench: Bench, start_server, kind):
     server = start_server(kind)
     servers = bench.open(remote=at(server, headers={"X-Team": "core"}))
-    remote = await servers.ready("remote")
+    remote = await servers.connect("remote")
     assert remote.listing.protocol == "2026-07-28"
     assert (await remote.call("add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
     reported: list[str] = []
@@ -56,18 +56,18 @@ async def test_tools_work_over_http_and_sse(bench: Bench, start_server, kind):
 
 async def test_f4_an_answer_of_40_mb_ends_the_call_only(bench: Bench, start_server):
     servers = bench.open(remote=at(start_server()))
-    remote = await servers.ready("remote")
+    remote = await servers.connect("remote")
     with pytest.raises(ServerFailed):
         await remote.call("big", {}, lambda _: None)
     assert (
-        await (await servers.ready("remote")).call("add", {"a": 1, "b": 2}, lambda _: None)
+        await (await servers.connect("remote")).call("add", {"a": 1, "b": 2}, lambda _: None)
     ).text == "3"
 
 
 async def test_e2_server_hanging_after_a_cancelled_call_is_reported(bench: Bench, start_server):
     server = start_server()
     servers = bench.open(remote=at(server, seconds=6))
-    remote = await servers.ready("remote")
+    remote = await servers.connect("remote")
     call = asyncio.create_task(remote.call("block", {}, lambda _: None))
     await asyncio.to_thread(server.entered.wait, 20)
     call.cancel()
@@ -80,7 +80,7 @@ async def test_e2_server_hanging_after_a_cancelled_call_is_reported(bench: Bench
 
 async def test_changed_tool_list_is_noticed(bench: Bench, start_server):
     servers = bench.open(remote=at(start_server()))
-    remote = await servers.ready("remote")
+    remote = await servers.connect("remote")
     await remote.call("grow", {}, lambda _: None)
     await until(remote.unapproved_tools)
     assert [tool.name for tool in remote.unapproved_tools()] == ["grown"]
@@ -92,7 +92,7 @@ async def test_unreachable_server_is_reported(bench: Bench, start_server):
     with pytest.raises(
         ToolError, match=f"remote cannot be used: {server.url}: the connection was refused"
     ):
-        await bench.open(remote=at(server)).ready("remote")
+        await bench.open(remote=at(server)).connect("remote")
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,9 @@ async def test_server_without_mcp_is_reported_with_its_address(bench: Bench, ans
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
         servers = bench.open(remote=McpServerSettings(url=url))
         with pytest.raises(ToolError) as failed:
-            await servers.ready("remote")
+            await servers.connect("remote")
         with pytest.raises(ServerFailed, match=f"The login to remote failed: {url}"):
-            await servers.servers["remote"].login(print)
+            await servers.by_name["remote"].login(print)
     assert failed.value.message.startswith(f"The MCP server remote cannot be used: {url}: ")
     assert failed.value.message.endswith(says)
 
@@ -135,11 +135,11 @@ async def test_e3_login_is_per_server_and_tokens_are_private(bench: Bench, start
     server, other = start_server(logins=logins), start_server()
     servers = bench.open(remote=at(server))
     with pytest.raises(ToolError, match="ouro mcp login remote"):
-        await servers.ready("remote")
-    assert servers.servers["remote"].state == "login"
+        await servers.connect("remote")
+    assert servers.by_name["remote"].state == "login"
     assert logins.clients == {}  # no registration without the user
     addresses: list[str] = []
-    await servers.servers["remote"].login(lambda url: browse(addresses, url))
+    await servers.by_name["remote"].login(lambda url: browse(addresses, url))
     assert "code_challenge_method=S256" in addresses[0]
     assert "redirect_uri=http%3A%2F%2F127.0.0.1" in addresses[0]
     (file,) = (get_home() / "mcp" / "tokens").iterdir()
@@ -147,9 +147,9 @@ async def test_e3_login_is_per_server_and_tokens_are_private(bench: Bench, start
     token = json.loads(file.read_text())["tokens"]["access_token"]
     assert token in logins.tokens
     again = bench.open(remote=at(server), other=at(other))
-    remote = await again.ready("remote")
+    remote = await again.connect("remote")
     assert (await remote.call("add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
-    await again.ready("other")
+    await again.connect("other")
     assert not any(token.encode() in b"".join(headers.values()) for headers in other.headers)
     assert Tokens(server.url).delete()
     assert not file.exists()
@@ -160,9 +160,9 @@ async def test_a_call_that_needs_more_rights_is_allowed_after_another_login(
     bench: Bench, start_server
 ):
     servers = bench.open(remote=at(start_server(logins=Logins())))
-    remote = servers.servers["remote"]
+    remote = servers.by_name["remote"]
     with pytest.raises(ToolError):
-        await servers.ready("remote")
+        await servers.connect("remote")
     addresses: list[str] = []
     await remote.login(lambda url: browse(addresses, url))
     with pytest.raises(
@@ -184,9 +184,9 @@ async def test_e3_with_a_keyring_no_token_is_in_a_file(
     monkeypatch.setattr("keyring.core._keyring_backend", None)
     servers = bench.open(remote=at(server := start_server(logins=Logins())))
     with pytest.raises(ToolError):
-        await servers.ready("remote")
-    await servers.servers["remote"].login(lambda url: browse([], url))
-    assert servers.servers["remote"].state == "ready"
+        await servers.connect("remote")
+    await servers.by_name["remote"].login(lambda url: browse([], url))
+    assert servers.by_name["remote"].state == "ready"
     assert (
         Tokens(server.url).load()["tokens"]["access_token"] in (tmp_path / "ring.json").read_text()
     )
@@ -201,16 +201,16 @@ async def test_refused_login_is_reported(bench: Bench, start_server):
     logins.refused = True
     servers = bench.open(remote=at(start_server(logins=logins)))
     with pytest.raises(ToolError):
-        await servers.ready("remote")
+        await servers.connect("remote")
     with pytest.raises(LoginRequired, match="access_denied"):
-        await servers.servers["remote"].login(lambda url: browse([], url))
+        await servers.by_name["remote"].login(lambda url: browse([], url))
 
 
 async def test_e3_a_forged_answer_to_the_redirect_is_refused(bench: Bench, start_server):
     """Another program on this machine sends its own code, but with a wrong `state`."""
     servers = bench.open(remote=at(start_server(logins=Logins())))
     with pytest.raises(ToolError):
-        await servers.ready("remote")
+        await servers.connect("remote")
 
     def forge(url: str) -> None:
         redirect = (
@@ -222,5 +222,5 @@ async def test_e3_a_forged_answer_to_the_redirect_is_refused(bench: Bench, start
         browse([], f"{redirect}?code=planted&state=guessed")
 
     with pytest.raises(ServerFailed, match="State parameter mismatch"):
-        await servers.servers["remote"].login(forge)
-    assert Tokens(servers.servers["remote"].settings.url).load().get("tokens") is None
+        await servers.by_name["remote"].login(forge)
+    assert Tokens(servers.by_name["remote"].settings.url).load().get("tokens") is None

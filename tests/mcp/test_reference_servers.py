@@ -27,7 +27,7 @@ def silent(_text):
 async def opened(bench: Bench, settings: McpServerSettings):
     bench.folder.joinpath("a.txt").write_text("hello file")
     servers = bench.open(one=settings)
-    return servers, await servers.ready("one")
+    return servers, await servers.connect("one")
 
 
 @pytest.fixture
