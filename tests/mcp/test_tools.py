@@ -48,7 +48,7 @@ class Toolbox:
 async def ready(bench: Bench, **servers):
     made = bench.open(**servers)
     for name in servers:
-        await made.ready(name)
+        await made.connect(name)
     return made
 
 
