@@ -5,7 +5,6 @@ server are events.
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import time
 import warnings
@@ -26,8 +25,9 @@ from mcp_types.methods import validate_server_result
 from pydantic import ValidationError
 
 from ouro import __version__
+from ouro.mcp.content import MAX_TEXT, block_text, describe_tool, read_contents
 from ouro.mcp.http import LoginNeeded, http_client, http_timeout, login_provider
-from ouro.mcp.schemas import TOO_DEEP, content_problem, schema_problem, size_problem
+from ouro.mcp.schemas import TOO_DEEP, content_problem, size_problem
 from ouro.mcp.stdio import ServerEnded, is_too_deep, stdio_transport
 from ouro.utils.worker import JsonObject
 
@@ -41,12 +41,6 @@ PROBE_SECONDS = 5.0
 """Seconds to answer a ping, after a request was cancelled before its answer."""
 REPORT_PAUSE = 0.1
 """Seconds between two progress events of one call; the last one is always sent."""
-MAX_TEXT = 4 * 1024 * 1024
-"""Maximum characters of one result."""
-MAX_IMAGES = 10
-"""Maximum images of one result."""
-MAX_IMAGE = 8 * 1024 * 1024
-"""Maximum bytes of one image, in base64."""
 _LISTS = {
     "tools": "tools/list",
     "resources": "resources/list",
@@ -150,7 +144,7 @@ class Connection:
                 await self._call(request["tool"], request["arguments"], emit)
             case "read":
                 resource = await self._send(lambda: self.client.read_resource(request["uri"]))
-                emit({"result": contents(resource.contents)})
+                emit({"result": read_contents(resource.contents)})
             case "prompt":
                 prompt = await self._send(
                     lambda: self.client.get_prompt(request["name"], request["arguments"])
@@ -171,7 +165,7 @@ class Connection:
             )
         finally:
             progress.emit_last()
-        content = contents(result.content)
+        content = read_contents(result.content)
         if not (content["text"] or content["images"]) and result.structured_content is not None:
             structured = json.dumps(result.structured_content, ensure_ascii=False, indent=1)
             content["text"] = structured[:MAX_TEXT]
@@ -395,7 +389,7 @@ class Connection:
         }
         descriptions = []
         for tool in tools:
-            descriptions.append(_describe_tool(tool))
+            descriptions.append(describe_tool(tool))
             await asyncio.sleep(0)  # so that other servers and time limits are not delayed
         return descriptions
 
@@ -551,62 +545,3 @@ async def _list_all(list_page: Any, field: str) -> list[Any]:
         if not cursor or len(items) >= MAX_TOOLS:
             break
     return items[:MAX_TOOLS]
-
-
-def _describe_tool(tool: types.Tool) -> JsonObject:
-    """A tool as plain data, with the problem of its schema."""
-    hints = tool.annotations
-    return {
-        "name": tool.name,
-        "description": tool.description or "",
-        "schema": tool.input_schema,
-        "title": tool.title or (hints.title if hints else None) or "",
-        "read_only": bool(hints and hints.read_only_hint),
-        "destructive": bool(hints and hints.destructive_hint),
-        "problem": schema_problem(tool.input_schema),
-    }
-
-
-def contents(blocks: Sequence[Any]) -> JsonObject:
-    """The text and the images of content blocks or resource contents, cut to the limits."""
-    texts: list[str] = []
-    images: list[JsonObject] = []
-    size = 0
-    for block in blocks:
-        data, media_type = _data_of(block)
-        is_small_image = data and media_type.startswith("image/") and len(data) <= MAX_IMAGE
-        if is_small_image and len(images) < MAX_IMAGES:
-            images.append({"media_type": media_type, "data": data})
-            continue
-        text = block_text(block)
-        texts.append(text[: MAX_TEXT - size])
-        size += len(text)
-        if size > MAX_TEXT:
-            texts.append(
-                f"[the rest of the result, more than {MAX_TEXT:,} characters, was dropped]"
-            )
-            break
-    return {"text": "\n\n".join(texts), "images": images}
-
-
-def _data_of(block: Any) -> tuple[str | None, str]:
-    """The data of a block in base64, None if it has none; and its media type."""
-    data = getattr(block, "data", None) or getattr(block, "blob", None)
-    return data, getattr(block, "mime_type", None) or ""
-
-
-def block_text(block: Any) -> str:
-    """A content block as text. Other content is described by type and size."""
-    if (resource := getattr(block, "resource", None)) is not None:
-        return f"{resource.uri}:\n{block_text(resource)}"
-    if (text := getattr(block, "text", None)) is not None:
-        return str(text)
-    data, media_type = _data_of(block)
-    if data is not None:
-        if media_type.startswith("text/") or media_type == "application/json":
-            with suppress(ValueError):
-                return base64.b64decode(data).decode("utf-8", "replace")
-        return f"[{media_type or 'data'}, {len(data) * 3 // 4:,} bytes, is not shown]"
-    if (uri := getattr(block, "uri", None)) is not None:
-        return f"{getattr(block, 'name', '')} <{uri}>".strip()
-    return f"[{type(block).__name__} is not supported]"

@@ -14,12 +14,14 @@ from ouro.memory.long_term.placement import place
 from ouro.memory.long_term.remember import clean_text, edit_that_adds, find_same
 
 _REASON = "another program wants it to be remembered"
+"""Why the user is asked about the text."""
 
 
 class ProposedText(msgspec.Struct, frozen=True):
     """What became of a text that another program proposed."""
 
     state: Literal["pending", "kept", "known"]
+    """`known`: memory says the same already, and nothing was written."""
     place: str
     """The file, or the entry that says the same."""
     id: str = ""
@@ -29,10 +31,12 @@ class ProposedText(msgspec.Struct, frozen=True):
 def propose_text(
     editor: MemoryEditor, text: str, client: str, *, is_allowed: bool = False
 ) -> ProposedText:
-    """Propose a text for `client`; with `is_allowed` it is remembered at once. The commit names the
-    client.
+    """Propose a text that another program wants to be remembered. Returns whether it is pending,
+    kept or known already, and where.
 
-    Returns whether it is pending, kept or known already, and where.
+    Args:
+        client: the name of the program, for the user and for the commit.
+        is_allowed: the user allows this program to write: the text is remembered without a question.
 
     Raises:
         UsageError: it is empty or too long.
@@ -51,5 +55,6 @@ def propose_text(
     proposal = scope.propose([edit], _REASON, (client,), TurnRef(client=client))
     if not is_allowed:
         return ProposedText("pending", f"{placement.scope}/{edit.name}", proposal.id)
+    # Accepting a proposal, and not writing the text, names the client in the commit.
     scope.accept(proposal, NO_TURN)
     return ProposedText("kept", f"{placement.scope}/{edit.name}")
