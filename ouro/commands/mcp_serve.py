@@ -152,10 +152,10 @@ def _names_and_titles(memory: MemoryAccess) -> list[tuple[str, str]]:
     """The name and a title of each core file with text, and of each note."""
     editor = memory.editor
     core = [
-        (f"{opened.scope}/{name}.md", f"core memory: {name}")
+        (f"{opened.name}/{name}.md", f"core memory: {name}")
         for opened in editor.scopes
         for name in opened.store.core
-        if editor.text(opened.scope, f"{name}.md")
+        if editor.text(opened.name, f"{name}.md")
     ]
     notes = long_term.note_entries(editor)
     return [*core, *((note.id, one_line(note.text, 100)) for note in notes)]
@@ -163,9 +163,7 @@ def _names_and_titles(memory: MemoryAccess) -> list[tuple[str, str]]:
 
 def _find_unapproved(memory: MemoryAccess) -> set[str]:
     """The names of core files and the ids of notes that have a change to be approved."""
-    core = {
-        f"{opened.scope}/{name}" for opened in memory.editor.scopes for name in opened.untrusted
-    }
+    core = {f"{opened.name}/{name}" for opened in memory.editor.scopes for name in opened.untrusted}
     return core | {
         note.id for note in long_term.note_entries(memory.editor) if "unconfirmed" in note.badges
     }

@@ -43,7 +43,7 @@ def _list_files(editor: MemoryEditor) -> Answer:
     value, view = [], View()
     for memory in editor.scopes:
         texts = [
-            (f"{name}.md", editor.text(memory.scope, f"{name}.md")) for name in memory.store.core
+            (f"{name}.md", editor.text(memory.name, f"{name}.md")) for name in memory.store.core
         ]
         counts = [
             (name, sum(bool(row.strip()) for row in text.splitlines()))
@@ -52,7 +52,7 @@ def _list_files(editor: MemoryEditor) -> Answer:
         ]
         rows = table((CodeSpan(name), plural(count, "line")) for name, count in counts)
         folder = memory.store.folder
-        value.append({"scope": memory.scope, "folder": str(folder), "lines": dict(counts)})
+        value.append({"scope": memory.name, "folder": str(folder), "lines": dict(counts)})
         view += [Title(tilde(folder)), *(rows or [line("The core is empty.")])]
     return Answer(
         value,
