@@ -47,6 +47,7 @@ async def confirm(context: ActionContext, note: str) -> Answer:
 
 
 def _archive_note(context: ActionContext, memory: MemoryAccess, note: str) -> Answer:
+    """Move the named note to the archive. Raises UsageError if it is there already."""
     entry = _find_note(memory, note)
     if entry.archived:
         raise UsageError(f"{entry.id} is in the archive already.")
@@ -55,6 +56,7 @@ def _archive_note(context: ActionContext, memory: MemoryAccess, note: str) -> An
 
 
 def _restore_note(context: ActionContext, memory: MemoryAccess, note: str) -> Answer:
+    """Restore and confirm the named note. Raises UsageError if it is not in the archive."""
     entry = _find_note(memory, note)
     if not entry.archived:
         raise UsageError(
@@ -65,6 +67,7 @@ def _restore_note(context: ActionContext, memory: MemoryAccess, note: str) -> An
 
 
 def _confirm_note(context: ActionContext, memory: MemoryAccess, note: str) -> Answer:
+    """Record that the named note still holds."""
     entry = _find_note(memory, note)
     change = memory.editor.notebook.confirm(entry.id, "person")
     return _answer_note_changed(context, entry, "confirmed", change.commit)
@@ -123,7 +126,7 @@ async def _answer_proposal(is_accepted: bool, context: ActionContext, proposal: 
             f"Pending: {ids}.",
             ["memory list"],
         )
-    change = matching[0]
+    [change] = matching
     await context.answer_proposal(change.id, accept=is_accepted)
     rejected = "Rejected: it is not remembered. The git history still has it."
     view = [line("Accepted: it is remembered now." if is_accepted else rejected)]

@@ -109,16 +109,13 @@ async def _forget_everywhere(
     context.show(_places_view(report, is_secret=secret))
     question = f"Forget it in {plural(report.count, 'place')}? This cannot be undone."
     if is_backup_decided:
-        target = Path(backup) if backup else None
+        backup_target = Path(backup) if backup else None
         agreed = await action.confirm(context, question, "Forget it", assume_yes=is_sure)
     else:
-        agreed, target = await _choose_backup(context, question)
+        agreed, backup_target = await _choose_backup(context, question)
     if not agreed:
         return Answer({"found": report, "done": False}, [line("Nothing was changed.")], 1)
-    backup_path = ""
-    if target is not None:
-        back_up = asyncio.to_thread(long_term.back_up_home, home, target, context.progress)
-        backup_path = str(await back_up)
+    backup_path = await _back_up(context, home, backup_target)
     outcome = await asyncio.shield(asyncio.to_thread(job.forget, context.progress))
     await context.update_index()
     context.progress("")
@@ -160,6 +157,16 @@ def _places_view(report: long_term.ForgetReport, *, is_secret: bool) -> View:
         warning = f"The text is in {report.count:,} places: check that it is not a common word."
         view.append(line(warning, level="warning"))
     return view
+
+
+async def _back_up(context: ActionContext, home: long_term.OuroHome, target: Path | None) -> str:
+    """Write a backup of the home; returns its path. Without a target none is written, and the path
+    is empty.
+    """
+    if target is None:
+        return ""
+    back_up = asyncio.to_thread(long_term.back_up_home, home, target, context.progress)
+    return str(await back_up)
 
 
 async def _choose_backup(context: ActionContext, question: str) -> tuple[bool, Path | None]:

@@ -397,7 +397,7 @@ def _reasons_view(
         turn_evidence.way, f" ({turn_evidence.way})" if turn_evidence.way else ""
     )
     tokens = sum(note.tokens for note in sent_notes)
-    prompt = turn_evidence.words[0][1] if turn_evidence.words else ""
+    prompt = next((text for _role, text in turn_evidence.words), "")
     return [
         Title(f"Turn {turn_evidence.turn}: {one_line(prompt, _MAX_TEXT)}"),
         *table(rows),

@@ -57,7 +57,8 @@ async def inbox(context: ActionContext, words: Sequence[str]) -> Answer:
     items = await context.memory(lambda memory: _items(memory, context.cwd), reports=False)
     if not words:
         return Answer(items, _list_view(items))
-    verb, numbers = words[0], " ".join(words[1:])
+    verb, *number_words = words
+    numbers = " ".join(number_words)
     if verb not in ("accept", "reject") or not numbers:
         raise UsageError(
             "Name what to decide: `accept 1,3`, `reject 2-5`, `accept all`.",
@@ -65,13 +66,13 @@ async def inbox(context: ActionContext, words: Sequence[str]) -> Answer:
         )
     indexes = range(len(items)) if numbers == "all" else parse_indexes(numbers, len(items))
     decide = _accept if verb == "accept" else _reject
+    chosen = [items[index] for index in indexes]
     view: View = []
-    for item in [items[index] for index in indexes]:
+    for item in chosen:
         try:
             view += await decide(context, item)
         except OuroError as error:
             view.append(line(f"{item.id}: {error.message}", level="warning"))
-    chosen = [items[index] for index in indexes]
     return Answer(chosen, view or [line("There is nothing to decide.")])
 
 

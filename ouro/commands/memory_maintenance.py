@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from functools import cache, partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:
     from ouro.commands.subcommands import ShellContext
-    from ouro.memory.index import Search
+    from ouro.memory.index import Search, SearchQuality
     from ouro.memory.long_term import (
         CrystallizedPart,
         LongTermMemoryManager,
@@ -177,7 +177,19 @@ async def measure(
             return [item.id for item in recalled.items if item.state == "loaded"]
 
         answers, texts, missing = memory_index.ask_own_notes(search, recall)
-    scores = memory_index.measure_answers(answers)
+    return _scores_answer(memory_index.measure_answers(answers), texts, missing, at_least)
+
+
+def _scores_answer(
+    scores: SearchQuality, texts: Mapping[str, str], missing: int, at_least: float
+) -> Answer:
+    """The scores of a search for notes, and the notes that it missed. The exit code is 1 if fewer
+    than `at_least` are among the first ten.
+
+    Args:
+        texts: the text of each note by its id.
+        missing: how many notes were not searched for, because their turns are not on disk.
+    """
     value = {**asdict(scores), "without_a_turn": missing}
     exit_code = int(scores.recall["10"] < at_least)
     if not scores.questions:

@@ -297,7 +297,8 @@ def _core_files(
 ) -> Answer:
     """An answer with the core files that are not empty; if all are empty, with all of them."""
     files = [(scope, name, editor.text(scope, name)) for scope, name in names]
-    shown_files = [file for file in files if file[2]] or files
+    with_text = [(scope, name, text) for scope, name, text in files if text]
+    shown_files = with_text or files
     value = [{"scope": scope, "name": name, "text": text} for scope, name, text in shown_files]
     view: View = []
     for scope, name, text in shown_files:

@@ -98,18 +98,13 @@ async def set_up(asker: Asker) -> str:
     local_providers = {
         provider.name: provider for provider, server in servers.items() if server.models
     }
-    places = []
-    for name, provider in local_providers.items():
-        detail = f"on this machine, {plural(len(servers[provider].models), 'model')}"
-        places.append(Choice(name, provider.title, detail))
-    places += map(_hosted_choice, llm.HOSTED)
     silent_servers = dict(catalog.silent_servers())
-    for title, url in silent_servers.items():
-        silent_detail = f"on this machine; nothing answers at {url}"
-        places.append(Choice(f"{SILENT_PREFIX}{title}", title, silent_detail))
-    places.append(
-        Choice(OTHER_SERVER, "Another server", "anything that speaks OpenAI's chat completions")
-    )
+    places = [
+        *(_local_choice(provider, servers[provider]) for provider in local_providers.values()),
+        *map(_hosted_choice, llm.HOSTED),
+        *(_silent_choice(title, url) for title, url in silent_servers.items()),
+        Choice(OTHER_SERVER, "Another server", "anything that speaks OpenAI's chat completions"),
+    ]
     while (chosen := await asker.choose("Where is your model?", places)) is not None:
         if chosen == OTHER_SERVER:
             name = await _choose_other_server(asker)
@@ -126,6 +121,17 @@ async def set_up(asker: Asker) -> str:
         if name:
             return name
     return ""
+
+
+def _local_choice(provider: llm.Provider, server: llm.ServerModels) -> Choice:
+    """The choice of a server on this machine that answers; it names how many models it has."""
+    detail = f"on this machine, {plural(len(server.models), 'model')}"
+    return Choice(provider.name, provider.title, detail)
+
+
+def _silent_choice(title: str, url: str) -> Choice:
+    """The choice of a server on this machine that does not answer."""
+    return Choice(f"{SILENT_PREFIX}{title}", title, f"on this machine; nothing answers at {url}")
 
 
 def _hosted_choice(provider: llm.Provider) -> Choice:

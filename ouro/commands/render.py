@@ -181,11 +181,9 @@ def _markdown_span(span: str) -> str:
         return code(f"/{span}")
     if isinstance(span, CodeSpan):
         return code(span)
-    edges = (
-        span[: len(span) - len(span.lstrip())],
-        span[len(span.rstrip()) :] if span.strip() else "",
-    )
-    return f"{edges[0]}{escape(span.strip())}{edges[1]}"
+    before = span[: len(span) - len(span.lstrip())]
+    after = span[len(span.rstrip()) :] if span.strip() else ""
+    return f"{before}{escape(span.strip())}{after}"
 
 
 def _text_span(span: str, prefix: str) -> str:

@@ -99,9 +99,11 @@ async def _offer_earlier(front_end: FrontEnd, scopes: Collection[RewindScope], r
     rewind = front_end.session.rewind
     last_turn = await rewind.last_turn()
     last_change = await rewind.last_change(scopes)
-    if last_change is None or last_change[0].number == last_turn.number:
+    if last_change is None:
         return False
     point, changes = last_change
+    if point.number == last_turn.number:
+        return False
     title = (
         f"The last turn changed nothing in {' and '.join(scopes)}. The last turn that did is"
         f" “{cut(message_label(point.text), 60)}” ({changes}). Undo that?"

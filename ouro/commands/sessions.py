@@ -127,7 +127,7 @@ async def show(context: ShellContext, session: str) -> Answer:
         ("file", f"{get_sessions_dir() / info.folder / 'session.yaml'} ({info.size:,} bytes)"),
     ]
     view: View = [
-        *table(row for row in rows if row[1]),
+        *table((name, value) for name, value in rows if value),
         *(line(f"! {notice}") for notice in excerpt.notices),
     ]
     answers = [text for role, text in excerpt.last if role == "assistant"]

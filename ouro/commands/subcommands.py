@@ -278,6 +278,9 @@ class ShellContext:
         return show
 
     async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
+        """Ask on the terminal for a choice by its number, or for yes or no; None without an answer.
+        Raises UsageError if no user can be asked.
+        """
         if not self.can_ask:
             raise UsageError(NO_TERMINAL, title)
         if {choice.value for choice in choices} == {"yes", "no"}:
@@ -287,6 +290,9 @@ class ShellContext:
         return values[0] if values else None
 
     async def choose_many(self, title: str, choices: Sequence[Choice]) -> Sequence[str]:
+        """Ask on the terminal for choices by their numbers. Raises UsageError if no user can be
+        asked.
+        """
         if not self.can_ask:
             raise UsageError(
                 "stdin is not a terminal: name what you mean, or pass --all (see --help).", title
@@ -310,6 +316,9 @@ class ShellContext:
         *,
         reports: bool = True,  # noqa: ARG002
     ) -> _Result:
+        """Open the memory of this folder, and return what `work` returns. Changes are not reported:
+        there is no session with events.
+        """
         with self.folder.memory() as (editor, stores):
             half_life = self.folder.settings.memory.half_life_days
             return work(MemoryAccess(editor, long_term.Timeline(stores), half_life))
@@ -322,6 +331,9 @@ class ShellContext:
                         (scope.accept if accept else scope.reject)(change, editor.moment)
 
     async def set_repo_memory(self, *, on: bool) -> Path:
+        """Switch the memory of this repository on or off; returns its folder. Raises UsageError if
+        it has none here.
+        """
         with self.folder.memory() as (_editor, stores):
             repo_store = next((store for store in stores if store.scope == "repo"), None)
         if repo_store is None:
@@ -349,6 +361,9 @@ class ShellContext:
                 self.say(f"The index is rebuilt at the next start: {error.message}", "warning")
 
     async def sync_memory(self, scope: Scope, remote: str) -> SyncReport:
+        """Synchronize a scope. Texts that came and contradict what is in use are added to the
+        report.
+        """
         with self.folder.memory() as (editor, _stores):
             store = editor.scope(scope).store
             address = long_term.remote_of(store, remote)

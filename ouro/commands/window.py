@@ -34,6 +34,7 @@ async def compact(context: SessionContext, probe: bool, keep: str) -> None:
     front_end = context.front_end
 
     async def review(summary: str) -> str:
+        """Let the user edit the summary, if one is there; an empty text refuses it."""
         if not context.can_ask:
             return summary
         question = "Use this summary instead of the older messages?"

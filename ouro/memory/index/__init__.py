@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         MAX_HITS,
         BenchmarkQuestion,
         Document,
+        SearchQuality,
         answers,
         ask_own_notes,
         measure_answers,
