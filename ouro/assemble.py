@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ouro import safety
 from ouro.agent.compactor import Compactor
-from ouro.agent.environment import Environment
+from ouro.agent.environment import Environment, GitChanges
 from ouro.agent.loop import LoopAgent
 from ouro.agent.subagents import Subagents
 from ouro.agent.system_prompt import prompt_message
@@ -148,11 +148,12 @@ async def open_session(
         if not folder.is_dir():
             raise UsageError(f"{folder} is not a folder.")
     inputs = await asyncio.to_thread(_read_inputs, options, request)
+    git_changes = GitChanges(options.cwd, is_needed_soon=not options.interactive)
     basis = await _open_basis(inputs, request, store)
     notices_of_transcript = basis.transcript.notices
     try:
         start = _find_start_mode(basis)
-        session, problems = await asyncio.to_thread(_build_session, basis, start)
+        session, problems = await asyncio.to_thread(_build_session, basis, start, git_changes)
     except BaseException:
         await basis.transcript.close()  # otherwise the session would count as open here
         raise
@@ -227,7 +228,9 @@ def _find_start_mode(basis: SessionBasis) -> StartMode:
     return start_mode(saved, basis.settings.permissions.mode)
 
 
-def _build_session(basis: SessionBasis, start: StartMode) -> tuple[Session, Sequence[str]]:
+def _build_session(
+    basis: SessionBasis, start: StartMode, git_changes: GitChanges
+) -> tuple[Session, Sequence[str]]:
     """Returns the session, and a line for each problem in extension files. Each object is made from
     those above it. Blocks: extensions, memory and rules are read.
     """
@@ -246,7 +249,8 @@ def _build_session(basis: SessionBasis, start: StartMode) -> tuple[Session, Sequ
     plan = TodoPlan()
     subagents, tools, problems = _build_tools(shared, shell, jobs, plan, files_seen, wake_event)
 
-    environment = Environment(cwd, lambda: permissions.mode, partial(_more_environment, shared))
+    more = partial(_more_environment, shared)
+    environment = Environment(cwd, lambda: permissions.mode, more, git_changes)
     has_search = memory.lookup is not None
     context = SentContext(environment, extensions.instructions, plan, jobs, has_search)
     compactor = _build_compactor(shared, tools, context)
@@ -276,10 +280,8 @@ def _build_session(basis: SessionBasis, start: StartMode) -> tuple[Session, Sequ
 
 
 def _build_jobs(basis: SessionBasis, wake_event: asyncio.Event) -> ShellJobs:
-    wakes_agent = basis.settings.session.wake != "off"
-    return ShellJobs(
-        basis.transcript.outputs, basis.mask.mask, wake_event.set if wakes_agent else None
-    )
+    on_end = wake_event.set if basis.settings.session.wake != "off" else None
+    return ShellJobs(basis.transcript.outputs, basis.mask.mask, on_end)
 
 
 def _build_services(basis: SessionBasis, start: StartMode, jobs: ShellJobs) -> AgentServices:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import time
 from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
@@ -21,6 +22,8 @@ from ouro.utils.text import clean, plural
 
 GIT_TIMEOUT = 1.0
 """Seconds for git; if it needs longer, the repository is described without its state."""
+_MAX_AGE_SECONDS = 2.0
+"""For so long the changes that git began to count are those of now."""
 
 _IMAGE_SUFFIX = late_pattern(r"(?i:\.(?:gif|jpe?g|png|webp))")
 _FILE_SUFFIX = late_pattern(
@@ -45,6 +48,7 @@ class Environment:
     Args:
         more: returns further entries by name. An entry that was sent and is empty now is sent as
             `none`.
+        git_changes: those of the repository that contains `cwd`.
     """
 
     def __init__(
@@ -52,10 +56,12 @@ class Environment:
         cwd: Path,
         mode: Callable[[], str],
         more: Callable[[], Mapping[str, str]] = dict,
+        git_changes: GitChanges | None = None,
     ) -> None:
         self.cwd = cwd
         self._mode = mode
         self._more = more
+        self._git_changes = git_changes or GitChanges(cwd)
         self._sent: Mapping[str, str] = {}
 
     async def changes(self) -> str:
@@ -130,13 +136,41 @@ class Environment:
         for name, value in state.items():
             if sent.get(name) != value:  # git runs only if its state is sent
                 lines.append(
-                    await _git_state(self.cwd, value)
+                    await self._git_state(value)
                     if name == "Git branch"
                     else f"{name}: {value or 'none'}"
                 )
         # A branch name is untrusted text.
         text = clean("\n".join(lines)).replace("</environment", "< /environment")
         return f"<environment>\n{text}\n</environment>" if lines else "", state
+
+    async def _git_state(self, branch: str) -> str:
+        """A text for the model with the branch and the number of changed files."""
+        if not branch:
+            return "Not a git repository."
+        return f"Git branch: {branch}{await self._git_changes.describe()}"
+
+
+class GitChanges:
+    """How many files of a repository are changed: git needs 0.1 s for 50,000 files.
+
+    Args:
+        is_needed_soon: git begins to count now, while other things are done.
+    """
+
+    def __init__(self, cwd: Path, *, is_needed_soon: bool = False) -> None:
+        self._cwd = cwd
+        self._begun_at = time.monotonic()
+        self._begun: asyncio.Future[str] | None = None
+        if is_needed_soon and git_branch(cwd):
+            self._begun = asyncio.ensure_future(asyncio.to_thread(_count_git_changes, cwd))
+
+    async def describe(self) -> str:
+        """A text for the model, after the name of the branch."""
+        begun, self._begun = self._begun, None
+        if begun is not None and time.monotonic() < self._begun_at + _MAX_AGE_SECONDS:
+            return await begun
+        return await asyncio.to_thread(_count_git_changes, self._cwd)
 
 
 def _folder_text(folder: Path) -> str:
@@ -162,17 +196,14 @@ def _refusal_reason(reason: str) -> str:
     return f"\ngit refuses: {problem}" if problem else ""
 
 
-async def _git_state(cwd: Path, branch: str) -> str:
-    """A text for the model with the branch and the number of changed files.
+def _count_git_changes(cwd: Path) -> str:
+    """A text for the model with the number of changed files, or why git refuses.
 
     It has no file names and commit subjects: these are texts from outside, which the model could take
     for the user's. If the model needs them, it runs git, and the output counts as data.
     """
-    if not branch:
-        return "Not a git repository."
-    branch_line = f"Git branch: {branch}"
     try:
-        status = await asyncio.to_thread(Git(cwd, GIT_TIMEOUT).read, "status", "--short")
+        status = Git(cwd, GIT_TIMEOUT).read("status", "--short")
     except GitError as error:
-        return f"{branch_line}{_refusal_reason(str(error))}"
-    return f"{branch_line}\nGit status: {plural(status.count(chr(10)), 'changed file')}"
+        return _refusal_reason(str(error))
+    return f"\nGit status: {plural(status.count(chr(10)), 'changed file')}"

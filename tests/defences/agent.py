@@ -11,7 +11,7 @@ DEFENCES = (
             "while isinstance(decision, Ask) and answered is None:", "test_x10_no_more_than_was_shown.py"),
     Defence("S18", "ouro/agent/tool_runner.py", "if self._save:", "if False:",
             "test_s18_parallel_results.py"),
-    Defence("X8", "ouro/agent/environment.py", '.read, "status", "--short")', '.ask, "status", "--short")',
+    Defence("X8", "ouro/agent/environment.py", '.read("status", "--short")', '.ask("status", "--short")',
             "test_x8_folders_that_are_gone.py -k git_refuses"),
     Defence("L3", "ouro/agent/tool_runner.py", "if call.malformed:", "if False:", "test_l3_l6_l9_in_a_turn.py"),
     Defence("L12", "ouro/agent/loop.py", 'TurnFinished("cut", incomplete) if incomplete else', "",

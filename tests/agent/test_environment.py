@@ -1,0 +1,26 @@
+"""What the model learns about the repository."""
+
+from fakes.waiting import until
+
+from ouro.agent import environment
+
+
+async def test_git_counts_changes_ahead_for_a_message_that_comes_soon(repository, monkeypatch):
+    counted = []
+
+    def count(cwd):
+        counted.append(cwd)
+        return f"\nGit status: {len(counted)}"
+
+    monkeypatch.setattr(environment, "_count_git_changes", count)
+    changes = environment.GitChanges(repository, is_needed_soon=True)
+    await until(lambda: counted)
+    texts = [await changes.describe(), await changes.describe()]
+    assert (texts, len(counted)) == (["\nGit status: 1", "\nGit status: 2"], 2)
+
+
+async def test_changes_that_git_counted_long_ago_are_counted_again(repository, monkeypatch):
+    monkeypatch.setattr(environment, "_MAX_AGE_SECONDS", 0.0)
+    changes = environment.GitChanges(repository, is_needed_soon=True)
+    (repository / "new.py").touch()
+    assert await changes.describe() == "\nGit status: 1 changed file"
