@@ -51,7 +51,8 @@ def scripted_values(text: str, name: str) -> dict[str, Any]:
         ConfigError, ValueError, RecursionError: it cannot be read.
     """
     if name.endswith(".md"):
-        return {"hooks": split_front_matter(clean(text))[0].get("hooks")}
+        front_matter, _body = split_front_matter(clean(text))
+        return {"hooks": front_matter.get("hooks")}
     is_yaml = name.endswith((".yaml", ".yml"))
     values = plain_values(parse_table(text, name)) if is_yaml else json.loads(text)
     return {section: dictionary(values).get(section) for section in SCRIPTED}

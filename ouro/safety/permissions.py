@@ -388,8 +388,10 @@ class Permissions:
         status = os.stat(folder)  # noqa: PTH116 - for many folders
         state = (status.st_dev, status.st_ino, status.st_ctime_ns, status.st_mtime_ns)
         known = self._names_by_folder.get((folder, unreadable.pattern))
-        if known is not None and known[0] == state:
-            return known[1]
+        if known is not None:
+            known_state, known_names = known
+            if known_state == state:
+                return known_names
         with os.scandir(folder) as scan:
             entries = [*scan]
         hidden = [

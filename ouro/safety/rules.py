@@ -401,7 +401,8 @@ class RuleStore:
             for name, node in table.entries.items()
         }
         for rule in projects.get(self._project, ()):
-            parse_rule(_parse_saved_rule(rule)[1], f"{tilde(self._path)}: ")  # only for its error
+            _kind, text = _parse_saved_rule(rule)
+            parse_rule(text, f"{tilde(self._path)}: ")  # only for its error
         return projects
 
 

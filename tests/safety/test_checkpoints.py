@@ -211,7 +211,7 @@ class TestWhatTheUserChangedSince:
         name = {"write": "sub/b.py", "delete": "sub/c.py", "link": "sub/b.py"}[work]
         turn(kept, 1, lambda: replace(root / name))
         (outside / "c.py").write_text("theirs\n")
-        state, looks = undo.file_state, []
+        state, looks = undo.state_and_content, []
 
         def state_then_swap(file):
             found = state(file)
@@ -221,7 +221,7 @@ class TestWhatTheUserChangedSince:
                 (root / "sub").symlink_to(outside)
             return found
 
-        monkeypatch.setattr(undo, "file_state", state_then_swap)
+        monkeypatch.setattr(undo, "state_and_content", state_then_swap)
         [reason] = Undo(kept).undo(kept.turns()).left.values()
         assert "a folder on its path is a link now" in reason
         assert {path.name: path.read_text() for path in outside.iterdir()} == dict.fromkeys(

@@ -82,9 +82,9 @@ class Repository:
     def top(self) -> Path:
         """The root of the user's repository that has the workspace, or the workspace."""
         root = find_root(self.root)
-        if git_dirs(root)[0] is None or root in (Path.home(), Path(root.anchor)):
-            return self.root
-        return root
+        git_dir, _shared = git_dirs(root)
+        is_too_large = root in (Path.home(), Path(root.anchor))
+        return self.root if git_dir is None or is_too_large else root
 
     @property
     def exists(self) -> bool:
@@ -167,7 +167,7 @@ class Repository:
         """The variable with which git also reads the objects of the user's repository; empty if
         there is none.
         """
-        shared = git_dirs(self.top)[1]
+        _own, shared = git_dirs(self.top)
         if shared is None or not (shared / "objects").is_dir():
             return {}
         quoted = str(shared / "objects").replace("\\", "\\\\").replace('"', '\\"')

@@ -237,7 +237,7 @@ class Checkpoints:
 
     def _read_content(self, state: FileState) -> bytes | None:
         """The content of a file in a checkpoint; None if there is none."""
-        return None if state == ABSENT else self.repository.read_blob(state[1])
+        return None if state == ABSENT else self.repository.read_blob(state.blob)
 
     def release(self) -> list[int]:
         """Close the journals of turns whose changes are not kept yet, so that another process can
@@ -298,7 +298,7 @@ class Checkpoints:
 
     def state(self, path: Path) -> FileState | None:
         """The mode and blob id of a file as git has them; None for a folder or a device."""
-        return file_state(path)[0]
+        return state_of(path)
 
     def _write_content(self, state: FileState, content: bytes) -> None:
         """Keep the content of a file, unless there is no file."""
@@ -330,8 +330,8 @@ class Checkpoints:
             if not has_room(self.folder, status.st_size):
                 return None
             mode = "100755" if status.st_mode & 0o100 else "100644"
-            return mode, self.repository.write_large_blob(path)
-        state, content = file_state(path)
+            return FileState(mode, self.repository.write_large_blob(path))
+        state, content = state_and_content(path)
         if state is not None:
             self._write_content(state, content)
         return state
@@ -486,7 +486,7 @@ class Checkpoints:
         self._add_earlier_changes(record, changes)
         wanted = set[str]()
         for change in changes.files.values():
-            wanted.update(blob for mode, blob in (change.old, change.new) if mode != ABSENT[0])
+            wanted.update(blob for mode, blob in (change.old, change.new) if mode != ABSENT.mode)
         missing = self.repository.copy_objects(wanted)
         for change in tuple(changes.files.values()):
             if change.old_blob in missing:
@@ -506,10 +506,14 @@ def _megabytes(size: int) -> str:
     return f"{size / 1_000_000:g} MB"
 
 
-def file_state(path: Path) -> tuple[FileState | None, bytes]:
-    """The mode and blob id of a file as git has them, and its content; None for a folder or a
-    device.
-    """
+def state_of(path: Path) -> FileState | None:
+    """The state of a file; None for a folder or a device."""
+    state, _content = state_and_content(path)
+    return state
+
+
+def state_and_content(path: Path) -> tuple[FileState | None, bytes]:
+    """The state of a file, and its content; None for a folder or a device."""
     try:
         status = path.lstat()
         if stat.S_ISLNK(status.st_mode):
@@ -521,4 +525,5 @@ def file_state(path: Path) -> tuple[FileState | None, bytes]:
     except (FileNotFoundError, NotADirectoryError):
         return ABSENT, b""
     header = b"blob %d\0" % len(content)
-    return (mode, hashlib.sha1(header + content, usedforsecurity=False).hexdigest()), content
+    blob = hashlib.sha1(header + content, usedforsecurity=False).hexdigest()
+    return FileState(mode, blob), content

@@ -47,7 +47,9 @@ class CheckpointIndex:
         self._repository = repository
         self._root = repository.root
         self._max_bytes = max_bytes
-        self._last_tree: tuple[object, str] = (None, "")
+        self._state_of_tree: object = None
+        """The state of the index from which the last tree was written."""
+        self._last_tree = ""
         """The state of the index whose tree was written last, and that tree."""
         self.changed_since = 0
         """The time at which a command began that may change files; 0: none did."""
@@ -128,10 +130,10 @@ class CheckpointIndex:
         state = self._index_state()
         if state is None:
             return self._repository.git("mktree")
-        if state != self._last_tree[0]:
-            tree = self._write_tree()
-            self._last_tree = (self._index_state(), tree)
-        return self._last_tree[1]
+        if state != self._state_of_tree:
+            self._last_tree = self._write_tree()
+            self._state_of_tree = self._index_state()  # writing a tree may change the index
+        return self._last_tree
 
     def _write_tree(self) -> str:
         """Write the index as a tree; returns its id."""

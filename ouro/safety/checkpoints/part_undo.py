@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ouro.errors import UsageError
 from ouro.safety.checkpoints.checkpoint_repository import REFS
-from ouro.safety.checkpoints.checkpoints import Checkpoints, file_state
+from ouro.safety.checkpoints.checkpoints import Checkpoints, state_and_content, state_of
 from ouro.safety.checkpoints.trees import ABSENT, FileState, TreeChange, commit, small_trees
 from ouro.safety.checkpoints.undo import Undo
 from ouro.utils.git_diff import DiffedFile, HunkSides, hunk_sides
@@ -61,10 +61,10 @@ class PartUndo:
     def _restore_deleted(self, file: DiffedFile) -> tuple[TreeChange, ...]:
         """Write a deleted file again from its diff. Raises UsageError if there is one now."""
         path = self._checkpoints.root / file.path
-        if file_state(path)[0] != ABSENT:
+        if state_of(path) != ABSENT:
             raise UsageError(f"{file.path} is there again.", _CHANGED_SINCE)
         text = "".join("".join(hunk_sides(hunk).old) for hunk in file.hunks)
-        return (self._change(file.path, ABSENT, file.old_mode, text),)
+        return (self._write(file.path, file.old_mode, text),)
 
     def _take_hunks_out(
         self, file: DiffedFile, hunks: Sequence[str], *, is_whole: bool
@@ -78,53 +78,65 @@ class PartUndo:
         for hunk in reversed(hunks):  # those before it keep their places
             text = _reverse_hunk(text, hunk, file.path)
         was_made = file.kind == "added" and not text and (is_whole or len(file.hunks) == 1)
-        return self._change(file.path, state, "" if was_made else state[0], text, content)
+        if was_made:
+            return self._delete(file.path, state, content)
+        return self._write(file.path, state.mode, text, before=state, content=content)
 
     def _rename_back(self, file: DiffedFile, change: TreeChange) -> tuple[TreeChange, ...]:
         """Move a renamed file, whose lines are restored already, to its old name."""
         old = self._checkpoints.root / file.old_path
-        if file_state(old)[0] != ABSENT:
+        if state_of(old) != ABSENT:
             raise UsageError(f"{file.old_path} is there again.", _CHANGED_SINCE)
         state, content = self._read(self._checkpoints.root / file.path, file.path)
         text = content.decode("utf-8", "surrogateescape")
-        made = self._change(file.old_path, ABSENT, state[0], text)
-        gone = self._change(file.path, state, "", "", content)
+        made = self._write(file.old_path, state.mode, text)
+        gone = self._delete(file.path, state, content)
         return change, made, gone
 
     def _read(self, path: Path, name: str) -> tuple[FileState, bytes]:
         """The state and the content of a file. Raises UsageError if there is none."""
-        state, content = file_state(path)
+        state, content = state_and_content(path)
         if state is None or state == ABSENT:
             raise UsageError(f"{name} is not a file any more.")
         return state, content
 
-    def _change(
-        self, name: str, before: FileState, mode: str, text: str, content: bytes = b""
+    def _write(
+        self, name: str, mode: str, text: str, *, before: FileState = ABSENT, content: bytes = b""
     ) -> TreeChange:
-        """Write a file, or delete it if `mode` is empty; returns the change. Its contents before
-        (`content`) and after are kept.
+        """Write a file; returns the change. Its content before, if there was a file, and after are
+        kept.
+        """
+        path = self._keep_before(name, before, content)
+        self._undo.write(path, mode, text.encode("utf-8", "surrogateescape"))
+        after, content_after = state_and_content(path)
+        if after is None or after == ABSENT:  # another program has deleted it already
+            return TreeChange(name, *before, *ABSENT)
+        self._repository.write_object("blob", content_after)
+        return TreeChange(name, *before, *after)
+
+    def _delete(self, name: str, before: FileState, content: bytes) -> TreeChange:
+        """Delete a file; returns the change. Its content before is kept."""
+        self._undo.remove(self._keep_before(name, before, content))
+        return TreeChange(name, *before, *ABSENT)
+
+    def _keep_before(self, name: str, before: FileState, content: bytes) -> Path:
+        """Keep a file that is about to change; returns its path. Raises UsageError if the path leads
+        out of the workspace.
         """
         path = self._checkpoints.root / name
         if self._undo.leads_away(path):
             raise UsageError(f"{name}: a folder on its path is a link.")
         if before != ABSENT:
             self._keep(name, before, content)
-        if mode:
-            self._undo.write(path, mode, text.encode("utf-8", "surrogateescape"))
-        else:
-            self._undo.remove(path)
-        after, content_after = file_state(path)
-        if after is None or after == ABSENT:
-            return TreeChange(name, *before, *ABSENT)
-        self._repository.write_object("blob", content_after)
-        return TreeChange(name, *before, *after)
+        return path
 
     def _keep(self, name: str, state: FileState, content: bytes) -> None:
         """Keep a file as it was before an undo, so that a user can find it with git in the
         checkpoints.
         """
         self._repository.write_object("blob", content)
-        tree = small_trees(self._repository, (TreeChange(name, *ABSENT, *state),))[1]
+        change = TreeChange(name, *ABSENT, *state)
+        _old_tree, tree = small_trees(self._repository, (change,))
         ref = f"{REFS}/undone/{self._checkpoints.session}/{time.time_ns()}"
         self._repository.git("update-ref", ref, commit(self._repository, tree))
 

@@ -6,15 +6,22 @@ import json
 import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from ouro.safety.checkpoints.checkpoint_repository import Repository
 
-FileState = tuple[str, str]
-"""The mode and the id of the content, as git has them."""
-ABSENT: FileState = ("000000", "0" * 40)
+
+class FileState(NamedTuple):
+    """The mode of a file and the id of its content, as git has them."""
+
+    mode: str
+    blob: str
+
+
+ABSENT = FileState("000000", "0" * 40)
+"""The state of a file that does not exist."""
 _SUBMODULE = "160000"
 _DETAILS_MARK = "//{"
 """Begins the last line of a message, with what the names before it do not say. A name cannot begin
@@ -33,17 +40,17 @@ class TreeChange(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> Literal["added", "deleted", "changed"]:
-        if self.old_mode == ABSENT[0]:
+        if self.old_mode == ABSENT.mode:
             return "added"
-        return "deleted" if self.new_mode == ABSENT[0] else "changed"
+        return "deleted" if self.new_mode == ABSENT.mode else "changed"
 
     @property
     def old(self) -> FileState:
-        return self.old_mode, self.old_blob
+        return FileState(self.old_mode, self.old_blob)
 
     @property
     def new(self) -> FileState:
-        return self.new_mode, self.new_blob
+        return FileState(self.new_mode, self.new_blob)
 
     def inverse(self) -> TreeChange:
         """The change that undoes this one."""
@@ -83,12 +90,12 @@ def _write_tree(repository: Repository, files: Mapping[str, FileState]) -> str:
     folders: dict[str, dict[str, FileState]] = {}
     for path, state in files.items():
         name, _, rest = path.partition("/")
-        if state[0] == ABSENT[0]:
+        if state.mode == ABSENT.mode:
             continue
         if rest:
             folders.setdefault(name, {})[rest] = state
         else:
-            entries.append((os.fsencode(name), _tree_entry(state[0], name, state[1])))
+            entries.append((os.fsencode(name), _tree_entry(state.mode, name, state.blob)))
     for name, files_inside in folders.items():
         # git sorts a folder as if its name ended with a slash.
         tree = _write_tree(repository, files_inside)

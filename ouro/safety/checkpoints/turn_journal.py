@@ -64,15 +64,17 @@ class TurnRecord(msgspec.Struct):
         """Bring the record up to date with one more line of the journal."""
         self.last = line["at"]
         if kept := line.get("kept"):
+            name, mode, blob = kept
             if not self.began:  # a command may have changed it already: the checkpoint has it
-                self.kept.setdefault(kept[0], (kept[1], kept[2]))
-            self.pending.setdefault(kept[0], []).append(self.last)
-            self.written.pop(kept[0], None)  # a tool changes it again
+                self.kept.setdefault(name, FileState(mode, blob))
+            self.pending.setdefault(name, []).append(self.last)
+            self.written.pop(name, None)  # a tool changes it again
         elif written := line.get("written"):
-            is_last = not self._finish_one(written[0])
+            name, mode, blob = written
+            is_last = not self._finish_one(name)
             # A command, or another tool at its side, may change it again in the same moment.
             if is_last and self.running <= 0:
-                self.written[written[0]] = (written[1], written[2])
+                self.written[name] = FileState(mode, blob)
         elif late := line.get("late"):
             self.late.update(late)
         elif "began" in line:

@@ -24,7 +24,7 @@ from ouro.safety.checkpoints.checkpoint_repository import (
     CheckpointError,
     start_checkpoint_git,
 )
-from ouro.safety.checkpoints.checkpoints import Checkpoints, TurnFiles, file_state
+from ouro.safety.checkpoints.checkpoints import Checkpoints, TurnFiles, state_and_content, state_of
 from ouro.safety.checkpoints.trees import (
     ABSENT,
     FileState,
@@ -254,7 +254,7 @@ class Undo:
         restored.
         """
         try:
-            if is_unsure and file_state(self._root / change.path)[0] != change.new:
+            if is_unsure and state_of(self._root / change.path) != change.new:
                 return CUT_OFF
             return self.restore(change)
         except OSError as error:
@@ -277,11 +277,11 @@ class Undo:
         files = {}
         for turn in turns:
             for name in self._checkpoints.turn_changes(turn).files:
-                state, content = file_state(self._root / name)
+                state, content = state_and_content(self._root / name)
                 if state is not None and not self.leads_away(self._root / name):
                     self._repository.write_object("blob", content)
                     files[name] = TreeChange(name, *ABSENT, *state)
-        tree = small_trees(self._repository, tuple(files.values()))[1]
+        _old_tree, tree = small_trees(self._repository, tuple(files.values()))
         now = commit(self._repository, tree)
         ref = f"{REFS}/undone/{self._checkpoints.session}/{time.time_ns()}"
         self._repository.git("update-ref", ref, now)
@@ -300,7 +300,7 @@ class Undo:
         file = self._root / change.path
         if self.leads_away(file):
             return "a folder on its path is a link now"
-        now, content = file_state(file)
+        now, content = state_and_content(file)
         if now == change.new:
             return ""
         if now is None:
@@ -319,7 +319,7 @@ class Undo:
         """Restore a file that the user has changed since, by a merge, or in a file beside it. Returns
         the outcome: MERGED, or why the file itself was not restored.
         """
-        if now[0] == ABSENT[0]:
+        if now == ABSENT:
             return "you have deleted it"
         if change.kind == "deleted":
             return "you have changed it since"
@@ -339,7 +339,7 @@ class Undo:
         text.
         """
         # There is no text to merge with without a file, or for a link.
-        is_odd = {change.old_mode, change.new_mode} & {ABSENT[0], "120000"}
+        is_odd = {change.old_mode, change.new_mode} & {ABSENT.mode, "120000"}
         if is_odd or b"\0" in own or b"\0" in other:
             return None
         base = self._repository.read_blob(change.old_blob)
@@ -414,7 +414,7 @@ class Undo:
             wanted = re.compile(rf"@@ .* @@ #{re.escape(hunk_id)}\n")
             hunk = next((piece for piece in pieces if wanted.match(piece)), "")
             file = self._root / path
-            state, content = file_state(file)
+            state, content = state_and_content(file)
             if not hunk or state is None or os.path.realpath(file.parent) != str(file.parent):
                 raise UsageError(
                     f"{path} has no hunk #{hunk_id} now.", "`/diff` shows them as they are."
@@ -424,7 +424,7 @@ class Undo:
             lines = _LINE.findall(os.fsdecode(content))
             restored = "".join([*lines[:start], *old, *lines[start + count :]])
             if restored or not any("\nnew file mode " in piece for piece in pieces):
-                self.write(file, state[0], os.fsencode(restored))
+                self.write(file, state.mode, os.fsencode(restored))
             else:
                 _unlink(file)
         return Restored((path,))
@@ -462,7 +462,7 @@ class Undo:
                     changes[change.path] = change
         for turn in sorted(turns, key=lambda turn: -turn.number):
             for name, change in self._checkpoints.turn_changes(turn).files.items():
-                state, content = file_state(self._root / name)
+                state, content = state_and_content(self._root / name)
                 changes.pop(name, None)
                 if state is not None and state != change.old:
                     self._repository.write_object("blob", content)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -53,6 +54,15 @@ class _Listing(msgspec.Struct, frozen=True):
     folders: tuple[str, ...]
 
 
+class _SavedListing(NamedTuple):
+    """What was in a folder, and the state of the folder then."""
+
+    changed_at: int
+    """The time of its last change, in nanoseconds."""
+    inode: int
+    listing: _Listing
+
+
 class _FileCopy(msgspec.Struct, frozen=True):
     """A file as it was before a command; of a link its target."""
 
@@ -85,8 +95,8 @@ class ActingFiles:
     def __init__(self, roots: Sequence[Path], store: Path) -> None:
         self._roots = tuple(map(str, roots))
         self._store = store
-        self._listings: dict[str, tuple[int, int, _Listing]] = {}
-        """The time of the last change of each folder, its inode, and what is in it."""
+        self._listings: dict[str, _SavedListing] = {}
+        """What was found in each folder, by its path."""
         self._accepted: dict[str, str] = {}
         """The kind of each acting file, with the target of a link."""
         self._copies: dict[str, _FileCopy] = {}
@@ -193,8 +203,8 @@ class ActingFiles:
                 continue
             # Nothing can set the time of a change, and each change of the list changes it.
             saved = saved_listings.get(folder)
-            if saved and saved[0] == status.st_ctime_ns and saved[1] == status.st_ino:
-                listing = saved[2]
+            if saved and saved.changed_at == status.st_ctime_ns and saved.inode == status.st_ino:
+                listing = saved.listing
             else:
                 listing = self._list_folder(folder, status)
             if listing.acting:
@@ -211,7 +221,7 @@ class ActingFiles:
             with os.scandir(folder) as scan:
                 entries = [*scan]
         except OSError:
-            return _Listing((), ())
+            return _Listing(acting=(), folders=())
         above = folder.rpartition("/")[2]
         skipped = {*GENERATED, "memory", "plans"} if above == ".ouro" else GENERATED
         acting, folders = [], []
@@ -222,7 +232,7 @@ class ActingFiles:
                 folders.append(entry.path)
         listing = _Listing(tuple(acting), tuple(folders))
         if time.time_ns() - status.st_ctime_ns > _CHANGE_TIME_MARGIN:
-            self._listings[folder] = status.st_ctime_ns, status.st_ino, listing
+            self._listings[folder] = _SavedListing(status.st_ctime_ns, status.st_ino, listing)
         return listing
 
     def _copy_files(self, places: Sequence[str]) -> Iterator[tuple[str, _FileCopy]]:

@@ -179,7 +179,7 @@ def _check_irreversible(command: Command, _places: Places) -> str:
             return "changes the machine itself"
     words = command.arguments
     if name == "git":
-        words = tuple(git_words(words)[0])
+        words = tuple(git_words(words))
     options = read_options(words, UNKNOWN)
     texts = [word.text for word in words]
     if reason := _find_final(name, texts, options):
@@ -308,7 +308,7 @@ def reads_all_below(command: Command) -> bool:
     if command.program in _RECURSIVE_READERS or any(word.under for word in command.arguments):
         return True
     if command.program == "git":  # also outside of a repository, as with --no-index
-        return any(word.text in ("grep", "diff") for word in git_words(command.arguments)[0][:1])
+        return any(word.text in ("grep", "diff") for word in git_words(command.arguments)[:1])
     may_be_recursive = command.program in ("grep", "egrep", "fgrep", "cp", "scp")
     return may_be_recursive and read_options(command.arguments, UNKNOWN).has(
         "r", "R", "a", "recursive", "archive"

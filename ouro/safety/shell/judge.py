@@ -365,7 +365,7 @@ def _find_command_leak(command: Command, case: LineCase, unreadable: re.Pattern[
 
 def _prints_only_names(command: Command) -> bool:
     """Whether a command of git prints no content of files."""
-    texts = [word.text for word in git_words(command.arguments)[0]]
+    texts = [word.text for word in git_words(command.arguments)]
     return bool(_GIT_THAT_PRINTS_NAMES.fullmatch("\0".join(texts)))
 
 
@@ -426,7 +426,7 @@ def _texts_for_rules(commands: Sequence[Command]) -> list[str]:
     for command in commands:
         variants = [list(command.arguments)]
         if command.program == "git":
-            variants.append(git_words(command.arguments)[0])
+            variants.append(git_words(command.arguments))
         texts.append(command.text)
         texts += [_text_of(command.program, words) for words in variants]
     return list(dict.fromkeys(" ".join(text.split()) for text in texts))

@@ -319,7 +319,12 @@ def _is_listed_test(word: Word) -> bool:
     return not is_test or bool(FIND_EXPRESSION.fullmatch(word.text))
 
 
-def git_words(words: Sequence[Word]) -> tuple[list[Word], list[str]]:
+def git_words(words: Sequence[Word]) -> list[Word]:
+    """The arguments of git from the subcommand on."""
+    return read_options(words, rows()["git"]).operands
+
+
+def split_git_words(words: Sequence[Word]) -> tuple[list[Word], list[str]]:
     """The arguments of git from the subcommand on, and the options before it that are not listed: a
     single `-C` is.
     """
@@ -365,7 +370,7 @@ def _files_of_git(words: Sequence[Word], named: Collection[str]) -> tuple[Word, 
     """All words of a git command that only reads; the first word that is not listed for it (a str);
     None if the subcommand may do more than read.
     """
-    rest, unlisted = git_words(words)
+    rest, unlisted = split_git_words(words)
     if unlisted_word := _first_not_named(unlisted, named):
         return unlisted_word
     if not rest:
