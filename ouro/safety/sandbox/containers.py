@@ -480,7 +480,7 @@ def _ulimit_words(settings: SandboxSettings) -> Iterator[str]:
         ("nofile", resource.RLIMIT_NOFILE, settings.max_open_files),
         ("nproc", resource.RLIMIT_NPROC, _MAX_NPROC),
     ):
-        hard = resource.getrlimit(kind)[1]
+        _soft, hard = resource.getrlimit(kind)
         if hard != resource.RLIM_INFINITY:
             limit = min(most, hard)
             yield f"--ulimit={name}={limit}:{limit}"

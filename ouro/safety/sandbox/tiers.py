@@ -280,18 +280,18 @@ class Seatbelt(Sandbox):
         rules = [_PROFILE]
         parameters: dict[str, Path] = {}
 
-        def rule(verb: str, operation: str, name: str, places: Sequence[Path]) -> None:
-            """Add a rule for each place, and a parameter with its path."""
+        def add_rule(verb: str, operation: str, name: str, places: Sequence[Path]) -> None:
+            """Deny or allow an operation below each place, whose path is a parameter."""
             for number, place in enumerate(places):
                 parameters[f"{name}{number}"] = place
                 rules.append(f'({verb} {operation} (subpath (param "{name}{number}")))\n')
 
-        rule("allow", "file-write*", "WRITABLE", writable)
+        add_rule("allow", "file-write*", "WRITABLE", writable)
         # Later rules win. A folder that holds a protected place cannot be renamed either.
-        rule("deny", "file-write*", "PROTECTED", policy.protected)
+        add_rule("deny", "file-write*", "PROTECTED", policy.protected)
         git = "" if policy.may_make_git else '(deny file-write* (regex #"/[.]git(/|$)"))\n'
         rules.append(f'(deny file-write* (regex #"{acting_regex()}"))\n{git}')
-        rule("deny", "file-read* file-write*", "HIDDEN", policy.hidden)
+        add_rule("deny", "file-read* file-write*", "HIDDEN", policy.hidden)
         if policy.network:
             rules.append("(allow network*)\n")
         elif policy.connects:

@@ -151,7 +151,7 @@ class _Lexer(WordReader):
         while not is_read:
             self._commands(end)
             end_of_commands = self._at
-            self._finish()
+            self._finish_command()
             # A `done` at the end goes back to the body of its loop, for the next value.
             is_read = self._at >= end_of_commands
         self._depth -= 1
@@ -196,13 +196,13 @@ class _Lexer(WordReader):
         """Read a parenthesis, a redirection, an operator, an assignment, or words."""
         if char in "()":
             self._at += 1
-            self._group(char)
+            self._read_group(char)
         elif match := _REDIRECT.match(self._text, self._at):
             self._at = match.end()
-            self._redirect(match[1] or match[2])
+            self._read_redirect(match[1] or match[2])
         elif match := _OPERATOR.match(self._text, self._at):
             self._at = match.end()
-            self._operator(match[0])
+            self._take_operator(match[0])
         elif not self._read_assignment():
             self._read_words()
 
@@ -227,24 +227,24 @@ class _Lexer(WordReader):
                 _add_command(self._line, Command((Word("seq"),)), self._depth)
         else:
             self._is_certain = False
-            self._words.append(self._word())
+            self._words.append(self._read_word())
 
-    def _group(self, char: str) -> None:
+    def _read_group(self, char: str) -> None:
         """Parse a parenthesis: a subshell is parsed, everything else makes the line opaque."""
         self._is_certain = False
         if char == ")" or self._words or self._text.startswith("(", self._at):
-            self._opaque("it groups commands")
+            self._make_opaque("it groups commands")
         if char == "(" and self._words and re.match(r"\s*\)", self._text[self._at :]):
             self._hide("it defines a function")
-        self._finish()
+        self._finish_command()
         if char == "(":
             self.script(")")
 
-    def _operator(self, operator: str) -> None:
+    def _take_operator(self, operator: str) -> None:
         """End the command before an operator, and note what is known of the one after it."""
         if operator not in _UNDERSTOOD_OPERATORS:
-            self._opaque(f"it uses `{operator}`")
-        has_words, finished = bool(self._words), self._finish()
+            self._make_opaque(f"it uses `{operator}`")
+        has_words, finished = bool(self._words), self._finish_command()
         self._piped = operator in ("|", "|&")
         self._source = finished if self._piped else None
         if operator != "\n" or has_words:
@@ -256,7 +256,7 @@ class _Lexer(WordReader):
         elif operator in ("&&", "||", "|", "|&") and not self._text[self._at :].strip():
             self._hide("it cannot be parsed")
 
-    def _finish(self) -> Command | None:
+    def _finish_command(self) -> Command | None:
         """End a command; returns it if it is a simple one."""
         words, self._words = self._words, []
         stdin, self._stdin = self._stdin, None
@@ -288,7 +288,7 @@ class _Lexer(WordReader):
         elif keyword in _LOOPS:
             return self._begin_loop(keyword, words, source)
         elif keyword not in _UNDERSTOOD_KEYWORDS and not is_test:
-            self._opaque(f"it uses `{keyword}`")
+            self._make_opaque(f"it uses `{keyword}`")
         if keyword == "function":
             self._hide("it defines a function")
             return words[1:]
@@ -299,7 +299,7 @@ class _Lexer(WordReader):
         assignments: list[Assignment] = []
         while words and (match := _ASSIGNMENT.match(words[0].raw)):
             if match[2] or match[3]:
-                self._opaque("it changes an array or a variable")
+                self._make_opaque("it changes an array or a variable")
             word = words.pop(0)
             value = replace(word, text=word.text.partition("=")[2])
             assignments.append(Assignment(match[1], value))
@@ -308,7 +308,7 @@ class _Lexer(WordReader):
     def _keep_variables(self, assignments: list[Assignment]) -> None:
         """Remember the variables that a line without a command sets."""
         for assignment in assignments:
-            self._opaque("it sets a variable")
+            self._make_opaque("it sets a variable")
             value = replace(assignment.value, exact=False, glob=False)
             self._line.values[assignment.name] = value
 
@@ -316,10 +316,10 @@ class _Lexer(WordReader):
         """Add a command, and as a guess what bash may make of its braces: `{rm,-rf}` is a command."""
         name = command.words[0].text
         if name in _CHANGES_SHELL:
-            self._opaque(f"{name} changes the shell")
+            self._make_opaque(f"{name} changes the shell")
         is_in_open_loop = not all(loop.start for loop in self._loops)
         if name in ("cd", "pushd", "popd") and is_in_open_loop:
-            self._opaque("it changes the folder in a loop")
+            self._make_opaque("it changes the folder in a loop")
         _add_command(self._line, command, self._depth)
         if any("{" in word.raw and not word.exact for word in command.words):
             pieces = re.sub(r"[{},]+", " ", command.text).split()
@@ -343,7 +343,7 @@ class _Lexer(WordReader):
         has_heredoc = self._after_heredocs > self._at  # the body is after it
         are_new = all(map(self._is_new_variable, loop.variables))
         if has_heredoc or not (is_understood and are_new):
-            self._opaque(f"it uses `{keyword}`")
+            self._make_opaque(f"it uses `{keyword}`")
             loop.variables, loop.values = [], loop.values[:1]
         self._enter_loop(loop, source)
         return []
@@ -379,16 +379,16 @@ class _Lexer(WordReader):
             self._loops.append(loop)
             return
         if loop.values:
-            self._opaque("a loop in it is long")
+            self._make_opaque("a loop in it is long")
         for name in loop.variables:
             line.values.pop(name, None)
 
-    def _redirect(self, operator: str) -> None:
+    def _read_redirect(self, operator: str) -> None:
         """Parse the target of a redirection. A computed target makes the line opaque."""
         self._is_certain = False
         while self._text[self._at : self._at + 1] in (" ", "\t"):
             self._at += 1
-        word = self._word()
+        word = self._read_word()
         if operator.startswith("<"):
             self._source = None
         if not word.raw:
@@ -397,13 +397,13 @@ class _Lexer(WordReader):
             self._read_heredoc(word, strips_tabs=operator == "<<-")
         elif operator == "<<<":
             if not word.exact:
-                self._opaque("it uses `<<<`")
+                self._make_opaque("it uses `<<<`")
             self._stdin = word.text
         else:
             redirect = Redirect(operator, word)
             self._line.redirects.append(redirect)
             if not word.exact or (operator == "<&" and not redirect.duplicates):
-                self._opaque("the target of a redirection is computed")
+                self._make_opaque("the target of a redirection is computed")
 
     def _read_heredoc(self, delimiter: Word, *, strips_tabs: bool) -> None:
         """Read a here-document as the input of the command. Only one with a quoted word and no tabs
@@ -423,10 +423,10 @@ class _Lexer(WordReader):
         else:
             is_understood = None
         if strips_tabs or not is_understood or not re.fullmatch(r"""(['"])\w+\1""", delimiter.raw):
-            self._opaque("it holds a here-document")
+            self._make_opaque("it holds a here-document")
         self._after_heredocs = min(position, len(self._text))
         self._stdin = "\n".join(lines)
         self._line.bodies.append(self._stdin)
         if delimiter.text == delimiter.raw:  # without quotes bash runs the commands in it
             text = self._stdin.replace('"', "")
-            _Lexer(f'"{text}"', self._line, self._depth + 1)._word()
+            _Lexer(f'"{text}"', self._line, self._depth + 1)._read_word()

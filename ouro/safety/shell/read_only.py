@@ -355,9 +355,11 @@ def _test_operators(words: list[Word]) -> list[Word]:
     another number of words each may be one.
     """
     words = words[:-1] if words and words[-1].text == "]" else words
-    words = words[1:] if len(words) > len("-f") and words[0].text == "!" else words
-    has_two = len(words) == len(("x", "=", "y"))
-    return words[1:2] if has_two else words[:1] if len(words) == len(("-f", "x")) else words
+    if len(words) > 2 and words[0].text == "!":
+        words = words[1:]
+    if len(words) == 3:  # `x = y`
+        return words[1:2]
+    return words[:1] if len(words) == 2 else words  # `-f x`
 
 
 def _computed_in_git(begin: Sequence[Word], operands: Sequence[Word]) -> list[str]:

@@ -75,7 +75,7 @@ class WordReader(ABC):
     def _read_script(self, text: str, begin: int = 0, end: str = "") -> int:
         """Read commands of `text` up to `end`; returns the position after it."""
 
-    def _opaque(self, reason: str) -> None:
+    def _make_opaque(self, reason: str) -> None:
         """Note why the line cannot be judged."""
         self._line.make_opaque(reason)
 
@@ -91,23 +91,23 @@ class WordReader(ABC):
     def _read_substituted_file(self) -> Word:
         """Read `<(command)`: the command finds a file with its output."""
         draft = _Draft()
-        self._substitute(draft)
+        self._read_inner_script(draft)
         if self._text[self._at : self._at + 1] not in WORD_ENDS:
-            self._opaque("it uses the output of a command as a file")
+            self._make_opaque("it uses the output of a command as a file")
         return Word(draft.text, exact=False, raw=draft.text, under=("/dev/null",))
 
-    def _word(self) -> Word:
+    def _read_word(self) -> Word:
         """Read a word: its text as bash would see it, and whether it is exact."""
         draft, start = _Draft(), self._at
         if re.match(r"~(?!/|[\s;&|<>()]|$)", self._text[start:]):
-            self._opaque("it names the home folder of another user")
+            self._make_opaque("it names the home folder of another user")
         self._read(draft, WORD_ENDS)
         if draft.text.startswith("~") and not self._text.startswith("~", start):
             draft.text = f"./{draft.text}"  # quoted: a file of that name
         # `[` alone is the command, not a pattern.
         glob = draft.text != "[" and bool(re.search(r"[*?\[]", draft.bare))
         if _BRACES.search(draft.bare):
-            self._opaque("it may make several words of one")
+            self._make_opaque("it may make several words of one")
             draft.exact = False
         raw = self._text[start : self._at]
         variable = re.fullmatch(r'"\$\{?(\w+)\}?"', raw)
@@ -124,12 +124,12 @@ class WordReader(ABC):
         while self._at < len(text):
             char = text[self._at]
             if not quoted and text.startswith(("<(", ">("), self._at):
-                self._opaque("it uses the output of a command as a file")
-                self._substitute(draft)
+                self._make_opaque("it uses the output of a command as a file")
+                self._read_inner_script(draft)
             elif char in ends:
                 return
             elif char in "$`":
-                self._expansion(draft, quoted=quoted)
+                self._read_expansion(draft, quoted=quoted)
             elif char == "\\" and self._is_escape(quoted=quoted):
                 self._read_escaped(draft)
             elif char in "'\"" and not quoted:
@@ -151,7 +151,7 @@ class WordReader(ABC):
             self._hide("it cannot be parsed")
         elif following == "\n":
             # Bash runs "$\ NEWLINE (touch x)".
-            self._opaque("a word of it continues in the next line")
+            self._make_opaque("a word of it continues in the next line")
         draft.text += following.replace("\n", "")
         self._at += 2
 
@@ -166,7 +166,7 @@ class WordReader(ABC):
             self._hide("a quote is not closed")
         self._at += 1
 
-    def _expansion(self, draft: _Draft, *, quoted: bool) -> None:
+    def _read_expansion(self, draft: _Draft, *, quoted: bool) -> None:
         """Read what a `$` or a backtick begins. What is not known makes the word inexact or the
         line opaque.
         """
@@ -183,11 +183,11 @@ class WordReader(ABC):
         elif text.startswith("$(", at):
             self._read_substitution(draft, quoted=quoted)
         elif text.startswith("$'", at) and not quoted:
-            self._opaque("it uses $'…'")
+            self._make_opaque("it uses $'…'")
             draft.text += _ANSI_ESCAPE.sub(_unescape, self._read_quoted(_ANSI_QUOTES))
         elif match := _VARIABLE.match(text, at):
             self._at = match.end()
-            self._variable(draft, match[1] or match[2], match[0], quoted=quoted)
+            self._read_variable(draft, match[1] or match[2], match[0], quoted=quoted)
         elif text.startswith("${", at):
             self._read_computation(draft)
         else:
@@ -197,12 +197,12 @@ class WordReader(ABC):
         """Read `$(…)`."""
         is_one_word = quoted and _SIMPLE_SUBSTITUTION.match(self._text, self._at)
         if not is_one_word:
-            self._opaque("it uses the output of a command")
-        self._substitute(draft)
+            self._make_opaque("it uses the output of a command")
+        self._read_inner_script(draft)
 
     def _read_backticks(self, draft: _Draft) -> None:
         """Read a command between backticks; its commands are judged as part of the line."""
-        self._opaque("it uses the output of a command")
+        self._make_opaque("it uses the output of a command")
         script = self._read_quoted(_BACKTICKS)
         unescaped = re.sub(r"\\([`$\\])", r"\1", script)
         self._read_script(unescaped)
@@ -218,7 +218,7 @@ class WordReader(ABC):
 
     def _read_computation(self, draft: _Draft) -> None:
         """Read `${…}`."""
-        self._opaque("it computes with variables")
+        self._make_opaque("it computes with variables")
         draft.exact = False
         self._at += 2
         self._depth += 1
@@ -233,11 +233,11 @@ class WordReader(ABC):
         """Read a `$` that begins no expansion known here."""
         is_translated = self._text.startswith('$"', self._at) and not quoted
         if is_translated or not _PLAIN_DOLLAR.match(self._text, self._at):
-            self._opaque("it computes with variables")
+            self._make_opaque("it computes with variables")
         draft.text += "$"
         self._at += 1
 
-    def _variable(self, draft: _Draft, name: str, raw: str, *, quoted: bool) -> None:
+    def _read_variable(self, draft: _Draft, name: str, raw: str, *, quoted: bool) -> None:
         """Add the value of a variable to the word, if it is known and stays one word."""
         home, value = os.environ.get("HOME", ""), self._line.values.get(name)
         if name == "HOME" and value is None and re.fullmatch(r"/[\w/.@+-]*", home):
@@ -258,14 +258,14 @@ class WordReader(ABC):
         """
         is_one_word = value is None and _UNSPLIT.fullmatch(os.environ.get(name, ""))
         if not quoted and not is_one_word:
-            self._opaque(f"the value of {raw} is not known")
+            self._make_opaque(f"the value of {raw} is not known")
         draft.exact = False
         if name == "IFS":
             draft.text += " "
         else:
             draft.text += value.text if value and value.raw else raw
 
-    def _substitute(self, draft: _Draft) -> None:
+    def _read_inner_script(self, draft: _Draft) -> None:
         """Read the commands of `$(…)`, `<(…)` or `>(…)`."""
         start = self._at
         self._at = self._read_script(self._text, start + 2, ")")
