@@ -512,7 +512,7 @@ SHELL_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "help",
-        "pages.help_topic",
+        "help_topics.help_topic",
         "Print a page of the documentation, what a setting means, or what a command does",
         (text("topic"),),
         ("help", "help settings", "help tui.theme"),
