@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from typing import Literal, Protocol
 
@@ -139,9 +140,9 @@ class FrontEnd(Protocol):
         """
         return False
 
-    async def view_diff(self, shown: ShownDiff) -> bool:  # noqa: ARG002 (for screens)
-        """Show changes of files, to read, undo and comment on; returns whether there is a screen
-        for it.
+    async def view_diff(self, reading: asyncio.Task[ShownDiff]) -> bool:  # noqa: ARG002 (for screens)
+        """Show changes of files, to read, undo and comment on, when they are read; returns whether
+        there is a screen for it, and changes. Raises what `reading` raises.
         """
         return False
 

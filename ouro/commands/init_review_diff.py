@@ -69,14 +69,16 @@ async def diff(context: SessionContext, since: str) -> None:
     """Show the changes on a screen. Without a screen print them; if `since` is a number of messages,
     with the hunk ids that `/undo` takes.
     """
-    session_diff = await SessionDiff(context.cwd, context.session.rewind).read(since)
-    if not session_diff.text.strip():
+    session_diff = SessionDiff(context.cwd, context.session.rewind)
+    reading = asyncio.create_task(session_diff.read(since))
+    if await context.front_end.view_diff(reading):
+        return
+    shown = await reading
+    if not shown.has_changes:
         hint = "" if since else " `/diff session` shows what changed since it began."
-        context.show([Markdown(f"No changes since {session_diff.since}.{hint}")])
+        context.show([Markdown(f"No changes since {shown.since}.{hint}")])
         return
-    if await context.front_end.view_diff(session_diff):
-        return
-    text = await context.session.rewind.diff(int(since)) if since.isdecimal() else session_diff.text
+    text = await context.session.rewind.diff(int(since)) if since.isdecimal() else shown.text
     if len(text) > MAX_DIFF:
         text = f"{text[:MAX_DIFF]}\n… cut: the diff is too large"
     context.show([Quote(text, "diff")])

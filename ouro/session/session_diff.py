@@ -47,6 +47,10 @@ class ShownDiff(msgspec.Struct, frozen=True):
     """The folder that the names are relative to."""
     files: Sequence[DiffedFile] = ()
 
+    @property
+    def has_changes(self) -> bool:
+        return bool(self.text.strip())
+
 
 class SessionDiff:
     """Reads what changed, and undoes single hunks and files through the checkpoints."""

@@ -74,7 +74,7 @@ class FakeFrontEnd:
     async def run(self, events):
         self.events.extend([event async for event in events])
 
-    async def view_diff(self, shown) -> bool:
+    async def view_diff(self, reading) -> bool:
         return False
 
     async def browse(self, page):

@@ -21,7 +21,13 @@ from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.own_themes import add_own_themes
 from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screens.conversation import ConversationScreen
-from ouro.frontends.tui.screens.dialogs import HelpSheet, LineSheet, Sheet, show_sheet
+from ouro.frontends.tui.screens.dialogs import (
+    HelpSheet,
+    LineSheet,
+    Sheet,
+    mounted_ahead,
+    show_sheet,
+)
 from ouro.frontends.tui.screens.picker import Picker
 from ouro.frontends.tui.screens.session_picker import SessionPicker
 from ouro.frontends.tui.themes import THEMES, make_theme
@@ -270,15 +276,22 @@ class ScreenFrontEnd:
         self.redraw()
         return True
 
-    async def view_diff(self, shown: ShownDiff) -> bool:
-        """Show a diff, and send the comments that the user wrote on it to the agent. Returns True:
-        there is a screen.
+    async def view_diff(self, reading: asyncio.Task[ShownDiff]) -> bool:
+        """Show a diff when it is read, and send the comments that the user wrote on it to the agent.
+        Returns False if there are no changes.
         """
+        await asyncio.sleep(0)  # git begins
         from ouro.frontends.tui.screens.diff_viewer import DiffViewer  # rarely used
         from ouro.session import SessionDiff
 
-        diff = SessionDiff(self.session.cwd, self.session.rewind)
-        comments = await show_sheet(self._app, DiffViewer(shown, diff, self.keymap))
+        viewer = DiffViewer(SessionDiff(self.session.cwd, self.session.rewind), self.keymap)
+        # Git takes as long as the widgets. Keys go to the prompt until there is something to see.
+        async with mounted_ahead(self._app, viewer):
+            shown = await reading
+            if not shown.has_changes:
+                return False
+            viewer.show_diff(shown)
+            comments = await show_sheet(self._app, viewer)
         if comments:
             await self.send(comments)
         return True

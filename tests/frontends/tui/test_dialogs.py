@@ -42,6 +42,12 @@ TASKS = [
 FILE = DiffedFile("api.py", hunks=("@@ -1 +1 @@\n-one\n+two\n",))
 
 
+def make_diff_viewer(shown, keymap):
+    viewer = DiffViewer(None, keymap)
+    viewer.show_diff(shown)
+    return viewer
+
+
 async def no_kill(task):
     raise AssertionError(task)
 
@@ -65,7 +71,7 @@ def dialogs(app):
         "Tasks": TasksSheet(lambda: TASKS, no_kill),
         "Redo what was undone": RedoSheet({"files": "2 files"}),
         "Sessions": SessionPicker(get_catalog, keymap),
-        "Changes since the last": DiffViewer(shown, None, keymap),
+        "Changes since the last": make_diff_viewer(shown, keymap),
     }
 
 

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from threading import Lock
 from typing import Protocol, overload
 
 from ouro.frontends.tui.blocks.lines import Run, StyledLine, indent
@@ -46,6 +47,8 @@ class PagedLines(Sequence[StyledLine]):
         self._margin = margin
         self._tops = list(accumulate((page.height for page in pages), initial=0))
         self._drawn: OrderedDict[int, Sequence[StyledLine]] = OrderedDict()
+        self._lock = Lock()
+        """A thread may draw pages before they are seen."""
 
     def __len__(self) -> int:
         return self._tops[-1]
@@ -65,6 +68,22 @@ class PagedLines(Sequence[StyledLine]):
     def __iter__(self) -> Iterator[StyledLine]:
         for number in range(len(self._pages)):
             yield from self._page(number)
+
+    def is_drawn(self, start: int, end: int) -> bool:
+        """Whether the lines from `start` to before `end` can be shown without drawing a page."""
+        return all(page in self._drawn for page in self._pages_with(start, end))
+
+    def draw(self, start: int, end: int) -> None:
+        """Draw the lines from `start` to before `end`. A thread may do it."""
+        for page in self._pages_with(start, end):
+            self._page(page)
+
+    def _pages_with(self, start: int, end: int) -> range:
+        """The pages with the lines from `start` to before `end`, as far as there are any."""
+        start, end = max(0, start), min(end, len(self))
+        if start >= end:
+            return range(0)
+        return range(self.page_at(start)[0], self.page_at(end - 1)[0] + 1)
 
     def page_at(self, number: int) -> tuple[int, int]:
         """The place of the page with this line, and the place of the line in it."""
@@ -96,15 +115,16 @@ class PagedLines(Sequence[StyledLine]):
 
     def _page(self, place: int) -> Sequence[StyledLine]:
         """The lines of a page, drawn if they are not among those drawn last."""
-        lines = self._drawn.get(place)
-        if lines is not None:
-            self._drawn.move_to_end(place)
+        with self._lock:
+            lines = self._drawn.get(place)
+            if lines is not None:
+                self._drawn.move_to_end(place)
+                return lines
+            lines = _draw_page(self._pages[place], self._margin)
+            self._drawn[place] = lines
+            if len(self._drawn) > MAX_PAGES:
+                self._drawn.popitem(last=False)
             return lines
-        lines = _draw_page(self._pages[place], self._margin)
-        self._drawn[place] = lines
-        if len(self._drawn) > MAX_PAGES:
-            self._drawn.popitem(last=False)
-        return lines
 
 
 class _IndentedPage:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
 
 from rich.cells import cell_len
 from textual import events, on, work
@@ -39,6 +40,7 @@ MAX_HELD = 0.1
 """Seconds after which the frame is painted without its lines."""
 _AROUND_TITLE = 6
 """Columns beside the title and the counts: the frame and blanks."""
+_NOT_READ = ShownDiff("", "", "", Path())
 _SIGNS = {"added": "+", "deleted": "−", "renamed": "→", "changed": " "}
 
 
@@ -76,8 +78,9 @@ class DiffViewer(CommentSheet[DiffPlace]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (FILES_FROM, "-beside")]  # noqa: RUF012 (Textual's own form)
     VERTICAL_BREAKPOINTS = Sheet.VERTICAL_BREAKPOINTS
 
-    def __init__(self, shown: ShownDiff, diff: SessionDiff, keymap: Keymap) -> None:
-        self._shown = shown
+    def __init__(self, diff: SessionDiff, keymap: Keymap) -> None:
+        """`show_diff` sets the changes that it shows."""
+        self._shown = _NOT_READ
         self._diff = diff
         self._keymap = keymap
         self._actions = keymap.actions_of("diff")
@@ -88,6 +91,10 @@ class DiffViewer(CommentSheet[DiffPlace]):
         self._layout_now: DiffLayout | None = None
         self._is_held = True
         """Whether it was not painted yet."""
+        self._has_width = False
+        """Whether the widgets have their places."""
+        self._mounted_theme = ""
+        """The theme of its first styles."""
         self._head = ("", "")
         """The title, and what is beside it."""
         self._counts = ""
@@ -103,7 +110,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
         field = CommentField()
         body = Horizontal(self._list, self._lines, id="diff-body")
         frame = make_frame(
-            _title(shown),
+            "Changes",
             body,
             field,
             keys=[("Esc", "closes")],
@@ -115,7 +122,15 @@ class DiffViewer(CommentSheet[DiffPlace]):
 
     def on_mount(self) -> None:
         self._lines.focus()
-        self._show_frame()
+        self.key_line.show_keys(self._keys())
+        self._mounted_theme = self.app.theme
+        # Before it is shown, so that the lines can be laid out as soon as they are read.
+        self.call_next(self._refresh_layout, self.app.size)
+
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
+        """Leave out the second making of all styles, when it is shown for the first time."""
+        is_first = self.stack_updates == 0
+        event.refresh_styles = not is_first or self.app.theme != self._mounted_theme
 
     def compose(self) -> ComposeResult:
         # Textual sets these classes after the first layout, and then makes all styles and places
@@ -126,15 +141,15 @@ class DiffViewer(CommentSheet[DiffPlace]):
             (height, self.VERTICAL_BREAKPOINTS),
         ):
             names = [name for least, name in breakpoints if least <= size]
-            self.set_class(True, names[-1], update=False)
+            self.set_class(True, names[-1])
         yield from super().compose()
 
     def on_resize(self) -> None:
+        self._has_width = True
         if self._layout_now is not None:
             self.call_after_refresh(self._lay_out_later)
-            return
-        self.set_timer(MAX_HELD, self._show_now)
-        self._lay_out_later()
+        elif self._shown is not _NOT_READ:
+            self._lay_out_later()
 
     def _show_now(self) -> None:
         """Paint it for the first time, without waiting for Textual's next frame."""
@@ -150,10 +165,11 @@ class DiffViewer(CommentSheet[DiffPlace]):
 
     # What is shown
 
-    def _show_diff(self, shown: ShownDiff, place: DiffPlace | None = None) -> None:
-        """Show other changes, at this place or the one that is nearest."""
+    def show_diff(self, shown: ShownDiff, place: DiffPlace | None = None) -> None:
+        """Show changes, at this place or the one that is nearest."""
         self._shown, self._opens_at = shown, place or DiffPlace(0)
-        self._lay_out_later()
+        if self._has_width:
+            self._lay_out_later()
 
     @work(group="layout", exclusive=True)
     async def _lay_out_later(self) -> None:
@@ -166,6 +182,8 @@ class DiffViewer(CommentSheet[DiffPlace]):
         if self._files_of is shown:
             await self._lay_out(self._lines.marked or DiffPlace(0))
             return
+        if self._is_held:
+            self.set_timer(MAX_HELD, self._show_now)
         # Long diffs take a moment; a thread lets keys and frames go between.
         self._files = await asyncio.to_thread(lambda: list(map(parse_file, shown.files)))
         self._files_of = shown
@@ -267,8 +285,8 @@ class DiffViewer(CommentSheet[DiffPlace]):
         self._begin_comment()
 
     @on(RowList.Picked)
-    def _go_to_listed_file(self) -> None:
-        self._go_to_file(self._list.place)
+    async def _go_to_listed_file(self) -> None:
+        await self._go_to_file(self._list.place)
 
     async def _take_key(self, event: events.Key) -> bool:
         agreed, self._agreed = self._agreed, None
@@ -310,7 +328,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
             here -= 1  # the first hunk of this file is the next
         number, hunk = starts[max(0, min(len(starts) - 1, here + by))]
         hunk = hunk if self._files[number].file.hunks else -1
-        self._lines.go_to(self._layout_now.line_of(number, hunk))
+        await self._lines.go_to(self._layout_now.line_of(number, hunk))
 
     async def _previous_hunk(self) -> None:
         await self._next_hunk(-1)
@@ -318,14 +336,14 @@ class DiffViewer(CommentSheet[DiffPlace]):
     async def _next_file(self, by: int = 1) -> None:
         place = self._lines.marked
         if place is not None:
-            self._go_to_file((place.file + by) % len(self._files))
+            await self._go_to_file((place.file + by) % len(self._files))
 
     async def _previous_file(self) -> None:
         await self._next_file(-1)
 
-    def _go_to_file(self, number: int) -> None:
+    async def _go_to_file(self, number: int) -> None:
         if self._layout_now is not None and number < len(self._files):
-            self._lines.go_to(self._layout_now.line_of(number))
+            await self._lines.go_to(self._layout_now.line_of(number))
 
     async def _side_by_side(self) -> None:
         wide = self._lines.text_width >= SIDE_BY_SIDE_FROM
@@ -341,7 +359,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
         self._choose("Which file?", choices, self._use_file)
 
     async def _use_file(self, value: str) -> None:
-        self._go_to_file(int(value))
+        await self._go_to_file(int(value))
 
     async def _choose_source(self) -> None:
         if self._comments:
@@ -360,7 +378,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
             await self._attempt(use(value))
 
     async def _use_source(self, source: str) -> None:
-        self._show_diff(await self._diff.read(source))
+        self.show_diff(await self._diff.read(source))
 
     # Changes
 
@@ -412,7 +430,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
     async def _read_again(self) -> None:
         """Show the files as they are now, at the same place; comments stay at their lines."""
         place = self._lines.marked or DiffPlace(0)
-        self._show_diff(await self._diff.read(self._shown.source), place)
+        self.show_diff(await self._diff.read(self._shown.source), place)
 
     def _line_now(self, place: DiffPlace) -> int:
         """The number of a line in the file as it is now; of a removed line, that of the next."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 import msgspec
 from rich.cells import cell_len
 from rich.segment import Segment
-from textual import events
+from textual import events, work
 from textual.binding import Binding
 from textual.geometry import Region, Size
 from textual.message import Message
@@ -106,16 +107,44 @@ class DiffLines(LineScroll, can_focus=True):
         self._show_line()
         self.refresh()
         self.post_message(self.Marked())
+        self.call_after_refresh(self._draw_ahead)
 
-    def go_to(self, line: int) -> None:
+    async def go_to(self, line: int) -> None:
         """Mark a line, and show what is below it."""
-        above = min(2, self.size.height // 4)
-        self.scroll_to(y=max(0, line - above), animate=False, force=True)
-        self.action_move(line - self.line)
+        top = max(0, line - min(2, self.size.height // 4))
+        await self._draw(top)
+        self.scroll_to(y=top, animate=False, force=True)
+        self.move(line - self.line)
 
-    def action_move(self, by: int) -> None:
+    async def _draw(self, top: int) -> None:
+        """Draw the page with `top` as its first line before it is seen. A thread does it, so that
+        other keys and frames go between.
+        """
+        if self._layout is None:
+            return
+        lines, height = self._layout.lines, self.size.height
+        top = min(top, len(lines) - height)
+        if not lines.is_drawn(top, top + height):
+            await asyncio.to_thread(lines.draw, top, top + height)
+
+    @work(group="ahead", exclusive=True)
+    async def _draw_ahead(self) -> None:
+        """Draw the pages that the next key may show."""
+        top, height = self.scroll_offset.y, self.size.height
+        await self._draw(top + height)
+        await self._draw(max(0, top - height))
+
+    async def action_move(self, by: int) -> None:
+        await self._draw(self._top_with(self._line_after(by)))
+        self.move(by)
+
+    def _line_after(self, by: int) -> int:
+        """The line that is so many lines below the mark; the last one, if there are fewer."""
         count = len(self._layout.lines) if self._layout is not None else 0
-        line = max(0, min(count - 1, self.line + by))
+        return max(0, min(count - 1, self.line + by))
+
+    def move(self, by: int) -> None:
+        line = self._line_after(by)
         if line == self.line:
             return
         before, self.line = self.line, line
@@ -124,10 +153,11 @@ class DiffLines(LineScroll, can_focus=True):
             self.refresh(Region(0, number - self.scroll_offset.y, self.size.width, 1))
         self.post_message(self.Marked())
 
-    def action_page(self, by: int) -> None:
+    async def action_page(self, by: int) -> None:
         lines = by * max(1, self.size.height - 1)
+        await self._draw(max(0, self.scroll_offset.y + lines))
         self.step(lines)
-        self.action_move(lines)
+        self.move(lines)
 
     def on_mount(self) -> None:
         self.app.theme_changed_signal.subscribe(self, lambda _: self._use_theme())
@@ -144,7 +174,7 @@ class DiffLines(LineScroll, can_focus=True):
         if line == self.line:
             self.post_message(self.Picked())
         elif line < len(self._layout.lines):
-            self.action_move(line - self.line)
+            self.move(line - self.line)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """The mouse scrolls: the mark stays in sight."""
@@ -152,7 +182,8 @@ class DiffLines(LineScroll, can_focus=True):
         top, height = round(new_value), max(1, self.size.height)
         within = max(top, min(self.line, top + height - 1))
         if within != self.line:
-            self.action_move(within - self.line)
+            self.move(within - self.line)
+        self.call_after_refresh(self._draw_ahead)
 
     def get_selection(self, selection: Selection) -> tuple[str, str]:
         lines = self._layout.lines if self._layout is not None else ()
@@ -196,10 +227,14 @@ class DiffLines(LineScroll, can_focus=True):
 
     def _show_line(self) -> None:
         """Scroll so that the marked line is visible."""
-        top, height = self.scroll_offset.y, max(1, self.size.height)
-        wanted = min(max(top, self.line - height + 1), self.line)
-        if wanted != top:
-            self.scroll_to(y=wanted, animate=False, force=True)
+        top = self._top_with(self.line)
+        if top != self.scroll_offset.y:
+            self.scroll_to(y=top, animate=False, force=True)
+
+    def _top_with(self, line: int) -> int:
+        """The first line in sight after the least scroll that shows a line."""
+        height = max(1, self.size.height)
+        return min(max(self.scroll_offset.y, line - height + 1), line)
 
 
 def lay_out(

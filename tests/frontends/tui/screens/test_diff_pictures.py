@@ -36,7 +36,8 @@ def picture(snap_compare):
         async def before(pilot):
             await opened(pilot)
             shown = ShownDiff("", "the last commit", "", Path("/project"), FILES)
-            viewer = DiffViewer(shown, None, Keymap())
+            viewer = DiffViewer(None, Keymap())
+            viewer.show_diff(shown)
             pilot.app.push_screen(viewer)
             await until(pilot, lambda: viewer._lines.marked is not None)
             await pilot.press(*keys)

@@ -1,5 +1,6 @@
 """The viewer of changes, operated by keys on a real session in a real repository."""
 
+import asyncio
 import subprocess
 from contextlib import asynccontextmanager
 
@@ -18,7 +19,7 @@ from ouro.frontends.tui.screens import diff_viewer
 from ouro.frontends.tui.screens.diff_viewer import DiffViewer
 from ouro.frontends.tui.screens.picker import Picker
 from ouro.llm import ScriptedModel, call
-from ouro.session import OpenRequest
+from ouro.session import OpenRequest, session_diff
 
 BEFORE = "".join(f"line {number}\n" for number in range(1, 41))
 AFTER = BEFORE.replace("line 3\n", "line three\n").replace("line 30\n", "line thirty\n")
@@ -337,10 +338,10 @@ async def test_a_resize_while_other_changes_are_read_does_not_lose_them(reposito
         viewer = pilot.app.screen
         shown, before = viewer._shown, list(viewer._files)
         assert before
-        viewer._show_diff(replace(shown, files=()))
+        viewer.show_diff(replace(shown, files=()))
         viewer._lay_out_later()
         await until(pilot, lambda: not viewer._files)
-        viewer._show_diff(shown)
+        viewer.show_diff(shown)
         viewer._lay_out_later()
         await until(pilot, lambda: len(viewer._files) == len(before))
 
@@ -372,3 +373,60 @@ async def test_the_viewer_is_painted_with_the_lines_of_its_first_pages_and_not_b
         assert counts["count_fold_lines"] == 0
         assert had_lines
         assert all(had_lines)
+
+
+@pytest.mark.parametrize("command", ["/diff", "/diff nope"])
+async def test_a_viewer_without_changes_is_made_ahead_and_removed_without_being_shown(
+    repository, command
+):
+    async with viewing(repository, writes=False) as (_, pilot, _open_it):
+        pushed = []
+        pilot.app.screen_change_signal.subscribe(pilot.app, pushed.append, immediate=True)
+        await type_text(pilot, command)
+        with counted_calls(DiffViewer.compose) as calls:
+            await pilot.press("escape", "enter")
+            words = "No changes since" if command == "/diff" else "no such commit"
+            await until(pilot, lambda: words in screen_text(pilot.app))
+        assert calls
+        assert pushed == []
+        await until(pilot, lambda: not any(isinstance(w, DiffViewer) for w in pilot.app._registry))
+        await type_text(pilot, "more")
+        assert pilot.app.conversation.prompt.text == "more"
+
+
+async def test_keys_pressed_while_git_reads_stay_in_the_prompt(repository, monkeypatch):
+    async with viewing(repository) as (session, pilot, _open_it):
+        may_read = asyncio.Event()
+        read = session_diff.SessionDiff.read
+
+        async def read_late(self, source):
+            await may_read.wait()
+            return await read(self, source)
+
+        monkeypatch.setattr(session_diff.SessionDiff, "read", read_late)
+        await type_text(pilot, "/diff")
+        await pilot.press("escape", "enter")
+        await until(pilot, lambda: pilot.app.conversation.prompt.text == "")
+        await type_text(pilot, "u next")
+        assert pilot.app.conversation.prompt.text == "u next"
+        may_read.set()
+        await until(pilot, lambda: isinstance(pilot.app.screen, DiffViewer))
+        await drawn(pilot)
+        assert "three" in (session.cwd / "a.txt").read_text()  # `u` has undone nothing
+
+
+async def test_pages_around_the_visible_one_are_drawn_before_they_are_seen(repository):
+    async with viewing(repository, writes=False) as (_, pilot, open_it):
+        (repository / "a.txt").write_text("".join(f"new line {n}\n" for n in range(2000)))
+        await open_it()
+        shown = pilot.app.screen._lines
+        height = shown.size.height
+        drawn_lines = shown._layout.lines
+        await until(pilot, lambda: drawn_lines.is_drawn(height, 2 * height))
+        await pilot.press("end")
+        await until(pilot, lambda: shown.line == len(drawn_lines) - 1)
+        top = shown.scroll_offset.y
+        await until(pilot, lambda: drawn_lines.is_drawn(top - height, top))
+        assert "new line 1999" in screen_text(pilot.app)
+        await pilot.press("home", "pagedown", "down", "pageup", "end", "up")
+        await until(pilot, lambda: shown.line == len(drawn_lines) - 2)
