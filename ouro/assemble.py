@@ -289,7 +289,7 @@ def _build_services(basis: SessionBasis, start: StartMode, jobs: ShellJobs) -> A
     transcript, limits = basis.transcript, basis.settings.limits
     if not basis.options.interactive:
         limits = limit_turns(limits)
-    budget = Budget(transcript, basis.session_catalog, limits, lambda: models.current()[0].spec)
+    budget = Budget(transcript, basis.session_catalog, limits, lambda: models.main.spec)
     models = build_models(basis.inputs, transcript.model, basis.mask, budget.check_background_call)
     confinement, permissions = _build_permissions(basis, start)
     judge = build_judge(basis.inputs, models, transcript, permissions, budget.check_background_call)
@@ -567,7 +567,7 @@ def _start(basis: SessionBasis, session: Session, start: StartMode) -> None:
     transcript, tasks, plan = basis.transcript, basis.tasks, session.plan
     plan.todos.items = find_plan(transcript)
     if basis.resumed is not None:  # the command line may have named another model
-        transcript.set_model(session.model_source.current()[0].spec.name)
+        transcript.set_model(session.model_source.main.spec.name)
     if mode := basis.options.settings.get("permissions.mode"):
         transcript.set_mode(mode)
     if start.offers_auto:
@@ -591,7 +591,7 @@ async def _warm(basis: SessionBasis, session: Session) -> None:
     """Prepare what the first turn needs, and clean up what a killed ouro left. Runs in the
     background.
     """
-    if isinstance(model := session.model_source.current()[0], Warmable):
+    if isinstance(model := session.model_source.main, Warmable):
         await model.warm()
     # It reads every process: not while the request is made.
     await clean_up_orphans(basis.tasks.warn, basis.root)

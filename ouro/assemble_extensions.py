@@ -532,7 +532,7 @@ async def _sample(
         for item in request["messages"]
     ]
     text = await ask_in_background(models, basis.transcript, "compact", "mcp")(messages)
-    return {"text": text, "model": models.current()[0].spec.name}
+    return {"text": text, "model": models.main.spec.name}
 
 
 def _reserved_names() -> Collection[str]:

@@ -99,7 +99,7 @@ def _build_manager(
     transcript, settings = basis.transcript, basis.settings.memory
 
     def cached_price(tokens: int) -> float | None:
-        prices = models.current()[0].spec.prices
+        prices = models.main.spec.prices
         return prices.cost(Usage(input=tokens, cached=tokens)) if prices else None
 
     def core_consolidator() -> long_term.LongTermMemoryConsolidator:

@@ -218,7 +218,7 @@ def _search_without_key(basis: SessionBasis, models: ModelSource, name: str) -> 
     from ouro.tools.model_search import DdgsSearch, ModelSearch
 
     def find() -> ProviderSearch:
-        model = models.current()[0]
+        model = models.main
         return make_provider_search(model, *basis.inputs.catalog.route(model.spec.name))
 
     def note_cost(model: str, usage: Usage | None) -> None:

@@ -219,7 +219,7 @@ def _name_of_judge(inputs: SessionInputs, models: ModelSource) -> str:
     if not name_in_settings:
         return ""
     if inputs.options.ready_model:
-        return models.current()[0].spec.name
+        return models.main.spec.name
     try:
         name = catalog.resolve(name_in_settings)
         reason = catalog.unusable(name)

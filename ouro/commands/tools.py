@@ -21,7 +21,7 @@ async def list_tools(context: ActionContext) -> Answer:
     """
     async with context.open_session() as session:
         runner = session.turn.commands.tools
-        specs = runner.specs(session.model_source.current()[0].spec)
+        specs = runner.specs(session.model_source.main.spec)
     rows, value = [], []
     for spec in specs:
         tool = runner.tools[spec.name]

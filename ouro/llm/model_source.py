@@ -88,6 +88,11 @@ class ModelSource:
         """The model of the session, then its fallbacks."""
         return self._models
 
+    @property
+    def main(self) -> Model:
+        """The model of the session; its fallbacks only answer if it fails."""
+        return self._models[0]
+
     def role(self, role: Role) -> Sequence[Model]:
         """The models of a role, made at first use; the session closes them.
 

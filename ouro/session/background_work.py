@@ -177,6 +177,7 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
         printed = ""
 
         def report(text: str) -> None:
+            """Show what the line prints, and keep its end for an interrupt."""
             nonlocal printed
             printed = (printed + text)[-_MAX_INTERRUPTED:]
             emit(ToolProgress(call.id, text))

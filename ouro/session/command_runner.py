@@ -50,8 +50,10 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         """The prompt of the command that `text` calls, or None if it calls none. Raises OuroError if the
         command cannot be used.
         """
-        if command_and_argument := await self.registry.find_connected(text):
-            return await command_and_argument[0].prompt(command_and_argument[1])
+        called = await self.registry.find_connected(text)
+        if called is not None:
+            command, argument = called
+            return await command.prompt(argument)
         if unknown := self.registry.explain_unknown(text):
             emit(Notice(f"{unknown} The message was sent as it is.", "warning"))
         return None
@@ -60,12 +62,11 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         """What to send with the typed `text`: the prompt with its inserts. If a subagent carries out the
         command, it is run, and its report is sent. Raises UsageError if an insert was refused.
         """
-        command_and_argument = self.registry.called_by(text)
-        name, place = (
-            (command_and_argument[0].name, command_and_argument[0].place)
-            if command_and_argument
-            else ("", "")
-        )
+        called = self.registry.called_by(text)
+        name = place = ""
+        if called is not None:  # else it was removed while it was prepared
+            command, _argument = called
+            name, place = command.name, command.place
         opening = OPENING.format(name, place)
         body = _text_with_inserts(prompt, await self._run_inserts(prompt, emit))
         if not prompt.agent:
@@ -77,7 +78,8 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         )
         with self.hooks.run_also(prompt.hooks):
             await batch.run()
-        return _COMMAND_MESSAGE.format(opening, _REPORT_FOLLOWS, batch.results()[0].text)
+        [report] = batch.results()
+        return _COMMAND_MESSAGE.format(opening, _REPORT_FOLLOWS, report.text)
 
     async def _run_inserts(self, prompt: CommandPrompt, emit: Emit) -> dict[Insert, ToolReply]:
         """Run the commands and read the files of a prompt. Raises UsageError if one was refused."""
@@ -105,12 +107,12 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         """In this context the model, the mode and the permission rules of a command are in use.
         Afterwards those before it are restored, unless the user has changed them meanwhile.
         """
-        old_model, old_mode = self.models.current()[0].spec.name, self.permissions.mode
+        old_model, old_mode = self.models.main.spec.name, self.permissions.mode
         command_model = ""
         if prompt.model:
             try:
                 self.models.change(prompt.model, self.models.effort)
-                command_model = self.models.current()[0].spec.name
+                command_model = self.models.main.spec.name
             except NoModelError as error:
                 emit(
                     Notice(
@@ -136,7 +138,7 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
             with self.permissions.widen(prompt.allow):
                 yield
         finally:
-            if command_model and self.models.current()[0].spec.name == command_model:
+            if command_model and self.models.main.spec.name == command_model:
                 self.models.change(old_model, self.models.effort)
             if self.permissions.mode == mode_in_force:
                 self.permissions.mode = old_mode

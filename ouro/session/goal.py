@@ -301,6 +301,7 @@ class GoalPursuit:
         emit(ToolRunning(call.id))
 
         def report(text: str) -> None:
+            """Show what the command prints, and keep its end for an interrupt."""
             nonlocal printed
             printed = (printed + text)[-_MAX_OUTPUT:]
             emit(ToolProgress(call.id, text))

@@ -224,7 +224,7 @@ class PlanApproval:
         """
         models = self._models
         plan_model = models.name_of("plan") if self._permissions.mode == "plan" else ""
-        old_model = models.current()[0].spec.name
+        old_model = models.main.spec.name
         if plan_model in ("", old_model):
             yield
             return
@@ -238,5 +238,5 @@ class PlanApproval:
         try:
             yield
         finally:
-            if models.current()[0].spec.name == plan_model:
+            if models.main.spec.name == plan_model:
                 models.change(old_model, models.effort)

@@ -19,7 +19,7 @@ from ouro.display import Todo
 from ouro.errors import SessionError
 from ouro.events import Emit, Event, Notice
 from ouro.llm import ModelSource, ModelSpec
-from ouro.memory.backend import MessageRecord, SessionInfo
+from ouro.memory.backend import CompactionRecord, MessageRecord, SessionInfo
 from ouro.memory.compaction import MAX_TAIL, is_own_words, scale_tokens
 from ouro.memory.long_term import SessionMemory
 from ouro.memory.short_term import make_sendable, replace_by_summary
@@ -134,7 +134,7 @@ class Resumed(msgspec.Struct, eq=False):
             ),
             asyncio.to_thread(self.memory.changes_since, info.updated_at),
         )
-        spec = self.models.current()[0].spec
+        spec = self.models.main.spec
         cache = _cache_state(spec.name, info)
         size, tokens = estimate_messages(messages), memory.tokens
         return ResumeCard(
@@ -193,35 +193,11 @@ class Resumed(msgspec.Struct, eq=False):
         if not (tail_start := _find_tail_start(entries)):
             emit(Notice("Nothing is left out: the last turns are all there is."))
             return
-        left_out, earlier_compaction = entries[:tail_start], memory.transcript.compaction
-        numbers = [entry.number for entry in left_out if entry.number]
+        left_out = entries[:tail_start]
         pinned_messages = [
             entry.message for entry in left_out if entry.number in memory.transcript.pins
         ]
-        summary = (
-            f"{tail_start} earlier messages of this session were left out here, without a summary of"
-            " them."
-        )
-        environment_text = await self.window.compactor.environment()
-        record = replace(
-            compaction_record(memory, "manual"),
-            covers=(
-                earlier_compaction.covers[0] if earlier_compaction else numbers[0],
-                max(numbers),
-            ),
-            kept=tuple(number for number in numbers if number in memory.transcript.pins),
-            summary="\n\n".join(
-                filter(
-                    None,
-                    [
-                        earlier_compaction.summary if earlier_compaction else "",
-                        summary,
-                        environment_text,
-                    ],
-                )
-            ),
-            messages=tail_start,
-        )
+        record = self._make_record(left_out, await self.window.compactor.environment())
         tail_messages = make_sendable(
             replace_by_summary(
                 pinned_messages, record.summary, [entry.message for entry in entries[tail_start:]]
@@ -236,6 +212,30 @@ class Resumed(msgspec.Struct, eq=False):
             ),
         )
         await self.window.compactor.save(record, emit)
+
+    def _make_record(
+        self, left_out: Sequence[MessageRecord], environment_text: str
+    ) -> CompactionRecord:
+        """A compaction of these messages without a summary of them. A summary before them and the
+        pinned messages stay.
+        """
+        memory = self.window.compactor.memory
+        earlier_compaction = memory.transcript.compaction
+        numbers = [entry.number for entry in left_out if entry.number]
+        first = earlier_compaction.covers[0] if earlier_compaction else numbers[0]
+        texts = [
+            earlier_compaction.summary if earlier_compaction else "",
+            f"{len(left_out)} earlier messages of this session were left out here, without a"
+            " summary of them.",
+            environment_text,
+        ]
+        return replace(
+            compaction_record(memory, "manual"),
+            covers=(first, max(numbers)),
+            kept=tuple(number for number in numbers if number in memory.transcript.pins),
+            summary="\n\n".join(filter(None, texts)),
+            messages=len(left_out),
+        )
 
     def _find_tail(self, entries: Sequence[MessageRecord]) -> Tail | None:
         """The last turns as a choice; None if they are nearly all that is sent."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
@@ -455,12 +455,10 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             raise UsageError("This session is open read-only.", "/fork continues in a copy.")
 
 
-async def _undo_each(undoable: Mapping[RewindScope, Undoable], what: str) -> list[str]:
-    """Undo or redo in each scope; returns lines for the user, also about what failed.
-
-    Args:
-        what: `undone` or `done again`, for a line about a failure.
-    """
+async def _undo_each(
+    undoable: Mapping[RewindScope, Undoable], what: Literal["undone", "done again"]
+) -> list[str]:
+    """Undo or redo in each scope; returns lines for the user, also about what failed."""
     notices: list[str] = []
     for scope, scope_undo in undoable.items():
         try:

@@ -167,8 +167,15 @@ def _events_of_items(
                 # The record holds the ids of notes, not their texts.
                 yield NotesRecalled(
                     tuple(
-                        RecalledNote(i.id, "", i.state, i.reason, "", i.score, i.tokens)
-                        for i in notes
+                        RecalledNote(
+                            note.id,
+                            text="",
+                            state=note.state,
+                            reason=note.reason,
+                            score=note.score,
+                            tokens=note.tokens,
+                        )
+                        for note in notes
                     ),
                     way,
                 )

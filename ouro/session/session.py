@@ -152,7 +152,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def status(self) -> Status:
         """The present status. Reads the git branch from the disk."""
         models, transcript = self.model_source, self.transcript
-        spec = models.current()[0].spec
+        spec = models.main.spec
         standing = self.background.standing
         return Status(
             model=spec.name,
@@ -249,7 +249,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             UsageError: the model in use does not think.
         """
         models = self.model_source
-        spec = models.current()[0].spec
+        spec = models.main.spec
         if not name and effort not in (None, "off") and not spec.thinking:
             raise UsageError(
                 f"{spec.name} is not known to think: there is no effort to set.",
