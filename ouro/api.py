@@ -9,14 +9,7 @@ import inspect
 import threading
 import time
 import weakref
-from collections.abc import (
-    AsyncGenerator,
-    Callable,
-    Collection,
-    Coroutine,
-    Iterator,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import aclosing, suppress
 from pathlib import Path
@@ -110,6 +103,9 @@ class AsyncAgent:
         return self._last_id or self.session.id
 
     async def open(self) -> Self:
+        """Open the session, if it is not open. Raises UsageError if the options do not fit
+        together.
+        """
         if self._session is None:
             options = self._options
             if options.get("fork") and not options.get("resume"):
@@ -380,6 +376,7 @@ class AsyncAgent:
         return Reply(tuple(texts))
 
     async def _read_background(self, session: Session) -> None:
+        """Show the background events, and pass the question whether to continue to the program."""
         async with aclosing(session.events()) as events:
             async for event in events:
                 self._show_background(event)
@@ -401,7 +398,7 @@ class AsyncAgent:
             await session.wake.due()
             while session.running:  # noqa: ASYNC110 (as above)
                 await asyncio.sleep(_POLL_SECONDS)
-            if self._was_interrupted or not await session.wake.is_wanted():
+            if self._was_interrupted or not await session.wake.ask_to_continue():
                 continue
             if session.wake.reasons() and not session.running:
                 self._woken = asyncio.create_task(self._run_woken(session))
@@ -438,6 +435,9 @@ class Agent:
         return self._agent.session_id
 
     def open(self) -> Self:
+        """Start the thread with the event loop, and open the session there, if they are not there
+        yet.
+        """
         if self._thread is None:
             ready: Future[None] = Future()
             self._thread = threading.Thread(

@@ -70,6 +70,9 @@ class AgentOptions(TypedDict, total=False):
 
 
 def session_options_of(cwd: Path, options: AgentOptions) -> Options:
+    """The options of a session, as its command line would have them, from those of a program.
+    Raises UsageError if they do not fit together.
+    """
     model, tools = options.get("model", ""), tuple(options.get("tools", ()))
     _check_lists(options, tools)
     more = options.get("settings", {})
@@ -150,11 +153,13 @@ def image_of(picture: Picture) -> Image:
     if isinstance(picture, Image):
         return picture
     if isinstance(picture, bytes):
-        return make_image("image", picture)[0]
+        image, _ = make_image("image", picture)
+        return image
     try:
-        return make_image(Path(picture).name, Path(picture).expanduser().read_bytes())[0]
+        image, _ = make_image(Path(picture).name, Path(picture).expanduser().read_bytes())
     except OSError as error:
         raise UsageError(f"The image {picture} cannot be read: {error.strerror}.") from error
+    return image
 
 
 async def call_back(function: Callable[[Any], Any], event: Event) -> Any:

@@ -116,6 +116,7 @@ def opener(options: Options) -> Opener:
         store = DictMemoryStore()
 
     async def open_one(request: OpenRequest) -> Session:
+        """A model of the request is for later ones, too; the answer about trust is not."""
         nonlocal options
         if request.model:
             options = replace(options, settings={**options.settings, "model": request.model})

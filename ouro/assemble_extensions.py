@@ -273,6 +273,7 @@ def _language_servers(
     is_used = settings.enabled and basis.inputs.trusted
 
     def find() -> list[lsp.LanguageServerSpec]:
+        """Find them when they are first used; none, and a warning, if the settings are wrong."""
         if not is_used:
             return []
         try:
@@ -298,6 +299,7 @@ def instructions_in(basis: SessionBasis, cwd: Path) -> ProjectInstructions:
     root = find_root(cwd)
 
     def trusts(path: Path) -> bool:
+        """Whether a file in the folder is the same as a trusted file of the project."""
         original = basis.root / path.relative_to(root)
         is_same = original == path or (
             original.is_file() and original.read_bytes() == path.read_bytes()
@@ -411,6 +413,9 @@ def skill_tools(
     skills, hooks = found_extensions.of_session.skills, found_extensions.hooks
 
     async def use(args: SkillArgs, ctx: ToolContext) -> ToolResult | str:
+        """Read a skill: run it as a subagent if it names one, and else return its text and start
+        its hooks.
+        """
         skill, text = (
             skills.find_offered(args.name),
             skills.read(args.name, args.file, args.arguments),
@@ -483,6 +488,7 @@ def _mcp_host(
     confinement: Confinement,
     environment: Mapping[str, str],
 ) -> mcp.Host:
+    """What the MCP servers of a session may ask of ouro."""
     tasks = basis.tasks
     return mcp.Host(
         cwd=basis.cwd,

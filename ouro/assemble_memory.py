@@ -272,6 +272,7 @@ def _build_maintenance(
         )
 
     def classifier_price(tokens: int) -> float | None:
+        """What so many tokens cost with the model that classifies; None if that is not known."""
         try:
             prices = models.role("classify")[0].spec.prices
         except LimitReached:

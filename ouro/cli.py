@@ -66,6 +66,7 @@ def _end_at_once(codes: Sequence[int]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ouro with the arguments of the command line. Returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = (
@@ -124,6 +125,9 @@ def _report(error: OuroError) -> None:
 
 
 def run_action(group: str, words: Sequence[str]) -> int:
+    """Run a command such as `ouro session list`: its group and the other words. Returns the exit
+    code.
+    """
     from ouro.commands.current_folder import Folder
     from ouro.commands.subcommands import run
     from ouro.config_and_doctor import folder_settings, unsaved_session
@@ -333,53 +337,62 @@ def _start(args: SimpleNamespace) -> int:
         return _host(args)
 
     if args.prompt is not None or args.input == "stream-json":
-        import asyncio
-
-        from ouro.frontends.headless.headless import HeadlessOptions, run_headless
-
-        if args.resume == PICK:
-            hint = "Name a session: an id, words of its title, or `latest`."
-            raise UsageError("With -p no session can be picked.", hint)
-        prompt = "\n\n".join(filter(None, (args.prompt, args.message)))
-        options = HeadlessOptions(prompt, args.input, args.output, args.schema)
-        return asyncio.run(run_headless(_opener(args), _request(args), options))
+        return _start_headless(args)
     if args.output != "text" or args.schema:
         raise UsageError(
             "--output and --schema need -p.", 'Usage: ouro -p "fix the failing test" --output json'
         )
+    from ouro.frontends.tui.first_frame import can_draw
+
+    _leave_a_launcher()
+    code = _start_plain(args) if args.plain or not can_draw() else _start_full_screen(args)
+    return _sync_at_end(args, code)
+
+
+def _start_headless(args: SimpleNamespace) -> int:
+    """Answer the prompt of `-p`, or the messages on standard input; returns the exit code."""
+    import asyncio
+
+    from ouro.errors import UsageError
+    from ouro.frontends.headless.headless import HeadlessOptions, run_headless
+
+    if args.resume == PICK:
+        hint = "Name a session: an id, words of its title, or `latest`."
+        raise UsageError("With -p no session can be picked.", hint)
+    prompt = "\n\n".join(filter(None, (args.prompt, args.message)))
+    options = HeadlessOptions(prompt, args.input, args.output, args.schema)
+    return asyncio.run(run_headless(_opener(args), _request(args), options))
+
+
+def _start_plain(args: SimpleNamespace) -> int:
+    """Run the front end that prints lines; returns the exit code."""
+    import asyncio
     from functools import partial
 
-    from ouro.frontends.tui.first_frame import can_draw
-    from ouro.settings_sources import load_settings, save_setting
+    from ouro.frontends.plain.repl import run_repl
+    from ouro.settings_sources import load_settings
 
-    open_catalog, open_session = (
-        partial(_open_catalog, _folder(args)),
-        partial(_opener, args, interactive=True),
-    )
-    _leave_a_launcher()
-    if args.plain or not can_draw():
-        import asyncio
+    open_catalog = partial(_open_catalog, _folder(args))
+    open_session = _opener(args, interactive=True)
+    settings = load_settings().tui
+    return asyncio.run(run_repl(open_session, _request(args), args.message, open_catalog, settings))
 
-        from ouro.frontends.plain.repl import run_repl
 
-        settings = load_settings().tui
-        code = asyncio.run(
-            run_repl(open_session(), _request(args), args.message, open_catalog, settings)
-        )
-        return _sync_at_end(args, code)
+def _start_full_screen(args: SimpleNamespace) -> int:
+    """Run the front end that fills the terminal; returns the exit code."""
+    from functools import partial
 
-    save_theme = partial(save_setting, "tui.theme")
-    request = partial(_request, args)
-    code = run_full_screen(
+    from ouro.settings_sources import save_setting
+
+    return run_full_screen(
         screen_settings_in(_folder(args)),
-        open_session,
-        request,
+        partial(_opener, args, interactive=True),
+        partial(_request, args),
         args.message,
-        save_theme,
-        open_catalog,
+        partial(save_setting, "tui.theme"),
+        partial(_open_catalog, _folder(args)),
         may_leave=lambda code: not (args.worktree or _syncs_at_end(args, code)),
     )
-    return _sync_at_end(args, code)
 
 
 def _leave_a_launcher() -> None:

@@ -135,7 +135,7 @@ async def _apply(context: ActionContext, key: str, value: Any) -> str:
         await session.set_model(effort=value)
     elif key == "permissions.mode" and value != "auto":
         session.set_mode(value)
-    elif key == "tui.theme" and await _has_used_theme(front_end, value):
+    elif key == "tui.theme" and await _try_theme(front_end, value):
         return "It is in use."
     else:
         return _when(key)
@@ -143,8 +143,8 @@ async def _apply(context: ActionContext, key: str, value: Any) -> str:
     return "It is in use."
 
 
-async def _has_used_theme(front_end: FrontEnd, name: str) -> bool:
-    """Use a theme; returns False if the front end has no colours of its own."""
+async def _try_theme(front_end: FrontEnd, name: str) -> bool:
+    """Use a theme; returns whether the front end has colours of its own, and uses it."""
     try:
         await front_end.use_theme(name)
     except UsageError:

@@ -326,6 +326,7 @@ def recorded_model(test_command: str, pace: float, *, watched: bool) -> Scripted
     tokens_read = count(2_100, 350)  # more with each request
 
     def reply(text: str, *calls: ToolCall, thinking: str = "") -> ScriptedReply:
+        """A recorded answer, with as many tokens as such an answer would cost."""
         before = next(tokens_read)
         usage = Usage(
             input=before + 350, cached=before, output=len(text.split()) + 40 * len(calls), cost=0.0
@@ -333,6 +334,7 @@ def recorded_model(test_command: str, pace: float, *, watched: bool) -> Scripted
         return ScriptedReply(text, calls, thinking, usage=usage)
 
     def after_the_fix(messages: Sequence[Message]) -> ScriptedReply:
+        """Run the tests, unless the user has refused the fix."""
         results = [*chain.from_iterable(message.parts_of(ToolReply) for message in messages)]
         return (
             reply(REFUSED) if results and results[-1].failed else reply("The tests again:", tests)
@@ -366,6 +368,7 @@ def remembering_model(pace: float, *, watched: bool) -> ScriptedModel:
     """The model of the second act: it repeats what the prompt of its session says about prices."""
 
     def answer(messages: Sequence[Message]) -> ScriptedReply:
+        """Answer from memory, if the wish of the first act is in the prompt."""
         prompt = "\n".join(message.text for message in messages if message.role == "system")
         text = REMEMBERED if WISH in prompt else FORGOT
         size = len(prompt) // 4

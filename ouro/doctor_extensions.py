@@ -86,7 +86,8 @@ def _extension_files(root: Path, is_trusted: bool) -> tuple[dict[str, int], int,
         hooks += sum(len(file.hooks) for file in files)
         problems += file_problems
         if kind == "agents":
-            problems += load_agents(files)[1]
+            _, agent_problems = load_agents(files)
+            problems += agent_problems
         if kind == "commands":
             registry = CommandRegistry(
                 [partial(list, map(command_of, files))], lambda: COMMAND_NAMES

@@ -80,7 +80,8 @@ def read_image(path: Path, name: str) -> Image:
     """Read the image in a file. Raises OSError, and ToolError as `make_image`."""
     if (size := path.stat().st_size) > MAX_FILE_BYTES:
         raise ToolError(f"{name} is too large to be shown: {byte_size(size)}.")
-    return make_image(name, path.read_bytes())[0]
+    image, _ = make_image(name, path.read_bytes())
+    return image
 
 
 def _encode(image: Any, *, photo: bool) -> tuple[str, bytes]:

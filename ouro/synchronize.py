@@ -208,6 +208,7 @@ async def _synchronize(
         return await asyncio.to_thread(work) if in_thread else work()
 
     def exchange() -> SettingsExchange:
+        """Exchange the settings."""
         remote = SettingsRemote(_settings_dir(), given or remotes["settings"], progress)
         return remote.exchange(shared_settings())
 

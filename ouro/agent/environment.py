@@ -71,7 +71,8 @@ class Environment:
 
     async def whole(self) -> str:
         """A text for the model about the whole present state. The next `changes` is not affected."""
-        return (await self._describe_state({}))[0]
+        text, _ = await self._describe_state({})
+        return text
 
     def missing_files(self, text: str) -> list[str]:
         """The files that a message names with `@` and that do not exist. `@app.get` and `@types/node`

@@ -348,6 +348,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         )
 
         def on_chunk(chunk: Chunk) -> None:
+            """Emit a part of the answer as it comes."""
             if isinstance(chunk, TextChunk) and chunk.text:
                 emit(TextDelta(chunk.text))
             elif isinstance(chunk, ThinkingChunk) and chunk.text:
@@ -420,7 +421,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             return ""
         needs_look = not progress.was_checked or progress.idle >= limits.max_idle_calls
         # Commands that print nothing may have changed files.
-        if needs_look and await asyncio.to_thread(progress.has_changed_files):
+        if needs_look and await asyncio.to_thread(progress.note_changed_files):
             progress.restart_idle()
         if progress.idle < limits.max_idle_calls:
             return ""

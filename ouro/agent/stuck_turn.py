@@ -54,8 +54,8 @@ class ProgressWatch:
             else:
                 self.idle += 1
 
-    def has_changed_files(self) -> bool:
-        """Whether files changed since the last time that this was asked. Blocks."""
+    def note_changed_files(self) -> bool:
+        """Look at the files, and return whether any has changed since the last look. Blocks."""
         self.was_checked = True
         last_change, self._newest = self._newest, _newest_change(self._root)
         has_changed = last_change not in (-1, self._newest)
@@ -84,17 +84,17 @@ class ProgressWatch:
         if result.failed and call.name != "shell":
             return False
         if call.name in _EDIT_TOOLS:
-            return self._is_new_key(call.name, arguments, is_change=True)
+            return self._note_key(call.name, arguments, is_change=True)
         if call.name == _READ_TOOL:
             path = os.path.normpath(str(call.arguments.get("path", "")).strip())
-            return self._is_new_key(_READ_TOOL, path) or has_new_lines
+            return self._note_key(_READ_TOOL, path) or has_new_lines
         if call.name == _TODO_TOOL:
-            return self._is_new_key(_TODO_TOOL, _without_numbers(arguments))
+            return self._note_key(_TODO_TOOL, _without_numbers(arguments))
         call_key = f"{call.name} {arguments}"
         self._times_of_call[call_key] += 1
         return has_new_lines and self._times_of_call[call_key] <= _MAX_SAME_CALL
 
-    def _is_new_key(self, name: str, subject: str, is_change: bool = False) -> bool:
+    def _note_key(self, name: str, subject: str, is_change: bool = False) -> bool:
         """Remember what a tool was called with; returns whether that is new. A change lets the outputs of
         all calls count as new again.
         """

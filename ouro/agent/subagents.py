@@ -364,6 +364,7 @@ class Subagents:
         max_calls = child.spec.max_turns or settings.max_turns
 
         async def before_call(calls_made: int) -> str:
+            """Raise LimitReached if the subagent has used up its calls or its money."""
             if calls_made >= max_calls:
                 calls = plural(calls_made, "model call")
                 raise LimitReached(f"Stopped after {calls}.", "That is its limit (max_turns).")

@@ -104,6 +104,7 @@ class Summariser:
         character_count = 0
 
         def on_chunk(chunk: Chunk) -> None:
+            """Emit the progress each time that another step of characters is written."""
             nonlocal character_count
             if isinstance(chunk, TextChunk):
                 earlier, character_count = character_count, character_count + len(chunk.text)

@@ -171,6 +171,9 @@ class Attempt:
         return outcome
 
     def _run_attempt(self, task: Task, max_cost: float | None, lease: int) -> _AttemptOutcome:
+        """Run a task in its tree: the one that an earlier attempt has left, or a new one. What goes
+        wrong with the tree is the result; raises NoSuchTree and Stopped.
+        """
         folder = self._state.place(task.id)
         left_tree = self._find_left_tree(task)
         try:
@@ -209,6 +212,7 @@ class Attempt:
     def _run_session_and_checks(
         self, task: Task, tree: TaskTree, max_cost: float | None, lease: int
     ) -> TaskResult:
+        """Run the session, commit its changes, and run the checks. Returns the result of the task."""
         task_folder = self._state.place(task.id)
         answer, timed_out = self._ask(task, tree.folder, max_cost, lease)
         files = self._commit_changes(task, tree)  # before the checks: what they write is not kept
@@ -301,6 +305,9 @@ class Attempt:
         output: int,
         log: int,
     ) -> _Process:
+        """Start ouro: by the fork server if there is one, which is faster, and else as a new
+        program.
+        """
         if self._server is not None:
             with suppress(NoForkServer):
                 return self._server.start(
@@ -342,6 +349,7 @@ class Attempt:
 
 
 def _start_check(words: Sequence[str], folder: Path, output: int) -> subprocess.Popen[bytes]:
+    """Start the program of a check."""
     return subprocess.Popen(
         words,
         cwd=folder,
@@ -381,6 +389,7 @@ def _time_limit(group: int, seconds: float) -> Iterator[threading.Event]:
     is_over, timed_out = threading.Event(), threading.Event()
 
     def watch() -> None:
+        """End the process group when the time is over: first it may clean up, then it is killed."""
         if is_over.wait(min(seconds, threading.TIMEOUT_MAX)):
             return
         timed_out.set()
@@ -453,6 +462,7 @@ def _read_answer(path: Path) -> dict[str, Any]:
 
 
 def _make_answer(answer: Mapping[str, Any]) -> TaskAnswer:
+    """The answer of the task from the JSON that its session has printed."""
     usage = dictionary(answer.get("usage"))
     tokens = [count(usage.get(name)) or 0 for name in ("input", "output")]
     return TaskAnswer(
@@ -486,6 +496,7 @@ def _subject(task: Task) -> str:
 
 
 def _last_line(path: Path) -> str:
+    """The end of a log, to be shown."""
     try:
         lines = path.read_text("utf-8", "replace").strip().splitlines()
     except OSError:

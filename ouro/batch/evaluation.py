@@ -192,6 +192,9 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def _read_settings(folder: Path) -> EvalSettings:
+    """The settings in the folder of an evaluation; the defaults if it has no such file. Raises
+    ConfigError.
+    """
     path = folder / SETTINGS
     if not folder.is_dir():
         raise ConfigError(f"{folder} is not a folder.", "Name a folder of tasks.")
@@ -282,6 +285,7 @@ def _read_fields(path: Path) -> dict[str, Any]:
 
 
 def _read_file(path: Path) -> YamlTable:
+    """The table in a YAML file. Raises ConfigError if it cannot be read."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

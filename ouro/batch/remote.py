@@ -192,6 +192,7 @@ def _make_wanted_check() -> Callable[[], bool]:
     key = worker.get_current_task()
 
     def is_wanted() -> bool:
+        """Whether the worker runs, and the task was neither cancelled nor released."""
         task_state = worker.state.tasks.get(key)
         is_up = worker.status.name in ("running", "paused")
         return (

@@ -182,6 +182,7 @@ class BatchState:
         self.save_learned(task_id, [*self.learned(task_id), *changes])
 
     def save_learned(self, task_id: str, changes: Sequence[Proposal]) -> None:
+        """Save what a task proposes for memory; nothing is left if it proposes nothing."""
         path = self.place(task_id) / _LEARNED
         if changes:
             write_private(path, msgspec.json.encode(changes))

@@ -191,6 +191,9 @@ def _json_schema(text: str, where: str) -> dict[str, Any]:
 
 
 def _read_lines(text: str, path: Path, mirror: str) -> list[Task]:
+    """The tasks in a file with a JSON object on each line: of ouro, or of SWE-bench. Raises
+    ConfigError.
+    """
     items: dict[int, dict[str, Any]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():

@@ -269,6 +269,7 @@ def _pieces(body: str, arguments: str, argument_names: Sequence[str]) -> Iterato
     is_used = False
 
     def argument_for(match: re.Match[str]) -> str:
+        """The value of a placeholder; it stays as it is if it is a variable of a shell line."""
         nonlocal is_used
         name = match[1]
         if name not in values and name.isidentifier():

@@ -100,22 +100,19 @@ async def run_command(
         asyncio.create_task(_read(process.stderr, error_output, MAX_OUTPUT, on_error_output)),
         ended := asyncio.create_task(process.wait()),
     ]
-    in_time = True
     try:
         async with asyncio.timeout(seconds):
             # `wait` also waits for processes that have inherited the pipes.
             while process.returncode is None:
                 await asyncio.wait({ended}, timeout=_POLL_SECONDS)
     except TimeoutError:
-        in_time = False
+        return HookAnswer.failed(f"it ran longer than {seconds:g} s and was ended")
     finally:
         send_signal(process.pid, signal.SIGKILL, group=True)  # also ends the processes that it left
         await asyncio.wait(readers, timeout=_LAST_OUTPUT_SECONDS)
         for reader in readers:
             reader.cancel()
         await asyncio.gather(*readers, return_exceptions=True)
-    if not in_time:
-        return HookAnswer.failed(f"it ran longer than {seconds:g} s and was ended")
     return HookAnswer(process.returncode, clean_output(_decode(out)).strip(), _text(error_output))
 
 

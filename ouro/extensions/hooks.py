@@ -510,7 +510,8 @@ def tool_data(
     """The fields of a tool call for hooks: tool and arguments with the names of Claude Code and
     with ouro's own.
     """
-    names = {"tool_name": names_elsewhere(tool)[0], "tool": tool, "effect": str(effect)}
+    claude_name, *_ = names_elsewhere(tool)
+    names = {"tool_name": claude_name, "tool": tool, "effect": str(effect)}
     theirs = _claude_arguments(tool, arguments, targets, cwd)
     return {**names, "tool_input": theirs, "targets": list(targets)}
 

@@ -86,6 +86,9 @@ class Lsp(FileTool[LspArgs]):
         return (args.path or ".",)
 
     def resolve(self, args: LspArgs) -> tuple[AnyTool, Any]:
+        """The tool that a call is for: a rename is one that changes files. Raises ToolError if it
+        lacks an argument.
+        """
         if args.action != "rename":
             return self, args
         if not (args.path and args.name and args.new_name):

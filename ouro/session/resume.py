@@ -160,6 +160,7 @@ class Resumed(msgspec.Struct, eq=False):
             return self.window.compact("")
 
         async def continue_with_part(emit: Emit) -> None:
+            """Send the part of the session that the user has chosen to continue with."""
             last_used = self.info.updated_at
             if part == "tail":
                 await self._send_tail(emit)

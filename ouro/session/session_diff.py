@@ -149,6 +149,7 @@ class SessionDiff:
         """A diff that was made from checkpoints, with the sizes of binary files from there."""
 
         async def sizes(file: DiffedFile) -> tuple[int | None, int | None]:
+            """The sizes of a file before and after the changes; None where it does not exist."""
             size = self._rewind.files().blob_size
             before, after = file.blobs
             return (

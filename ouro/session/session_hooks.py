@@ -89,6 +89,7 @@ class SessionHooks(msgspec.Struct, eq=False):
         """`ask_user` that also starts the hooks of notifications before each question."""
 
         async def ask(question: PermissionAsked | QuestionAsked, emit: Emit) -> UserAnswer:
+            """Start the notification hooks, and ask the user."""
             if isinstance(question, PermissionAsked):
                 kind, subject = "permission", question.title
             else:
@@ -151,6 +152,9 @@ class ToolEvents(msgspec.Struct, frozen=True):
     """The id of the subagent; empty for the agent itself."""
 
     async def before(self, call: ToolCall, effect: Effect, targets: Sequence[str]) -> HookOutcome:
+        """Run the hooks before a tool call. If they give other arguments, these are in the terms of
+        ouro in the outcome.
+        """
         outcome = await self._run_tool_hooks("before-tool", call, effect, targets)
         if outcome.input is None:
             return outcome
@@ -162,6 +166,9 @@ class ToolEvents(msgspec.Struct, frozen=True):
     async def after(
         self, call: ToolCall, effect: Effect, targets: Sequence[str], result: ToolResult
     ) -> str:
+        """Run the hooks after a tool call. Returns what they add to its result: the reason if one
+        denies it, and their context.
+        """
         answer = {"text": cut(result.text, MAX_RESULT), "failed": result.failed}
         outcome = await self._run_tool_hooks(
             "after-tool", call, effect, targets, tool_response=answer

@@ -88,6 +88,7 @@ class SessionTasks:
             events.put_nowait(event)
 
         async def finish() -> TurnFinished:
+            """Do the work. A defect in it is logged, and becomes the end of the turn."""
             try:
                 return await work(emit) or TurnFinished("answered")
             except Exception as error:  # noqa: BLE001  # a defect ends the turn, not the program

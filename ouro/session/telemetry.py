@@ -49,6 +49,9 @@ class TelemetryExport:
             self._has_failed = True
 
     def close(self) -> None:
+        """Write what still waits, as far as the pipe takes it, and end the process by closing its
+        input.
+        """
         if self._process is None or self._process.stdin is None:
             return
         with suppress(OSError):

@@ -56,6 +56,7 @@ class Titles(msgspec.Struct, eq=False):
             self.automatically = False
 
             async def replace_first_words() -> None:
+                """Set a title of a model, unless there is another title by then."""
                 title = await self._ask_for_title()
                 if self._has_title_of_first_words():  # the user may have renamed it meanwhile
                     self.memory.set_title(title)
@@ -64,7 +65,7 @@ class Titles(msgspec.Struct, eq=False):
             self.tasks.start("title", replace_first_words())
 
     async def find(self) -> str:
-        """Ask a model for a title, set it, and return it; raises UsageError if there is none."""
+        """Ask a model for a title, set it, and return it. Raises UsageError or ModelError if there is none."""
         self.memory.set_title(await self._ask_for_title())
         return self.memory.title
 

@@ -341,6 +341,7 @@ class TurnQueue:
         """
 
         async def released() -> None:
+            """Show the last background events of the session that was just released."""
             await self._end_background(_LAST_EVENTS_SECONDS)
             if on_released is not None:
                 on_released()
@@ -383,7 +384,7 @@ class TurnQueue:
         while not self._is_stopped:
             await session.wake.due()
             await self._wait_until_quiet()
-            if self._was_interrupted or not await session.wake.is_wanted():
+            if self._was_interrupted or not await session.wake.ask_to_continue():
                 continue
             await self._wait_until_quiet()  # the user may have sent a message instead of an answer
             if session.wake.reasons() and not self._is_stopped:

@@ -83,8 +83,8 @@ class Wake:
             if self._mode != "off" and self.reasons():
                 return
 
-    async def is_wanted(self) -> bool:
-        """Whether the agent continues now; asks the user if the setting says so."""
+    async def ask_to_continue(self) -> bool:
+        """Ask the user if the setting says so, and return whether the agent continues now."""
         reasons = ", ".join(self.reasons())
         if not reasons:
             return False

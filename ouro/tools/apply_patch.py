@@ -241,11 +241,11 @@ def _find_header(lines: list[str], hunk: Hunk, header: str, start: int) -> int:
     """The number of the line that a header names: a line with exactly this text, else one that begins
     with it; from `start` on, else the first in the file. Raises ToolError if there is none.
     """
-    exact_positions = (
-        _find_positions(lines, [header], start)[0] or _find_positions(lines, [header], 0)[0]
-    )
-    if exact_positions:
-        return exact_positions[0]
+    positions, _ = _find_positions(lines, [header], start)
+    if not positions:
+        positions, _ = _find_positions(lines, [header], 0)
+    if positions:
+        return positions[0]
     beginning = header.strip()
     begins_with = [at for at, line in enumerate(lines) if line.strip().startswith(beginning)]
     if not begins_with:

@@ -41,6 +41,7 @@ class AskUser(Tool[AskUserArgs]):
         return f"ask: {_plain(args.question)}"
 
     async def run(self, args: AskUserArgs, ctx: ToolContext) -> ToolResult:
+        """Ask the user. No answer is a result, too: the model then decides."""
         question = Question(
             _plain(args.question), tuple(map(_plain, args.choices)), args.several, args.details
         )

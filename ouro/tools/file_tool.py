@@ -61,6 +61,9 @@ class ChangeTool(FileTool[A]):
         return await asyncio.to_thread(self._change, args, "show", [])
 
     async def run(self, args: A, ctx: ToolContext) -> ToolResult:
+        """Change the files. The result has the notes of the change, and the errors that a language
+        server finds since.
+        """
         notes: list[str] = []
         display = await asyncio.to_thread(self._change, args, "write", notes)
         lines = [self._report(args, display), *notes]

@@ -85,6 +85,9 @@ class FunctionTool(Tool[msgspec.Struct]):
         return (str(getattr(args, self.path_argument)),) if self.path_argument else ()
 
     async def run(self, args: msgspec.Struct, ctx: ToolContext) -> ToolResult:
+        """Call the program's function, in a thread if it is not async. Its exceptions are logged,
+        and raised as ToolError.
+        """
         arguments = msgspec.structs.asdict(args)
         # The file that permissions have judged, also if the program changes its folder.
         if name := self.path_argument:

@@ -214,8 +214,10 @@ class GrepSearch:
             self._find_large_files(listing, self._searched)
         return hits
 
-    def _is_searched(self, name: str) -> bool:
-        """Whether a file, by its path in the folder, is searched."""
+    def _admit(self, name: str) -> bool:
+        """Returns whether a file, by its path in the folder, is to be searched. A file that must not be
+        shown is not, and is counted as kept back.
+        """
         if not all(test(name) for test in self._tests):
             return False
         if self._keeps_back(self.folder / name):
@@ -279,7 +281,7 @@ class GrepSearch:
         for line in lines:
             if not _LOG_LINE.match(line):
                 self._unreadable += line.removeprefix("rg: ").startswith("./")
-            elif (match := _TOO_LARGE_LINE.search(line)) and self._is_searched(match[1]):
+            elif (match := _TOO_LARGE_LINE.search(line)) and self._admit(match[1]):
                 self._large.append(match[1])
         self._large.sort()
 
@@ -291,7 +293,7 @@ class GrepSearch:
         """
         names = listing.wait_for_names()
         large = _find_too_large(names, listing.folder) if len(names) != searched else []
-        self._large = sorted(filter(self._is_searched, large))
+        self._large = sorted(filter(self._admit, large))
 
     @contextmanager
     def _listing(self) -> Iterator[_Listing]:
@@ -360,7 +362,7 @@ class GrepSearch:
         if self._is_file:
             return self._path.name
         path = _ripgrep_path(data["path"]).removeprefix("./")
-        return path if self._is_searched(path) else None
+        return path if self._admit(path) else None
 
 
 class _Listing(NamedTuple):

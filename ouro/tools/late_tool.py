@@ -32,6 +32,7 @@ class SchemaCache:
 
     @cached_property
     def _specs(self) -> dict[str, ToolSpec]:
+        """The saved specs by tool; none if the file is missing, damaged, or of other sources."""
         with suppress(OSError, msgspec.MsgspecError, ValueError):
             saved = decode_json(self._path.read_bytes(), _SavedSpecs)
             if saved.version == self._state_of_sources:

@@ -96,8 +96,9 @@ async def watch_lines(pattern: str, on_match: Callable[[], None]) -> LineWatch:
     test = await asyncio.create_subprocess_exec(
         *argv, "-", stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE
     )
-    problem = (await test.communicate())[1].decode("utf-8", "replace").strip()
+    _, errors = await test.communicate()
     if test.returncode not in (0, 1):
+        problem = errors.decode("utf-8", "replace").strip()
         raise ToolError(f"`watch` is not a regular expression: {problem}")
     process = await asyncio.create_subprocess_exec(
         *argv, "-", stdin=PIPE, stdout=PIPE, stderr=DEVNULL, start_new_session=True

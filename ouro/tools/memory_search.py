@@ -61,6 +61,9 @@ class MemorySearch(Tool[MemorySearchArgs]):
         )
 
     async def run(self, args: MemorySearchArgs, ctx: ToolContext) -> ToolResult:
+        """Search long-term memory. Raises ToolError if `since` is not a day, or the search is not
+        available.
+        """
         since = (args.since or "").strip()
         if since and not DAY.fullmatch(since):
             raise ToolError(f"since is a day such as 2026-11-21, not {since}.")

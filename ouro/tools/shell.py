@@ -141,6 +141,7 @@ class Shell(Tool[ShellArgs]):
         return Display(f"run{lasting}{outside}{place}", CommandOutput(args.command))
 
     async def run(self, args: ShellArgs, ctx: ToolContext) -> ToolResult:
+        """Run the command: in the foreground, in the background, or in a terminal."""
         folder = os.path.expanduser(args.cwd.replace("\0", "\ufffd"))  # noqa: PTH111 - Path's raises for ~nobody
         cwd = (self._root / folder).resolve()
         await self._prepare_sandbox(ctx)

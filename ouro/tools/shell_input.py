@@ -54,6 +54,9 @@ class ShellInput(Tool[ShellInputArgs]):
         return Display(f"type into {job.id}: {job.command}", CommandOutput(args.text))
 
     async def run(self, args: ShellInputArgs, ctx: ToolContext) -> ToolResult:
+        """Type the text and then the keys. Returns what the job prints until its screen is still.
+        Raises ToolError if the job has no terminal, or there is no such key.
+        """
         job = self._jobs.find(args.id)
         pty = job.pty
         if pty is None:

@@ -161,6 +161,7 @@ class ShellProcess(RunningCommand):
         return self._process.returncode
 
     async def wait(self, seconds: float | None) -> bool:
+        """Wait until the command ends. Returns False if it takes more than `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 await self._process.wait()
@@ -587,6 +588,7 @@ class TerminalCommand(RunningCommand):
         return left_running if has_ended else 0
 
     def _kill(self) -> None:
+        """Kill the command and its child processes, and do not wait for its exit code."""
         if self.inside is not None and not self._exit.done():
             self.inside.signal_later(signal.SIGKILL)
         kill_by_tag(self.tag)

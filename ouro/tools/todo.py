@@ -46,6 +46,7 @@ class TodoWrite(Tool[TodoArgs]):
         return f"plan {done}/{len(args.todos)}"
 
     async def run(self, args: TodoArgs, ctx: ToolContext) -> ToolResult:
+        """Replace the plan; the summary is the item that is in progress, or else the next one."""
         todos = tuple(Todo(item.text, item.state) for item in args.todos)
         self._plan.items = todos
         done = sum(todo.state == "done" for todo in todos)

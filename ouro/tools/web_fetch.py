@@ -120,6 +120,9 @@ class WebFetch(Tool[WebFetchArgs]):
         return (args.url,)
 
     async def run(self, args: WebFetchArgs, ctx: ToolContext) -> ToolResult:
+        """The part of the page that begins at `start`, and where to continue. Raises ToolError if
+        the page is shorter, or cannot be loaded.
+        """
         page = await self._load_page(args.url)
         if args.start and args.start >= len(page.text):
             raise ToolError(
@@ -206,14 +209,10 @@ class WebFetch(Tool[WebFetchArgs]):
                 content_type = response.headers.get("content-type", "")
                 return _WebAnswer(content_type, await _read_body(response, host))
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError) as error:
-            what = (
-                "did not answer in time"
-                if isinstance(error, TimeoutError | httpx.TimeoutException)
-                else "failed"
-            )
-            raise ToolError(
-                f"The request to {host}:{port} {what}{f': {error}' if str(error) else ''}."
-            ) from error
+            is_late = isinstance(error, TimeoutError | httpx.TimeoutException)
+            what = "did not answer in time" if is_late else "failed"
+            detail = f": {error}" if str(error) else ""
+            raise ToolError(f"The request to {host}:{port} {what}{detail}.") from error
 
 
 async def public_address(host: str, port: int) -> str:

@@ -185,6 +185,9 @@ class WebSearch(Tool[WebSearchArgs]):
         return (self._address(self._url, args.query),)
 
     async def run(self, args: WebSearchArgs, ctx: ToolContext) -> ToolResult:
+        """Search the web; the results of the last queries are cached. Raises ToolError if the query
+        is empty, too long or fails.
+        """
         query = " ".join(args.query.split())
         if not query or len(query) > MAX_QUERY:
             raise ToolError(f"A query has 1 to {MAX_QUERY} characters; this one has {len(query)}.")

@@ -222,6 +222,7 @@ def run_worker(
         os._exit(0)
 
     def send(message: JsonObject) -> None:
+        """Write a line to the other side."""
         output.write(json.dumps(message, default=str) + "\n")
         output.flush()
 

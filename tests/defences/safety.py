@@ -48,7 +48,7 @@ DEFENCES = (
             "test_f1_f8_instructions.py -k a_file_named_in"),
     Defence("E4", "ouro/safety/trust.py", "(*instructions, *extensions, *settings, *acting)", "(*instructions, *settings, *acting)",
             "test_e4_e9_extension_files.py -k each_file_is_part"),
-    Defence("E4", "ouro/safety/trust.py", "(item.path for item in with_imports(instruction_paths, root)[0])", "instruction_paths",
+    Defence("E4", "ouro/safety/trust.py", "(item.path for item in imported)", "instruction_paths",
             "test_e4_e9_extension_files.py -k each_file_is_part"),
     Defence("E16", "ouro/safety/trust.py", "acting = (path for path in programs if", "acting = (path for path in () if", "test_e16_named_programs.py -k changed_program"),
     Defence("E16", "ouro/safety/trust.py", 'or (kind == "skills" and name not in _IGNORED_IN_SKILLS)', "", "test_e16_named_programs.py -k hidden_files"),
