@@ -318,7 +318,7 @@ class LoadedSession(msgspec.Struct, frozen=True):
     """A session as it was loaded, at least as far back as was asked for."""
 
     header: SessionHeader
-    records: tuple[Record, ...]
+    records: tuple[Record, ...] = ()
     """The records in the order of the file, as far back as requested."""
     notices: tuple[str, ...] = ()
     """Notices for the user: an incomplete last record, unreadable records."""

@@ -141,7 +141,7 @@ class MemoryManager:
         if fork or (info.is_copied_by_hand and not read_only):
             commits = (await store.read_whole(info.id)).header.memory if keeps_memory else None
             header = _new_header(project, info.model, commits)
-            await store.fork_session(info.id, None, header)
+            await store.fork_session(info.id, number=None, header=header)
             session_id = header.id
         loaded = await store.load_session(session_id, read_only=read_only, reach="screen")
         manager = cls(store, loaded.header, loaded, on_notice=on_notice)

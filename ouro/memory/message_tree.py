@@ -166,7 +166,8 @@ class MessageTree:
             self._nodes[first_loaded] = replace(self._nodes[first_loaded], before=number_before)
         elif self._before_next == _NOT_LOADED:
             self._before_next = number_before
-        self._set_items([*self._path(self._before_first, ())[0], *self.items])
+        items_before, _start = self._path(self._before_first, until=())
+        self._set_items([*items_before, *self.items])
 
     def unload_before(self, position: int) -> None:
         """Remove the items before `items[position]` from memory, and the branches that start there."""

@@ -7,7 +7,7 @@ from enum import Enum, auto
 
 import msgspec
 
-from ouro.memory.sessions.session_file import RawRecord, number_of, split
+from ouro.memory.sessions.session_file import RawRecord, number_of, records_in
 
 
 class SyncStep(Enum):
@@ -79,11 +79,11 @@ def _step_for_new_records(here: bytes, new_data: bytes) -> SyncStep:
 
 def _numbered_records(data: bytes) -> Iterator[bytes]:
     """Yield the records with a number: others, which a user wrote, may be equal."""
-    return (record.data for record in split(data)[0] if number_of(record))
+    return (record.data for record in records_in(data) if number_of(record))
 
 
 def _split_records(data: bytes) -> list[RawRecord]:
-    return split(data)[0]
+    return records_in(data)
 
 
 def _has_in_order(some: list[RawRecord], others: list[RawRecord]) -> bool:

@@ -31,9 +31,9 @@ from ouro.memory.sessions.session_file import (
     number_of,
     open_private,
     read_range,
+    records_in,
     rewrite_file,
     set_tail_aside,
-    split,
 )
 from ouro.memory.sessions.session_folders import (
     SUBAGENTS,
@@ -259,7 +259,7 @@ class SessionSync:
         elif is_changed_here or is_changed_there:
             outgoing = self._merge_changed(local, other, is_changed_there=is_changed_there)
         elif has_lost:  # only outputs
-            outgoing = [self._make_outgoing(local, other, b"", 0)]
+            outgoing = [self._make_outgoing(local, other, b"", sent=0)]
         for item in outgoing:
             if has_lost:
                 self._restored[local.parent or local.id] = None
@@ -402,7 +402,7 @@ class SessionSync:
             raise SessionInUse(f"Session {local.id[:8]} has just changed.")
         SessionLock(local.folder).close()  # if it raises SessionInUse, no copy is made
         header = replace(read_header(local.folder), id=str(uuid.uuid4()), created_at=timestamp())
-        last = max(map(number_of, split(body)[0]), default=0)
+        last = max(map(number_of, records_in(body)), default=0)
         fork = encode_record(msgspec.to_builtins(ForkRecord(local.id, last, timestamp())))
         outputs = {file.name: file.read_bytes() for file in (local.folder / OUTPUTS).glob("*")}
         copy = self._write_new(local.folder.parent, header, body + fork, outputs)

@@ -229,7 +229,7 @@ class Transcript(MessageTree):
         compaction = self.compaction
         if compaction is not self._head[0] or kept != self._head[1]:
             summary = compaction.summary if compaction else ""
-            messages = replace_by_summary([item.message for item in kept], summary, [])
+            messages = replace_by_summary([item.message for item in kept], summary, following=[])
             self._head = compaction, kept, messages
         return list(self._head[2])
 
@@ -400,7 +400,7 @@ class Transcript(MessageTree):
             if entry := entry_by_message.get(id(message)):
                 last_number = entry.number
             else:
-                answers[last_number] = MessageRecord(last_number, "", message)
+                answers[last_number] = MessageRecord(last_number, at="", message=message)
         if answers:
             self.insert_answers(answers)
 

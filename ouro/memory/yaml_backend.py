@@ -43,8 +43,8 @@ from ouro.memory.sessions.session_file import (
     number_of,
     open_private,
     read_file,
+    records_in,
     set_tail_aside,
-    split,
     sync_folder,
 )
 from ouro.memory.sessions.session_folders import (
@@ -377,10 +377,10 @@ class YamlFileMemoryStore(MemoryStore):
             encode_record(header_data(header)),
         )
         saved_path = lost_file.write_again(
-            records, lambda record: self._encode(record, keep, {}, 0), header_bytes
+            records, lambda record: self._encode(record, keep, offsets={}, offset=0), header_bytes
         )
         sync_folder(self._root)
-        file_records, _ = split(read_file(lost_file.folder))
+        file_records = records_in(read_file(lost_file.folder))
         offsets = {
             number: record.offset
             for record in file_records
@@ -465,7 +465,7 @@ def _bytes_to_copy(data: bytes, number: int | None, name: str) -> tuple[bytes, i
     """The records after the header of a session file, up to message `number`, and the highest
     number.
     """
-    records, _ = split(data)
+    records = records_in(data)
     begin = records[0].offset + records[0].size if records else 0
     numbers = [number_of(record) for record in records]
     if number is None:

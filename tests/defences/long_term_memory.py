@@ -60,7 +60,7 @@ DEFENCES = (
             "test_m9_links_and_devices.py"),
     Defence("M10", f"{MEMORY}/git/files.py",
             "same_files = _find_same_on_some_disks(by_name, unusual) if unusual else {}", "same_files = {}", "test_m10_huge_and_odd_files.py"),
-    Defence("M12", f"{MEMORY}/git/files.py", 'visible = clean(text)', "visible = text",
+    Defence("M12", f"{MEMORY}/git/files.py", "return clean(text)", "return text",
             "test_m12_invisible_text.py"),
     Defence("S25", f"{MEMORY}/git/remote_wait.py", "timeout=_POLL_SECONDS", "timeout=None",
             "test_s25_remotes_that_hang.py -k wait_for_another"),

@@ -21,7 +21,8 @@ from ouro.memory.sessions.session_file import (
     find_whole_end,
     number_of,
     read_backward,
-    split,
+    records_in,
+    split_records,
 )
 from ouro.memory.sessions.session_folders import fetch_output
 from ouro.memory.sessions.session_reader import read_session
@@ -77,14 +78,14 @@ def read(folder, block) -> Record:
 
 
 def test_the_session_has_every_kind_of_record(folder, data):
-    blocks, tail = split(data)
+    blocks, tail = split_records(data)
     assert [read(folder, block) for block in blocks[1:]] == RECORDS
     assert {type(each) for each in RECORDS} == {MessageRecord, *CHANGES.values()}
     assert tail == b""
 
 
 async def test_s1_session_cut_at_any_byte_keeps_exactly_its_whole_records(data, tmp_path):
-    whole, _ = split(data)
+    whole = records_in(data)
     ends = [block.offset + block.size for block in whole]
     path = tmp_path / "session.yaml"
     path.write_bytes(data)
@@ -94,7 +95,7 @@ async def test_s1_session_cut_at_any_byte_keeps_exactly_its_whole_records(data, 
         # The newline after an end mark may be missing: the mark itself is complete.
         kept = [block for block, end in zip(whole, ends, strict=True) if end <= cut + 1]
         end = min(ends[len(kept) - 1], cut) if kept else 0
-        blocks, tail = split(data[:cut])
+        blocks, tail = split_records(data[:cut])
         assert ([block.data for block in blocks], [block.offset for block in blocks]) == (
             [block.data for block in kept],
             [block.offset for block in kept],
@@ -107,12 +108,12 @@ async def test_s1_session_cut_at_any_byte_keeps_exactly_its_whole_records(data, 
 
 
 def test_s1_record_after_a_cut_one_is_read_and_the_cut_one_skipped(data):
-    whole, _ = split(data)
+    whole = records_in(data)
     ends = [block.offset + block.size for block in whole]
     for cut in range(ends[0], len(data)):
         kept = sum(end <= cut + 1 for end in ends)
         glue = b"" if data[:cut].endswith(b"\n") else b"\n"
-        blocks, tail = split(data[:cut] + glue + NEXT)
+        blocks, tail = split_records(data[:cut] + glue + NEXT)
         believed = [block for block in blocks if block.is_whole]
         assert (number_of(believed[-1]), tail) == (900, b""), cut
         assert [block.offset for block in believed[:-1]] == [
@@ -123,7 +124,7 @@ def test_s1_record_after_a_cut_one_is_read_and_the_cut_one_skipped(data):
 @pytest.mark.parametrize("part", [0.3, 0.5, 0.7, 0.9, 0.999])
 def test_s1_a_session_that_is_cut_opens_with_all_whole_records(folder, data, part):
     cut = int(len(data) * part)
-    kept = sum(block.offset + block.size <= cut + 1 for block in split(data)[0])
+    kept = sum(block.offset + block.size <= cut + 1 for block in records_in(data))
     path = folder / "session.yaml"
     path.write_bytes(data[:cut])
     try:

@@ -324,7 +324,8 @@ class Index:
         """The folders of sessions in `root` that are not up to date in the index."""
         files = _session_files(root)  # before the lock: others can read meanwhile
         with self.reading() as database:
-            return frozenset(changed_sessions(database, files)[0])
+            changed, _deleted = changed_sessions(database, files)
+            return frozenset(changed)
 
     def session_projects(self) -> list[str]:
         """The projects that have indexed sessions."""

@@ -523,7 +523,7 @@ def _sessions_with_summary(
         f"SELECT id, summary FROM sessions WHERE {has_all_words} ORDER BY updated_at DESC", patterns
     )
     for session_id, summary in summaries:
-        yield SessionHit(session_id, 0, " ".join(summary.split()))
+        yield SessionHit(session_id, number=0, snippet=" ".join(summary.split()))
 
 
 def _excerpt(text: str, words: Sequence[str]) -> str:

@@ -83,7 +83,7 @@ def _count_new(editor: MemoryEditor, path: Path) -> int:
     from ouro.memory.long_term.memory_import import plan_import
 
     try:
-        plan = plan_import(editor, read_sources([path]), None, is_trusted_text)
+        plan = plan_import(editor, read_sources([path]), trusts=is_trusted_text)
     except (OuroError, OSError) as error:  # a folder without texts, or one that is too large
         log.info("not offered for import: %s: %s", path, error)
         return 0

@@ -129,7 +129,7 @@ def _related_entry(
         return replaced[0]
     near = find_on_subject(text, entries)
     doubtful = near[0] if near else None
-    nearest = tuple(nearest_entries(text, entries, ()))
+    nearest = tuple(nearest_entries(text, entries))
     return OpenStatement(text, nearest, doubtful, is_scope_sure=True) if nearest else None
 
 

@@ -117,7 +117,7 @@ def remove_replaced_entries(
     unchecked = tuple(sorted(added_lines - {*corrections}))
     if not corrections:
         return [], unchecked
-    editor = MemoryEditor(scopes, None, turn)
+    editor = MemoryEditor(scopes, moment=turn)
     for scope, text in corrections:
         others = [
             entry

@@ -274,12 +274,16 @@ def _read_pieces(path: Path, text: str) -> Iterator[ImportPiece]:
         return _from_markdown(path, body, front)
     scope, whole = _SCOPE_OF_TYPE[kind], _HTML_COMMENT.sub("", body).strip()
     project = "" if scope == "user" or kind == "feedback" else _claude_project(path)
-    return iter([ImportPiece(whole, path.name, path, scope, project)] if whole else [])
+    return iter(
+        [ImportPiece(whole, path.name, path, scope=scope, project=project)] if whole else []
+    )
 
 
 def _piece_of_note(path: Path, note: Note) -> ImportPiece:
     """A piece that is a complete note."""
-    return ImportPiece(note.text, path.name, path, note.scope, "", note.category, note)
+    return ImportPiece(
+        note.text, path.name, path, scope=note.scope, category=note.category, note=note
+    )
 
 
 def _from_json(path: Path, text: str) -> Iterator[ImportPiece]:
@@ -292,7 +296,11 @@ def _from_json(path: Path, text: str) -> Iterator[ImportPiece]:
                 for line in str(core).splitlines():
                     if words := _line_text(line):
                         yield ImportPiece(
-                            words, path.name, path, from_plain(scope, Scope), "", category
+                            words,
+                            path.name,
+                            path,
+                            scope=from_plain(scope, Scope),
+                            category=category,
                         )
             for item in (item for item in part["notes"] if not item.get("archived")):
                 yield _piece_of_note(path, from_plain(item, Note, strict=False))
@@ -323,7 +331,9 @@ def _from_export(path: Path, text: str) -> Iterator[ImportPiece]:
         ):
             continue
         elif words := _line_text(_HTML_COMMENT.sub("", line)):
-            yield ImportPiece(words, path.name, path, from_plain(scope, Scope), "", category)
+            yield ImportPiece(
+                words, path.name, path, scope=from_plain(scope, Scope), category=category
+            )
 
 
 def _from_codex(path: Path, body: str) -> Iterator[ImportPiece]:
@@ -347,7 +357,7 @@ def _from_codex(path: Path, body: str) -> Iterator[ImportPiece]:
         is_own = not folder or not _HEADINGS_ABOUT_USER.isdisjoint(headings)
         scope, project = ("user", "") if is_own else ("repo", folder)
         words, origin = _TASK_REFERENCES.sub("", block), " › ".join([path.name, *headings[-2:]])
-        yield ImportPiece(words, origin, path, from_plain(scope, Scope), project)
+        yield ImportPiece(words, origin, path, scope=from_plain(scope, Scope), project=project)
 
 
 def _file_patterns(front: Mapping[str, Any]) -> str:
@@ -380,9 +390,8 @@ def _from_markdown(path: Path, text: str, front: Mapping[str, Any]) -> Iterator[
         )
         words = f"{headings[-1]}: {block}" if is_short else block
         words = f"For {rule}: {words}" if rule else words
-        yield ImportPiece(
-            words, " › ".join([name, *headings[-2:]]), path, scope, _claude_project(path)
-        )
+        origin = " › ".join([name, *headings[-2:]])
+        yield ImportPiece(words, origin, path, scope=scope, project=_claude_project(path))
 
 
 def _line_text(line: str) -> str:

@@ -50,6 +50,7 @@ class _Signs(NamedTuple):
     """What the rules read in a statement."""
 
     text: str
+    """The statement without its introduction, with dates instead of relative ones."""
     given: Scope | None
     """The scope that was given, or named in front of the statement."""
     entities: tuple[str, ...]

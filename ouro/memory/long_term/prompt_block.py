@@ -237,7 +237,7 @@ class MemoryPrompt:
             for name, (sent_text, cut_text) in self._split_to_fit(scope.name).items():
                 file, reason = f"{name}.md", "no room in the budget"
                 lines += [
-                    ReceiptLine(scope.name, file, item, "loaded", "", estimate(item))
+                    ReceiptLine(scope.name, file, item, "loaded", tokens=estimate(item))
                     for item in _split_items(sent_text)
                 ]
                 lines += [
@@ -249,7 +249,8 @@ class MemoryPrompt:
                 (name, "changed outside of ouro: waiting for approval") for name in scope.untrusted
             ]
             lines += [
-                ReceiptLine(scope.name, name, "", "skipped", reason) for name, reason in reasons
+                ReceiptLine(scope.name, name, text="", state="skipped", reason=reason)
+                for name, reason in reasons
             ]
         return tuple(lines)
 

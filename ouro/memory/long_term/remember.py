@@ -157,7 +157,8 @@ def _remember_again(
             from ouro.memory.long_term.line_records import confirm_line
 
             confirm_line(editor.scope(entry.scope), entry.text)
-            return RememberResult("confirmed", with_sources(editor, [entry])[0])
+            [confirmed_line] = with_sources(editor, [entry])
+            return RememberResult("confirmed", confirmed_line)
         placement = replace(placement, is_note=False, category=entry.category)
         new_entry, undo = write_text(editor, placement, [entry])
         return RememberResult("kept", new_entry, placement.why, undo)
@@ -173,9 +174,8 @@ def keep_for_later(editor: MemoryEditor, text: str, scope: Scope | None = None) 
     placement = place(clean_text(text), editor.names, scope, local_day())
     scope_memory = editor.scope(placement.scope)
     scope_memory.store.demand_no_secret([placement.text])
-    return scope_memory.propose(
-        [edit_that_adds(editor, placement)], _REASON_UNDECIDED, (), editor.moment
-    )
+    edit = edit_that_adds(editor, placement)
+    return scope_memory.propose([edit], _REASON_UNDECIDED, sources=(), at=editor.moment)
 
 
 def edit_that_adds(editor: MemoryEditor, placement: Placement) -> FileEdit:
@@ -217,7 +217,7 @@ def keep_in_core(
         editor, first_placement, all_entries(editor, sources=False), named_lines
     )
     if same_line := find_same(note.text, [line for line in lines if line.scope == placement.scope]):
-        return WrittenNote("confirm", replace(note, id=same_line.id), same_line.scope, "")
+        return WrittenNote("confirm", replace(note, id=same_line.id), same_line.scope)
     if placement.is_note:
         return None
     entry, commit = write_text(editor, placement, replaced, origin="capture")
@@ -382,7 +382,7 @@ def clean_text(text: str) -> str:
             "Import a document instead.",
             ["memory import FILE"],
         )
-    text = visible_text(text)[0].strip()
+    text = visible_text(text).strip()
     marks = _MARKDOWN_MARKS.match(text)
     return text[marks.end() :] if marks else text
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from ouro.errors import OuroError, UsageError
 from ouro.events import Event, NotesRecalled, Notice
@@ -341,7 +341,8 @@ class MemoryRewind:
         if not commits:
             return None
         return Undoable(
-            plural(len(commits), "change"), lambda: self._undo_each(commits, "undone", number)
+            plural(len(commits), "change"),
+            lambda: self._undo_each(commits, "undone", rewind=number),
         )
 
     async def find_undone(self, numbers: Collection[int]) -> Undoable | None:
@@ -359,7 +360,7 @@ class MemoryRewind:
             return None
 
         async def undo() -> Sequence[str]:
-            messages = await self._undo_each(commits, "done again", 0)
+            messages = await self._undo_each(commits, "done again")
             count = len(commits) - len(messages)
             if count:
                 return [f"Memory: {plural(count, 'change')} again.", *messages]
@@ -367,8 +368,15 @@ class MemoryRewind:
 
         return Undoable(plural(len(commits), "change"), undo)
 
-    async def _undo_each(self, commits: Sequence[Commit], what: str, rewind: int) -> list[str]:
-        """Undo commits with their turns; returns why a commit could not be undone."""
+    async def _undo_each(
+        self, commits: Sequence[Commit], what: Literal["undone", "done again"], *, rewind: int = 0
+    ) -> list[str]:
+        """Undo commits with their turns; returns a message for each that could not be undone.
+
+        Args:
+            what: how the message calls it; the undo of an undo does the change again.
+            rewind: the number of the message to before which the session is rewound; 0: it is not.
+        """
         messages: list[str] = []
         undone_ids: set[str] = set()
         for commit in commits:

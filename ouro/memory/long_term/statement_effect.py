@@ -116,7 +116,7 @@ def _choose_rewritten(statement: str, rewritten: str, old_text: str) -> str:
 
 
 def nearest_entries(
-    text: str, entries: Sequence[MemoryEntry], near_ids: Sequence[str]
+    text: str, entries: Sequence[MemoryEntry], near_ids: Sequence[str] = ()
 ) -> list[MemoryEntry]:
     """At most `MAX_NEAR` entries: those of `near_ids`, those with the most common words, and others
     while there is room: they may say it in another language, or with other words.

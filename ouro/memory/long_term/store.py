@@ -135,10 +135,12 @@ class GitMemoryStore(ApprovedFiles):
             if name not in listing.fingerprints or name in refused:
                 continue
             try:
-                text, hidden_count = visible_text(self._files.read(name))
+                whole_text = self._files.read(name)
             except (FileRefused, OSError) as error:
                 skipped.append(SkippedFile(name, str(error)))
                 continue
+            text = visible_text(whole_text)
+            hidden_count = len(whole_text) - len(text)
             if len(text) > room:
                 skipped.append(SkippedFile(name, f"{len(text):,} characters: too long to load"))
                 continue
@@ -156,7 +158,7 @@ class GitMemoryStore(ApprovedFiles):
         FileRefused if it is no text.
         """
         try:
-            return visible_text(self._files.read(name))[0]
+            return visible_text(self._files.read(name))
         except FileNotFoundError:
             return None
 
@@ -268,22 +270,23 @@ class GitMemoryStore(ApprovedFiles):
                     clean_names.append(edit.name)
             self.refused = tuple(refused)
             return (
-                self.commit_parts({}, clean_names, subject, trailers or {}) if clean_names else ""
+                self.commit_parts(subject, trailers or {}, whole=clean_names) if clean_names else ""
             )
 
     def commit_parts(
         self,
-        texts: Mapping[str, str | None],
-        whole: Iterable[str],
         subject: str,
         trailers: Mapping[str, str],
         *,
+        texts: Mapping[str, str | None] = {},
+        whole: Iterable[str] = (),
         approves: bool = False,
     ) -> str:
-        """Commit `texts`, which may differ from the files, and `whole` files as they are; returns
-        as `save_and_commit`.
+        """Commit some of the files; returns the commit, or "" if none could be made.
 
         Args:
+            texts: what is committed instead of the texts in these files (None: it is removed).
+            whole: files that are committed as they are.
             approves: approve everything that is committed.
         """
         self.ensure_repo()

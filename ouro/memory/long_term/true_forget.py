@@ -54,8 +54,8 @@ from ouro.memory.sessions.session_file import (
     SessionLock,
     encode_record,
     read_file,
+    records_in,
     rewrite_file,
-    split,
 )
 from ouro.memory.sessions.session_folders import SUBAGENTS, TRASH
 from ouro.memory.sessions.session_reader import demand_known_format, is_readable
@@ -253,7 +253,7 @@ class TrueForget:
         data = read_file(folder)
         pieces: list[bytes] = []
         end = 0
-        for record in split(data)[0]:
+        for record in records_in(data):
             pieces.append(self._text.remove_from_bytes(data[end : record.offset]))
             end = record.offset + record.size
             raw = data[record.offset : end]

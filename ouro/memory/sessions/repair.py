@@ -25,9 +25,10 @@ from ouro.memory.sessions.session_file import (
     encode_record,
     number_of,
     read_file,
+    records_in,
     rewrite_file,
     save_beside,
-    split,
+    split_records,
 )
 from ouro.memory.sessions.session_folders import load_record, write_output
 from ouro.memory.sessions.session_reader import demand_known_format, read_record
@@ -49,7 +50,7 @@ def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
     """
     demand_known_format(folder)
     data = read_file(folder)
-    records, tail = split(data)
+    records, tail = split_records(data)
     header = _read_header_bytes(records)
     is_new = header is None
     if header is None:
@@ -107,7 +108,9 @@ def _make_header(folder: Path) -> bytes:
     if len(start) >= 8:
         session_id = start[:8] + session_id[8:]
     created_at = f"{day}T00:00:00.000Z" if len(day) == 10 else timestamp()
-    return encode_record(header_data(SessionHeader(session_id, "", "", created_at)))
+    return encode_record(
+        header_data(SessionHeader(session_id, project="", model="", created_at=created_at))
+    )
 
 
 def _lines_about(moved: int, repaired: int, tail: int, saved: str) -> Iterator[str]:
@@ -162,6 +165,6 @@ def number_messages(folder: Path, records: Sequence[RawRecord], first: int) -> N
         new = _MESSAGE_LINE.sub(line, old, count=1)
         if not _MESSAGE_LINE.search(old):
             new = _START_LINE.sub(START + line + b"\n", old, count=1)
-        if number_of(split(new)[0][0]) == number:
+        if number_of(records_in(new)[0]) == number:
             data = data[: record.offset] + new + data[record.offset + record.size :]
     rewrite_file(folder, FILE_NAME, data)

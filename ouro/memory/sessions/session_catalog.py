@@ -44,7 +44,7 @@ from ouro.memory.backend import (
     timestamp,
 )
 from ouro.memory.message_tree import begins_turn
-from ouro.memory.sessions.session_file import FILE_NAME, open_private, read_range, split
+from ouro.memory.sessions.session_file import FILE_NAME, open_private, read_range, records_in
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Message
 from ouro.utils.git import same_project
@@ -359,7 +359,8 @@ def find_session(
         here = [session for session in resumable if is_here(session.project)]
         return _only_one_of(here[:1], "No session of this folder yet.", hint)
     if query.startswith("#"):
-        tagged = _prefer_here(is_here, _narrow_by_tags(sessions, query)[0])
+        with_tags, _other_words = _narrow_by_tags(sessions, query)
+        tagged = _prefer_here(is_here, with_tags)
         return _only_one_of(tagged, f"No session has the tag `{cut(query, 60)}`.", hint)
     matches = _with_folder_or_id(sessions, query)
     if len(query) < _MIN_ID_PREFIX or not matches:
@@ -539,7 +540,7 @@ def _find_last_message(
         return None  # the file is missing or belongs to another user; the list reports that
     if not _matches_all(patterns, data):
         return None
-    for block in reversed(split(data)[0]):
+    for block in reversed(records_in(data)):
         if not _matches_all(patterns, block.data) or not _ROLE_LINE.search(block.data):
             continue
         record = parse_record(block)

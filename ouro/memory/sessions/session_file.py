@@ -76,8 +76,10 @@ class RawRecord(msgspec.Struct, frozen=True):
     """False if the end mark is missing: then the record must not be loaded."""
 
 
-def split(data: bytes, offset: int = 0) -> tuple[list[RawRecord], bytes]:
-    """Return the records in `data`, and the tail without an end mark (empty in an undamaged file)."""
+def split_records(data: bytes, offset: int = 0) -> tuple[list[RawRecord], bytes]:
+    """The records in `data`, and the tail without an end mark (empty in an undamaged file).
+    `offset`: of `data` in the file.
+    """
     records: list[RawRecord] = []
     position = 0
     for end in _find_marks(_END_MARK, END[1:4], data):
@@ -87,6 +89,12 @@ def split(data: bytes, offset: int = 0) -> tuple[list[RawRecord], bytes]:
         position = end.end()
     tail = data[position:]
     return records, b"" if _BLANK_LINES.match(tail) else tail
+
+
+def records_in(data: bytes, offset: int = 0) -> list[RawRecord]:
+    """The records in `data`, without a tail that has no end mark. `offset`: of `data` in the file."""
+    records, _tail = split_records(data, offset)
+    return records
 
 
 def _cut_records(text: bytes, offset: int, size: int) -> Iterator[RawRecord]:
@@ -281,7 +289,7 @@ async def read_backward(file: AsyncFileIO, begin: int, end: int) -> AsyncIterato
         if cut is None:
             reach *= 2
         else:
-            for record in reversed(split(data[cut:], start + cut)[0]):
+            for record in reversed(records_in(data[cut:], start + cut)):
                 yield record
             reach = _WINDOW
         rest, end = (data if cut is None else data[:cut]), start
@@ -296,7 +304,7 @@ async def read_record_at(file: AsyncFileIO, offset: int) -> RawRecord | None:
         data = await read_at(file, offset, offset + reach)
         if not _START_MARK.match(data):
             return None
-        records, _ = split(data, offset)
+        records = records_in(data, offset)
         if records or len(data) < reach:
             return records[0] if records else None
         reach *= 8
@@ -373,7 +381,7 @@ def read_records(
     reach = window
     while start < end:
         data = read_range(descriptor, start, min(end, start + reach))
-        records, _ = split(data, start)
+        records = records_in(data, start)
         yield from records
         if records:
             start, reach = records[-1].offset + records[-1].size, window
@@ -513,7 +521,7 @@ def _records_before(data: bytes, records: Sequence[Record]) -> bytes:
     """
     in_memory = {record.number for record in records if isinstance(record, NumberedRecord)}
     records_data: list[bytes] = []
-    for record in [record for record in split(data)[0] if record.is_whole][1:]:
+    for record in [record for record in records_in(data) if record.is_whole][1:]:
         if number_of(record) in in_memory:
             break
         text = data[record.offset : record.offset + record.size]

@@ -23,8 +23,9 @@ from ouro.memory.sessions.session_file import (
     open_private,
     read_file,
     read_range,
+    records_in,
     rewrite_file,
-    split,
+    split_records,
     sync_folder,
 )
 from ouro.memory.sessions.yaml_text import BadYamlError, load
@@ -171,12 +172,12 @@ class SessionFolders:
             age = time.time() - folder.stat().st_mtime
             if age < _MAKING_SECONDS:
                 return  # another process may be making it
-        if FILE_NAME in names and len(split(read_file(folder))[0]) > 1:
+        if FILE_NAME in names and len(records_in(read_file(folder))) > 1:
             # read without the lock: locking writes to the disk, 1 ms for each short session at each
             # start
             return
         with closing(SessionLock(folder)), suppress(BadYamlError, BadRecordError):
-            records, tail = split(read_file(folder)) if FILE_NAME in names else ([], b"")
+            records, tail = split_records(read_file(folder)) if FILE_NAME in names else ([], b"")
             if len(records) <= 1 and not tail:
                 for record in records:
                     header_from(load(record.data))  # a damaged session may have had messages
@@ -215,7 +216,8 @@ def is_named_after(folder: str, session_id: str) -> bool:
 
 def folder_names(root: Path) -> list[str]:
     """The names of the session folders in `root`; none if it does not exist."""
-    return _hidden_and_shown_names(root)[1]
+    _hidden, shown = _hidden_and_shown_names(root)
+    return shown
 
 
 def _hidden_and_shown_names(root: Path) -> tuple[list[str], list[str]]:
@@ -258,16 +260,16 @@ def session_files(root: Path) -> dict[str, os.stat_result]:
 def read_header(folder: Path) -> SessionHeader:
     """Read the header of the session in `folder`. Raises SessionError and OSError. Blocks."""
     with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
-        return read_first_record(descriptor, folder / FILE_NAME)[1]
+        _record, header = read_first_record(descriptor, folder / FILE_NAME)
+        return header
 
 
 def read_first_record(descriptor: int, path: Path) -> tuple[RawRecord, SessionHeader]:
     """Read the header from an open session file. Returns its record too. Raises SessionDamaged if
     the first record is not a header.
     """
-    records = (
-        split(read_range(descriptor, 0, 1 << 12))[0]
-        or split(read_range(descriptor, 0, HEADER_WITHIN))[0]
+    records = records_in(read_range(descriptor, 0, 1 << 12)) or records_in(
+        read_range(descriptor, 0, HEADER_WITHIN)
     )
     if not records:
         raise SessionDamaged(f"{path} holds no complete record.", _REPAIR_HINT)

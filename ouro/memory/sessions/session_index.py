@@ -44,8 +44,8 @@ from ouro.memory.sessions.session_file import (
     open_private,
     read_file,
     read_range,
+    records_in,
     rewrite_file,
-    split,
 )
 from ouro.memory.sessions.session_folders import is_named_after, not_a_folder, session_files
 from ouro.memory.sessions.session_reader import parse_record
@@ -95,13 +95,29 @@ class SessionSurvey(msgspec.Struct, frozen=True):
     """The offset up to which the file was read."""
 
 
+def _empty_entry(folder: str) -> SessionInfo:
+    """The list entry of a session of which nothing was read but the name of its folder."""
+    _time, _, session_id = folder.partition("_")
+    return SessionInfo(
+        id=session_id,
+        title="",
+        project="",
+        model="",
+        created_at="",
+        updated_at="",
+        messages=0,
+        size=0,
+        folder=folder,
+    )
+
+
 class SessionTally:
     """Computes the list entry of a session from its records, beginning with `info` or an empty
     entry.
     """
 
     def __init__(self, folder: str, info: SessionInfo | None = None) -> None:
-        info = info or SessionInfo(folder.partition("_")[2], "", "", "", "", "", 0, 0, folder)
+        info = info or _empty_entry(folder)
         self._fields: dict[str, Any] = msgspec.structs.asdict(info)
         self._spending = Spending(info.spent)
 
@@ -187,16 +203,16 @@ def _tally_records(tally: SessionTally, descriptor: int, begin: int, size: int) 
     """
     # Only the start and the end of a file of gigabytes, to keep lists fast.
     if size - begin > _MAX_NEW_BYTES:
-        for block in split(read_range(descriptor, 0, _EDGE_BYTES))[0]:
+        for block in records_in(read_range(descriptor, 0, _EDGE_BYTES)):
             _tally_record(tally, block)
         begin = size - _EDGE_BYTES
         first_number = next(
-            filter(None, map(number_of, split(read_range(descriptor, begin, size))[0])), 1
+            filter(None, map(number_of, records_in(read_range(descriptor, begin, size)))), 1
         )
         tally.skip_to(first_number - 1)
     while begin < size:
         data = read_range(descriptor, begin, min(size, begin + _WINDOW_BYTES))
-        blocks, _ = split(data)
+        blocks = records_in(data)
         for block in blocks:
             _tally_record(tally, block)
         if not blocks and (begin + len(data) >= size or not data):

@@ -52,7 +52,7 @@ from ouro.memory.sessions.session_file import (
     read_range,
     read_record_at,
     read_records,
-    split,
+    records_in,
 )
 from ouro.memory.sessions.session_folders import (
     HEADER_WITHIN,
@@ -172,7 +172,7 @@ def demand_known_format(folder: Path) -> None:
     header.
     """
     with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
-        records, _ = split(read_range(descriptor, 0, HEADER_WITHIN))
+        records = records_in(read_range(descriptor, 0, HEADER_WITHIN))
     match = (
         _FORMAT_FIELD.search(records[0].data)
         if records and kind_of(records[0]) == "session"
@@ -243,18 +243,18 @@ class _SessionReader(msgspec.Struct, eq=False):
             if not context.is_lost:
                 return await self._read_context(context, reach)
         begin = max(self.begin, self.end - MAX_READ)
-        records, _ = await asyncio.to_thread(
-            split, await read_at(self.file, begin, self.end), begin
+        records = await asyncio.to_thread(
+            records_in, await read_at(self.file, begin, self.end), begin
         )
         if begin == self.begin:
-            return await self._make_session(records, LoadedSession(self.header, ()))
+            return await self._make_session(records, LoadedSession(self.header))
         notice = (
             f"The session has {self.end >> 20} MB: only its last {MAX_READ >> 20} MB were read."
             f" The rest stays in {self.path}."
         )
         records = records[1:]  # the first one is incomplete
         offset = records[0].offset if records else 0
-        session = LoadedSession(self.header, (), (notice,), offset=offset)
+        session = LoadedSession(self.header, notices=(notice,), offset=offset)
         return await self._make_session(records, session)
 
     async def _read_context(self, context: _Context, reach: Reach) -> ParsedSession:
@@ -269,8 +269,7 @@ class _SessionReader(msgspec.Struct, eq=False):
         kept_records = await asyncio.to_thread(self._parse, await self._find_kept_messages(context))
         session = LoadedSession(
             self.header,
-            (),
-            (notice,) if is_cut else (),
+            notices=(notice,) if is_cut else (),
             kept=tuple(record for record in kept_records if isinstance(record, MessageRecord)),
             offset=context.offset,
             is_complete=context.is_complete or is_cut,

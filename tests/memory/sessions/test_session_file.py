@@ -11,7 +11,13 @@ from fakes.waiting import BytesFile
 from properties import given, st
 
 from ouro.memory.sessions import session_file
-from ouro.memory.sessions.session_file import find_whole_end, read_backward, read_record_at, split
+from ouro.memory.sessions.session_file import (
+    find_whole_end,
+    read_backward,
+    read_record_at,
+    records_in,
+    split_records,
+)
 
 PIECES = st.lists(
     st.sampled_from(
@@ -52,7 +58,7 @@ RECORDS = st.lists(
 def test_record_end_marks_are_found_only_at_line_starts(data):
     ends = [end.end() for end in re.finditer(rb"^\.\.\.[ \t\r]*(?:\n|\Z)", data, re.MULTILINE)]
 
-    records, _ = split(data)
+    records = records_in(data)
 
     assert [record.offset + record.size for record in records if record.is_whole] == ends
 
@@ -78,7 +84,7 @@ def test_reading_backwards_finds_the_same_records(path, data, windows):
     session_file._FIRST_WINDOW, session_file._WINDOW = windows
     try:
         end, tail = find_whole_end(descriptor)
-        forwards, last = split(data)
+        forwards, last = split_records(data)
         assert tail == last
         asyncio.run(check_backwards(data, end, forwards))
     finally:

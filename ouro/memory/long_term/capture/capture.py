@@ -256,7 +256,7 @@ class Capture(msgspec.Struct, eq=False):
         only a note that was recalled is confirmed: the operation may repeat what came from there.
         """
         if line := excerpt.lines.get(operation.target):
-            captured.written.append(WrittenNote("confirm", line, line.scope, ""))
+            captured.written.append(WrittenNote("confirm", line, line.scope))
         elif not self.asks and (not excerpt.sources or operation.target in excerpt.recalled):
             turn = replace(excerpt.turn, message=excerpt.spoken[-1].number)
             trailers = turn.trailers("capture")
@@ -277,7 +277,7 @@ class Capture(msgspec.Struct, eq=False):
         if same_line is None:
             self._add(operation, excerpt, captured, repository)
         elif operation.source == "user":
-            captured.written.append(WrittenNote("confirm", same_line, same_line.scope, ""))
+            captured.written.append(WrittenNote("confirm", same_line, same_line.scope))
 
     def _add(
         self,

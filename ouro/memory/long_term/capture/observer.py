@@ -351,11 +351,12 @@ def resolve_notes(notebook: Notebook, new_id: str, old_id: str, answer: str) -> 
     new = notebook.find(new_id).note
     unlinked = replace(new, related=tuple(edge for edge in new.related if edge.id != old_id))
     if answer == KEEP_BOTH:
-        return notebook.rewrite(notebook.link(unlinked, "add", "", related=[old_id]), "person")
+        return notebook.rewrite(notebook.link(unlinked, "add", related=[old_id]), "person")
     if answer == REPLACE:
         return notebook.rewrite(notebook.link(unlinked, "supersede", old_id), "person")
     if answer == KEEP_OLD:
-        return notebook.archive([new_id], "person")[0]
+        [archived] = notebook.archive([new_id], "person")
+        return archived
     if answer == IN_REPO:
         return notebook.rewrite(replace(unlinked, scope="repo"), "person")
     return None

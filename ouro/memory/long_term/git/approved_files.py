@@ -98,7 +98,8 @@ class ApprovedFiles:
 
         If `.git` is gone, the next write begins a new history, in which nothing is approved.
         """
-        return self._read_acceptance()[0]
+        accepted, _digest = self._read_acceptance()
+        return accepted
 
     def _read_acceptance(self) -> tuple[str, str]:
         """Read the accepted commit and the digest of its files; both empty if nothing is accepted.

@@ -416,7 +416,6 @@ def decode_text(data: bytes) -> str:
         raise FileRefused(f"not UTF-8 (byte {error.start})") from error
 
 
-def visible_text(text: str) -> tuple[str, int]:
-    """`text` without invisible characters (M12), and the number of them."""
-    visible = clean(text)
-    return visible, len(text) - len(visible)
+def visible_text(text: str) -> str:
+    """`text` without invisible characters (M12)."""
+    return clean(text)

@@ -37,9 +37,9 @@ class SkippedFile(msgspec.Struct, frozen=True):
 class LoadedScope(msgspec.Struct, frozen=True):
     """The files of one scope at one moment."""
 
-    head: str
+    head: str = ""
     """The commit; empty before the first one, or if the history cannot be read."""
-    core: Mapping[str, str]
+    core: Mapping[str, str] = {}
     """Category -> text, without empty ones."""
     notes: tuple[str, ...] = ()
     """File names relative to the folder, including those in `archive/`."""

@@ -257,7 +257,7 @@ def _remove_invisible(value: Any) -> Any:
         return {key: _remove_invisible(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_remove_invisible(item) for item in value]
-    return " ".join(visible_text(value)[0].splitlines()) if isinstance(value, str) else value
+    return " ".join(visible_text(value).splitlines()) if isinstance(value, str) else value
 
 
 @cache

@@ -59,8 +59,8 @@ class WrittenNote(msgspec.Struct, frozen=True):
     change: Change
     note: Note
     scope: Scope
-    commit: str
-    """The commit; empty if none could be made."""
+    commit: str = ""
+    """The commit; empty if none was needed, or none could be made."""
     before: str = ""
     """The text of the note that it replaces; empty if it replaces none."""
 
@@ -135,11 +135,13 @@ class Notebook(msgspec.Struct, eq=False):
             written, before=self.find(note.supersedes).note.text if note.supersedes else ""
         )
 
-    def link(self, note: Note, change: Change, target: str, related: Iterable[str] = ()) -> Note:
-        """Link a note to the last version of `target`, and with `relates-to` edges to the notes
-        `related`.
+    def link(
+        self, note: Note, change: Change, target: str = "", related: Iterable[str] = ()
+    ) -> Note:
+        """The note with links: to the last version of the note `target`, by what `change` says that
+        it does to it, and with `relates-to` to the notes `related`. Writes nothing.
 
-        A superseding note continues the chain: a chain is linear.
+        A superseding note continues the chain of the versions: a chain is linear.
         """
         if change in _RELATIONSHIPS:
             other_id = self.find(self.latest(target)).note

@@ -89,10 +89,10 @@ class DeadEnd(msgspec.Struct, frozen=True):
 
     turn: int
     """The turn in which it was tried."""
-    edits: tuple[EditStep, ...]
-    commands: tuple[CommandStep, ...]
+    edits: tuple[EditStep, ...] = ()
+    commands: tuple[CommandStep, ...] = ()
     """The commands that were tried, if no file tool made the change."""
-    failures: tuple[Failure, ...]
+    failures: tuple[Failure, ...] = ()
     reason: str = ""
     """Why it was undone, in the words of the user."""
 
@@ -104,12 +104,13 @@ class DeadEnd(msgspec.Struct, frozen=True):
 class Undone(msgspec.Struct):
     """Changes after which their files are again as they were before."""
 
-    edits: list[EditStep]
-    first: int
-    end: int
+    edits: list[EditStep] = []
+    first: int = 0
+    """The index of the first of these edits among the steps."""
+    end: int = 0
     """The index of the step before which they were undone."""
     commands: DeadEnd | None = None
-    """Set if a command made the change."""
+    """The dead end of commands, if they made the change and no edit was seen."""
 
     @property
     def calls(self) -> set[str]:
@@ -117,7 +118,9 @@ class Undone(msgspec.Struct):
         return {step.call_id for step in steps}
 
     def judge(self, steps: Sequence[Step], reason: str = "") -> DeadEnd | None:
-        """The dead end, if a command failed with the change, or the user gives a reason."""
+        """The dead end of these changes, if a command failed with them, or the user gives a
+        `reason`; else None.
+        """
         if self.commands is not None:
             return self.commands
         steps_with_change = steps[self.first : _end_of_attempt(self, steps)]
@@ -128,7 +131,9 @@ class Undone(msgspec.Struct):
         failures = _find_failures(steps_with_change)
         if not failures and not reason:
             return None
-        return DeadEnd(self.edits[0].turn, tuple(self.edits), (), failures, reason)
+        return DeadEnd(
+            self.edits[0].turn, edits=tuple(self.edits), failures=failures, reason=reason
+        )
 
     def _commands_before(self, steps: Sequence[Step]) -> list[CommandStep]:
         """The commands of the turn that may have made the change; else those that failed with it."""
@@ -198,7 +203,7 @@ def find_undone(steps: Sequence[Step], read: ReadFile) -> list[Undone]:
     undone = _merge_overlapping(undone_by_file)
     commands = _find_undone_commands(steps)
     if commands is not None:
-        undone.append(Undone([], 0, 0, commands))
+        undone.append(Undone(commands=commands))
     return undone
 
 
@@ -363,12 +368,12 @@ def _find_undone_commands(steps: Sequence[Step]) -> DeadEnd | None:
         files = _files_restored_by_name(commands[index].line)
         changers = [step for step in commands[:index] if _may_change_any(step.line, files)]
         if changers:
-            return _judge_commands(changers, commands[:index], "")
+            return _judge_commands(changers, commands[:index])
     return None
 
 
 def _judge_commands(
-    tried: Sequence[CommandStep], ran: Sequence[CommandStep], reason: str
+    tried: Sequence[CommandStep], ran: Sequence[CommandStep], reason: str = ""
 ) -> DeadEnd | None:
     """The dead end of commands (`tried`) that changed files, if one of the commands `ran` after
     them failed, or the user gives a reason; else None.
@@ -379,7 +384,7 @@ def _judge_commands(
     changers = [step for step in changing if step.line not in failed_lines] or changing
     if not changers or not (failures or reason):
         return None
-    return DeadEnd(changers[-1].turn, (), tuple(changers), failures, reason)
+    return DeadEnd(changers[-1].turn, commands=tuple(changers), failures=failures, reason=reason)
 
 
 def _files_restored_by_name(line: str) -> set[str]:

@@ -189,7 +189,9 @@ class ChangeEffects:
             # If not, another program committed its change of the file: both changes are foreign.
         subject = group.subject or subject_of(group.edits)
         trailers = _trailers(group, group.origin)
-        self._store.commit_parts(texts_to_commit, whole_files, subject, trailers, approves=True)
+        self._store.commit_parts(
+            subject, trailers, texts=texts_to_commit, whole=whole_files, approves=True
+        )
         trusted = [
             edit for edit in group.edits if edit.name in texts_to_commit or edit.name in whole_files
         ]
@@ -200,7 +202,7 @@ class ChangeEffects:
         committed, _ = self._store.committed_texts(group.lines)
         texts = {name: apply_edits(group.lines[name], committed[name]) for name in group.names}
         trailers = _trailers(group, group.origin)
-        self._store.commit_parts(texts, (), subject_of(group.edits), trailers)
+        self._store.commit_parts(subject_of(group.edits), trailers, texts=texts)
 
     def _withdraw_lines(self, group: ChangeGroup) -> None:
         """Remove the lines from the files and from the last commit; what others wrote there stays."""
@@ -217,7 +219,7 @@ class ChangeEffects:
             for name, edits in reversed_edits.items()
         }
         subject = group.subject or f"Leave pending: {subject_of(group.edits)}"
-        self._store.commit_parts(committed, (), subject, _trailers(group, "undo"))
+        self._store.commit_parts(subject, _trailers(group, "undo"), texts=committed)
 
     # -- commits and proposals
 
@@ -282,7 +284,7 @@ def set_aside_unapproved(store: GitMemoryStore) -> None:
             committed_texts, accepted_texts = store.committed_texts(names)
             store.demand_no_secret(committed_texts.values())
             subject = f"Leave pending: {join_names(names)}"
-            store.commit_parts(accepted_texts, (), subject, {ORIGIN: "undo"}, approves=True)
+            store.commit_parts(subject, {ORIGIN: "undo"}, texts=accepted_texts, approves=True)
         elif head:  # ouro was killed between the commit and its acceptance
             store.accept(head)
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from fnmatch import fnmatchcase
 from itertools import chain, product, starmap
 from pathlib import Path
+from typing import NamedTuple
 
 from ouro.memory.long_term.git.files import MemoryFiles, is_memory_name
 from ouro.messages import ATTACHED, PIPED, Context, Image, Message, Text, ToolCall, ToolReply
@@ -140,8 +141,13 @@ _WORDS_WITHOUT_CONTENT = {
 """Words without a meaning of their own, and words with which statements to remember begin."""
 
 
-Sentence = tuple[frozenset[str], bool]
-"""The content words of a sentence, and whether it negates them."""
+class Sentence(NamedTuple):
+    """What is compared of a sentence."""
+
+    words: frozenset[str]
+    """Its content words."""
+    is_negative: bool
+    """Whether it negates them."""
 
 
 class Provenance:
@@ -208,21 +214,22 @@ class Provenance:
 
     def _is_covered(self, line: str) -> bool:
         """Whether the words of a line are in one message of the user."""
-        words, negative = _parse_sentence(line)
-        return not words or any(_covers(message, words, negative) for message in self._messages)
+        sentence = _parse_sentence(line)
+        return not sentence.words or any(
+            _covers(message, sentence.words, is_negative=sentence.is_negative)
+            for message in self._messages
+        )
 
     def _may_remove(self, line: str, new_lines: Sequence[str]) -> bool:
         """Whether a line may be removed: a new line on the same subject replaces it, or the user
         said so.
         """
-        words, _ = _parse_sentence(line)
+        words = _parse_sentence(line).words
         is_replaced = any(
-            _have_common_word(words, _parse_sentence(other)[0]) for other in new_lines
+            _have_common_word(words, _parse_sentence(other).words) for other in new_lines
         )
         return (
-            not words
-            or is_replaced
-            or any(_covers(message, words, None) for message in self._messages)
+            not words or is_replaced or any(_covers(message, words) for message in self._messages)
         )
 
     def _knows_writing(self, call: ToolCall, is_confined: Callable[[str], bool]) -> bool:
@@ -382,7 +389,8 @@ def _parse_sentence(text: str) -> Sentence:
         unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'").replace("n't", " not")
     )
     words = set(chain.from_iterable(map(_split_script, _WORD.findall(folded))))
-    return frozenset(words - _WORDS_WITHOUT_CONTENT - _NEGATIONS), bool(words & _NEGATIONS)
+    content_words = frozenset(words - _WORDS_WITHOUT_CONTENT - _NEGATIONS)
+    return Sentence(content_words, is_negative=bool(words & _NEGATIONS))
 
 
 def _split_script(word: str) -> Sequence[str]:
@@ -392,15 +400,18 @@ def _split_script(word: str) -> Sequence[str]:
     return [*word] if has_no_blanks else [word]
 
 
-def _covers(message: Sequence[Sentence], words: frozenset[str], negative: bool | None) -> bool:
-    """Whether the sentences of a message that are about these words have all of them, and are
-    negative if `negative` (None: it does not matter).
+def _covers(
+    message: Sequence[Sentence], words: frozenset[str], *, is_negative: bool | None = None
+) -> bool:
+    """Whether the sentences of a message that are about these words have all of them, and negate
+    them only if `is_negative` (None: it does not matter).
     """
-    sentences = [sentence for sentence in message if _have_common_word(words, sentence[0])]
-    words_of_user = frozenset[str]().union(*(sentence[0] for sentence in sentences))
+    sentences = [sentence for sentence in message if _have_common_word(words, sentence.words)]
+    words_of_user = frozenset[str]().union(*(sentence.words for sentence in sentences))
     if not all(_have_common_word({word}, words_of_user) for word in words):
         return False
-    return negative is None or negative == any(sentence[1] for sentence in sentences)
+    negates = any(sentence.is_negative for sentence in sentences)
+    return is_negative is None or is_negative == negates
 
 
 def _have_common_word(some: Set[str], others: Set[str]) -> bool:

@@ -52,7 +52,7 @@ class ScopeState:
     def __init__(self, store: GitMemoryStore) -> None:
         self.store = store
         self.name: Scope = store.scope
-        self.loaded = LoadedScope("", {})
+        self.loaded = LoadedScope()
         self.texts: Mapping[str, str] = {}
         """The trusted core: category -> text."""
         self.foreign: Mapping[str, str] = {}
