@@ -144,7 +144,11 @@ class AnthropicChunks(ChunkReader):
             return
         plain, cached, written, output = counts
         tokens = (plain or 0) + (cached or 0) + (written or 0)
-        yield UsageChunk(make_usage(self._spec, tokens, cached, written, output))
+        yield UsageChunk(
+            make_usage(
+                self._spec, sent=tokens, cached=cached, cache_written=written, answered=output
+            )
+        )
 
 
 VERSION = "2023-06-01"

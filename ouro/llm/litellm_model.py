@@ -86,7 +86,7 @@ class LiteLLMModel(AdaptiveModel):
             # For higher levels litellm knows the models that have them only with some providers.
             highest = {"xhigh": "high", "max": "high"}
             body["reasoning_effort"] = highest.get(self._effort, self._effort)
-        return ModelRequest("", {}, body)
+        return ModelRequest(path="", headers={}, body=body)
 
     def _format_messages(self, messages: Sequence[Message]) -> list[JsonObject]:
         """The messages in the format of chat completions. For Claude they have its thinking and
@@ -185,7 +185,9 @@ def _make_error(error: JsonObject, endpoint: Endpoint, model: str) -> ModelError
 def _too_long_error(error: JsonObject, message: str, endpoint: Endpoint) -> ContextTooLong:
     """The error for a request that is too long, with the answer of the provider."""
     too_long = ContextTooLong(message)
-    too_long.answer = error_from_status(error["status"] or 400, message, {}, endpoint).answer
+    too_long.answer = error_from_status(
+        error["status"] or 400, message, headers={}, endpoint=endpoint
+    ).answer
     return too_long
 
 

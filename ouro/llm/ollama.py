@@ -112,8 +112,10 @@ class OllamaChunks(ChunkReader):
         for call in dictionaries(message.get("tool_calls")):
             yield self._read_call(call)
         if event.get("done"):
-            read, answered = event.get("prompt_eval_count"), event.get("eval_count")
-            yield UsageChunk(make_usage(self._spec, read, 0, 0, answered))
+            usage = make_usage(
+                self._spec, sent=event.get("prompt_eval_count"), answered=event.get("eval_count")
+            )
+            yield UsageChunk(usage)
             self.is_done = True
             self.reason = "tools" if self._call_count else "stop"
             if event.get("done_reason") == "length":

@@ -271,10 +271,10 @@ def parse_usage(usage: dict[str, Any], spec: ModelSpec) -> Usage | None:
     details = dictionary(usage.get("prompt_tokens_details"))
     return make_usage(
         spec,
-        usage.get("prompt_tokens"),
-        details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens"),
-        details.get("cache_write_tokens") or usage.get("cache_creation_input_tokens"),
-        usage.get("completion_tokens"),
+        sent=usage.get("prompt_tokens"),
+        cached=details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens"),
+        cache_written=details.get("cache_write_tokens") or usage.get("cache_creation_input_tokens"),
+        answered=usage.get("completion_tokens"),
         cost=usage.get("cost"),
     )
 

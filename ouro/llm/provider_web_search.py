@@ -114,7 +114,9 @@ class ProviderSearch(msgspec.Struct, frozen=True):
             return parse_usage(usage, self.spec)
         plain, cached, written, output = (usage.get(name) for name in COUNTS)
         tokens = sum(count(figure) or 0 for figure in (plain, cached, written))
-        return make_usage(self.spec, tokens, cached, written, output)
+        return make_usage(
+            self.spec, sent=tokens, cached=cached, cache_written=written, answered=output
+        )
 
     def _gemini_usage(self, usage: JsonObject) -> Usage | None:
         """The usage from the figures of Gemini, which have other names."""
@@ -122,9 +124,12 @@ class ProviderSearch(msgspec.Struct, frozen=True):
         def total(*names: str) -> int:
             return sum(count(usage.get(name)) or 0 for name in names)
 
-        read = total("promptTokenCount", "toolUsePromptTokenCount")
-        written = total("candidatesTokenCount", "thoughtsTokenCount")
-        return make_usage(self.spec, read, usage.get("cachedContentTokenCount"), 0, written)
+        return make_usage(
+            self.spec,
+            sent=total("promptTokenCount", "toolUsePromptTokenCount"),
+            cached=usage.get("cachedContentTokenCount"),
+            answered=total("candidatesTokenCount", "thoughtsTokenCount"),
+        )
 
     @property
     def _model(self) -> str:

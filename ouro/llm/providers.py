@@ -144,7 +144,8 @@ def find_local_servers(
     answers: dict[Provider, ServerModels] = {}
 
     def ask(provider: Provider, url: str) -> None:
-        models = _parse_models(_fetch_json(url + "/models", timeout)[0], provider.name)
+        """Add the models of a server to `answers`, if it answers."""
+        models = _parse_models(_fetch_json(url + "/models", timeout).value, provider.name)
         if models is None:
             return
         answers[provider] = ServerModels(url, models)  # counts if the next answer is late
@@ -218,14 +219,21 @@ def _local_url(value: str, provider: Provider) -> str:
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}{path}"
 
 
-def _fetch_json(url: str, timeout: float, key: str = "") -> tuple[Any, str]:
-    """The JSON value at `url` and an empty text; or None and why there is none, which is empty for
-    an answer that is not JSON. Proxies are not used.
-    """
+class _JsonAnswer(NamedTuple):
+    """What a server answered."""
+
+    value: Any = None
+    """The JSON value; None if there is none."""
+    problem: str = ""
+    """Why there is none; also empty for an answer that is not JSON."""
+
+
+def _fetch_json(url: str, timeout: float, key: str = "") -> _JsonAnswer:
+    """Fetch the JSON value at `url`. Proxies are not used. Blocks."""
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
     if not is_address(url):
-        return None, "this is not an address"
+        return _JsonAnswer(problem="this is not an address")
     headers = {"Accept": "application/json"}
     if key:
         headers["Authorization"] = f"Bearer {key}"
@@ -238,14 +246,15 @@ def _fetch_json(url: str, timeout: float, key: str = "") -> tuple[Any, str]:
             answer = connection.getresponse()
             data = answer.read(MAX_ANSWER)
             if answer.status != 200:
-                return None, f"HTTP {answer.status}"
-            return json.loads(data), ""
+                return _JsonAnswer(problem=f"HTTP {answer.status}")
+            return _JsonAnswer(json.loads(data))
         finally:
             connection.close()
     except OSError as error:
-        return None, f"nothing answers ({error.strerror or error or type(error).__name__})"
+        reason = error.strerror or error or type(error).__name__
+        return _JsonAnswer(problem=f"nothing answers ({reason})")
     except (HTTPException, ValueError, RecursionError):  # not a model server
-        return None, ""
+        return _JsonAnswer()
 
 
 def _parse_models(answer: Any, prefix: str) -> dict[str, int | None] | None:
@@ -281,7 +290,7 @@ def _with_loaded_windows(
     says it.
     """
     path, list_key, name_key, window_key = _LOADED_MODELS_API[provider.name]
-    answer = dictionary(_fetch_json(url.removesuffix("/v1") + path, timeout)[0])
+    answer = dictionary(_fetch_json(url.removesuffix("/v1") + path, timeout).value)
     for row in dictionaries(answer.get(list_key)):
         loaded = f"{provider.name}/{row.get(name_key)}"
         if loaded in models:

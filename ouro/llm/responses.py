@@ -348,10 +348,10 @@ def parse_usage(usage: Item, spec: ModelSpec) -> Usage | None:
     details = dictionary(usage.get("input_tokens_details"))
     return make_usage(
         spec,
-        usage.get("input_tokens"),
-        details.get("cached_tokens"),
-        details.get("cache_write_tokens"),
-        usage.get("output_tokens"),
+        sent=usage.get("input_tokens"),
+        cached=details.get("cached_tokens"),
+        cache_written=details.get("cache_write_tokens"),
+        answered=usage.get("output_tokens"),
         cost=usage.get("cost"),
     )
 

@@ -15,7 +15,7 @@ import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -114,7 +114,7 @@ def next_step(
     if call.id.startswith(_LIST_FOR_FAULT) and not reply.failed:
         return turn.ask_for_file(reply.text.splitlines())
     if call.id.startswith(_CHANGE_MADE) and not reply.failed and turn.failure:
-        return ToolCall(_step_id(_RUN_AGAIN), "shell", turn.failure[0].arguments)
+        return ToolCall(_step_id(_RUN_AGAIN), "shell", turn.failure.call.arguments)
     if call.name == "shell" and turn.wants_repair:
         return ToolCall(_step_id(_LIST_FOR_FAULT), "glob", {"pattern": "**"})
     return None
@@ -127,7 +127,7 @@ def small_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[
     turn = _Turn.of(messages)
     offered = [tool for tool in tools if tool.name not in _HIDDEN_TOOLS]
     has_needed_tools = {tool.name for tool in tools} >= _NEEDED_TOOLS
-    has_change_failed = turn and turn.last[0].id.startswith(_READ_TO_CHANGE)
+    has_change_failed = turn and turn.last.call.id.startswith(_READ_TO_CHANGE)
     if not has_needed_tools or has_change_failed:
         return offered
     return [CHANGE if tool.name == "edit" else tool for tool in offered]
@@ -170,17 +170,24 @@ def _as_change(part: Part) -> Part:
     return part
 
 
+class _DoneCall(NamedTuple):
+    """A call with its result."""
+
+    call: ToolCall
+    reply: ToolReply
+
+
 class _Turn(msgspec.Struct, frozen=True):
     """A turn of a very small model, from the message of the user on."""
 
     task: str
     """The words of the user."""
-    done: list[tuple[ToolCall, ToolReply]]
-    """The calls that have a result, with their results."""
+    done: list[_DoneCall]
+    """The calls that have a result."""
 
     @classmethod
     def of(cls, messages: Sequence[Message]) -> _Turn | None:
-        """The turn, if the last message is the result of one call; None otherwise."""
+        """The turn at the end of the messages; None if the last one is not the result of one call."""
         user_indexes = [index for index, message in enumerate(messages) if message.role == "user"]
         start = user_indexes[-1] if user_indexes else 0
         calls: dict[str, ToolCall] = {}
@@ -188,25 +195,27 @@ class _Turn(msgspec.Struct, frozen=True):
         for message in messages[start:]:
             calls |= {call.id: call for call in message.tool_calls}
             replies += message.parts_of(ToolReply)
-        done = [(calls[reply.call_id], reply) for reply in replies if reply.call_id in calls]
+        done = [
+            _DoneCall(calls[reply.call_id], reply) for reply in replies if reply.call_id in calls
+        ]
         if not done or messages[-1].role != "tool" or len(messages[-1].parts_of(ToolReply)) != 1:
             return None
         return cls(messages[start].text, done)
 
     @property
-    def last(self) -> tuple[ToolCall, ToolReply]:
+    def last(self) -> _DoneCall:
         """The last call, with its result."""
         return self.done[-1]
 
     @property
-    def failure(self) -> tuple[ToolCall, ToolReply] | None:
+    def failure(self) -> _DoneCall | None:
         """The last command and its result, if it ran and failed; else None."""
-        commands = [(call, reply) for call, reply in self.done if call.name == "shell"]
+        commands = [done for done in self.done if done.call.name == "shell"]
         if not commands:
             return None
-        call, reply = commands[-1]
+        reply = commands[-1].reply
         has_failed = reply.failed and _FAILED_EXIT.search(reply.text)
-        return (call, reply) if has_failed else None
+        return commands[-1] if has_failed else None
 
     @property
     def files_read(self) -> set[str]:
@@ -232,7 +241,7 @@ class _Turn(msgspec.Struct, frozen=True):
         if not candidates:
             return None
         # If there are too many, prefer those whose stem is in the output or the task.
-        context = f"{self.failure[1].text}\n{self.task}"
+        context = f"{self.failure.reply.text}\n{self.task}"
         candidates.sort(key=lambda name: PurePosixPath(name).stem not in context)
         choices = candidates[:_MAX_FILES]
         schema = {
@@ -290,7 +299,7 @@ class _Turn(msgspec.Struct, frozen=True):
             f"The task: {task}\n{remembered}{self._quote_failure()}\n{present}\n\n"
             f"{verb} {path}. Answer with the whole new file."
         )
-        return StepRequest(request, {}, lambda answer: _make_change(path, old, answer))
+        return StepRequest(request, schema={}, call=lambda answer: _make_change(path, old, answer))
 
     def _quote_failure(self) -> str:
         """The failed command and its output; empty if the last command did not fail."""

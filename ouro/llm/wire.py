@@ -72,6 +72,13 @@ END_TIMEOUT = 0.1
 """Seconds to read the rest of the body after the last event."""
 
 
+class _StreamedCall(msgspec.Struct):
+    """What has come of a call."""
+
+    name: str = ""
+    arguments: str = ""
+
+
 class ChunkReader(ABC):
     """Reads the events of one answer. `reason` is set once the provider has said that the answer is
     complete.
@@ -82,8 +89,8 @@ class ChunkReader(ABC):
         self._text = SurrogateJoiner()
         self._thinking = SurrogateJoiner()
         self._tags = ThinkTags()
-        self._calls: dict[int, list[str]] = {}
-        """The name and the arguments so far of each call."""
+        self._calls: dict[int, _StreamedCall] = {}
+        """The calls so far, by their index in the answer."""
         self._has_text = False
         self.reason: Reason | None = None
         self.is_done = False
@@ -109,9 +116,9 @@ class ChunkReader(ABC):
         if isinstance(chunk, TextChunk):
             self._has_text = self._has_text or bool(chunk.text.strip())
         elif isinstance(chunk, CallChunk):
-            call = self._calls.setdefault(chunk.index, ["", ""])
-            call[0] += chunk.name
-            call[1] += chunk.arguments
+            call = self._calls.setdefault(chunk.index, _StreamedCall())
+            call.name += chunk.name
+            call.arguments += chunk.arguments
 
     def end(self) -> Iterator[Chunk]:
         """Yield the last chunks: text that was held back, and the end if the answer is complete."""
@@ -137,7 +144,8 @@ class ChunkReader(ABC):
             return None
         if self._calls:
             is_whole = all(
-                name and parse_object(text) is not None for name, text in self._calls.values()
+                call.name and parse_object(call.arguments) is not None
+                for call in self._calls.values()
             )
             return "tools" if is_whole or self.is_done else None
         return "stop" if self._has_text or self.is_done else None
@@ -159,18 +167,35 @@ def check_window(reason: object) -> None:
         raise ContextTooLong(f"The answer filled the window of the model ({reason[:60]}).")
 
 
-def make_usage(spec: ModelSpec, *figures: object, cost: object = None) -> Usage | None:
-    """The usage from a provider's figures (input, cached, cache_written, output); None if one of
-    them is impossible.
+def make_usage(
+    spec: ModelSpec,
+    *,
+    sent: object,
+    answered: object,
+    cached: object = 0,
+    cache_written: object = 0,
+    cost: object = None,
+) -> Usage | None:
+    """The usage from a provider's figures, in which None counts as 0; None if one of them is
+    impossible.
 
     The prices of the model count; if they are unknown, the provider's own `cost`.
+
+    Args:
+        sent: the tokens of the request, also those from the cache.
+        answered: the tokens of the answer.
     """
+    figures = (sent, cached, cache_written, answered)
     counts = [0 if figure is None else count(figure) for figure in figures]
     if None in counts:
         return None
-    read, cached, written, output = (number or 0 for number in counts)
+    read, from_cache, written, output = (number or 0 for number in counts)
     usage = Usage(
-        input=read, cached=cached, cache_written=written, output=output, cost=amount(cost)
+        input=read,
+        cached=from_cache,
+        cache_written=written,
+        output=output,
+        cost=amount(cost),
     )
     return replace(usage, cost=spec.prices.cost(usage)) if spec.prices else usage
 

@@ -228,11 +228,8 @@ class MessageTree:
 
     def entries_to(self, number: int) -> tuple[MessageRecord, ...]:
         """The loaded messages that `go_to` that number restores, oldest first."""
-        return tuple(
-            item
-            for item in self._path(number, self._positions)[0]
-            if isinstance(item, MessageRecord)
-        )
+        path, _branch_point = self._path(number, self._positions)
+        return tuple(item for item in path if isinstance(item, MessageRecord))
 
     @property
     def branches(self) -> tuple[TranscriptBranch, ...]:
@@ -260,8 +257,8 @@ class MessageTree:
         self._positions = {item.number: position for position, item in enumerate(items)}
 
     def _path(self, number: int, until: Collection[int]) -> tuple[list[NumberedRecord], int]:
-        """The items up to that number, oldest first, and the number before them: 0, or the first
-        number in `until`.
+        """Follow the items back from that number. Returns them, oldest first, and the number where
+        it ended: that of an item in `until`, 0 at the start, or that of an item that is not loaded.
         """
         path: list[NumberedRecord] = []
         while number in self._nodes and number not in until:

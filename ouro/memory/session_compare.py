@@ -59,11 +59,8 @@ def choose_step(here: bytes, there: RemoteRecords, *, is_edited_here: bool) -> S
         return SyncStep.SEND_ALL
     if body.startswith(here):
         return _step_for_new_records(here, body[len(here) :])
-    return (
-        SyncStep.TAKE
-        if _has_in_order(_split_records(here), _split_records(body))
-        else SyncStep.FORK
-    )
+    has_all = _has_in_order(records_in(here), others=records_in(body))
+    return SyncStep.TAKE if has_all else SyncStep.FORK
 
 
 def _step_for_new_records(here: bytes, new_data: bytes) -> SyncStep:
@@ -80,10 +77,6 @@ def _step_for_new_records(here: bytes, new_data: bytes) -> SyncStep:
 def _numbered_records(data: bytes) -> Iterator[bytes]:
     """Yield the records with a number: others, which a user wrote, may be equal."""
     return (record.data for record in records_in(data) if number_of(record))
-
-
-def _split_records(data: bytes) -> list[RawRecord]:
-    return records_in(data)
 
 
 def _has_in_order(some: list[RawRecord], others: list[RawRecord]) -> bool:

@@ -129,7 +129,8 @@ class _LocalSession(msgspec.Struct, frozen=True):
     def body(self) -> bytes:
         """The records after the header, up to the last complete one."""
         with open_private(self.folder, FILE_NAME, os.O_RDONLY) as descriptor:
-            return read_range(descriptor, self.begin, find_whole_end(descriptor)[0])
+            end, _tail = find_whole_end(descriptor)
+            return read_range(descriptor, self.begin, end)
 
 
 class _RemoteSession(msgspec.Struct):
@@ -248,7 +249,9 @@ class SessionSync:
                 self._try(other, partial(self._create, other, root))
 
     def _merge_session(self, local: _LocalSession, other: _RemoteSession) -> Iterator[_Outgoing]:
-        """Yield what to send of a session; take what was added at the remote."""
+        """Yield what to send of a session, also what the remote has lost; take what was added
+        there.
+        """
         base = self._state.sessions.get(local.id)
         is_changed_here = base is None or base.mark != local.mark
         is_changed_there = base is None or base.chunks != other.names
@@ -268,7 +271,9 @@ class SessionSync:
     def _merge_changed(
         self, local: _LocalSession, other: _RemoteSession, *, is_changed_there: bool
     ) -> Iterator[_Outgoing]:
-        """Yield what to send of a session that changed; take what was added at the remote."""
+        """Yield what to send of a session that changed, or take what was added at the remote. A
+        session that is open, unreadable or damaged there is left for the next synchronization.
+        """
         here = local.body()
         try:
             there = self._read_remote_records(other)
@@ -293,8 +298,9 @@ class SessionSync:
     def _make_outgoing(
         self, local: _LocalSession, other: _RemoteSession, body: bytes, sent: int | None = None
     ) -> _Outgoing:
-        """The records after the first `sent` bytes as new chunks; None: all, which replace the
-        chunks there.
+        """What is sent of a session: the records after the first `sent` bytes of `body` as new
+        chunks, and the outputs that the remote does not have. With None it is the header and all
+        records, which replace the chunks there.
         """
         parent = f"{local.parent}/{SUBAGENTS}/" if local.parent else ""
         prefix = f"s/{parent}{local.id}"
@@ -351,7 +357,9 @@ class SessionSync:
         return None
 
     def _try(self, session: _LocalSession | _RemoteSession, take: Callable[[], None]) -> None:
-        """Change a session here; a session that is open or unreadable is skipped and reported."""
+        """Change a session here by the function `take`, and save that. A session that is open or
+        unreadable is skipped and reported.
+        """
         try:
             take()
         except (SessionError, BadRecordError, OSError, ValueError, RecursionError) as error:

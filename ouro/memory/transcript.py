@@ -5,6 +5,7 @@ titles.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -81,6 +82,24 @@ class _Mark(msgspec.Struct, frozen=True):
     """
 
 
+class _SentHead(NamedTuple):
+    """The beginning of what is sent, as it was made last: it is made again if something changes."""
+
+    compaction: CompactionRecord | None
+    kept: list[MessageRecord]
+    """The entries that the compaction keeps."""
+    messages: list[Message]
+    """Both as messages."""
+
+
+class _Shortened(NamedTuple):
+    """The messages without the items that the user dropped."""
+
+    dropped: frozenset[str]
+    messages: PerMessage[Message]
+    """Removes these items from messages."""
+
+
 class Transcript(MessageTree):
     """Takes records in the order of the file. Only the order counts; numbers are ids.
 
@@ -135,17 +154,9 @@ class Transcript(MessageTree):
         """
         self._marks: dict[int, list[_Mark]] = {}
         """The number of the item before -> the marks."""
-        self._head: tuple[CompactionRecord | None, list[MessageRecord], list[Message]] = (
-            None,
-            [],
-            [],
-        )
-        """The compaction, the entries that it keeps, and both as messages."""
+        self._head = _SentHead(compaction=None, kept=[], messages=[])
         self._without_reasoning = PerMessage(end_reasoning)
-        self._shortened: tuple[frozenset[str], PerMessage[Message]] = (
-            frozenset(),
-            PerMessage(lambda said: said),
-        )
+        self._shortened = _Shortened(frozenset(), PerMessage(lambda message: message))
         self._kept = {item.number: item for item in kept}
 
     @classmethod
@@ -212,8 +223,8 @@ class Transcript(MessageTree):
         dropped = self.dropped_items
         messages = self._sent_head([entry for entry in kept if str(entry.number) not in dropped])
         tail = self._tail(following, self.compaction)
-        if dropped != self._shortened[0]:
-            self._shortened = dropped, PerMessage(self._shortener(following))
+        if dropped != self._shortened.dropped:
+            self._shortened = _Shortened(dropped, PerMessage(self._shortener(following)))
         if not dropped:
             return messages + tail
         for entry, message in zip(following, tail, strict=True):
@@ -222,16 +233,16 @@ class Transcript(MessageTree):
             elif entry.message.role == "user" and messages[-1:] != [DROPPED_MESSAGE]:
                 # A request begins with a user message, and one is between two answers.
                 messages.append(DROPPED_MESSAGE)
-        return self._shortened[1](messages)
+        return self._shortened.messages(messages)
 
     def _sent_head(self, kept: list[MessageRecord]) -> list[Message]:
         """The kept messages and the summary."""
         compaction = self.compaction
-        if compaction is not self._head[0] or kept != self._head[1]:
+        if compaction is not self._head.compaction or kept != self._head.kept:
             summary = compaction.summary if compaction else ""
             messages = replace_by_summary([item.message for item in kept], summary, following=[])
-            self._head = compaction, kept, messages
-        return list(self._head[2])
+            self._head = _SentHead(compaction, kept, messages)
+        return list(self._head.messages)
 
     def _tail(
         self, following: Sequence[MessageRecord], compaction: CompactionRecord | None
@@ -465,9 +476,8 @@ class Transcript(MessageTree):
                 notes[id(entry.message)] = frozenset(dropped_notes)
 
         def shorten(message: Message) -> Message:
-            return remove_notes(
-                remove_outputs([message], calls)[0], notes.get(id(message), frozenset())
-            )
+            [without_outputs] = remove_outputs([message], calls)
+            return remove_notes(without_outputs, notes.get(id(message), frozenset()))
 
         return shorten
 

@@ -68,9 +68,10 @@ First: Logs go to /var/log/shop. Second: Logs are kept for 30 days. -> false"""
 
 
 class ConsolidationOutcome(msgspec.Struct, frozen=True):
-    """The result of a consolidation: `said` is a line for the user."""
+    """The result of a consolidation."""
 
-    said: str
+    summary: str
+    """A line for the user."""
     texts: Mapping[str, str] = {}
     """Category -> new text, only for those that change."""
     has_answer: bool = True
@@ -106,7 +107,7 @@ class LongTermMemoryConsolidator:
         texts = {name: text for name, text in texts.items() if text.strip()}
         if not texts:
             return ConsolidationOutcome("there is nothing to merge")
-        is_small, new_texts = self._is_small(), dict[str, str]()
+        is_small = self._is_small()
         try:
             if is_small:
                 new_texts = await self._remove_repeated_lines(texts)
@@ -118,12 +119,12 @@ class LongTermMemoryConsolidator:
             )
         size_before, size = _size(texts), _size({**texts, **new_texts})
         if is_small:
-            said = (
+            summary = (
                 f"{size_before:,} → {size:,} tokens"
                 if new_texts
                 else "no line says what another one says"
             )
-            return ConsolidationOutcome(said, new_texts)
+            return ConsolidationOutcome(summary, new_texts)
         if not new_texts:
             return ConsolidationOutcome(
                 "the answer was unreadable or not shorter; memory is unchanged"

@@ -43,7 +43,7 @@ _AGE_GROUPS = (
 
 Level = Literal["ok", "warning", "problem"]
 Problem = tuple[Level, str, str]
-"""The level, the problem, and advice."""
+"""The level, what is wrong (or that nothing is), and advice for the user."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -242,40 +242,42 @@ def _check_fields(files: Sequence[NoteFile], categories: Collection[str]) -> Ite
             yield "warning", what, "The folder counts. Correct the note, or move the file."
 
 
-def _find_superseded(note_id: str, superseded_by_id: Mapping[str, str]) -> set[str]:
-    """The notes that a note supersedes, directly or through others."""
+def _find_superseded(note_id: str, older_versions: Mapping[str, str]) -> set[str]:
+    """The notes that a note supersedes, directly or through others. `older_versions`: the note that
+    each note supersedes; empty if it supersedes none.
+    """
     older: set[str] = set()
-    note = superseded_by_id[note_id]
+    note = older_versions[note_id]
     while note and note not in older:
         older.add(note)
-        note = superseded_by_id.get(note, "")
+        note = older_versions.get(note, "")
     return older
 
 
-def _check_links(files: Sequence[NoteFile], before: Mapping[str, str]) -> Iterator[Problem]:
-    """Yield notes with a wrong `supersedes` or `related`; `before` maps each note of all scopes to
-    the note that it supersedes.
+def _check_links(files: Sequence[NoteFile], older_versions: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield notes with a wrong `supersedes` or `related`; `older_versions` maps each note of all
+    scopes to the note that it supersedes.
     """
-    after = Counter(file.note.supersedes for file in files if file.note.supersedes)
+    newer_counts = Counter(file.note.supersedes for file in files if file.note.supersedes)
     for file in files:
         note, edit = file.note, f"ouro memory edit {file.note.id}"
-        if note.supersedes and note.supersedes not in before:
+        if note.supersedes and note.supersedes not in older_versions:
             what = f"{file.name} supersedes {note.supersedes}, which does not exist"
             yield "warning", what, f"{edit}: `supersedes: null`, or restore the file"
-        if note.id in _find_superseded(note.id, before):
+        if note.id in _find_superseded(note.id, older_versions):
             yield (
                 "problem",
                 f"{file.name} supersedes itself, through other notes",
                 f"{edit}: remove `supersedes`",
             )
-        if after[note.id] > 1:
+        if newer_counts[note.id] > 1:
             yield (
                 "warning",
-                f"{after[note.id]} notes supersede {note.id}",
+                f"{newer_counts[note.id]} notes supersede {note.id}",
                 "Let one of them supersede the other.",
             )
         for edge in note.related:
-            if edge.id not in before:
+            if edge.id not in older_versions:
                 what = (
                     f"{file.name} {edge.relationship} {one_line(edge.id, 40)}, which does not exist"
                 )

@@ -126,21 +126,13 @@ def read_sources(paths: Sequence[Path]) -> ImportMaterial:
     waiting = list(depths)
     for path in waiting:  # included files are appended
         try:
-            with open_regular(path) as file:
-                if (size := os.fstat(file.fileno()).st_size) > _MAX_BYTES:
-                    raise FileRefused(f"{size:,} bytes; at most {_MAX_BYTES:,} are read")
-                text = decode_text(file.read(_MAX_BYTES + 1))
-            pieces += list(_read_pieces(path, text))  # no files at all if a part cannot be read
+            text = _read_text(path)
+            pieces += list(_read_pieces(path, text))  # no pieces at all if one cannot be read
         except (FileRefused, OSError) as error:
             skipped.append(SkippedFile(str(path), reason_of(error)))
             continue
         files.append(path)
-        names = (
-            _INCLUDE_LINE.findall(_COMMENT_OR_CODE.sub("", text))
-            if path.suffix in _TEXT_ENDINGS
-            else ()
-        )
-        for name in dict.fromkeys(names):
+        for name in _names_of_includes(path, text):
             included = (path.parent / Path(name).expanduser()).resolve()
             if reason := _reason_to_refuse(path, included, depths[path]):
                 skipped.append(SkippedFile(f"@{name} in {path.name}", reason))
@@ -148,6 +140,21 @@ def read_sources(paths: Sequence[Path]) -> ImportMaterial:
                 depths[included] = depths[path] + 1
                 waiting.append(included)
     return ImportMaterial(tuple(pieces), tuple(files), tuple(skipped))
+
+
+def _read_text(path: Path) -> str:
+    """The text of a file. Raises FileRefused if it is too large or no text, and OSError."""
+    with open_regular(path) as file:
+        if (size := os.fstat(file.fileno()).st_size) > _MAX_BYTES:
+            raise FileRefused(f"{size:,} bytes; at most {_MAX_BYTES:,} are read")
+        return decode_text(file.read(_MAX_BYTES + 1))
+
+
+def _names_of_includes(path: Path, text: str) -> list[str]:
+    """The names of the files that a text file includes, each once; none for other files."""
+    if path.suffix not in _TEXT_ENDINGS:
+        return []
+    return list(dict.fromkeys(_INCLUDE_LINE.findall(_COMMENT_OR_CODE.sub("", text))))
 
 
 def is_project(named: str, root: Path) -> bool:

@@ -264,7 +264,12 @@ class LongTermMemoryManager:
         async def work() -> _Result:
             async with self._lock:
                 refresh_events = await asyncio.to_thread(self._refresh) if refreshes else []
-                editor = MemoryEditor(self._scopes, index, self._last_turn, find_root(self.cwd))
+                editor = MemoryEditor(
+                    self._scopes,
+                    index,
+                    moment=self._last_turn,
+                    worktree=find_root(self.cwd),
+                )
                 result = await asyncio.to_thread(act, editor)
             self.report(refresh_events)
             self.report(editor.events, quiet=quiet)
@@ -285,11 +290,11 @@ class LongTermMemoryManager:
         outcome = await self._make_consolidator().consolidate(dict(scope_memory.texts))
         if outcome.texts:
             changes = {f"{name}.md": text for name, text in outcome.texts.items()}
-            subject = f"Consolidate: {outcome.said}"
+            subject = f"Consolidate: {outcome.summary}"
 
             def write(editor: MemoryEditor) -> None:
                 editor.events += scope_memory.write(
-                    changes, subject, self._last_turn, "consolidation", texts_before
+                    changes, subject, self._last_turn, "consolidation", seen=texts_before
                 )
 
             await self.with_editor(write, refreshes=False)
@@ -298,7 +303,7 @@ class LongTermMemoryManager:
             scope_memory.store.repository.write_record(
                 _CONSOLIDATED_RECORD, f"{digest_before} {digest(scope_memory.texts)}"
             )
-        return outcome.said
+        return outcome.summary
 
     def report(
         self, events: Sequence[CoreChanged], *, quiet: bool = False, asks: bool = True

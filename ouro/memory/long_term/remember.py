@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -130,22 +130,22 @@ def remember_text(
         return _remember_again(editor, placement, same_entry)
     in_use = [entry for entry in entries if entry.is_in_use]
     named_entries = [entry for entry in in_use if entry.id == replaces]
-    placement, replaced, entries_on_subject = _settle_placement(
+    settled = _settle_placement(
         editor,
         placement,
         in_use,
         named_entries,
         is_scope_named=bool(scope or NAMED_SCOPE.match(text)),
     )
-    related = (
-        ()
-        if replaced
-        else [entry.id for entry in entries_on_subject if entry.kind == "note"][:_MAX_RELATED]
-    )
-    if replaced:
-        replaced = with_sources(editor, replaced)
-    entry, undo = write_text(editor, placement, replaced, related)
-    return RememberResult("kept", entry, placement.why, undo, tuple(replaced))
+    related: list[str] = []
+    replaced: Sequence[MemoryEntry] = ()
+    if settled.replaced:
+        replaced = with_sources(editor, settled.replaced)
+    else:
+        notes_on_subject = [entry for entry in settled.on_subject if entry.kind == "note"]
+        related = [note.id for note in notes_on_subject[:_MAX_RELATED]]
+    entry, undo = write_text(editor, settled.placement, replaced, related)
+    return RememberResult("kept", entry, settled.placement.why, undo, tuple(replaced))
 
 
 def _remember_again(
@@ -199,10 +199,8 @@ def keep_in_core(
     is the core line that the classifier wants to replace: one without a common word only if it
     `is_sure`. Raises as `remember_text`.
     """
-    lines, first_placement = (
-        core_entries(editor, sources=False),
-        _place_note_of_capture(editor, note, statement),
-    )
+    lines = core_entries(editor, sources=False)
+    first_placement = _place_note_of_capture(editor, note, statement)
     if not is_sure and not shares_subject(corrected, note.text):
         corrected = ""
     named_lines = [line for line in lines if line.text == corrected]
@@ -213,7 +211,7 @@ def keep_in_core(
     )
     if first_placement.is_note and not is_known:
         return None
-    placement, replaced, _ = _settle_placement(
+    placement, replaced, _on_subject = _settle_placement(
         editor, first_placement, all_entries(editor, sources=False), named_lines
     )
     if same_line := find_same(note.text, [line for line in lines if line.scope == placement.scope]):
@@ -250,6 +248,16 @@ def shares_subject(text: str, other: str) -> bool:
     return not subject_words(text).isdisjoint(subject_words(other))
 
 
+class _SettledPlacement(NamedTuple):
+    """The final place of a text, and what is there."""
+
+    placement: Placement
+    replaced: Sequence[MemoryEntry]
+    """The entries that the text replaces."""
+    on_subject: Sequence[MemoryEntry]
+    """The entries of that scope on the subject of the text, also the replaced ones."""
+
+
 def _settle_placement(
     editor: MemoryEditor,
     placement: Placement,
@@ -257,9 +265,8 @@ def _settle_placement(
     named_entries: Sequence[MemoryEntry] = (),
     *,
     is_scope_named: bool = False,
-) -> tuple[Placement, list[MemoryEntry], list[MemoryEntry]]:
-    """Decide the final place of a text. Returns it with the entries that the text replaces there,
-    and those that are on its subject.
+) -> _SettledPlacement:
+    """Decide the final place of a text, and find what it replaces there.
 
     A correction is written to the scope of what it corrects, and to the core if a core line is on
     its subject, so that it is as strong as that line. Other text becomes a note once the core has
@@ -278,7 +285,7 @@ def _settle_placement(
         placement = _make_note_if_full(editor, placement)
     elif not placement.until and (placement.is_note or core_line in replaced):
         placement = _put_in_file_of(core_line, placement)
-    return placement, replaced, entries_on_subject
+    return _SettledPlacement(placement, replaced, entries_on_subject)
 
 
 def _place_with_replaced(

@@ -46,7 +46,7 @@ async def test_both_categories_are_read_from_the_answer():
         "facts": "- Services 0 to 29 run on ports 8000 to 8029, in the order of their numbers.\n",
         "preferences": "- Use tabs.\n",
     }
-    assert done.said == "467 → 25 tokens"
+    assert done.summary == "467 → 25 tokens"
 
 
 async def test_missing_category_stays_unchanged():
@@ -98,7 +98,7 @@ async def test_best_answer_saving_over_15_percent_is_used(answers, kept, said):
 
     done = await LongTermMemoryConsolidator(ask, lambda _text: "").consolidate({"facts": FACTS})
     assert done.texts == ({"facts": lines(kept)} if kept else {})
-    assert said in done.said
+    assert said in done.summary
     assert len(given) == len(answers) + 1 - 2  # never more than two requests
 
 

@@ -87,10 +87,10 @@ async def test_small_model_consolidates_the_core_without_writing_text():
     )  # `Same` refuses a request for a text
     done = await small.consolidate({"facts": CORE, "decisions": "- Redis is the queue.\n"})
     assert set(done.texts) == {"facts"}
-    assert done.said.endswith("tokens")
+    assert done.summary.endswith("tokens")
     two = {"facts": "- The API listens on port 8417.\n- The API listens on port 8418.\n"}
     done = await small.consolidate(two)
-    assert (done.said, done.texts) == ("no line says what another one says", {})
+    assert (done.summary, done.texts) == ("no line says what another one says", {})
     many = (
         "".join(f"- The port of host{number} is {number}.\n" for number in range(30))
         + "- The port of host7 is 7.\n"

@@ -147,7 +147,12 @@ class Capture(msgspec.Struct, eq=False):
                 )
                 checked = self.find_checked(messages, part.turn)
                 captured = await self.run(
-                    part.spoken, turn, trigger, tuple(loaded_notes), sources, checked
+                    part.spoken,
+                    turn,
+                    trigger,
+                    recalled=tuple(loaded_notes),
+                    sources=sources,
+                    checked=checked,
                 )
             yield part, captured
 
@@ -199,7 +204,9 @@ class Capture(msgspec.Struct, eq=False):
         return captured
 
     async def _read_excerpt(self, excerpt: _Excerpt, captured: Captured) -> None:
-        """Ask the classifier about an excerpt, and carry out its operations. Raises ModelError."""
+        """Ask the classifier about an excerpt, carry out its operations, and add what became of them
+        to `captured`. Raises ModelError.
+        """
         shown_notes = await asyncio.to_thread(self._choose_shown_notes, excerpt)
         limits = OperationLimits(
             shown_notes, self.question.categories, self.notes.notebook.scopes, str(self.notes.root)
@@ -238,7 +245,7 @@ class Capture(msgspec.Struct, eq=False):
     def _apply_all(
         self, operations: Sequence[Operation], excerpt: _Excerpt, captured: Captured
     ) -> None:
-        """Carry out operations; one that cannot be carried out is added to `captured.refused`."""
+        """Carry out operations, and add what became of each to `captured`."""
         for operation in operations:
             try:
                 if operation.verb == "confirm":

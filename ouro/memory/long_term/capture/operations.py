@@ -17,6 +17,10 @@ from ouro.memory.long_term.supersession import fold_words
 from ouro.utils.text import clean
 
 Verb = Literal["add", "supersede", "refine", "contradict", "confirm"]
+Certainty = Literal["stated", "compared", "doubtful"]
+"""`compared`: the subjects of a statement and of what it replaces are the same, and the texts need
+no common word. `doubtful`: the user may not have meant it, and decides.
+"""
 MAX_OPERATIONS = 8
 """The most operations of one answer: a model that finds more in a few turns writes down everything.
 """
@@ -79,10 +83,7 @@ class Operation(msgspec.Struct, frozen=True):
     related: tuple[str, ...] = ()
     until: str = ""
     """The last day on which it holds; empty: it lasts."""
-    certainty: Literal["stated", "compared", "doubtful"] = "stated"
-    """`compared`: the subjects of both are the same, and the texts need no common word. `doubtful`:
-    the user may not have meant it, and decides.
-    """
+    certainty: Certainty = "stated"
 
 
 class RefusedOperation(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ouro.errors import ModelError, NoteError, SearchUnavailable, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.index import Graph, Lookup, MemoryFolder, Search, SearchFilter, Sources, project_of
+from ouro.memory.long_term.capture.operations import Certainty
 from ouro.memory.long_term.capture.session_parts import MAX_MESSAGE, Spoken
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import core_entries, find_entry, note_entries
@@ -82,7 +83,10 @@ class SessionNotes:
         self._has_all_vectors = False
         stores = {scope.name: scope.store for scope in scopes}
         self.notebook = Notebook(
-            stores, self._latest_version, self.anchors, lambda scope: self._scopes[scope].untrusted
+            stores,
+            latest=self._latest_version,
+            anchors=self.anchors,
+            untrusted=lambda scope: self._scopes[scope].untrusted,
         )
 
     def main_branch(self) -> str:
@@ -135,7 +139,7 @@ class SessionNotes:
             return ()
         return [hit.id for hit in hits if hit.score >= _MIN_SIMILARITY]
 
-    def propose(self, note: Note, sources: Sequence[str], certainty: str = "stated") -> None:
+    def propose(self, note: Note, sources: Sequence[str], certainty: Certainty = "stated") -> None:
         """Write a note as a pending proposal; `sources` came into the session before. Raises
         SecretInMemory.
         """
@@ -201,7 +205,10 @@ class SessionNotes:
     def _editor(self, moment: TurnRef) -> MemoryEditor:
         """An editor for one action in that turn."""
         return MemoryEditor(
-            tuple(self._scopes.values()), lambda: self._lookup.search().index, moment, self.root
+            tuple(self._scopes.values()),
+            index=lambda: self._lookup.search().index,
+            moment=moment,
+            worktree=self.root,
         )
 
     def find_due(self) -> tuple[list[str], list[str]]:

@@ -195,9 +195,10 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         another subject.
         """
         limits = OperationLimits(group, self.categories, (group[0].scope,))
+        valid_operations, _refused = read_operations(answer, limits)
         operations = [
             operation
-            for operation in read_operations(answer, limits)[0]
+            for operation in valid_operations
             if operation.verb in ("supersede", "confirm")
         ]
         if len(operations) != 1:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -51,6 +51,14 @@ _LOOK_TIMEOUT = 1.0
 """Seconds that a turn waits until the files are compared after a command that failed."""
 
 
+class _KeptNote(NamedTuple):
+    """A note that was written or proposed."""
+
+    note: Note
+    event: Event | None
+    """Shows it to the user; None: the user wants to see none."""
+
+
 class DeadEnds(msgspec.Struct, eq=False):
     """Finds dead ends in one session, keeps a note of each, and reminds the model of a dead end
     that it repeats.
@@ -76,8 +84,8 @@ class DeadEnds(msgspec.Struct, eq=False):
     """The notes that the last undo of the user made."""
 
     def start(self) -> None:
-        """Remember which branch is in use."""
-        self.looks.record_branch()  # called only to record the branch
+        """Record which branch is in use: a later change of the branch undoes nothing."""
+        self.looks.record_branch()
 
     # What failed
 
@@ -201,12 +209,12 @@ class DeadEnds(msgspec.Struct, eq=False):
 
     async def _keep_note(self, dead_end: DeadEnd) -> str:
         """Write the note; returns its id, empty if the same was tried before. Raises as `Notebook`."""
-        events: list[Event] = []
-        note = await self.manager.run_under_lock(partial(self._write_note, dead_end, events))
-        for event in events:
-            self.channel.emit(event)
-        if note is None:
+        kept = await self.manager.run_under_lock(partial(self._write_note, dead_end))
+        if kept is None:
             return ""
+        if kept.event:
+            self.channel.emit(kept.event)
+        note = kept.note
         is_written = self.write != "ask"
         if is_written and _telling_output_line(dead_end):
             await self._add_output(note, dead_end)
@@ -242,9 +250,9 @@ class DeadEnds(msgspec.Struct, eq=False):
         ):
             self.channel.emit(event)
 
-    def _write_note(self, dead_end: DeadEnd, events: list[Event]) -> Note | None:
-        """Write or propose the note of a dead end, and add the event that shows it to `events`.
-        Returns the note; None if the same was tried before.
+    def _write_note(self, dead_end: DeadEnd) -> _KeptNote | None:
+        """Write or propose the note of a dead end. Returns None if the same was tried before: the
+        earlier note is then confirmed.
         """
         from ouro.memory.long_term.notes.note import DEAD_ENDS, Note, new_id
         from ouro.memory.long_term.notes.notebook import note_event
@@ -270,12 +278,10 @@ class DeadEnds(msgspec.Struct, eq=False):
         if self.write == "ask":
             note = notebook.add_times(note)
             reason = f"{ASKS}: “{cut(note.text, _PRINTED_WIDTH)}”"
-            events.append(self._propose(note, None, reason, (), turn))
-            return note
+            return _KeptNote(note, self._propose(note, reason, turn))
         change = notebook.add(note, "capture", turn.trailers("capture"))
-        if self.write != "silent":
-            events.append(note_event(change))
-        return change.note
+        is_shown = self.write != "silent"
+        return _KeptNote(change.note, note_event(change) if is_shown else None)
 
     def _propose_output(self, note: Note, words: str, dead_end: DeadEnd) -> list[Event]:
         """Propose a note with words from the output of a command added. Returns the event of the
@@ -289,15 +295,23 @@ class DeadEnds(msgspec.Struct, eq=False):
             file = self._notebook.find(note.id)
             if file.archived or file.note.text != note.text:
                 return []  # it was changed or archived meanwhile
-            return [self._propose(longer_note, note, reason, sources, turn)]
+            return [self._propose(longer_note, reason, turn, before=note, sources=sources)]
         except OuroError as error:
             log.info("dead ends: the output is not kept: %s", error)
             return []
 
     def _propose(
-        self, note: Note, before: Note | None, reason: str, sources: Sequence[str], turn: TurnRef
+        self,
+        note: Note,
+        reason: str,
+        turn: TurnRef,
+        *,
+        before: Note | None = None,
+        sources: Sequence[str] = (),
     ) -> Event:
-        """Store a pending proposal of a note; returns its event. Raises SecretInMemory."""
+        """Store a pending proposal of a new note, or of a change of the note `before`; returns its
+        event. Raises SecretInMemory.
+        """
         from ouro.memory.long_term.notes.note import note_text
         from ouro.memory.long_term.notes.notebook import proposal_event
 

@@ -225,7 +225,12 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
 
         search, anchors = self.lookup.search(), Anchors(self.root)
         return Recall(
-            search, self.notebook, self.mark, self.settings, anchors, self.recall_log.usefulness
+            search,
+            self.notebook,
+            self.mark,
+            settings=self.settings,
+            anchors=anchors,
+            usefulness=self.recall_log.usefulness,
         )
 
     @property

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -98,15 +99,21 @@ class Situation(msgspec.Struct, frozen=True):
     """
 
 
+RecallWay = Literal["local", "hyde", "touch", "other project"]
+"""`local`: by words and vectors, for a message; `hyde`: by the hypotheses of a model; `touch`: for
+what tools have used and done.
+"""
+
+
 class Recalled(msgspec.Struct, frozen=True):
     """The notes that were found, and the text about those that are sent."""
 
     items: tuple[RecalledNote, ...]
     text: str
     """Sent with the user's message; empty if nothing is relevant."""
-    way: str
-    """How they were found: `local`, `hyde` or `touch`."""
-    milliseconds: float
+    way: RecallWay
+    """How they were found."""
+    milliseconds: float = 0.0
 
 
 class _Candidate(msgspec.Struct):
@@ -216,7 +223,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             _Candidate(note_id, 1 / (RANK_CONSTANT + rank), ABOUT_FILE)
             for rank, note_id in enumerate(note_ids)
         ]
-        return self._select(candidates, situation, "touch", start, room)
+        return self._select(candidates, situation, "touch", start, room=room)
 
     def find_about_commands(
         self, note_ids: Sequence[str], situation: Situation, room: int
@@ -229,7 +236,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             _Candidate(note_id, 1 / (RANK_CONSTANT + rank), ABOUT_COMMAND)
             for rank, note_id in enumerate(note_ids)
         ]
-        return self._select(candidates, situation, "touch", start, room, _ABOUT_COMMANDS)
+        return self._select(candidates, situation, "touch", start, room=room, about=_ABOUT_COMMANDS)
 
     def find_repeated(self, note_ids: Sequence[str], situation: Situation, room: int) -> Recalled:
         """Select which of these dead ends, that were just repeated, are sent: at most `room`
@@ -240,20 +247,25 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             _Candidate(note_id, 1 / (RANK_CONSTANT + rank), REPEATED)
             for rank, note_id in enumerate(note_ids)
         ]
-        return self._select(candidates, situation, "touch", start, room, _ABOUT_REPEATED)
+        return self._select(candidates, situation, "touch", start, room=room, about=_ABOUT_REPEATED)
 
     def _select(
         self,
         candidates: Sequence[_Candidate],
         situation: Situation,
-        way: str,
+        way: RecallWay,
         start: float,
+        *,
         room: int | None = None,
         about: str = _ABOUT_FILES,
     ) -> Recalled:
-        """Select which candidates are sent, and quote them for the model. `room` is given for notes
-        about what tools did; without it the budget of a message counts, and neighbours of the
-        candidates are added.
+        """Select which candidates are sent, and quote them for the model.
+
+        Args:
+            start: when recall began, by `time.perf_counter`.
+            room: tokens for notes about what tools did. None: it is for a message, whose budget counts, and
+                neighbours of the candidates are added.
+            about: what the notes are about, in the text for the model; not used for a message.
         """
         if room is None:
             about, room = _ABOUT_MESSAGE, self.settings.injection_token_budget

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -56,7 +56,7 @@ LATE = "late"
 """The way of a receipt of what was found for it afterwards."""
 TOUCHED = "touch"
 """The way of a receipt of notes about what tools have used and done."""
-ELSEWHERE = "other project"
+ELSEWHERE: Final = "other project"
 """The way of a receipt of what another project knows: it is shown, and not sent."""
 
 
@@ -171,11 +171,12 @@ class TurnRecall(msgspec.Struct, eq=False):
             *commands,
             *(from_other_project.items if from_other_project else ()),
         )
-        way, milliseconds = (notes.way, notes.milliseconds) if notes else ("local", 0.0)
         if self._late_search:
-            way, milliseconds = TIMED_OUT, 1_000 * self._limit
-        if items or self._late_search:
-            self._unsaved = NotesRecalled(items, way, milliseconds)
+            self._unsaved = NotesRecalled(items, TIMED_OUT, 1_000 * self._limit)
+        elif items and notes:
+            self._unsaved = NotesRecalled(items, notes.way, notes.milliseconds)
+        elif items:
+            self._unsaved = NotesRecalled(items, "local")
         texts = (
             notes.text if notes else "",
             commands_text,
@@ -319,7 +320,8 @@ class TurnRecall(msgspec.Struct, eq=False):
             return
         if note is None or number != self._last_message():
             return
-        projects.offered, item = note, note.receipt(is_sent=False)
+        projects.offered = note
+        item = note.receipt(is_sent=False)
         earlier = self._receipts.get(number)
         items = (*(earlier.items if earlier else ()), item)
         way = earlier.way if earlier else ELSEWHERE
@@ -336,7 +338,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         from ouro.memory.long_term.recall.recall import Recalled
 
         item = note.receipt(is_sent=True)
-        return Recalled((item,), note.block(self.finder.mark), ELSEWHERE, 0.0)
+        return Recalled((item,), note.block(self.finder.mark), ELSEWHERE)
 
     async def broken_rules(self) -> dict[str, str]:
         """The remembered rules that the turn broke, by the ids of their entries."""
