@@ -156,7 +156,12 @@ def test_l11_any_streamed_answer_round_trips_through_the_file(parser, events, sp
 
 
 USAGES = st.builds(
-    partial(make_usage, UNPRICED), ODD | COUNTS, ODD | COUNTS, ODD, COUNTS, cost=COUNTS | ODD
+    partial(make_usage, UNPRICED),
+    sent=ODD | COUNTS,
+    cached=ODD | COUNTS,
+    cache_written=ODD,
+    answered=COUNTS,
+    cost=COUNTS | ODD,
 ).map(lambda usage: usage or Usage())
 ARGUMENTS = st.dictionaries(
     TEXTS, ODD.filter(lambda value: "NaN" not in json.dumps(value)), max_size=3

@@ -322,7 +322,7 @@ class Index:
 
     def changed_sessions(self, root: Path) -> frozenset[str]:
         """The folders of sessions in `root` that are not up to date in the index."""
-        files = _session_files(root)  # before the lock: others can read meanwhile
+        files = _status_of_sessions(root)  # before the lock: others can read meanwhile
         with self.reading() as database:
             changed, _deleted = changed_sessions(database, files)
             return frozenset(changed)
@@ -387,7 +387,7 @@ class Index:
 
     def _find_steps(self, sources: Sources) -> Iterator[_IndexStep]:
         """Yield what to do for each changed file, one transaction each."""
-        files = _session_files(sources.sessions)  # before the lock: others can read meanwhile
+        files = _status_of_sessions(sources.sessions)  # before the lock: others can read meanwhile
         with self.reading() as database:
             if root := sources.sessions:
                 changed, deleted = changed_sessions(database, files)
@@ -427,7 +427,7 @@ def _transaction(database: sqlite3.Connection) -> Iterator[None]:
             database.execute("ROLLBACK")
 
 
-def _session_files(root: Path | None) -> dict[str, os.stat_result]:
+def _status_of_sessions(root: Path | None) -> dict[str, os.stat_result]:
     """The status of each session file by folder; none without `root`, or if it cannot be read."""
     with suppress(SessionError):  # the list of sessions reports it
         return session_files(root) if root else {}

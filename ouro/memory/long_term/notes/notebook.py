@@ -246,8 +246,9 @@ class Notebook(msgspec.Struct, eq=False):
         """The note in a file; None if there is none, it cannot be read, or it has unapproved
         changes.
         """
+        # Text that is not approved is not used; and a change of the note would approve it.
         if name in self.untrusted(scope):
-            return None  # changing it would approve what is in it
+            return None
         try:
             text = self.stores[scope].read(name)
         except FileRefused:
