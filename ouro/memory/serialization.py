@@ -99,7 +99,9 @@ def header_from(data: Any) -> SessionHeader:
         raise BadRecordError(
             f"format {str(session['format'])[:20]!r} is unknown: was it written by a newer ouro?"
         )
-    return read_fields({"project": "", "model": "", **data, **session}, SessionHeader, ())[0]
+    fields = {"project": "", "model": "", **data, **session}
+    header, _repaired = read_fields(fields, SessionHeader, numbers=())
+    return header
 
 
 def record_data(record: Record, mask: Mask, keep: Keep, *, inline: bool = False) -> dict[str, Any]:
@@ -208,12 +210,10 @@ def _read_message(data: dict[str, Any], fetch: Fetch) -> ReadRecord:
             for kind, value in part.items()
         }
         try:
-            parts = list(
-                _read_parts(
-                    read_fields({"role": fields.role, **fields_of_part}, MessageFields, ())[0],
-                    fetch,
-                )
+            part_fields, _repaired = read_fields(
+                {"role": fields.role, **fields_of_part}, MessageFields, numbers=()
             )
+            parts = list(_read_parts(part_fields, fetch))
         except BadRecordError:
             parts = []
         message_parts += parts

@@ -215,12 +215,12 @@ def test_m3_a_folder_that_two_threads_read_is_listed_again_afterwards(tmp_path):
     files, entered, main_left = MemoryFiles(tmp_path), Event(), Event()
 
     def read():
-        with files.held():
+        with files.at_one_moment():
             entered.set()
             main_left.wait(5)
 
     other = Thread(target=read)
-    with files.held():
+    with files.at_one_moment():
         other.start()
         entered.wait(0.05)  # without the lock it enters here, and leaves last
     main_left.set()

@@ -209,10 +209,10 @@ class ForgetReport(msgspec.Struct):
 
     def add(self, name: str, count: int) -> int:
         """Count what a place holds; returns `count`."""
-        place = next((place for place in self.places if place.place == name), None)
-        if place is None:
-            self.places.append(place := PlaceCount(name, 0))
-        place.count += count
+        counted = next((counted for counted in self.places if counted.place == name), None)
+        if counted is None:
+            self.places.append(counted := PlaceCount(name, 0))
+        counted.count += count
         return count
 
 

@@ -78,7 +78,7 @@ class GitMemoryStore(ApprovedFiles):
         self.refused: tuple[SkippedFile, ...] = ()
         """Files that the last `commit_changes` skipped, and why."""
         self.find = self._files.find  # returns None, where `read` raises FileRefused
-        self.held, self.texts = self._files.held, self._files.texts
+        self.at_one_moment, self.texts = self._files.at_one_moment, self._files.texts
         self.secret_in = finds_secret
 
     def log(self, limit: int = 50, path: str = "", *, before: str = "") -> tuple[Commit, ...]:

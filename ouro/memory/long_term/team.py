@@ -89,7 +89,7 @@ def promote(
             ["config"],
         )
     entry, branch_note = _find_entry_to_share(editor, named, store)
-    git, at = Git(editor.project, _GIT_TIMEOUT), timestamp()
+    git = Git(editor.project, _GIT_TIMEOUT)
     # The same text has the same id on every machine: it is not proposed twice.
     note_id = f"mem_{hashlib.sha256(entry.text.encode()).hexdigest()[:32]}"
     branch = f"ouro-memory/{note_id[4:12]}"
@@ -105,30 +105,37 @@ def promote(
                 "A shared note needs an owner.", "Name one with --owner, or set git's `user.email`."
             )
         expires = _in_days(days)
-        entities = entities_in(entry.text)
-        note = Note(
-            id=note_id,
-            created_at=at,
-            updated_at=at,
-            confirmed_at=at,
-            scope="repo",
-            trigger="user",
-            text=entry.text,
-            category=(
-                branch_note.category
-                if branch_note
-                else note_category(entry.text, entry.category, "repo")
-            ),
-            supersedes=entry.id if entry.scope == "repo" else None,
-            entities=entities,
-            anchors=Anchors(editor.root or editor.project).of(entities),
-            extra={OWNER: owner, EXPIRES: expires},
-        )
+        note = _make_shared_note(entry, branch_note, note_id, editor.root or editor.project)
+        note = replace(note, extra={OWNER: owner, EXPIRES: expires})
         folder = str(store.folder.resolve().relative_to(editor.project.resolve()))
         commit = _commit(git, note, editor.project, folder, branch)
     except GitError as error:
         raise UsageError(f"The note is not on a branch: {error}") from error
     return PromotedNote(note.id, branch, commit, owner, expires)
+
+
+def _make_shared_note(
+    entry: MemoryEntry, branch_note: Note | None, note_id: str, root: Path
+) -> Note:
+    """The note that the team gets of an entry; `branch_note`: the note of one branch that it
+    replaces.
+    """
+    at = timestamp()
+    entities = entities_in(entry.text)
+    category = note_category(entry.text, entry.category, "repo")
+    return Note(
+        id=note_id,
+        created_at=at,
+        updated_at=at,
+        confirmed_at=at,
+        scope="repo",
+        trigger="user",
+        text=entry.text,
+        category=branch_note.category if branch_note else category,
+        supersedes=entry.id if entry.scope == "repo" else None,
+        entities=entities,
+        anchors=Anchors(root).of(entities),
+    )
 
 
 async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> None:

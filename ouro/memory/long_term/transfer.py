@@ -197,7 +197,13 @@ def find_exported_files(projects: Iterable[Path]) -> list[tuple[Path, Path]]:
     names = dict.fromkeys(chain.from_iterable(files.values() for files in AGENT_FILES.values()))
     places = product(dict.fromkeys((Path.home(), *project_roots, *linked_worktrees)), names)
     candidates = [(root, root / name) for root, name in places]
-    return [(root, path) for root, path in candidates if split_section(read_git_file(path))[1]]
+    return [(root, path) for root, path in candidates if _has_section(read_git_file(path))]
+
+
+def _has_section(text: str) -> bool:
+    """Whether a file has a section of ouro."""
+    _above, section, _below = split_section(text)
+    return bool(section)
 
 
 def split_section(text: str) -> tuple[str, str, str]:

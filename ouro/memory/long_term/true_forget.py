@@ -108,8 +108,8 @@ class TrueForget:
         return self._search_home(progress, changes=False)
 
     def forget(self, progress: Progress = lambda _what: None) -> ForgetReport:
-        """Remove the text everywhere. The counts are from before the removal; `remaining` lists what
-        could not be done.
+        """Remove the text everywhere. In the report the counts are from before the removal, and
+        `left` lists what could not be done.
         """
         report = self._search_home(progress, changes=True)
         progress("searching again")
@@ -117,9 +117,9 @@ class TrueForget:
         remaining = [*report.left, *second_report.left]
         if second_report.count and not remaining:
             remaining = [
-                f"{place.place}: {place.count} times, written meanwhile."
-                for place in second_report.places
-                if place.count
+                f"{counted.place}: {counted.count} times, written meanwhile."
+                for counted in second_report.places
+                if counted.count
             ]
         report.left = list(dict.fromkeys(remaining))
         return report

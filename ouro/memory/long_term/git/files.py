@@ -108,7 +108,7 @@ class MemoryFiles:
         """
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def at_one_moment(self) -> Iterator[None]:
         """Let all answers inside be about the same moment: the folder is listed only once."""
         with self._lock:
             self._listing = self.look()

@@ -215,7 +215,9 @@ def _gitfile_target(folder: Path) -> Path | None:
 
 
 def exclude_from_host(folder: Path) -> None:
-    """Keep `.ouro/` out of the host repository, by its `info/exclude_from_host`: no tracked file is changed."""
+    """Keep `.ouro/` out of the host repository, by its `info/exclude`: no tracked file is changed. A
+    failure is only logged.
+    """
     _, git_dir = git_dirs(folder.parent.parent) if folder.parent.name == ".ouro" else (None, None)
     if git_dir is None:
         return

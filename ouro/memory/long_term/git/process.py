@@ -186,14 +186,7 @@ def _execute(
         from git.exc import GitCommandNotFound
     except ImportError as error:  # GitPython looks for git
         raise MemoryUnusable(*_GIT_IS_MISSING) from error
-    # GitPython extends the environment of ouro. `env` removes variables that another git has set
-    # there.
-    foreign_variables = [name for name in os.environ if name not in variables]
-    if foreign_variables:
-        env_options: list[str] = []
-        for name in foreign_variables:
-            env_options += ["-u", name]
-        command = ["env", *env_options, *command]
+    command = _without_other_variables(command, variables)
     try:
         running = Git(folder).execute(
             command,
@@ -214,6 +207,16 @@ def _execute(
     if result.returncode == 127 and command[0] == "env":
         raise MemoryUnusable(*_GIT_IS_MISSING)
     return result
+
+
+def _without_other_variables(command: list[str], variables: Mapping[str, str]) -> list[str]:
+    """The command, in `env` if ouro has variables that are not among these: another git may have
+    set them, and GitPython extends the environment of ouro.
+    """
+    env_options: list[str] = []
+    for name in [name for name in os.environ if name not in variables]:
+        env_options += ["-u", name]
+    return ["env", *env_options, *command] if env_options else command
 
 
 def import_stream(

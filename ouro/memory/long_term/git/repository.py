@@ -303,21 +303,25 @@ class GitRepository:
                 self.drop_stale_locks()
                 time.sleep(min(0.02 * 2**attempt, 0.25))
                 continue
-            commit = fast_import.stdout.decode().split()[0]
+            [commit, *_] = fast_import.stdout.decode().split()
             self.write_record(TIP, commit, durable=False)
             self._update_index(head.commit, commit, {name: blobs[name] for name in new_files})
             tree_after = {**tree, **blobs}
             self._trees[commit] = {
                 name: blob for name, blob in tree_after.items() if blob is not None
             }
-            try:
-                # Once in some hundred commits; with 10,000 notes ten times as often, as each has a
-                # tree of 670 KB.
-                self.pack(MAX_LOOSE_OBJECTS * 1_000 // max(len(tree), 1_000))
-            except MemoryUnusable as error:
-                log.warning("memory: the history cannot be packed: %s", error)
+            self._pack_if_many(len(tree))
             return commit
         raise unusable_history(self.git_dir, *failure)
+
+    def _pack_if_many(self, file_count: int) -> None:
+        """Pack loose objects: once in some hundred commits; with 10,000 notes ten times as often,
+        as each commit has a tree of 670 KB. A failure is only logged.
+        """
+        try:
+            self.pack(MAX_LOOSE_OBJECTS * 1_000 // max(file_count, 1_000))
+        except MemoryUnusable as error:
+            log.warning("memory: the history cannot be packed: %s", error)
 
     def common(self, first: str, second: str) -> str:
         """The last commit that both contain; empty if they have none in common."""

@@ -144,9 +144,10 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
             note_event,
         )
 
+        consolidator, _ = self._workers
         usage_before = self.usage()
         with self._only_one_process():
-            async with aclosing(self._workers[0].merge(clusters)) as merges:
+            async with aclosing(consolidator.merge(clusters)) as merges:
                 async for merge in merges:
                     if merge.written is not None and not self.silent:
                         event = note_event(merge.written)
@@ -167,10 +168,11 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
 
         After an interruption the next call continues with the first part that was not read.
         """
+        _, crystallizer = self._workers
         usage_before = self.usage()
         count = sum(session.parts for session in sessions if not session.skipped)
         with self._only_one_process():
-            async with aclosing(self._workers[1].read(sessions)) as parts:
+            async with aclosing(crystallizer.read(sessions)) as parts:
                 async for part in parts:
                     for event in part.captured.events(silent=self.silent):
                         self.channel.emit(event)

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from ouro.memory.long_term.git.files import blob_id
 from ouro.memory.long_term.notes.note import Anchor, Note
@@ -42,6 +43,15 @@ _MERGE_SUBJECT = late_pattern(
 )
 
 
+class _HashedFile(NamedTuple):
+    """A file that was read."""
+
+    fingerprint: tuple[int, int, int]
+    """Its time, size and inode then."""
+    blob: str
+    """The git hash of its content."""
+
+
 class Anchors:
     """Hashes of the files below `root`. A file is read again only when its time, size or inode
     changed.
@@ -49,9 +59,8 @@ class Anchors:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._hashes: dict[str, tuple[tuple[int, int, int], str]] = {}
-        """Path -> time, size and inode of the file when it was read, and the hash of its content.
-        """
+        self._hashed_files: dict[str, _HashedFile] = {}
+        """The files that were read, by path."""
 
     def of(self, entities: Iterable[str]) -> tuple[Anchor, ...]:
         """Anchors for the existing files among `entities`; none when there are more than
@@ -105,14 +114,16 @@ class Anchors:
         try:
             status = whole_path.stat(follow_symlinks=False)
             fingerprint = (status.st_mtime_ns, status.st_size, status.st_ino)
-            if path not in self._hashes or self._hashes[path][0] != fingerprint:
+            hashed = self._hashed_files.get(path)
+            if hashed is None or hashed.fingerprint != fingerprint:
                 if status.st_size > _MAX_FILE_BYTES:
                     return ""
                 with open_regular(whole_path, os.O_NOFOLLOW) as file:
-                    self._hashes[path] = fingerprint, blob_id(file.read(_MAX_FILE_BYTES + 1))
+                    blob = blob_id(file.read(_MAX_FILE_BYTES + 1))
+                hashed = self._hashed_files[path] = _HashedFile(fingerprint, blob)
         except (OSError, ValueError):  # deleted, unreadable, or not a file name
             return ""
-        return self._hashes[path][1]
+        return hashed.blob
 
 
 def _find_absent(names: set[str], text: str) -> set[str]:

@@ -318,7 +318,8 @@ def changed_rows(proposal: Proposal) -> tuple[str, ...]:
     rows: list[str] = []
     for edit in proposal.edits:
         before = (edit.before or "").splitlines()
-        after = split_front_matter(edit.after or "")[1].splitlines()
+        _fields, text_after = split_front_matter(edit.after or "")
+        after = text_after.splitlines()
         rows += [clean(row) for row in after if row.strip() and row not in before]
     names = (edit.name for edit in proposal.edits)
     return tuple(rows) or (f"removes {', '.join(names)}",)

@@ -191,7 +191,7 @@ class ScopeState:
             yield store.accepted
             # Done before the folder is listed, so that no later change is missed.
             self._places = store.places()
-            with store.held():
+            with store.at_one_moment():
                 loaded, unapproved = store.load_all(), store.find_unapproved()
                 self._store_loaded(loaded, unapproved)
                 if seen_contents := self._unapproved_seen | {*self.foreign.items()}:
