@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ouro import safety
 from ouro.agent.compactor import Compactor
 from ouro.agent.environment import Environment, GitChanges
-from ouro.agent.loop import LoopAgent
+from ouro.agent.loop import LoopAgent, TurnBounds
 from ouro.agent.subagents import Subagents
 from ouro.agent.system_prompt import prompt_message
 from ouro.agent.tool_runner import ToolRunner
@@ -469,7 +469,7 @@ def _build_turn(
         late_errors=partial(describe_late_errors, extensions.language_servers),
         complete=attachments.complete,
         retry_seconds=basis.settings.llm.retry_seconds,
-        bounds=(budget.limits, basis.root),
+        bounds=TurnBounds(budget.limits, basis.root),
     )
     return AgentTurn(
         agent=agent,

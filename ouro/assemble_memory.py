@@ -106,7 +106,7 @@ def _build_manager(
         return long_term.LongTermMemoryConsolidator(
             ask_in_background(models, transcript, "compact", "consolidation"),
             basis.mask.kind_in_memory,
-            lambda: models.role("compact")[0].spec.is_small,
+            lambda: models.role_spec("compact").is_small,
         )
 
     prompt = long_term.MemoryPrompt(
@@ -199,7 +199,7 @@ def _build_hypotheses(basis: SessionBasis, models: ModelSource) -> long_term.Hyp
     embedding_model = basis.settings.memory.embedding_model
     return long_term.HypothesisModel(
         ask_in_background(models, basis.transcript, "retrieve", "recall"),
-        lambda: models.role("retrieve")[0].spec.window,
+        lambda: models.role_spec("retrieve").window,
         is_for_auto=not is_small and memory_index.is_embedder_chosen(embedding_model, catalog),
     )
 
@@ -241,7 +241,7 @@ def _build_capture(
         ask=ask,
         mark=_mark_of_session(basis.transcript),
         categories=long_term.categories_with(settings.categories),
-        is_small=lambda: models.role("classify")[0].spec.is_small,
+        is_small=lambda: models.role_spec("classify").is_small,
         more_instructions=more_instructions,
     )
     return long_term.Capture(
@@ -274,7 +274,7 @@ def _build_maintenance(
     def classifier_price(tokens: int) -> float | None:
         """What so many tokens cost with the model that classifies; None if that is not known."""
         try:
-            prices = models.role("classify")[0].spec.prices
+            prices = models.role_spec("classify").prices
         except LimitReached:
             return None
         return prices.cost(Usage(input=tokens)) if prices else None
@@ -318,7 +318,7 @@ def _build_note_workers(
         mark=_mark_of_session(transcript),
         alike=capture.notes.similar,
         run_under_lock=manager.run_under_lock,
-        is_small=lambda: models.role("compact")[0].spec.is_small,
+        is_small=lambda: models.role_spec("compact").is_small,
     )
     repository = repositories.get("repo") or repositories["user"]
     crystallizer = long_term.Crystallizer(capture, basis.session_catalog, repository, transcript)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ouro.agent.compactor import Compactor
 from ouro.agent.environment import Environment
-from ouro.agent.loop import BeforeCall, LoopAgent
+from ouro.agent.loop import BeforeCall, LoopAgent, TurnBounds
 from ouro.agent.project_instructions import ProjectInstructions
 from ouro.agent.subagents import ChildAgent, Subagents, SubagentServices
 from ouro.agent.system_prompt import prompt_message, system_prompt
@@ -63,6 +63,9 @@ def build_subagents(
     basis, transcript = shared.basis, shared.basis.transcript
 
     def make_store() -> MemoryStore:
+        """Where their transcripts are saved: beside that of the session, or only in memory as it
+        is.
+        """
         if basis.options.ephemeral or transcript.read_only:
             # Imported late: few sessions are only in memory.
             from ouro.memory.ephemeral_backend import DictMemoryStore
@@ -191,7 +194,7 @@ def _build_loop(
         about_paths=partial(_instructions_for_paths, instructions),
         before_call=before_call,
         late_errors=partial(describe_late_errors, servers),
-        bounds=(shared.basis.settings.limits, cwd),
+        bounds=TurnBounds(shared.basis.settings.limits, cwd),
     )
 
 

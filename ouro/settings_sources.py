@@ -300,7 +300,7 @@ def _as_yaml(node: Node, text: str) -> str:
 
 
 def _rewrite(file: Path, path: str, line: str, new_values: Mapping[str, Any]) -> None:
-    """Write one value, as YAML, into a file whose settings are then `wanted`."""
+    """Write one value, as YAML, into a file whose settings are then `new_values`."""
     from ouro.utils.yaml_edit import with_value
 
     name = tilde(file)

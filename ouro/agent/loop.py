@@ -8,6 +8,7 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -137,6 +138,14 @@ class Repetition:
         return ""
 
 
+class TurnBounds(NamedTuple):
+    """When a turn must not continue without a question."""
+
+    limits: LimitSettings = LimitSettings()
+    watched_folder: Path | None = None
+    """The folder whose changed files are progress."""
+
+
 class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     """Runs turns: asks the model, runs the tools that it calls, and repeats until it answers."""
 
@@ -165,8 +174,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
 
     retry_seconds: float = 0
     """How long to wait for a server that cannot be reached."""
-    bounds: tuple[LimitSettings, Path | None] = (LimitSettings(), None)
-    """The limits of a turn, and the folder whose changed files are progress."""
+    bounds: TurnBounds = TurnBounds()
 
     async def run(self, prompt: Prompt, emit: Emit) -> TurnFinished:
         """Run one turn. Emits what happens, and returns how the turn ended.
@@ -239,7 +247,11 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         """
         await self._add_prompt(prompt, emit)
         await self._add_late_errors(emit, 0)
-        calls_made, repetition, progress = 0, Repetition(), ProgressWatch(self.bounds[1])
+        calls_made, repetition, progress = (
+            0,
+            Repetition(),
+            ProgressWatch(self.bounds.watched_folder),
+        )
         while True:
             if warning := await self.before_call(calls_made):
                 emit(Notice(warning, "warning"))
@@ -412,7 +424,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
 
     async def _find_runaway(self, progress: ProgressWatch) -> str:
         """Why the turn must not continue without a question; empty if it may."""
-        limits = self.bounds[0]
+        limits = self.bounds.limits
         if progress.failures >= limits.max_failures:
             return (
                 f"{plural(progress.failures, 'tool call')} failed in a row (limits.max_failures)."

@@ -63,8 +63,8 @@ def merge_changes(changes: Iterable[WaitingChange]) -> list[SharedChange]:
         rows_of.setdefault(key, rows)
         merged.setdefault(key, []).append(change)
     return [
-        SharedChange(key[0], rows_of[key], tuple(equal_changes))
-        for key, equal_changes in merged.items()
+        SharedChange(scope, rows_of[scope, words], tuple(equal_changes))
+        for (scope, words), equal_changes in merged.items()
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from html import escape
+from typing import NamedTuple
 
 from ouro.batch.state import CHECKS, BatchState, TaskResult
 from ouro.utils.text import dollars, plural
@@ -36,10 +37,21 @@ def page_head(name: str) -> str:
     )
 
 
-def summary_rows(results: Iterable[TaskResult]) -> list[tuple[str, ...]]:
-    """A row for each result: task, outcome, files, cost, time, and why it did not succeed."""
+class SummaryRow(NamedTuple):
+    """The result of a task as cells of a table."""
+
+    task: str
+    outcome: str
+    files: str
+    cost: str
+    time: str
+    reason: str
+
+
+def summary_rows(results: Iterable[TaskResult]) -> list[SummaryRow]:
+    """A row for each result."""
     return [
-        (
+        SummaryRow(
             result.id,
             result.state or result.outcome,
             plural(len(result.files), "file"),
@@ -70,14 +82,15 @@ def report_page(state: BatchState) -> Iterator[str]:
     missing_note = f", {missing} not run" if missing else ""
     tasks = plural(len(batch.tasks), "task")
     yield f'<p>{done} of {tasks} done{cost_note}{missing_note}.</p>\n<div class="wide"><table>'
-    numbers = "".join(f'<th class="number">{name}' for name in ("Files", "Cost", "Time"))
-    yield f"<tr><th>Task<th>Outcome{numbers}<th>Why, or branch</tr>\n"
+    heads = "".join(f'<th class="number">{name}' for name in ("Files", "Cost", "Time"))
+    yield f"<tr><th>Task<th>Outcome{heads}<th>Why, or branch</tr>\n"
     for result, row in zip(results, summary_rows(results), strict=True):
         css_class = "done" if result.is_done else "bad"
         link = f'<a href="#{escape(result.id)}">{escape(result.id)}</a>'
-        files = str(len(result.files) or "")
-        cells = "".join(f'<td class="number">{escape(cell)}' for cell in (files, *row[3:5]))
-        yield f'<tr><td>{link}<td class="{css_class}">{_link_if_address(row[1])}{cells}<td>{escape(row[5])}\n'
+        numbers = (str(len(result.files) or ""), row.cost, row.time)
+        cells = "".join(f'<td class="number">{escape(number)}' for number in numbers)
+        outcome = _link_if_address(row.outcome)
+        yield f'<tr><td>{link}<td class="{css_class}">{outcome}{cells}<td>{escape(row.reason)}\n'
     yield "</table></div>\n"
     for result in results:
         yield from _section(result, state.patch(result.id))

@@ -101,9 +101,8 @@ class TaskTree(msgspec.Struct, frozen=True):
         shutil.rmtree(self.folder, ignore_errors=True)
         git = Git(self.repository, _GIT_SECONDS)
         with _one_at_a_time(self.repository):
-            if (
-                worktree_dir is not None and is_worktree_of_it
-            ):  # what `git worktree prune` does, for this one
+            if worktree_dir is not None and is_worktree_of_it:
+                # What `git worktree prune` does, for this one.
                 shutil.rmtree(worktree_dir, ignore_errors=True)
             else:
                 git.ask("worktree", "prune")

@@ -231,8 +231,10 @@ def parse_indexes(numbers: str, count: int) -> list[int]:
     indexes: dict[int, None] = {}  # a dict, because it keeps the order
     for word in numbers.replace(",", " ").split():
         first, _, last = word.partition("-")
-        bounds = [int(number) for number in (first, last or first) if number.isdecimal()]
-        if len(bounds) != 2 or not 1 <= bounds[0] <= bounds[1] <= count:
-            raise UsageError(f"`{word[:40]}` is not a number from 1 to {count}.")
-        indexes.update(dict.fromkeys(range(bounds[0] - 1, bounds[1])))
+        numbered = [int(number) for number in (first, last or first) if number.isdecimal()]
+        match numbered:
+            case [start, end] if 1 <= start <= end <= count:
+                indexes.update(dict.fromkeys(range(start - 1, end)))
+            case _:
+                raise UsageError(f"`{word[:40]}` is not a number from 1 to {count}.")
     return list(indexes)

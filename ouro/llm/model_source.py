@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import chain
 
 from ouro.errors import NoModelError
-from ouro.llm.model import Effort, Model, ModelChoice, Role
+from ouro.llm.model import Effort, Model, ModelChoice, ModelSpec, Role
 from ouro.utils.log import log
 
 
@@ -92,6 +92,10 @@ class ModelSource:
     def main(self) -> Model:
         """The model of the session; its fallbacks only answer if it fails."""
         return self._models[0]
+
+    def role_spec(self, role: Role) -> ModelSpec:
+        """What is known about the model of a role, at its first use. Raises as `role`."""
+        return self.role(role)[0].spec
 
     def role(self, role: Role) -> Sequence[Model]:
         """The models of a role, made at first use; the session closes them.

@@ -15,7 +15,7 @@ from ouro.safety import Access, Effect
 from ouro.tools.code_checks import format_errors
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.tool import A, AnyTool, Tool, ToolContext, ToolResult
-from ouro.utils.text import line_changes, one_line, plural
+from ouro.utils.text import LineChange, line_changes, one_line, plural
 
 _MAX_SHOWN_ERROR = 100
 """Characters of the error that the user sees in the card of the change."""
@@ -95,11 +95,11 @@ def file_change(
     if before is None or after is None or max(len(before), len(after)) <= _MAX_WHOLE_IN_DISPLAY:
         return FileChange(shown, before, after, moved_to)
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    changes = line_changes(old, new) or [(0, 0, 0, 0)]
-    first = max(0, changes[0][0] - _CONTEXT_LINES)
-    left_out = max(0, len(old) - changes[-1][1] - _CONTEXT_LINES)
-    window = ["".join(lines[first : len(lines) - left_out]) for lines in (old, new)]
-    return FileChange(shown, window[0], window[1], moved_to, first_line=first + 1)
+    changes = line_changes(old, new) or [LineChange(0, 0, 0, 0)]
+    first = max(0, changes[0].old_start - _CONTEXT_LINES)
+    left_out = max(0, len(old) - changes[-1].old_end - _CONTEXT_LINES)
+    old_part, new_part = ("".join(lines[first : len(lines) - left_out]) for lines in (old, new))
+    return FileChange(shown, old_part, new_part, moved_to, first_line=first + 1)
 
 
 def display_of(changes: Sequence[FileChange]) -> Display:

@@ -322,7 +322,7 @@ async def limit_command(
 
         # A limit of the number of processes, so that a fork bomb fails before it stops the machine.
         maximum = count_processes() + _MORE_PROCESSES
-        limit_of_user = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+        limit_of_user, _ = resource.getrlimit(resource.RLIMIT_NPROC)
         if limit_of_user != resource.RLIM_INFINITY:
             maximum = min(maximum, limit_of_user)
         limit_arguments = (str(tag), str(maximum))

@@ -259,11 +259,13 @@ def _match_deeper_line(lines: Lines, old: str, new: str) -> Match | None:
     if not _indent_of(old) or "\n" in old or "\n" not in new:
         return None
     places = _find_places(lines, [old], str.strip)
-    if len(places) != 1 or lines.lines[places[0][0]].startswith(old):
+    if len(places) != 1:
+        return None
+    first, indent = places[0]
+    if lines.lines[first].startswith(old):
         return None
     return Match(
-        (_replacement_span(lines, places[0][0], [old], places[0][1], old, new),),
-        "indentation differed",
+        (_replacement_span(lines, first, [old], indent, old, new),), "indentation differed"
     )
 
 

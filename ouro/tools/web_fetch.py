@@ -142,16 +142,17 @@ class WebFetch(Tool[WebFetchArgs]):
         """The page of an address; one that was read a short time ago is not requested again."""
         now = time.monotonic()
         self._cached_pages = {
-            key: entry
-            for key, entry in self._cached_pages.items()
-            if now - entry[0] < _CACHE_SECONDS
+            key: (read_at, page)
+            for key, (read_at, page) in self._cached_pages.items()
+            if now - read_at < _CACHE_SECONDS
         }
         if url not in self._cached_pages:
             page = await self._follow_redirects(url)
             while len(self._cached_pages) >= _MAX_CACHED_PAGES:
                 del self._cached_pages[next(iter(self._cached_pages))]
             self._cached_pages[url] = now, page
-        return self._cached_pages[url][1]
+        _, page = self._cached_pages[url]
+        return page
 
     async def _follow_redirects(self, url: str) -> WebPage:
         """Request a page, also after redirects on the same host. Raises ToolError: it moved to

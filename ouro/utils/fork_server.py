@@ -258,7 +258,7 @@ def _receive(channel: socket.socket) -> _Message:
     )
     if len(head) < _HEAD.size:
         raise NoForkServer("the other end is gone")
-    missing = _HEAD.unpack(head)[0]
+    (missing,) = _HEAD.unpack(head)
     data = b""
     while missing:
         part = channel.recv(missing)

@@ -29,9 +29,11 @@ def peer_uid(connection: socket.socket) -> int:
     """The user whose process is at the other end. Raises OSError: the system does not name it."""
     if hasattr(socket, "SO_PEERCRED"):
         ucred = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII"))
-        return int(struct.unpack("iII", ucred)[1])
+        _, uid, _ = struct.unpack("iII", ucred)
+        return int(uid)
     xucred = connection.getsockopt(0, 1, _XUCRED_SIZE)  # SOL_LOCAL, LOCAL_PEERCRED
-    return int(struct.unpack_from("=II", xucred)[1])
+    _, uid = struct.unpack_from("=II", xucred)
+    return int(uid)
 
 
 def is_own_peer(connection: socket.socket) -> bool:

@@ -10,10 +10,12 @@ import re
 from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 OPEN_END_DAYS = 7
 """A statement that ends with an event (`until the outage is over`) holds for so many days."""
+DateOffset = int | Literal["coming", "past"]
+"""Days from the day of the statement; or the next or the last weekday of a name."""
 
 
 class DateWords(NamedTuple):
@@ -139,7 +141,7 @@ def _names_today(text: str) -> bool:
     return False
 
 
-def _date_text(match: re.Match[str], words: DateWords, day: date, offset: int | str) -> str:
+def _date_text(match: re.Match[str], words: DateWords, day: date, offset: DateOffset) -> str:
     """What replaces the match of a relative date: the date, with a preposition if none precedes it.
 
     `offset`: days from `day`, or `coming` or `past` for the next or the last such weekday.
@@ -175,23 +177,24 @@ def _parse_date(text: str) -> date | None:
         return None
 
 
-def _patterns_of(words: DateWords) -> tuple[tuple[re.Pattern[str], int | str], ...]:
+def _patterns_of(words: DateWords) -> tuple[tuple[re.Pattern[str], DateOffset], ...]:
     """The patterns of the relative dates of a language, each with its offset, as in `_date_text`."""
     # By its name, because a DateWords holds dictionaries, which no cache can have as a key.
     return _compile_patterns(words.language)
 
 
 @cache
-def _compile_patterns(language: str) -> tuple[tuple[re.Pattern[str], int | str], ...]:
+def _compile_patterns(language: str) -> tuple[tuple[re.Pattern[str], DateOffset], ...]:
     """The patterns of a language, compiled once."""
     words = next(row for row in LANGUAGES if row.language == language)
     names = "|".join(words.weekdays)
     edge = r"\b" if words.on else ""
-    patterns: list[tuple[re.Pattern[str], int | str]] = [
+    patterns: list[tuple[re.Pattern[str], DateOffset]] = [
         (re.compile(f"{edge}{word}{edge}", re.IGNORECASE), offset)
         for word, offset in words.days.items()
     ]
-    for pattern, way in ((words.coming, "coming"), (words.past, "past")):
+    ways: tuple[tuple[str, DateOffset], ...] = ((words.coming, "coming"), (words.past, "past"))
+    for pattern, way in ways:
         with_names = pattern.replace("{name}", f"(?:{names})")
         patterns.append((re.compile(with_names, re.IGNORECASE), way))
     return tuple(patterns)

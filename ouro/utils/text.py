@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ouro.utils.late_pattern import late_pattern
 
@@ -35,14 +35,23 @@ _RAW_BYTES = late_pattern("[\udc80-\udcff]")
 """A byte of a path that is not UTF-8, as Python holds it."""
 _INVISIBLE_PRINTABLE = late_pattern("[\ufe00-\ufe0f\U000e0000-\U000e0fff]")
 """Characters that are invisible, although Python counts them as printable."""
-LineChange = tuple[int, int, int, int]
-"""(start, end) in the old text and (start, end) in the new one."""
 _MAX_EQUAL_PAIRS = 200_000
 """Maximum pairs of equal lines for difflib: with 1,900 equal lines in each text it took 55 s."""
 _MAX_PAIRS = 4_000_000
 """Maximum pairs of lines for difflib: 20,000 lines with every seventh changed took 12 s."""
 _MAX_PAIRS_OF_BITS = 400_000_000
 """Maximum pairs of lines that are compared at all: they take 50 MB and 0.3 s."""
+
+
+class LineChange(NamedTuple):
+    """The lines of the old text that are replaced, and the lines of the new text that replace them:
+    from the start to before the end.
+    """
+
+    old_start: int
+    old_end: int
+    new_start: int
+    new_end: int
 
 
 def clean(text: str) -> str:
@@ -203,7 +212,8 @@ def line_changes(old: Sequence[str], new: Sequence[str]) -> list[LineChange]:
     old_end = new_end = 0
     for start, new_start, size in [*_equal_lines(before, after), (len(before), len(after), 0)]:
         if (old_end, new_end) != (start, new_start):
-            changes.append((head + old_end, head + start, head + new_end, head + new_start))
+            change = LineChange(head + old_end, head + start, head + new_end, head + new_start)
+            changes.append(change)
         old_end, new_end = start + size, new_start + size
     return changes
 
@@ -216,17 +226,18 @@ def line_hunks(
     """
     groups: list[list[LineChange]] = []
     for change in changes:
-        if groups and change[0] - groups[-1][-1][1] <= 2 * context:
+        if groups and change.old_start - groups[-1][-1].old_end <= 2 * context:
             groups[-1].append(change)
         else:
             groups.append([change])
     for group in groups:
-        before, after = min(context, group[0][0]), min(context, old_size - group[-1][1])
-        window = (
-            group[0][0] - before,
-            group[-1][1] + after,
-            group[0][2] - before,
-            group[-1][3] + after,
+        first, last = group[0], group[-1]
+        before, after = min(context, first.old_start), min(context, old_size - last.old_end)
+        window = LineChange(
+            first.old_start - before,
+            last.old_end + after,
+            first.new_start - before,
+            last.new_end + after,
         )
         yield window, group
 

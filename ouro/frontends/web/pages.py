@@ -134,12 +134,12 @@ def _file_names(before: str, after: str) -> str:
     return new if old == new else f"{old} → {new}"
 
 
-def _diff_row(kind: str, number: str, line: str) -> str:
-    """A row of a diff; `kind` is its CSS class."""
-    has_mark = kind in ("removed", "added", "same")
+def _diff_row(css_class: str, number: str, line: str) -> str:
+    """A row of a diff, with its line number and its mark."""
+    has_mark = css_class in ("removed", "added", "same")
     mark, text = (line[:1], line[1:]) if has_mark else ("", line)
     shown = escape_html(escape_invisible(text)) or " "
-    return f'<div class="{kind}"><b>{number}</b><i>{mark}</i><span>{shown}</span></div>'
+    return f'<div class="{css_class}"><b>{number}</b><i>{mark}</i><span>{shown}</span></div>'
 
 
 # The list

@@ -32,6 +32,7 @@ from ouro.session.opening import Part
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
+    from ouro.events import Level
     from ouro.session import ResumeCard, Status
 
 _ITEM_SEPARATOR, _CHOICE_GAP = " · ", "   "
@@ -121,10 +122,11 @@ class StatusLine(Widget):
     def __init__(self, items: Sequence[str]) -> None:
         super().__init__(id="status")
         self._items = tuple(items)
-        self._level = "info"
+        self._level: Level = "info"
         self._timer: Timer | None = None
 
-    def show_message(self, text: str, level: str = "info", seconds: float = 4.0) -> None:
+    def show_message(self, text: str, level: Level = "info", seconds: float = 4.0) -> None:
+        """Show a message instead of the state of the session, for some seconds."""
         if self._timer is not None:
             self._timer.stop()
         self._level, self.message = level, text
