@@ -391,7 +391,7 @@ def _start_full_screen(args: SimpleNamespace) -> int:
         args.message,
         partial(save_setting, "tui.theme"),
         partial(_open_catalog, _folder(args)),
-        may_leave=lambda code: not (args.worktree or _syncs_at_end(args, code)),
+        may_leave=partial(_may_leave, args),
     )
 
 
@@ -408,6 +408,16 @@ def _sync_at_end(args: SimpleNamespace, code: int) -> int:
     if _syncs_at_end(args, code):
         run_action("sync", ["--later"])
     return code
+
+
+def _may_leave(args: SimpleNamespace, code: int) -> bool:
+    """Whether nothing is printed or asked after a session that ends with this exit code."""
+    from ouro.errors import OuroError
+
+    try:
+        return not args.worktree and not _syncs_at_end(args, code)
+    except OuroError:  # wrong settings: the next to read them reports it
+        return False
 
 
 def _syncs_at_end(args: SimpleNamespace, code: int) -> bool:

@@ -179,6 +179,17 @@ def test_window_can_be_resized_while_an_answer_streams(ouro):
     )
 
 
+def test_exit_with_settings_that_became_wrong_names_them_after_the_resume_command(ouro):
+    terminal = ouro.start()
+    terminal.until_shows("test-model")
+    terminal.say("say: an answer to remember")
+    terminal.until_shows("  an answer to remember")
+    (ouro.home / "config.yaml").write_text("memory: {sync: often}\n")
+    terminal.send("\x15\x04")
+    terminal.until_shows("Continue with: ouro --resume", "memory.sync")
+    assert terminal.end() == 2
+
+
 def test_exit_restores_the_terminal_and_prints_the_resume_command(ouro):
     terminal = ouro.start()
     terminal.until_shows("test-model")
