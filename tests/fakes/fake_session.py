@@ -349,7 +349,7 @@ class FakeSession:
         self.todos: tuple[Todo, ...] = ()
         skills = Skills((), (), 0, lambda _path: True, lambda _off: None)
         instructions = ProjectInstructions(cwd, lambda _path: False)
-        commands, servers = CommandRegistry((), lambda: COMMAND_NAMES), SimpleNamespace(servers={})
+        commands, servers = CommandRegistry((), lambda: COMMAND_NAMES), SimpleNamespace(by_name={})
         self.extensions = SessionExtensions(
             commands,
             servers,
@@ -362,7 +362,7 @@ class FakeSession:
         self.background = FakeBackground()
         self.wake = SimpleNamespace(due=asyncio.Event().wait)
         """Nothing happens in the background."""
-        hooks = SimpleNamespace(hooks=SimpleNamespace(checks=SimpleNamespace(here=list)))
+        hooks = SimpleNamespace(runner=SimpleNamespace(checks=SimpleNamespace(here=list)))
         commands = SimpleNamespace(tools=SimpleNamespace(judge=None))
         self.turn = SimpleNamespace(hooks=hooks, titles=FakeTitles(), commands=commands)
         self.plan = FakePlan()

@@ -181,6 +181,7 @@ class ScreenPainter:
         return shift if count >= _MIN_SCROLLED else 0
 
     def _is_moved(self, y: int, write_row: ScreenRow, shift: int) -> bool:
+        """Whether the row is on the screen already, `shift` rows below."""
         is_inside = 0 <= y + shift < len(self._rows)
         return is_inside and _content(self._rows[y + shift]) == _content(write_row)
 
@@ -196,6 +197,7 @@ class PaintedUpdate(CompositorUpdate):
         self._screen_size = size
 
     def render_segments(self, console: Console) -> str:
+        """The codes that paint what differs; Textual's own if the painter cannot."""
         painted = self._painter.paint(self._update, self._screen_size, console)
         if painted is None:
             self._painter.forget()
@@ -225,6 +227,7 @@ class _Writer:
         self._out.append(f"\x1b[{top + 1};{bottom + 1}r{moves}\x1b[r")
 
     def write_row(self, y: int, old: ScreenRow, new: ScreenRow) -> None:
+        """Move to each run of cells that differs, and write it."""
         is_even = old.is_even and new.is_even
         for number, (x, end) in enumerate(_changed_runs(old, new) if is_even else _known_runs(new)):
             if number:

@@ -84,7 +84,9 @@ def draw_git_diff(text: str, width: int, palette: Palette) -> PagedLines:
 
 
 def _files_of_git(rows: Sequence[str]) -> list[FileDiff]:
-    """Raises ValueError if there is more than the hunks of one file."""
+    """The file of these rows of a git diff, as a list of one. Raises ValueError if there is more
+    than the hunks of one file.
+    """
     start = next((number for number, row in enumerate(rows) if row.startswith("--- ")), 0)
     if not start or not all(row.startswith(_GIT_HEAD) for row in rows[:start]):
         raise ValueError("not the hunks of one file")
@@ -135,6 +137,7 @@ class DiffLayout:
         self.lines = PagedLines(pages)
 
     def place(self, line: int) -> DiffPlace:
+        """What is drawn on a line."""
         page_number, inside = self.lines.page_at(line)
         place, page = self._places[page_number], self._pages[page_number]
         return place._replace(**page.place_of(inside)) if isinstance(page, _HunkPage) else place
@@ -163,6 +166,7 @@ def _file_pages(
 
 
 def _head(file: FileDiff, width: int, palette: Palette) -> StyledLine:
+    """The line above a file: its names, and how many lines changed."""
     names = [tidy(name) for name in dict.fromkeys((file.before, file.after)) if name != NO_FILE]
     figures = diff_figures(file, palette)
     room = max(1, width - sum(len(figure.text) for figure in figures))
@@ -186,6 +190,9 @@ def diff_figures(file: FileDiff, palette: Palette) -> list[Segment]:
 
 
 def _hunk_pages(hunk: _Hunk) -> Iterator[_HunkPage]:
+    """Yield a hunk as pages of PAGE_ROWS rows. A row that is very long has pages of its own, so
+    that it is drawn in parts.
+    """
     start = 0
     while start < hunk.row_count:
         end = min(start + PAGE_ROWS, hunk.row_count)
@@ -444,6 +451,9 @@ class _OneColumn(_Hunk):
         return [self._row_at(row) for row in range(start, end)]
 
     def _row_at(self, row: int) -> tuple[str, Pair]:
+        """The sign of a row (`-`, `+` or a space), and its pair: of a changed run the old lines
+        come first.
+        """
         number = bisect_right(self._run_starts, row) - 1
         run, place = self._lines.runs[number], row - self._run_starts[number]
         sign = " "
@@ -530,6 +540,7 @@ class _TwoColumns(_Hunk):
     def _side_by_side(
         self, left: Sequence[StyledLine], right: Sequence[StyledLine]
     ) -> Iterator[StyledLine]:
+        """Yield the lines of a row with a rule between them; the lower side is filled with blanks."""
         palette = self._palette
         blank = StyledLine([Segment(" " * self._half, palette.text)])
         for one, other in zip_longest(left, right, fillvalue=blank):

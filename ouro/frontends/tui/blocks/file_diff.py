@@ -265,5 +265,6 @@ def _count_words(words: Iterable[str]) -> int:
 
 
 def _spans(words: Sequence[str], ranges: Sequence[Span]) -> list[Span]:
+    """The columns of ranges of words; empty ranges are left out."""
     offsets = list(accumulate(map(len, words), initial=0))
     return [(offsets[first], offsets[last]) for first, last in ranges if first < last]

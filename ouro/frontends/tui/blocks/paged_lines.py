@@ -139,6 +139,7 @@ class _IndentedPage:
 
 
 def _draw_page(page: LinePage, margin: Run | None, is_colored: bool = True) -> Sequence[StyledLine]:
+    """The lines of a page, indented by the margin."""
     lines = page.draw(is_colored=is_colored)
     return lines if margin is None else indent(lines, margin, margin)
 

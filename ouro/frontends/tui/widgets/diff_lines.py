@@ -47,6 +47,7 @@ class ParsedFile(msgspec.Struct, frozen=True):
 
 
 def parse_file(file: DiffedFile) -> ParsedFile:
+    """A file of a diff of git, with its hunks as lines side by side."""
     before, after = file.old_path or file.path, file.path
     before = NO_FILE if file.kind == "added" else before
     after = NO_FILE if file.kind == "deleted" else after
@@ -135,6 +136,7 @@ class DiffLines(LineScroll, can_focus=True):
         await self._draw(max(0, top - height))
 
     async def action_move(self, by: int) -> None:
+        """Move the mark by some lines, and paint only the two that change."""
         await self._draw(self._top_with(self._line_after(by)))
         self.move(by)
 
@@ -167,6 +169,7 @@ class DiffLines(LineScroll, can_focus=True):
         self._palette = Palette(self.app.theme_variables)
 
     def on_click(self, event: events.Click) -> None:
+        """Mark the line; a click on the marked line picks it. The end of a selection is no click."""
         at = event.get_content_offset(self)
         if at is None or self.text_selection is not None or self._layout is None:
             return
@@ -186,6 +189,7 @@ class DiffLines(LineScroll, can_focus=True):
         self.call_after_refresh(self._draw_ahead)
 
     def get_selection(self, selection: Selection) -> tuple[str, str]:
+        """The selected text, without the margins."""
         lines = self._layout.lines if self._layout is not None else ()
         start = selection.start.y if selection.start else 0
         end = selection.end.y + 1 if selection.end else len(lines)
@@ -193,6 +197,7 @@ class DiffLines(LineScroll, can_focus=True):
         return selected_text(numbered, selection), "\n"
 
     def render_line(self, y: int) -> Strip:
+        """A line of the diff with its selection, and the start of its comment at the right."""
         row, width = y + self.scroll_offset.y, self.scrollable_content_region.width
         base = self._palette.text
         if self._layout is None or row >= len(self._layout.lines):
@@ -240,6 +245,7 @@ class DiffLines(LineScroll, can_focus=True):
 def lay_out(
     files: Sequence[ParsedFile], width: int, palette: Palette, *, has_two_columns: bool
 ) -> DiffLayout:
+    """Lay out files with their notes, in one column or two."""
     notes = [parsed.file.shown_notes for parsed in files]
     shown = [parsed.shown for parsed in files]
     return DiffLayout(shown, notes, width, palette, has_two_columns=has_two_columns)
