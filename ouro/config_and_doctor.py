@@ -23,7 +23,7 @@ from ouro.commands.action import ActionContext, Answer
 from ouro.commands.current_folder import FolderSettings, warn
 from ouro.commands.render import Quote, columns, line
 from ouro.doctor_extensions import (
-    Finding,
+    CheckFinding,
     count_extensions,
     find_files_of_other_agents,
     find_foreign_servers,
@@ -257,8 +257,7 @@ async def _check_all(context: ActionContext) -> Answer:
     findings_of_checks = {_folders: findings_of_folders, **dict(zip(others, results, strict=True))}
     for check in CHECKS:
         subject = check.__name__.strip("_")
-        for state, text, *rest in findings_of_checks[check]:
-            remedy = "".join(rest)
+        for state, text, remedy in findings_of_checks[check]:
             findings.append({"subject": subject, "state": state, "what": text, "remedy": remedy})
             rows += [
                 f"{_MARK_OF_STATE[state]}  {subject}: {text}",
@@ -268,24 +267,24 @@ async def _check_all(context: ActionContext) -> Answer:
     return Answer(findings, [Quote("\n".join(rows))], int(has_bad))
 
 
-Check = Callable[[Path], Iterable[Finding]]
+Check = Callable[[Path], Iterable[CheckFinding]]
 
 
-def _run(check: Check, folder: Path) -> list[Finding]:
+def _run(check: Check, folder: Path) -> list[CheckFinding]:
     """Run one check. If it raises an error, that is its last finding: other checks still run."""
-    findings: list[Finding] = []
+    findings: list[CheckFinding] = []
     try:
         findings += check(folder)
     except OuroError as error:
-        findings.append(("bad", error.message, error.hint))
+        findings.append(CheckFinding("bad", error.message, error.hint))
     except (OSError, RuntimeError) as error:
-        findings.append(("bad", str(error)))
+        findings.append(CheckFinding("bad", str(error)))
     return findings
 
 
-def _ouro(_folder: Path) -> Iterator[Finding]:
+def _ouro(_folder: Path) -> Iterator[CheckFinding]:
     """The versions of ouro, Python and the system."""
-    yield (
+    yield CheckFinding(
         "good",
         (
             f"{__version__}, Python {platform.python_version()}, {platform.system()}"
@@ -294,27 +293,29 @@ def _ouro(_folder: Path) -> Iterator[Finding]:
     )
 
 
-def _terminal(_folder: Path) -> Iterator[Finding]:
+def _terminal(_folder: Path) -> Iterator[CheckFinding]:
     """Whether the terminal can show the full screen and every character."""
     term, size = os.environ.get("TERM", ""), shutil.get_terminal_size()
     if term in {"", "dumb"}:
         what = f"TERM is {term or 'not set'}: the full screen is not possible."
-        yield "note", what, "ouro uses its plain prompt here."
+        yield CheckFinding("note", what, "ouro uses its plain prompt here.")
     else:
-        yield "good", f"{term}, {size.columns}x{size.lines}"
+        yield CheckFinding("good", f"{term}, {size.columns}x{size.lines}")
     encoding = sys.__stdout__.encoding if sys.__stdout__ else ""
     if encoding.lower().replace("-", "") != "utf8":
         what = f"text is written as {encoding}: other characters are lost."
-        yield "note", what, "Set LANG to a UTF-8 locale, such as C.UTF-8."
+        yield CheckFinding("note", what, "Set LANG to a UTF-8 locale, such as C.UTF-8.")
 
 
-def _sandbox(folder: Path) -> Iterator[Finding]:
+def _sandbox(folder: Path) -> Iterator[CheckFinding]:
     """Which sandbox is in use, and what it leaves open."""
     from ouro.safety import choose_sandbox
 
     settings = load_settings().sandbox
     if not settings.enabled:
-        yield "note", "off: commands have all your rights", "Set `sandbox.enabled: true`."
+        yield CheckFinding(
+            "note", "off: commands have all your rights", "Set `sandbox.enabled: true`."
+        )
         return
     if settings.in_container:
         yield from _container(folder, settings)
@@ -324,7 +325,7 @@ def _sandbox(folder: Path) -> Iterator[Finding]:
     prefix = "of hooks and servers: " if settings.in_container else ""
     what = f"{prefix}{chosen.sandbox.tier}; leaves open: {'; '.join(chosen.sandbox.leaves_open)}{refusals}"
     if refusals:
-        yield (
+        yield CheckFinding(
             "note",
             what,
             (
@@ -333,13 +334,13 @@ def _sandbox(folder: Path) -> Iterator[Finding]:
             ),
         )
     else:
-        yield "good", what
+        yield CheckFinding("good", what)
     if settings.hosts and chosen.sandbox.tier != "bubblewrap":
         what = f"sandbox.hosts: {', '.join(settings.hosts)} cannot be reached without bubblewrap"
-        yield "note", what, "Install it, or set `sandbox.network`."
+        yield CheckFinding("note", what, "Install it, or set `sandbox.network`.")
 
 
-def _container(folder: Path, settings: SandboxSettings) -> Iterator[Finding]:
+def _container(folder: Path, settings: SandboxSettings) -> Iterator[CheckFinding]:
     """Whether commands can run in a container; the sandbox is then for hooks and servers alone."""
     from ouro.safety import ContainerConfinement, read_devcontainer
 
@@ -347,66 +348,72 @@ def _container(folder: Path, settings: SandboxSettings) -> Iterator[Finding]:
     confinement = ContainerConfinement(folder, get_home() / "sandbox", settings)
     try:
         if settings.devcontainer and (unused := read_devcontainer(root).unused):
-            yield "note", f"of the devcontainer is not used: {', '.join(unused)}", ""
-        yield "good", f"commands run in a container: {confinement.check_container()}"
+            yield CheckFinding("note", f"of the devcontainer is not used: {', '.join(unused)}")
+        yield CheckFinding("good", f"commands run in a container: {confinement.check_container()}")
     except ToolError as error:
-        yield "bad", f"no command can run: {error.message}", ""
+        yield CheckFinding("bad", f"no command can run: {error.message}")
     finally:
         confinement.close()
 
 
-def _git(_folder: Path) -> Iterator[Finding]:
+def _git(_folder: Path) -> Iterator[CheckFinding]:
     """Whether git is installed."""
     if git_path := shutil.which("git"):
         version = subprocess.run(
             [git_path, "--version"], capture_output=True, text=True, timeout=10, check=False
         )
-        yield "good", version.stdout.strip() or git_path
+        yield CheckFinding("good", version.stdout.strip() or git_path)
     else:
-        yield "note", "not found: no git state, no diffs of the repository.", "Install git."
+        yield CheckFinding(
+            "note", "not found: no git state, no diffs of the repository.", "Install git."
+        )
 
 
-def _ripgrep(_folder: Path) -> Iterator[Finding]:
+def _ripgrep(_folder: Path) -> Iterator[CheckFinding]:
     """Whether ripgrep can be found: the tool `grep` needs it."""
     from ouro.tools.grep_search import find_ripgrep
 
     if ripgrep_path := find_ripgrep():
-        yield "good", ripgrep_path
+        yield CheckFinding("good", ripgrep_path)
     else:
-        yield "bad", "not found: grep does not work.", "Reinstall ouro, or install ripgrep."
+        yield CheckFinding(
+            "bad", "not found: grep does not work.", "Reinstall ouro, or install ripgrep."
+        )
 
 
-def _folders(_folder: Path) -> Iterator[Finding]:
+def _folders(_folder: Path) -> Iterator[CheckFinding]:
     """Whether only the user can read ouro's folders."""
     home = get_home()
     if not home.exists():
-        yield "good", f"{tilde(home)} is made when something is saved"
+        yield CheckFinding("good", f"{tilde(home)} is made when something is saved")
     for path in (home, get_sessions_dir(), get_memory_dir(), get_log_path().parent):
         if not path.exists():
             continue
         path_shown, status = tilde(path), path.stat()
         if status.st_uid != os.getuid():
-            yield (
+            yield CheckFinding(
                 "bad",
                 f"{path_shown} belongs to another user.",
                 "Change its owner, or set OURO_HOME.",
             )
         elif status.st_mode & 0o077:
-            yield "bad", f"{path_shown} is open to others.", f"chmod 700 {path_shown}"
+            yield CheckFinding("bad", f"{path_shown} is open to others.", f"chmod 700 {path_shown}")
         else:
-            yield "good", path_shown
+            yield CheckFinding("good", path_shown)
     path = get_models_path()
     if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077:
-        yield "bad", f"{tilde(path)} can be read by others.", f"chmod 600 {tilde(path)}"
+        yield CheckFinding(
+            "bad", f"{tilde(path)} can be read by others.", f"chmod 600 {tilde(path)}"
+        )
 
 
-def _settings(folder: Path) -> Iterator[Finding]:
+def _settings(folder: Path) -> Iterator[CheckFinding]:
     """Whether the settings files can be read, and their rules are valid."""
     path = get_config_path()
     root, is_trusted = folder_settings(folder)[:2]
-    yield "good", f"{tilde(path)} can be read" if path.exists() else "the defaults"
+    yield CheckFinding("good", f"{tilde(path)} can be read" if path.exists() else "the defaults")
     for name in unknown_variables():
-        yield (
+        yield CheckFinding(
             "note",
             f"{name} is set, but there is no such setting.",
             "`ouro config` lists the settings.",
@@ -416,22 +423,26 @@ def _settings(folder: Path) -> Iterator[Finding]:
     demand_rules(settings_by_place(root if is_trusted else None))
 
 
-def _models(folder: Path) -> Iterator[Finding]:
+def _models(folder: Path) -> Iterator[CheckFinding]:
     """Whether the default model can be used, and which local servers answer."""
     catalog = Catalog.from_files()
     for notice in catalog.notices:
-        yield "note", notice
+        yield CheckFinding("note", notice)
     for provider, server in catalog.servers().items():
-        yield "good", f"{provider.title} answers at {server.url}: {len(server.models)} to choose"
+        yield CheckFinding(
+            "good", f"{provider.title} answers at {server.url}: {len(server.models)} to choose"
+        )
     name = catalog.resolve(_settings_of(folder).model or catalog.default())
     catalog.fallbacks(name)  # with a wrong variable sessions cannot be opened
     if reason := catalog.unusable(name):
-        yield "bad", f"{name}, the default, cannot be used: {reason}.", "`ouro models --setup`"
+        yield CheckFinding(
+            "bad", f"{name}, the default, cannot be used: {reason}.", "`ouro models --setup`"
+        )
     else:
-        yield "good", f"{name} is the default"
+        yield CheckFinding("good", f"{name} is the default")
 
 
-def _vectors(folder: Path) -> Iterator[Finding]:
+def _vectors(folder: Path) -> Iterator[CheckFinding]:
     """Whether memory can be searched by meaning."""
     from ouro.memory.index import has_numpy, make_embedder
 
@@ -439,54 +450,56 @@ def _vectors(folder: Path) -> Iterator[Finding]:
     try:
         embedder = make_embedder(model_name, Catalog.from_files()) if has_numpy() else None
         if embedder is None:
-            yield "note", "none: memory is searched by words alone.", _EMBEDDING_HINT
+            yield CheckFinding("note", "none: memory is searched by words alone.", _EMBEDDING_HINT)
             return
         with closing(embedder):
             embedder.embed(["hello"])
-        yield "good", f"{embedder.name} gives them"
+        yield CheckFinding("good", f"{embedder.name} gives them")
     except (ModelError, NoModelError) as error:
         what = (
             f"the embedding model gives none, so memory is searched by words alone: {error.message}"
         )
-        yield "note", what, error.hint or _EMBEDDING_HINT
+        yield CheckFinding("note", what, error.hint or _EMBEDDING_HINT)
 
 
-def _trust(folder: Path) -> Iterator[Finding]:
+def _trust(folder: Path) -> Iterator[CheckFinding]:
     """Which files of the project are not trusted."""
     root = find_root(folder)
     store = TrustStore(get_trust_path())
     if store.notice:
-        yield "bad", store.notice, f"Repair or remove {tilde(get_trust_path())}."
+        yield CheckFinding("bad", store.notice, f"Repair or remove {tilde(get_trust_path())}.")
     if untrusted := store.find_untrusted(root, acting_files(root, folder)):
         names = ", ".join(str(path.relative_to(root)) for path in untrusted)
-        yield "note", f"{tilde(root)} is not trusted: {names} is not obeyed.", "`ouro` asks for it."
+        yield CheckFinding(
+            "note", f"{tilde(root)} is not trusted: {names} is not obeyed.", "`ouro` asks for it."
+        )
     else:
-        yield "good", f"no untrusted files in {tilde(root)}"
+        yield CheckFinding("good", f"no untrusted files in {tilde(root)}")
 
 
-def _extensions(folder: Path) -> Iterator[Finding]:
+def _extensions(folder: Path) -> Iterator[CheckFinding]:
     """How many extensions there are, what is wrong with them, and which files are not read."""
     root, is_trusted, _notices = _trust_of(folder)
     settings = _settings_of(folder)
     counts, server_names, problems = count_extensions(folder, root, settings, is_trusted=is_trusted)
-    yield "good", ", ".join(counts)
+    yield CheckFinding("good", ", ".join(counts))
     for problem in problems:
-        yield "note", problem
+        yield CheckFinding("note", problem)
     yield from find_unread_settings(root, hooks_run=settings.claude_hooks)
     yield from find_foreign_servers(root, server_names)
     yield from find_files_of_other_agents(root)
 
 
-def _sessions(_folder: Path) -> Iterator[Finding]:
+def _sessions(_folder: Path) -> Iterator[CheckFinding]:
     """Whether sessions can be saved, and how much room they take."""
     folder = get_sessions_dir()
     store = YamlFileMemoryStore(folder)
     if obstacle := store.obstacle():
         remedy = "Set OURO_HOME to your own folder, or start with --ephemeral."
-        yield "bad", f"nothing can be saved: {obstacle}.", remedy
+        yield CheckFinding("bad", f"nothing can be saved: {obstacle}.", remedy)
         return
     sessions = asyncio.run(store.list_sessions())
-    yield (
+    yield CheckFinding(
         "good",
         (
             f"{len(sessions)} in {tilde(folder)},"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 from ouro.commands.builtin import COMMAND_NAMES
 from ouro.errors import ConfigError
@@ -31,8 +32,15 @@ _FILES_OF_OTHER_AGENTS = (
 )
 """Files that other agents read, and ouro does not: it has no equivalent, or another format."""
 _HELP_HINT = "`ouro help extensions` says where ouro has the same."
-Finding = tuple[str, str] | tuple[str, str, str]
-"""The state (`good`, `note` or `bad`), what was found, and a remedy if there is one."""
+
+
+class CheckFinding(NamedTuple):
+    """What a check of `ouro doctor` has found."""
+
+    state: Literal["good", "note", "bad"]
+    text: str
+    remedy: str = ""
+    """What the user can do; empty if there is nothing."""
 
 
 def count_extensions(
@@ -114,7 +122,7 @@ def _tool_files(
     return len(tools), [*problems, *tool_problems]
 
 
-def find_unread_settings(root: Path, *, hooks_run: bool) -> Iterator[Finding]:
+def find_unread_settings(root: Path, *, hooks_run: bool) -> Iterator[CheckFinding]:
     """The settings of Claude Code that have no effect here."""
     user_file = Path.home() / CLAUDE_SETTINGS[0]
     for path in (*(root / name for name in CLAUDE_SETTINGS), user_file):
@@ -122,12 +130,14 @@ def find_unread_settings(root: Path, *, hooks_run: bool) -> Iterator[Finding]:
             keys = read_json(path).keys()
             if "hooks" in keys and path == user_file and not hooks_run:
                 remedy = "`claude_hooks: true` of your config.yaml runs them."
-                yield "note", f"hooks of {tilde(path)} do not run.", remedy
+                yield CheckFinding("note", f"hooks of {tilde(path)} do not run.", remedy)
             if unread := sorted(keys - {"hooks", "$schema"}):
-                yield "note", f"{', '.join(unread)} of {tilde(path)} is not read.", _HELP_HINT
+                yield CheckFinding(
+                    "note", f"{', '.join(unread)} of {tilde(path)} is not read.", _HELP_HINT
+                )
 
 
-def find_foreign_servers(root: Path, known: Container[str]) -> Iterator[Finding]:
+def find_foreign_servers(root: Path, known: Container[str]) -> Iterator[CheckFinding]:
     """The MCP servers of other programs that ouro does not know yet."""
     from ouro.mcp import foreign_servers
 
@@ -136,10 +146,10 @@ def find_foreign_servers(root: Path, known: Container[str]) -> Iterator[Finding]
     others = [name for name, (_server, file) in servers.items() if file != own_file]
     if new := [name for name in others if name not in known]:
         text = f"MCP servers of other programs: {', '.join(new)}."
-        yield "note", text, "`ouro mcp import` takes them over."
+        yield CheckFinding("note", text, "`ouro mcp import` takes them over.")
 
 
-def find_files_of_other_agents(root: Path) -> Iterator[Finding]:
+def find_files_of_other_agents(root: Path) -> Iterator[CheckFinding]:
     """The files of other agents in a project that ouro does not read."""
     if unread := [name for name in _FILES_OF_OTHER_AGENTS if (root / name).exists()]:
-        yield "note", f"{', '.join(unread)} is not read.", _HELP_HINT
+        yield CheckFinding("note", f"{', '.join(unread)} is not read.", _HELP_HINT)

@@ -264,5 +264,6 @@ class ProjectFiles:
 
     def _show(self, index: FileIndex) -> None:
         self._index = index
-        self._last_search = (self._last_search[0], None, self._last_search[2])
+        text, _index, names = self._last_search
+        self._last_search = (text, None, names)
         self._changed()

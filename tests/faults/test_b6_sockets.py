@@ -153,5 +153,5 @@ for path in ("own.sock", "/tmp/own.sock"):
 
 
 def test_b6_doctor_names_the_sockets_that_each_tier_leaves_open(home, confinement):
-    (finding,) = [found for found in _sandbox(home) if "leaves open" in found[1]]
-    assert "sockets with a path that are made while a command runs" in finding[1]
+    (finding,) = [found for found in _sandbox(home) if "leaves open" in found.text]
+    assert "sockets with a path that are made while a command runs" in finding.text
