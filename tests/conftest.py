@@ -35,6 +35,8 @@ sys.dont_write_bytecode = False
 pytest_plugins = ["fakes.time_limits"]
 ROOT = Path(__file__).parents[1]
 _numbers = itertools.count()
+MAX_NAME = 200
+"""Characters of a parameter in the name of a test."""
 
 KEPT_VARIABLES = {
     "PATH",
@@ -84,11 +86,12 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run tests with litellm first in a worker: one worker runs them, and imports it once. Without
-    workers they are last: its import takes seconds, and the first failure may come before.
+    """Run tests with litellm or Dask first in a worker: one worker runs them, and imports it once.
+    Without workers they are last: its import takes seconds, and the first failure may come before.
     """
     is_worker = hasattr(config, "workerinput")
-    items.sort(key=lambda item: ("litellm-" in item.name) != is_worker)
+    slow_imports = re.compile("litellm|test_responses_bridge|test_c4_workers")
+    items.sort(key=lambda item: bool(slow_imports.search(item.nodeid)) != is_worker)
 
 
 def pytest_collection_finish() -> None:
@@ -98,6 +101,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(20_000, 50, 100)
     gc.enable()
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Shorten the names of tests with long texts: each report and each worker sends all of them."""
+    is_long = isinstance(val, str | bytes) and len(val) > MAX_NAME
+    return f"{val[:MAX_NAME]!r} and {len(val) - MAX_NAME} more" if is_long else None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -206,12 +215,17 @@ def vectors_of_all_tests():
 
 @pytest.fixture(scope="session", autouse=True)
 def styles_of_all_tests():
-    """Cache style sheets: parsing them takes a quarter of the time of a short test on a screen."""
+    """Cache style sheets: parsing them takes a quarter of the time of a short test on a screen.
+
+    A rule is hashed by its identity, in C instead of Python: hashing takes a fifteenth of the time.
+    """
     from fakes.warm_python import parse_once
+    from textual.css.model import RuleSet
     from textual.css.stylesheet import Stylesheet
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Stylesheet, "_parse_rules", parse_once(Stylesheet._parse_rules))
+        patch.setattr(RuleSet, "__hash__", object.__hash__)
         yield
 
 
