@@ -56,6 +56,8 @@ LITELLM_MODULES = {"ouro.llm.litellm_worker", "fakes.litellm_bridge"}
 """Those that a second process starts, which has imported litellm: that takes 3 s, and few tests use
 it.
 """
+DASK_MODULES = {"distributed.cli.dask_scheduler", "distributed.cli.dask_worker"}
+"""Those that a third process starts."""
 WARM = "# may be started warm\n"
 """The first line of code that `python -c CODE` starts warm, too."""
 IMPORTED_LATE = (
@@ -91,14 +93,14 @@ class WarmPython:
     """A process that forks.
 
     Args:
-        has_litellm: whether it imports litellm instead of all of ouro.
+        imported: what it imports: `ouro`, `litellm` or `dask`.
     """
 
-    def __init__(self, has_litellm: bool) -> None:
+    def __init__(self, imported: str) -> None:
         self._lock = threading.Lock()
         self._socket, theirs = socket.socketpair()
         self._process = subprocess.Popen(
-            [sys.executable, __file__, str(theirs.fileno()), "litellm" if has_litellm else "ouro"],
+            [sys.executable, __file__, str(theirs.fileno()), imported],
             pass_fds=[theirs.fileno()], cwd=TESTS.parent, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         )  # fmt: skip
         theirs.close()
@@ -159,16 +161,16 @@ def warm_starts() -> Iterator[None]:
 
 class _Starts:
     def __init__(self) -> None:
-        self._processes: dict[bool, WarmPython] = {}
+        self._processes: dict[str, WarmPython] = {}
         self._lock = threading.Lock()
 
     def process(self, command: _Command) -> WarmPython:
         """The process that forks for a command."""
-        has_litellm = command.words[1] in LITELLM_MODULES
+        imported = _imported_for(command.words[1])
         with self._lock:
-            if has_litellm not in self._processes:
-                self._processes[has_litellm] = WarmPython(has_litellm)
-            return self._processes[has_litellm]
+            if imported not in self._processes:
+                self._processes[imported] = WarmPython(imported)
+            return self._processes[imported]
 
     def warm_command(
         self, args: Sequence[str | bytes], cwd: object, env: object
@@ -176,7 +178,10 @@ class _Starts:
         """The warm command for a command line; None if the start must be cold."""
         argv = [os.fsdecode(word) for word in args]
         command = _Command(argv, os.fsdecode(cwd or Path.cwd()), _environment(env))
-        is_ours = command.words[:1] == ["-m"] and command.words[1] in MODULES | LITELLM_MODULES
+        is_ours = (
+            command.words[:1] == ["-m"]
+            and command.words[1] in MODULES | LITELLM_MODULES | DASK_MODULES
+        )
         is_code = command.words[:1] == ["-c"] and command.words[1].startswith(WARM)
         if CLONE is None or argv[0] != sys.executable or not (is_ours or is_code):
             return None
@@ -195,6 +200,13 @@ class _Starts:
     def stop(self) -> None:
         for process in self._processes.values():
             process.stop()
+
+
+def _imported_for(module_or_code: str) -> str:
+    """What the process has imported that forks for this module or code."""
+    if module_or_code in LITELLM_MODULES:
+        return "litellm"
+    return "dask" if module_or_code in DASK_MODULES else "ouro"
 
 
 def _environment(env: object) -> dict[str, str]:
@@ -221,8 +233,11 @@ def _read_by_python(environment: Mapping[str, str]) -> bool:
 def _serve(connection: socket.socket, imported: str) -> NoReturn:
     """Fork for each request, until the other side closes."""
     sys.path[0] = str(TESTS.parent)
+    gc.disable()  # during the imports it takes a fifth of their time
     if imported == "litellm":
         _import_litellm()
+    elif imported == "dask":
+        _import_dask()
     else:
         _import_all()
         _load_rules()
@@ -234,6 +249,7 @@ def _serve(connection: socket.socket, imported: str) -> NoReturn:
     )
     gc.collect()
     gc.freeze()
+    gc.enable()
     connection.sendall(
         json.dumps(sorted({name.partition(".")[0] for name in sys.modules})).encode() + b"\n"
     )
@@ -258,6 +274,11 @@ def _import_litellm() -> None:
 
     load_litellm()
     for name in ("starlette.applications", "uvicorn"):
+        importlib.import_module(name)
+
+
+def _import_dask() -> None:
+    for name in DASK_MODULES:
         importlib.import_module(name)
 
 
