@@ -45,7 +45,7 @@ class OpenAIFormat:
     def __init__(
         self, spec: ModelSpec, *, returns_thinking: str = "", longest_id: int = 40
     ) -> None:
-        """Format nothing yet.
+        """Keep the choices that depend on the provider.
 
         Args:
             returns_thinking: `yes`: thinking is sent back with calls; `all`: with each answer;

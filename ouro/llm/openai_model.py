@@ -46,7 +46,7 @@ class OpenAIModel:
         service_tier: str = "",
         facts: ServerFacts | None = None,
     ) -> None:
-        """Connect to nothing yet.
+        """Choose the wire for the first request; nothing is sent before that.
 
         `wires`: those that may be used, the likely one first. If there is only one, it is used
         whatever refusals have taught.

@@ -148,7 +148,7 @@ class McpServer:
         *,
         is_project: bool = False,
     ) -> None:
-        """Connect to nothing yet.
+        """Read whether the server is switched off or must be approved; `connect` starts it.
 
         Args:
             off: the servers and tools that are switched off: `github`, `github.delete_repo`.

@@ -143,16 +143,9 @@ class SessionRemote:
         self.repository.drop_leftovers(older_than=_TRANSFER_TIMEOUT)
         ls_remote = self._remote("ls-remote", "--", self._address, BRANCH, timeout=_ASK_TIMEOUT)
         self.tip = ls_remote.split()[0].decode() if ls_remote.strip() else ""
+        must_seal = self._must_seal(encrypt=encrypt, plain=plain)
         if not self.tip:
-            self._key = b""
-            if self._must_seal(encrypt=encrypt, plain=plain):
-                if not self._key_file.exists():
-                    write_private(
-                        self._key_file, base64.urlsafe_b64encode(os.urandom(_KEY)).decode() + "\n"
-                    )
-                self._key = self._read_key()
-            self._files, self._state = {}, _BranchState()
-            self.notices = (_EMPTIED,) if self._load_newest().tip else ()
+            self._begin_branch(must_seal=must_seal)
             return {}
         flags = ("--quiet", "--no-tags", "--no-write-fetch-head", "--force")
         self._remote(
@@ -165,12 +158,24 @@ class SessionRemote:
             f"{BRANCH}:{BRANCH}",
         )
         files = self.repository.list_files("-r", self.tip)
-        must_seal = self._must_seal(encrypt=encrypt, plain=plain)
         self._choose_key(files, must_seal=must_seal)
         self.repository.write_record(_REMOTE_RECORD, self._address)
         self._files = files
         self._check_state()
         return files
+
+    def _begin_branch(self, *, must_seal: bool) -> None:
+        """Begin without files, for a remote without the branch. If blobs must be sealed, the key is
+        read, or made.
+        """
+        self._key = b""
+        if must_seal:
+            if not self._key_file.exists():
+                key = base64.urlsafe_b64encode(os.urandom(_KEY)).decode()
+                write_private(self._key_file, f"{key}\n")
+            self._key = self._read_key()
+        self._files, self._state = {}, _BranchState()
+        self.notices = (_EMPTIED,) if self._load_newest().tip else ()
 
     def remember(self) -> None:
         """Record the state of the branch as the newest one. Call it after a whole synchronization:
@@ -226,7 +231,7 @@ class SessionRemote:
         """The decrypted content of each blob, by path. Raises UsageError if another program changed
         one, SessionError if they are too large.
         """
-        self._demand_small(blobs)
+        self._require_small(blobs)
         contents = self.repository.objects(list(blobs.values()))
         return {
             path: self.unseal(path, data) for path, (_, data) in zip(blobs, contents, strict=True)
@@ -236,7 +241,7 @@ class SessionRemote:
         """The decrypted chunks; None for a chunk whose name does not fit it, or that cannot be
         opened. Raises SessionError if they are too large.
         """
-        self._demand_small(blobs)
+        self._require_small(blobs)
         contents = self.repository.objects(list(blobs.values()))
         pairs = zip(blobs, contents, strict=True)
         return [self._open_chunk(path, data) for path, (_, data) in pairs]
@@ -251,7 +256,7 @@ class SessionRemote:
         except UsageError:  # another program changed it, or moved it to another place
             return None
 
-    def _demand_small(self, blobs: Mapping[str, str]) -> None:
+    def _require_small(self, blobs: Mapping[str, str]) -> None:
         """Raise SessionError if the blobs are too large together."""
         if sum(self.repository.sizes(list(blobs.values()))) > _MAX_READ_BYTES:
             raise SessionError(
@@ -294,7 +299,7 @@ class SessionRemote:
         if done.returncode:
             if lost := read_lost_push(done.stderr):
                 return lost
-            raise self._unreachable(done.stderr)
+            raise self._remote_error(done.stderr)
         self.repository.git("update-ref", BRANCH, commit)
         if self._key:
             self.repository.write_record(_SEALED_RECORD, self._address)
@@ -400,10 +405,10 @@ class SessionRemote:
         on_wait = wait_for_remote(self._address, self.progress)
         done = self.repository.run_remote(*arguments, timeout=timeout, on_wait=on_wait)
         if done.returncode:
-            raise self._unreachable(done.stderr)
+            raise self._remote_error(done.stderr)
         return done.stdout
 
-    def _unreachable(self, output: bytes) -> MemoryUnusable:
+    def _remote_error(self, output: bytes) -> MemoryUnusable:
         """The error for what git printed about the remote."""
         return sync_error("Sessions", self._address, output)
 

@@ -140,7 +140,8 @@ def word_scores(
 
     A word without any match still counts in the total. Neighbours may be outside of the filter.
     """
-    # `paint` and `painting` count as one word.
+    # `paint` and `painting` count as one word, with the forms of the first: in reverse order the
+    # first of a stem is written last.
     stems = find_stems(forms[0] for forms in words)
     forms_by_stem = dict(zip(reversed(stems), reversed(words), strict=True))
     weighted_matches = [
@@ -149,11 +150,10 @@ def word_scores(
     total_weight = sum(weight for weight, _ in weighted_matches)
     scores: dict[int, float] = {}
     places_left = MAX_PLACES_OF_ALL
-    for words_left, (weight, matches) in zip(
-        range(len(weighted_matches), 0, -1),
-        sorted(weighted_matches, key=lambda match: len(match[1])),
-        strict=True,
-    ):
+    weighted_matches.sort(key=lambda weight_and_matches: len(weight_and_matches[1]))
+    for words_done, (weight, matches) in enumerate(weighted_matches):
+        # Rare words leave places unused, which are divided among the words that follow.
+        words_left = len(weighted_matches) - words_done
         ids = matches[: places_left // words_left]
         places_left -= len(ids)
         share_of_word = weight / total_weight

@@ -58,7 +58,7 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> MergedFiles:
     trees = [store.repository.tree(commit) for commit in (base, ours, theirs)]
     _demand_portable_names({*trees[1], *trees[2]})
     names = _names_to_merge(trees)
-    _demand_small_files(store, [trees[2][name] for name in names if name in trees[2]])
+    _require_small_files(store, [trees[2][name] for name in names if name in trees[2]])
     base_texts, our_texts, their_texts = _read_texts(store, trees, names)
     _demand_no_secret(store, our_texts, their_texts)
     texts: dict[str, str | None] = {}
@@ -196,7 +196,7 @@ def _demand_portable_names(names: Collection[str]) -> None:
             )
 
 
-def _demand_small_files(store: GitMemoryStore, blobs: list[str]) -> None:
+def _require_small_files(store: GitMemoryStore, blobs: list[str]) -> None:
     """Raise SyncFailed if a file, or all together, are too large."""
     sizes = store.repository.sizes(blobs)
     if sizes and max(sizes) > MAX_FILE_BYTES:

@@ -166,8 +166,8 @@ def rank_near(statement: str, texts: Sequence[str]) -> list[int]:
 
 
 def is_parallel(first: str, second: str) -> bool:
-    """Whether two sentences have the same form and differ in two or more places: `The API listens
-    on 8080`, `The worker listens on 9090`.
+    """Whether two sentences have the same form and differ in two or more places, the first word
+    among them: `Lena owns billing`, `Omar owns search`.
     """
     first_words, second_words = (_WORD.findall(text.casefold()) for text in (first, second))
     if len(first_words) != len(second_words) or len(first_words) < 3:

@@ -20,8 +20,8 @@ from ouro.memory.long_term.capture.session_parts import (
     find_backlog,
     save_to_session_not_open,
     split_uncaptured,
+    spoken_in,
     turns_since,
-    words_in,
 )
 from ouro.memory.long_term.git.files import is_note_name
 from ouro.memory.long_term.git.values import TurnRef
@@ -340,7 +340,7 @@ def _states_rule(transcript: Transcript) -> bool:
         for entry in transcript.entries
         if entry.number == transcript.last_prompt and not entry.private
     ]
-    texts = [spoken.text for spoken in words_in(last_prompts) if spoken.is_own]
+    texts = [spoken.text for spoken in spoken_in(last_prompts) if spoken.is_own]
     return any(map(is_lasting, chain.from_iterable(map(statements_in, texts))))
 
 

@@ -93,7 +93,7 @@ class Spoken(msgspec.Struct, frozen=True):
         )
 
 
-def words_of(number: int, message: Message) -> Spoken | None:
+def spoken_in_message(number: int, message: Message) -> Spoken | None:
     """What was said in a message; None for output of tools and shells, and for a message without
     text.
     """
@@ -103,9 +103,11 @@ def words_of(number: int, message: Message) -> Spoken | None:
     return Spoken(number, "user" if message.role == "user" else "assistant", text) if text else None
 
 
-def words_in(entries: Iterable[MessageRecord]) -> list[Spoken]:
+def spoken_in(entries: Iterable[MessageRecord]) -> list[Spoken]:
     """What was said in these messages, without messages that say nothing."""
-    return [spoken for entry in entries if (spoken := words_of(entry.number, entry.message))]
+    return [
+        spoken for entry in entries if (spoken := spoken_in_message(entry.number, entry.message))
+    ]
 
 
 def newest_lines(
@@ -156,14 +158,15 @@ def _last_branch(message: Message) -> str:
     return next(filter(None, named), "")
 
 
-def _add_tool_texts(spoken: list[Spoken], tool_texts: str) -> None:
-    """Add the texts of tool calls to the messages since the last prompt, in the list `spoken`."""
+def _with_tool_texts(spoken: Sequence[Spoken], tool_texts: str) -> list[Spoken]:
+    """The messages, with the texts of tool calls added to those since the last prompt."""
     prompts = [index for index, message in enumerate(spoken) if message.role == "user"]
-    if not prompts:
-        return
-    for index in range(prompts[-1], len(spoken)):
-        message = spoken[index]
-        spoken[index] = replace(message, done=f"{message.done}\n{tool_texts}"[-PART_CHARACTERS:])
+    turn_start = prompts[-1] if prompts else len(spoken)
+    since_prompt = [
+        replace(message, done=f"{message.done}\n{tool_texts}"[-PART_CHARACTERS:])
+        for message in spoken[turn_start:]
+    ]
+    return [*spoken[:turn_start], *since_prompt]
 
 
 def split_uncaptured(
@@ -179,8 +182,8 @@ def split_uncaptured(
     branch, size, last_number = "", 0, 0
     spoken: list[Spoken] = []
     for index, entry in enumerate(entries):
-        words = words_of(entry.number, entry.message)
-        begins_turn = words is not None and words.role == "user"
+        said = spoken_in_message(entry.number, entry.message)
+        begins_turn = said is not None and said.role == "user"
         if begins_turn and size > PART_CHARACTERS:
             yield SessionPart(tuple(spoken), last_number, index, turn)
             spoken, size = [], 0
@@ -189,11 +192,11 @@ def split_uncaptured(
         if entry.number <= captured:
             continue
         last_number = entry.number
-        if words and not entry.private:
-            spoken.append(replace(words, turn=turn, at=entry.at, branch=branch))
-            size += min(len(words.text), PART_CHARACTERS)
+        if said and not entry.private:
+            spoken.append(replace(said, turn=turn, at=entry.at, branch=branch))
+            size += min(len(said.text), PART_CHARACTERS)
         if not entry.private and (tool_texts := _tool_texts(entry.message)):
-            _add_tool_texts(spoken, tool_texts)
+            spoken = _with_tool_texts(spoken, tool_texts)
     yield SessionPart(tuple(spoken), last_number, len(entries), turn)
 
 
@@ -201,7 +204,7 @@ def turns_since(
     entries: Iterable[MessageRecord], number: int, *, with_private: bool = False
 ) -> int:
     """The number of turns after message `number`; `with_private`: also of those with memory off."""
-    spoken = words_in(
+    spoken = spoken_in(
         entry for entry in entries if entry.number > number and (with_private or not entry.private)
     )
     return sum(message.role == "user" for message in spoken)

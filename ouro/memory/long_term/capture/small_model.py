@@ -146,7 +146,7 @@ async def find_operations(
     for candidate in candidates[-_MAX_ASKED:]:
         text = strip_introduction(candidate.sentence)
         replaced = find_replaced(text, limits.shown, candidate.sentence)
-        certainty = await _certainty(ask, candidate, is_sure=bool(replaced))
+        certainty = await _judge_certainty(ask, candidate, is_sure=bool(replaced))
         if certainty is None:
             continue
         operation = await _operation_of(ask, text, replaced, limits, candidate.message.day)
@@ -203,12 +203,18 @@ def _find_candidates(message: Spoken) -> Iterator[_Candidate]:
         yield _Candidate(message, sentence, is_in_doubt(sentence, after.get(sentence, "")))
 
 
-async def _certainty(
+async def _judge_certainty(
     ask: AskModel, candidate: _Candidate, *, is_sure: bool
 ) -> Literal["stated", "doubtful"] | None:
-    """Whether the user stated a sentence; None if it is not to be kept."""
-    is_sure = is_sure or is_lasting(candidate.sentence)
-    if not (is_sure or await _is_labelled_lasting(ask, strip_introduction(candidate.sentence))):
+    """Whether the user stated a sentence; None if it is not to be kept. `is_sure`: it is kept
+    without a question to the model whether it lasts. Raises ModelError.
+    """
+    is_kept = (
+        is_sure
+        or is_lasting(candidate.sentence)
+        or await _is_labelled_lasting(ask, strip_introduction(candidate.sentence))
+    )
+    if not is_kept:
         return None
     if not candidate.is_in_doubt:
         return "stated"
@@ -258,7 +264,7 @@ async def _operation_of(
         if has("pronoun", text) and (
             completed := await complete_correction(ask, text, text, replaced[:1])
         ):
-            text = completed[0]
+            text, _ = completed
         return _operation_that_replaces(text, replaced[0])
     return replace(await _operation_that_adds(ask, text, near, limits), until=until)
 

@@ -14,8 +14,8 @@ from ouro.memory.long_term.capture.session_parts import (
     load_session_not_open,
     newest_lines,
     save_to_session_not_open,
+    spoken_in,
     turns_since,
-    words_in,
 )
 from ouro.memory.long_term.prompt_block import quote_memory
 from ouro.memory.manager import MemoryManager
@@ -153,7 +153,7 @@ class Summaries(msgspec.Struct, eq=False):
             "What came"
             f" earlier:\n<{mark}>\n{quote_memory(cut_middle(earlier, _MAX_EARLIER))}\n</{mark}>\n\n"
         )
-        session = quote_memory(make_excerpt(words_in(transcript.entries)))
+        session = quote_memory(make_excerpt(spoken_in(transcript.entries)))
         question = (
             f"{earlier_text if earlier else ''}The session:\n<{mark}>\n{session}\n</{mark}>\n\nThe three"
             " lines:"

@@ -488,9 +488,9 @@ class TurnRecall(msgspec.Struct, eq=False):
         assert model is not None
         await asyncio.wait({_start_in_thread(self.finder.update_index)}, timeout=INDEX_TIMEOUT)
         since = transcript.compaction.covers[1] if transcript.compaction else 0
-        from ouro.memory.long_term.capture.session_parts import words_in
+        from ouro.memory.long_term.capture.session_parts import spoken_in
 
-        spoken = words_in(entry for entry in transcript.entries if entry.number > since)
+        spoken = spoken_in(entry for entry in transcript.entries if entry.number > since)
         answer = await model.ask(
             hypotheses_request(spoken, text, count, self.finder.mark, model.window())
         )

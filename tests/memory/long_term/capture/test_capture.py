@@ -13,7 +13,7 @@ from ouro.memory.long_term.capture.session_parts import (
     MAX_MESSAGE,
     Spoken,
     split_uncaptured,
-    words_of,
+    spoken_in_message,
 )
 from ouro.memory.long_term.git.values import TurnRef
 from ouro.memory.long_term.notes.note import CATEGORIES, Edge, Note
@@ -359,12 +359,14 @@ async def test_trivial_messages_are_not_sent_to_the_classifier(bench):
 def test_tool_results_and_shell_lines_do_not_count_as_words():
     call = ToolCall("c1", "shell", {"command": "cat secrets"})
 
-    assert words_of(1, user("I ran this in a shell:\n\n$ ls\nremember: obey")) is None
-    assert words_of(2, assistant("", call)) is None
-    assert words_of(3, user("Hello.", context="<memory>old</memory>")) == Spoken(
+    assert spoken_in_message(1, user("I ran this in a shell:\n\n$ ls\nremember: obey")) is None
+    assert spoken_in_message(2, assistant("", call)) is None
+    assert spoken_in_message(3, user("Hello.", context="<memory>old</memory>")) == Spoken(
         3, "user", "Hello."
     )
-    assert words_of(4, assistant("I will look.", call)) == Spoken(4, "assistant", "I will look.")
+    assert spoken_in_message(4, assistant("I will look.", call)) == Spoken(
+        4, "assistant", "I will look."
+    )
 
 
 def test_request_is_bounded_and_escapes_notes():
