@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ouro.memory.index import BenchmarkQuestion, Document, answers, local_embedder
+from ouro.memory.index import BenchmarkQuestion, Document, answer_questions, local_embedder
 
 KS = (5, 10)
 _WORD = re.compile(r"\w+")
@@ -149,7 +149,7 @@ def by_ouro(embedder: Any | None) -> Way:
     def find(talk: Talk) -> dict[str, Sequence[str]]:
         asked = [BenchmarkQuestion(item.id, item.text) for item in talk.questions]
         with tempfile.TemporaryDirectory(prefix="ouro-sets-") as work:
-            found = answers(talk.documents, asked, max(KS), Path(work), embedder)
+            found = answer_questions(talk.documents, asked, max(KS), Path(work), embedder)
             return {answer.qid: answer.ids for answer in found}
 
     return find

@@ -20,7 +20,13 @@ import numpy as np
 
 from benchmarks.embeddings.models import MODELS
 from benchmarks.embeddings.pairs import PAIRS
-from ouro.memory.index import BenchmarkQuestion, Document, Embedder, answers, read_lines
+from ouro.memory.index import (
+    BenchmarkQuestion,
+    Document,
+    Embedder,
+    answer_questions,
+    read_lines,
+)
 
 
 def main() -> None:
@@ -47,7 +53,7 @@ def print_answers(docs: Path, queries: Path, k: int, work: Path, embedder: Embed
     """What `ouro memory test --docs … --queries …` prints."""
     documents = read_lines(docs, Document)
     questions = read_lines(queries, BenchmarkQuestion)
-    for answer in answers(documents, questions, k, work, embedder):
+    for answer in answer_questions(documents, questions, k, work, embedder):
         print(json.dumps({"qid": answer.qid, "ids": answer.ids, "ms": answer.ms}))
 
 
@@ -61,7 +67,7 @@ def print_search(embedder: Embedder | None) -> None:
         BenchmarkQuestion(str(number), question) for number, (_, question) in enumerate(pairs)
     ]
     with tempfile.TemporaryDirectory() as folder:
-        found = list(answers(documents, questions, len(pairs), Path(folder), embedder))
+        found = list(answer_questions(documents, questions, len(pairs), Path(folder), embedder))
     ranks = [item.ids.index(item.qid) if item.qid in item.ids else len(pairs) for item in found]
     print(f"{'search':<8}{_shares(ranks)}")
 

@@ -176,8 +176,9 @@ async def measure(
             recalled = recall_in(project).find(text, long_term.Situation(project, branch))
             return [item.id for item in recalled.items if item.state == "loaded"]
 
-        answers, texts, missing = memory_index.ask_own_notes(search, recall)
-    return _scores_answer(memory_index.measure_answers(answers), texts, missing, at_least)
+        found = memory_index.ask_own_notes(search, recall)
+    scores = memory_index.measure_answers(found.answers)
+    return _scores_answer(scores, found.texts, found.skipped, at_least)
 
 
 def _scores_answer(
@@ -227,7 +228,7 @@ def _measure_files(docs: str, queries: str, limit: int, work: str, words_only: b
     questions = memory_index.read_lines(Path(queries), memory_index.BenchmarkQuestion)
     embedder = None if words_only else memory_index.local_embedder()
     with tempfile.TemporaryDirectory(prefix="ouro-test-") as folder:
-        for answer in memory_index.answers(
+        for answer in memory_index.answer_questions(
             documents, questions, limit, Path(work or folder), embedder
         ):
             sys.stdout.write(msgspec.json.encode(answer).decode() + "\n")

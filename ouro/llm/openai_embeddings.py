@@ -65,22 +65,30 @@ class EmbeddingWire:
 
     def embed(self, texts: Sequence[str]) -> Embedded:
         """The vectors of the texts. Raises ModelError."""
-        endpoint, body = self._endpoint, bytearray()
-        key = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
-        headers = {"Content-Type": "application/json", **key}
-        url = endpoint.base_url.rstrip("/") + "/embeddings"
         request = {
             "model": self._spec.name.partition("/")[2],
             "input": list(texts),
             "encoding_format": "float",
         }
+        answer_text = self._post(msgspec.json.encode(request))
+        try:
+            answer = msgspec.json.decode(answer_text)
+        except msgspec.MsgspecError as error:
+            address = self._endpoint.address
+            raise ModelError(f"{address} returned no vectors: {error}.") from error
+        return parse_vectors(answer, len(texts), self._spec, self._endpoint.address)
+
+    def _post(self, request: bytes) -> bytes:
+        """Send a request; returns the body of the answer. Raises ModelError."""
+        endpoint, body = self._endpoint, bytearray()
+        key = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
+        headers = {"Content-Type": "application/json", **key}
+        url = endpoint.base_url.rstrip("/") + "/embeddings"
         with self._client_lock:
             self._client = self._client or new_client("Client", endpoint)
         with (
             translate_http_errors(endpoint),
-            self._client.stream(
-                "POST", url, content=msgspec.json.encode(request), headers=headers
-            ) as response,
+            self._client.stream("POST", url, content=request, headers=headers) as response,
         ):
             decoded = make_decoder(response, endpoint)
             for piece in chain.from_iterable(map(decoded, response.iter_raw())):
@@ -92,11 +100,7 @@ class EmbeddingWire:
         if not response.is_success:
             error_text = body[:MAX_ERROR_BODY].decode("utf-8", "replace")
             raise error_from_status(response.status_code, error_text, response.headers, endpoint)
-        try:
-            answer = msgspec.json.decode(body)
-        except msgspec.MsgspecError as error:
-            raise ModelError(f"{endpoint.address} returned no vectors: {error}.") from error
-        return parse_vectors(answer, len(texts), self._spec, endpoint.address)
+        return bytes(body)
 
     def close(self) -> None:
         """Close the connections."""

@@ -274,28 +274,36 @@ def _parse_models(answer: Any, prefix: str) -> dict[str, int | None] | None:
     return windows
 
 
+class _LoadedModelsApi(NamedTuple):
+    """Where a server lists the loaded models in its own API, and the keys of the answer."""
+
+    path: str
+    list_key: str
+    name_key: str
+    window_key: str
+
+
 _LOADED_MODELS_API = {
-    "ollama_chat": ("/api/ps", "models", "model", "context_length"),
-    "lm_studio": ("/api/v0/models", "data", "id", "loaded_context_length"),
+    "ollama_chat": _LoadedModelsApi("/api/ps", "models", "model", "context_length"),
+    "lm_studio": _LoadedModelsApi("/api/v0/models", "data", "id", "loaded_context_length"),
 }
-"""Where a server says in its own API with which context a model is loaded, and the names there of
-the list, of a model and of its context. Ollama silently cuts what is longer.
-"""
+"""The servers that say with which window a model is loaded. Ollama silently cuts what is longer."""
 
 
 def _with_loaded_windows(
-    models: dict[str, int | None], provider: Provider, url: str, timeout: float
+    models: Mapping[str, int | None], provider: Provider, url: str, timeout: float
 ) -> dict[str, int | None]:
     """The models; those that are loaded have the window with which they are loaded, if the server
     says it.
     """
-    path, list_key, name_key, window_key = _LOADED_MODELS_API[provider.name]
-    answer = dictionary(_fetch_json(url.removesuffix("/v1") + path, timeout).value)
-    for row in dictionaries(answer.get(list_key)):
-        loaded = f"{provider.name}/{row.get(name_key)}"
-        if loaded in models:
-            models[loaded] = count(row.get(window_key)) or models[loaded]
-    return models
+    api = _LOADED_MODELS_API[provider.name]
+    windows = dict(models)
+    answer = dictionary(_fetch_json(url.removesuffix("/v1") + api.path, timeout).value)
+    for row in dictionaries(answer.get(api.list_key)):
+        loaded = f"{provider.name}/{row.get(api.name_key)}"
+        if loaded in windows:
+            windows[loaded] = count(row.get(api.window_key)) or windows[loaded]
+    return windows
 
 
 OUTPUT_SHARE = 6

@@ -96,7 +96,7 @@ class DictMemoryStore(MemoryStore):
     ) -> LoadedSession:
         session = self._find(session_id)
         if not read_only:
-            _demand_closed(session)
+            _require_closed(session)
             session.is_open = True
         return LoadedSession(session.header, tuple(session.records), read_only=read_only)
 
@@ -120,7 +120,7 @@ class DictMemoryStore(MemoryStore):
 
     async def delete_session(self, session_id: str) -> None:
         session = self._find(session_id)
-        _demand_closed(session)
+        _require_closed(session)
         session.is_deleted = True
 
     async def list_deleted(self) -> list[SessionInfo]:
@@ -175,7 +175,7 @@ class DictMemoryStore(MemoryStore):
         )
 
 
-def _demand_closed(session: _StoredSession) -> None:
+def _require_closed(session: _StoredSession) -> None:
     """Raise SessionInUse if the session is open."""
     if session.is_open:
         raise SessionInUse(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         BenchmarkQuestion,
         Document,
         SearchQuality,
-        answers,
+        answer_questions,
         ask_own_notes,
         measure_answers,
         read_lines,

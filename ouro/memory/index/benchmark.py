@@ -64,49 +64,58 @@ def read_lines(path: Path, kind: type[Any]) -> list[Any]:
     return values
 
 
-def answers(
+def answer_questions(
     documents: Sequence[Document],
-    queries: Sequence[BenchmarkQuestion],
+    questions: Sequence[BenchmarkQuestion],
     k: int,
     work: Path,
     embedder: Embedder | None,
 ) -> Iterator[SearchAnswer]:
-    """Run every query on an index of the documents in the folder `work`."""
+    """Search for every question in an index of the documents, which is made in the folder `work`."""
     index = Index(work / "index.db")
     try:
-        names: dict[int, str] = {}  # the ids of the documents by row
-        sessions: dict[str, IndexedSession] = {}
-        with index.writing() as database:
-            for item in documents:
-                name = str(item.session)
-                if name not in sessions:
-                    sessions[name] = IndexedSession(0, name, name, "", created_at=item.date)
-                    save_session(database, sessions[name])
-                session = sessions[name]
-                first = session.passages
-                add_words(database, session, item.turn, item.speaker, item.date, item.text)
-                start = (session.seq << POSITION_BITS) + 1
-                names |= dict.fromkeys(range(start + first, start + session.passages), item.id)
-                session.updated_at = item.date
-            for session in sessions.values():
-                save_session(database, session)
+        document_ids = _index_documents(index, documents)
         vectors = Vectors(index, embedder) if embedder else None
         if vectors:
             vectors.fill_all()
         speakers = tuple(dict.fromkeys(document.speaker for document in documents))
         search = Search(index, vectors, speakers)
         today = _last_day(documents)
-        for query in queries:
+        for question in questions:
             started = time.perf_counter()
-            hits = search.find(query.query, k, SearchFilter(kinds=("message",)), today=today)
+            hits = search.find(question.query, k, SearchFilter(kinds=("message",)), today=today)
             milliseconds = (time.perf_counter() - started) * 1000
             yield SearchAnswer(
-                query.qid,
-                tuple(dict.fromkeys(names[hit.place] for hit in hits)),
+                question.qid,
+                tuple(dict.fromkeys(document_ids[hit.place] for hit in hits)),
                 round(milliseconds, 2),
             )
     finally:
         index.close()
+
+
+def _index_documents(index: Index, documents: Sequence[Document]) -> dict[int, str]:
+    """Write the documents into an empty index; returns the id of the document of each passage."""
+    document_ids: dict[int, str] = {}
+    sessions: dict[str, IndexedSession] = {}
+    with index.writing() as database:
+        for document in documents:
+            name = str(document.session)
+            if name not in sessions:
+                sessions[name] = IndexedSession(0, name, name, "", created_at=document.date)
+                save_session(database, sessions[name])
+            session = sessions[name]
+            first = session.passages
+            add_words(
+                database, session, document.turn, document.speaker, document.date, document.text
+            )
+            start = (session.seq << POSITION_BITS) + 1
+            passages = range(start + first, start + session.passages)
+            document_ids |= dict.fromkeys(passages, document.id)
+            session.updated_at = document.date
+        for session in sessions.values():
+            save_session(database, session)
+    return document_ids
 
 
 def _last_day(documents: Sequence[Document]) -> date | None:
@@ -157,23 +166,33 @@ MAX_HITS = 25
 _IS_CURRENT_NOTE = "kind = 'note' AND archived = 0 AND note NOT IN (SELECT supersedes FROM notes)"
 
 
+class OwnNotesAnswers(msgspec.Struct, frozen=True):
+    """What recall found for the words of the turns that notes came from."""
+
+    answers: Sequence[SearchAnswer]
+    """The query of each has the id of its note."""
+    texts: Mapping[str, str]
+    """The text of each note by its id."""
+    skipped: int
+    """The notes that were not searched for: no session shows their source, or the user wrote them
+    between two turns.
+    """
+
+
 def ask_own_notes(
     search: Search, recall: Callable[[str, str, str], Sequence[str]]
-) -> tuple[list[SearchAnswer], dict[str, str], int]:
+) -> OwnNotesAnswers:
     """Recall every current note by the words of the turn that it came from. Blocks for some
     milliseconds a note.
 
     `recall` returns the ids of the notes for a text, a repository (its root, or empty) and a
     branch.
-
-    Returns the answers, by query id the text of the note, and the number of skipped notes: no
-    session shows their source, or the user wrote them between two turns.
     """
     with search.index.reading() as database:
         notes = database.execute(
             f"SELECT note, text, session, turn, project, branch, path FROM notes WHERE {_IS_CURRENT_NOTE}"
         ).fetchall()
-    answers_of_notes: list[SearchAnswer] = []
+    answers: list[SearchAnswer] = []
     texts: dict[str, str] = {}
     for note, text, session, turn, project, branch, path in notes:
         is_of_turn = (
@@ -183,11 +202,11 @@ def ask_own_notes(
         if is_of_turn and (question := _words_of_turn(search, session, turn)):
             started = time.perf_counter()
             ids = tuple(recall(question, project, branch))
-            answers_of_notes.append(
+            answers.append(
                 SearchAnswer(note, ids, round((time.perf_counter() - started) * 1000, 2))
             )
             texts[note] = text
-    return answers_of_notes, texts, len(notes) - len(texts)
+    return OwnNotesAnswers(answers, texts, len(notes) - len(texts))
 
 
 def _words_of_turn(search: Search, session: str, turn: int) -> str:

@@ -54,13 +54,14 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> MergedFiles:
         MemoryUnusable: one of them cannot be read.
     """
     base = store.repository.common(ours, theirs)
-    _demand_memory(store, theirs, is_known=bool(base))
+    _require_memory(store, theirs, is_known=bool(base))
     trees = [store.repository.tree(commit) for commit in (base, ours, theirs)]
-    _demand_portable_names({*trees[1], *trees[2]})
+    _, our_tree, their_tree = trees
+    _require_portable_names({*our_tree, *their_tree})
     names = _names_to_merge(trees)
-    _require_small_files(store, [trees[2][name] for name in names if name in trees[2]])
+    _require_small_files(store, [their_tree[name] for name in names if name in their_tree])
     base_texts, our_texts, their_texts = _read_texts(store, trees, names)
-    _demand_no_secret(store, our_texts, their_texts)
+    _require_no_secret(store, our_texts, their_texts)
     texts: dict[str, str | None] = {}
     conflicts: dict[str, str] = {}
     for name in names:
@@ -110,7 +111,7 @@ def _read_texts(
     return [texts_in(tree) for tree in trees]
 
 
-def _demand_no_secret(
+def _require_no_secret(
     store: GitMemoryStore, our_texts: Mapping[str, str], their_texts: Mapping[str, str]
 ) -> None:
     """Raise SyncFailed if a text that differs from ours holds a secret."""
@@ -144,7 +145,7 @@ def _is_of_memory(name: str) -> bool:
     return name.removesuffix(".md") in CORE or is_note_name(name)
 
 
-def _demand_memory(store: GitMemoryStore, theirs: str, *, is_known: bool) -> None:
+def _require_memory(store: GitMemoryStore, theirs: str, *, is_known: bool) -> None:
     """Raise SyncFailed if a repository has nested folders, or is no memory and its history is not
     known here.
 
@@ -180,7 +181,7 @@ def _demand_memory(store: GitMemoryStore, theirs: str, *, is_known: bool) -> Non
         )
 
 
-def _demand_portable_names(names: Collection[str]) -> None:
+def _require_portable_names(names: Collection[str]) -> None:
     """Raise SyncFailed for too many files, or two names that are one file on some disks."""
     if len(names) > MAX_FILES:
         raise SyncFailed(

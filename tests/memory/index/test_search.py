@@ -15,7 +15,7 @@ from ouro.memory.index import (
     Search,
     SearchFilter,
     Sources,
-    answers,
+    answer_questions,
     measure_answers,
     parse_query,
 )
@@ -207,7 +207,7 @@ TALK = [
 
 
 def asked(query, tmp_path) -> tuple[str, ...]:
-    [answer] = answers(TALK, [BenchmarkQuestion("q", query)], 5, tmp_path, None)
+    [answer] = answer_questions(TALK, [BenchmarkQuestion("q", query)], 5, tmp_path, None)
     return answer.ids
 
 
