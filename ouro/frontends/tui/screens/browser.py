@@ -19,7 +19,14 @@ from textual.widgets import Input, Static
 from ouro.errors import OuroError
 from ouro.frontends.tui.blocks.lines import code_content
 from ouro.frontends.tui.keymap import Keymap, Place
-from ouro.frontends.tui.screens.dialogs import MOVE_KEYS, Keys, SearchField, Sheet, make_frame
+from ouro.frontends.tui.screens.dialogs import (
+    MOVE_KEYS,
+    Keys,
+    MessageKind,
+    SearchField,
+    Sheet,
+    make_frame,
+)
 from ouro.frontends.tui.widgets.row_list import RowList
 from ouro.session.opening import OpenRequest
 from ouro.utils.text import clean
@@ -319,7 +326,7 @@ class Browser(Sheet[OpenRequest | None]):
             more = "F1" if self._search.has_focus else "?"
             self.key_line.show_keys([key for key in self._keys() if key[0]], more)
 
-    def _show_message(self, text: str, kind: str = "-asks") -> None:
+    def _show_message(self, text: str, kind: MessageKind = "-asks") -> None:
         """Show a message in the last line until the next key. `kind` is `-asks` for a notice or
         question and `-failed` for an error.
         """

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from textwrap import wrap
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from rich.cells import cell_len
 from rich.table import Table
@@ -49,6 +49,10 @@ MAX_MESSAGE_LINES = 4
 SHOWS_KEYS = ("question_mark", "f1")
 
 
+MessageKind = Literal["", "-asks", "-failed"]
+"""The class of a message in the line of keys: a notice, a question, an error."""
+
+
 class KeyLine(Widget):
     """The last line of a dialog: its keys, as many as fit, or for a moment a message."""
 
@@ -77,10 +81,8 @@ class KeyLine(Widget):
         self.remove_class("-asks", "-failed")
         self.refresh(layout=True)
 
-    def show_message(self, text: str, kind: str = "") -> None:
-        """Show a message instead of the keys. `kind` is `-asks` for a question and `-failed` for an
-        error.
-        """
+    def show_message(self, text: str, kind: MessageKind = "") -> None:
+        """Show a message instead of the keys."""
         self._message = quote_code(clean(" ".join(text.split())))
         self.remove_class("-asks", "-failed")
         if kind:

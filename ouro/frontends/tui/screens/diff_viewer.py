@@ -22,6 +22,7 @@ from ouro.frontends.tui.screens.dialogs import (
     MIN_WIDTH_FOR_HINT,
     MOVE_KEYS,
     Keys,
+    MessageKind,
     Sheet,
     make_frame,
     show_sheet,
@@ -61,6 +62,9 @@ class DiffFileList(RowList[ParsedFile], can_focus=False):
     """The files with the number of their changed lines."""
 
     def cells(self, parsed: ParsedFile, is_marked: bool, width: int) -> Iterable[Cell]:
+        """A row of the list: how the file was changed, its name (of a long one the end), and its
+        counts.
+        """
         file = parsed.file
         count = f" {file.counts}"
         room = max(1, width - len(count) - 2)
@@ -213,6 +217,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
         self._show_now()
 
     def _show_frame(self) -> None:
+        """Show the title, the count of lines, and the keys that fit the marked line."""
         title = _title(self._shown)
         room = self.size.width - cell_len(title) - _AROUND_TITLE
         count = self._count_text(room)
@@ -265,7 +270,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
         keys = self._keymap.keys(action)
         return keys[0] if keys and len(keys[0]) == 1 else self._keymap.key_text(action)
 
-    def _show_message(self, text: str, kind: str = "") -> None:
+    def _show_message(self, text: str, kind: MessageKind = "") -> None:
         """Show a text in the last line until the next key: a question (`-asks`), an error
         (`-failed`).
         """
@@ -275,6 +280,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
 
     @on(DiffLines.Marked)
     def _follow_mark(self) -> None:
+        """Mark the file of the marked line in the list."""
         place = self._lines.marked
         if place is not None and self._list.place != place.file:
             self._list.action_move(place.file - self._list.place)
@@ -289,6 +295,9 @@ class DiffViewer(CommentSheet[DiffPlace]):
         await self._go_to_file(self._list.place)
 
     async def _take_key(self, event: events.Key) -> bool:
+        """Act on a key; returns whether it was one of this screen. After a question only `y`
+        agrees, and each other key ends it.
+        """
         agreed, self._agreed = self._agreed, None
         if self.key_line.has_message:
             self.key_line.show_keys()
@@ -310,6 +319,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
         return True
 
     async def _attempt(self, work: Awaitable[None]) -> None:
+        """Do some work; if it fails, the error is shown in the line of keys."""
         try:
             await work
         except (OuroError, OSError) as error:
@@ -346,6 +356,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
             await self._lines.go_to(self._layout_now.line_of(number))
 
     async def _side_by_side(self) -> None:
+        """Change between one column and two."""
         wide = self._lines.text_width >= SIDE_BY_SIDE_FROM
         now = wide if self._wants_two_columns is None else self._wants_two_columns
         self._wants_two_columns = not now
@@ -406,6 +417,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
         hunk = "" if is_whole or not file.hunks else file.hunks[max(0, place.hunk)]
 
         async def undo() -> None:
+            """Undo the changes, and show what is left of them."""
             lines = await self._diff.undo(self._shown, file, hunk)
             await self._read_again()
             redo = self._key("redo_shown")
