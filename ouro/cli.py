@@ -218,11 +218,30 @@ def _wrap_text(text: str) -> str:
     return "\n".join(rows) + (" " if text.endswith(" ") else "")
 
 
-def _ask_on_terminal(question: str) -> str:
+def _ask_on_terminal(question: str, keys: str) -> str:
+    """Ask a question that one key answers; returns one of `keys`: the first one at Enter, Esc,
+    Ctrl+C and the end of the terminal.
+    """
+    import termios
+    import tty
+
+    modes = termios.tcgetattr(0)
+    key = ""
     try:
-        return input(_wrap_text(question))
-    except (EOFError, KeyboardInterrupt):
-        return ""
+        tty.setcbreak(0)
+        termios.tcflush(0, termios.TCIFLUSH)  # keys from before the question: `make` is no merge
+        print(_wrap_text(question), end="", flush=True)  # noqa: T201
+        while key not in tuple(keys):
+            typed = os.read(0, 1024).decode(errors="replace").lower()
+            key = typed.strip()
+            if key not in tuple(keys) and typed[-1:] in ("", "\r", "\n", "\x1b", "\x04"):
+                key = keys[0]
+    except KeyboardInterrupt:
+        key = keys[0]
+    finally:
+        termios.tcsetattr(0, termios.TCSADRAIN, modes)
+        print(key)  # noqa: T201
+    return key
 
 
 def _refuse_contradictions(args: SimpleNamespace) -> None:
@@ -253,7 +272,7 @@ def _run_in_background(args: SimpleNamespace) -> int:
     needed = trust_error_of(report)
     if needed is not None and sys.stdin.isatty() and sys.stdout.isatty():
         title, _choices = trust_question(needed)
-        answer = _ask_on_terminal(f"{clean(title)}\n[y/n, Enter: quit]: ").strip().lower()[:1]
+        answer = _ask_on_terminal(f"{clean(title)}\n[y/n, Enter: quit]: ", "qyn")
         if answer in ("y", "n"):
             flags |= {"trust": answer == "y", "no_trust": answer == "n"}
             report = start_host(HOST_FLAG, flags, folder)

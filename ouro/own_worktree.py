@@ -29,9 +29,9 @@ _GIT_TIMEOUT = 60.0
 _NAMES_AT_ONCE = 500
 """Maximum file names in one command line of git."""
 _VALID_NAME = re.compile(r"\w[\w-]{0,60}(?:\.[\w-]{1,60})?")
-_QUESTION = "[m] merge it into {target}   [k] keep it   [r] remove it: "
-Ask = Callable[[str], str]
-"""Asks a question on the terminal; returns the typed text, which may be empty."""
+_QUESTION = "[m] merge it into {target}   [k] keep it (Enter)   [r] remove it: "
+Ask = Callable[[str, str], str]
+"""Asks a question on the terminal; returns one of the keys. The first one is that of Enter."""
 
 
 class OwnWorktree(msgspec.Struct, frozen=True):
@@ -186,14 +186,12 @@ def _settle(own: OwnWorktree, changes: WorktreeChanges, ask: Ask | None) -> str:
     changes_text = _describe_changes(own, changes)
     if ask is None:
         return f"{changes_text} {stays_text}"
-    answer = (
-        ask(f"\n{changes_text}\n{_QUESTION.format(target=target or 'HEAD')}").strip().lower()[:1]
-    )
+    answer = ask(f"\n{changes_text}\n{_QUESTION.format(target=target or 'HEAD')}", "kmr")
     if answer == "m":
         return _merge(own, repository, target)
     if answer == "r":
         files = plural(len(changes.files), "changed file")
-        if ask(f"Delete {files} and the branch? [y/N]: ").strip().lower() in ("y", "yes"):
+        if ask(f"Delete {files} and the branch? [y/N]: ", "ny") == "y":
             own.tree.remove(with_branch=True)
             return f"The worktree {own.name} and its branch are removed."
     return stays_text

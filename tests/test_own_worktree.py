@@ -27,7 +27,7 @@ def project(repository):
 
 def answers(*given):
     rest = list(given)
-    return lambda _question: rest.pop(0) if rest else ""
+    return lambda _question, keys: rest.pop(0) if rest else keys[0]
 
 
 def test_a_worktree_without_changes_is_removed_at_the_end(project):
@@ -107,7 +107,7 @@ def test_a_removed_folder_with_a_branch_is_checked_out_again(project):
 def test_remove_asks_once_more(project):
     own = enter_worktree(project, "idea")
     (own.cwd / "b.py").write_text("two = 2\n")
-    assert "It stays" in leave_worktree(own, answers("r", "no"))
+    assert "It stays" in leave_worktree(own, answers("r", "n"))
     assert "are removed" in leave_worktree(own, answers("r", "y"))
     assert not own.cwd.exists()
 

@@ -93,13 +93,28 @@ def test_a_worktree_is_merged_at_the_end(ouro):
     terminal.until_shows("Ctrl+C again quits")
     terminal.send("\x03")
     terminal.until_shows("Worktree idea", "[m] merge it into main")
-    terminal.send("m\r")
+    terminal.send("m")
     assert terminal.end() == 0
     assert (ouro.folder / "new.txt").read_text() == "two\n"
     branches = subprocess.run(
         ["git", "branch", "--all"], cwd=ouro.folder, capture_output=True, text=True, check=True
     )
     assert "ouro/idea" not in branches.stdout
+
+
+def test_enter_keeps_a_worktree_and_keys_before_the_question_answer_nothing(ouro):
+    terminal = ouro.screen("--worktree", "idea")
+    terminal.until_shows("ouro/idea")
+    terminal.say("!echo two > new.txt")
+    terminal.until_shows("$ echo two")
+    terminal.send("\x15\x03")
+    terminal.until_shows("Ctrl+C again quits")
+    terminal.send("\x03make test")
+    terminal.until_shows("Worktree idea", "[k] keep it (Enter)")
+    terminal.send("x\r")
+    terminal.until_shows("It stays in")
+    assert terminal.end() == 0
+    assert not (ouro.folder / "new.txt").exists()
 
 
 def test_headless_keeps_a_changed_worktree_and_says_where(ouro):
