@@ -404,6 +404,14 @@ def find_model(word: str, groups: Iterable[Sequence[str]]) -> str | None:
     return None
 
 
+MIN_LIKENESS = 0.72
+"""Likeness from which a name may be meant: `opsu` and `opus` have 0.75; 0.6 has `nope` and `openai`."""
+
+
+_PARTS_OF_MANY = {"latest", "preview"}
+"""Parts that names of many makers have: `test` does not mean `devstral-latest`."""
+
+
 def find_nearest(word: str, names: Sequence[str]) -> list[str]:
     """Up to three of the names: those of the provider that the word names, else those with similar
     spelling.
@@ -417,9 +425,10 @@ def find_nearest(word: str, names: Sequence[str]) -> list[str]:
     for name in names:
         by_form.setdefault(name.lower(), name)
         by_form.setdefault(_without_provider(name.lower()), name)
-        for part in re.findall("[a-z]{4,}", _without_provider(name.lower())):
+        parts = re.findall("[a-z]{4,}", _without_provider(name.lower()))
+        for part in set(parts) - _PARTS_OF_MANY:
             by_form.setdefault(part, name)
-    similar_forms = difflib.get_close_matches(word.lower(), by_form, n=6, cutoff=0.6)
+    similar_forms = difflib.get_close_matches(word.lower(), by_form, n=6, cutoff=MIN_LIKENESS)
     return list(dict.fromkeys(by_form[form] for form in similar_forms))[:3]
 
 

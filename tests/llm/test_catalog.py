@@ -135,6 +135,12 @@ class TestNames:
         assert caught.value.message.startswith(f"No model `{word}`. Did you mean {near}")
         assert caught.value.message.endswith("See models.yaml, or `ouro models` for all.")
 
+    @pytest.mark.parametrize("word", ["nope", "test", "foo"])
+    def test_a_name_that_is_like_none_suggests_nothing(self, word):
+        with pytest.raises(NoModelError) as caught:
+            Catalog().resolve(word)
+        assert caught.value.message.startswith(f"No model `{word}`. See models.yaml")
+
 
 class TestRoutes:
     def test_key_in_the_environment_is_used_for_its_provider(self, monkeypatch):
