@@ -31,7 +31,7 @@ from ouro.safety import Permissions
 from ouro.session.session_tasks import SessionTasks, Steering
 from ouro.session.standing_work import StandingWork
 from ouro.tools.shell import Shell
-from ouro.tools.shell_jobs import Job, ShellJobs, exit_status
+from ouro.tools.shell_jobs import Job, ShellJobs
 from ouro.tools.tool import ToolResult
 
 _MAX_INTERRUPTED = 20_000
@@ -87,7 +87,7 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
                 )
             )
         for job in self.jobs.list():
-            state = f"{exit_status(job.process.exit_code)}, {job.process.seconds:.0f} s"
+            state = f"{job.status}, {job.process.seconds:.0f} s"
             tasks.append(
                 BackgroundTask(
                     id=job.id,
@@ -134,7 +134,10 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
         if self.standing.end(task_id):
             return
         is_job = any(job.id == task_id for job in self.jobs.list())
-        await (self.jobs.find(task_id).end() if is_job else self.subagents.kill(task_id))
+        if is_job:
+            await self.jobs.find(task_id).end(by_user=True)
+        else:
+            await self.subagents.kill(task_id)
 
     def move_running(self) -> int:
         """Move the running commands to the background; returns how many."""

@@ -6,7 +6,7 @@ import asyncio
 
 from ouro.display import CommandOutput, Display
 from ouro.tools.pty_process import PtyProcess
-from ouro.tools.shell_jobs import AtEnd, Job, exit_status
+from ouro.tools.shell_jobs import AtEnd, Job
 from ouro.tools.tool import ToolResult
 
 _MAX_ABOVE = 100
@@ -45,8 +45,7 @@ class PtyJob(Job):
         if left_out:
             lines = [f"[{left_out} lines left out]", *lines[-_MAX_ABOVE:]]
         shown = "\n".join([*lines, screen.text()]).strip("\n")
-        code = self.process.exit_code
-        status = exit_status(code)
+        code, status = self.process.exit_code, self.status
         waits = " It hides what is typed: it asks for a secret." if self.pty.hides_input else ""
         text = f"{shown or '(nothing on the screen)'}\n[{self.id}: {status}.{waits}]"
         code = None if code is None or code < 0 else code

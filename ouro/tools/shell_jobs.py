@@ -67,6 +67,7 @@ class Job:
         self._watch_lines = watch
         self._is_end_known = False
         """Whether the model or the user knows that it has ended."""
+        self._is_ended_by_user = False
         self.watcher = asyncio.create_task(self._wait_for_end(), name=job_id)
 
     @property
@@ -83,8 +84,7 @@ class Job:
         """The result with its output since the last report, and its state."""
         new_output = self.process.capture.since(self._reported_bytes).rstrip("\n")
         self._reported_bytes = self.process.capture.total
-        exit_code = self.process.exit_code
-        status = exit_status(exit_code)
+        exit_code, status = self.process.exit_code, self.status
         self._is_end_known |= exit_code is not None
         text = (
             f"{new_output or '(nothing new)'}\n[{self.id}: {status}, {self.process.seconds:.1f} s]"
@@ -98,7 +98,7 @@ class Job:
     def news(self) -> str:
         """What has happened to it that the model does not know, in a few words; empty if nothing."""
         if self.watcher.done() and not (self._is_end_known or self.is_of_user):
-            return f"{self.id} ended ({exit_status(self.process.exit_code)})"
+            return f"{self.id} ended ({self.status})"
         if self._watch_lines is not None and self._watch_lines.has_matches:
             return f"{self.id} printed a line that matches its `watch`"
         return ""
@@ -114,10 +114,22 @@ class Job:
             f"The end of its output:\n{self.tail or '(no output)'}"
         )
 
-    async def end(self) -> None:
-        """End it. Its end is no news, because the caller knows it."""
+    async def end(self, *, by_user: bool = False) -> None:
+        """End it. Its end is no news, because the caller knows it.
+
+        Args:
+            by_user: whether the user ends it, which its state says then.
+        """
         self._is_end_known = True
+        self._is_ended_by_user |= by_user and self.running
         await self.process.end()
+
+    @property
+    def status(self) -> str:
+        """Its state in words: whether it runs, or how it has ended."""
+        if self._is_ended_by_user and not self.running:
+            return "ended by the user"
+        return exit_status(self.process.exit_code)
 
     async def wait(self, seconds: float) -> None:
         """Wait until it has printed something or has ended, at most so long."""

@@ -55,6 +55,22 @@ async def test_shell_kill_ends_all_processes_of_a_job(bench):
     await until(lambda: not living("sleep\x0098762"))
 
 
+async def test_a_job_that_the_user_ended_says_so(bench):
+    await bench.run("sleep 98761", background=True)
+    (job,) = bench.jobs.list()
+    await job.end(by_user=True)
+    assert job.status == "ended by the user"
+    assert "[job_1: ended by the user, " in job.report().text
+
+
+async def test_a_job_that_ended_before_keeps_its_exit_code(bench):
+    await bench.run("exit 3", background=True)
+    (job,) = bench.jobs.list()
+    await until(lambda: not job.running)
+    await job.end(by_user=True)
+    assert job.status == "exit code 3"
+
+
 async def test_processes_left_by_a_finished_job_are_killed(bench):
     await bench.run("setsid sleep 98763 & sleep 0.05", background=True)
     await until(lambda: not bench.jobs.list()[0].running)
