@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ouro.commands.action import ActionContext, Answer, MemoryAccess, confirm, undo_hint
+from ouro.commands.action import ActionContext, Answer, MemoryAccess, confirm
 from ouro.commands.memory_transfer import diff_with_agent
 from ouro.commands.render import (
     CodeSpan,
@@ -202,8 +202,10 @@ async def undo(context: ActionContext, words: Sequence[str], hunk: int, yes: boo
     if not plan.edits:
         raise UsageError("Nothing is left to undo: the lines changed since.")
     # In a session a named commit is undone at once; the command line needs --yes.
-    is_sure = yes or "yes" in words or (context.session is not None and commit != "last")
-    if not is_sure:
+    is_confirmed = yes or "yes" in words
+    is_sure = is_confirmed or (context.session is not None and commit != "last")
+    # The change is shown before it is undone, not once more by its event.
+    if not is_confirmed:
         view: View = []
         for scope_plan in (plan, *plan.also):
             view += _plan_view(scope_plan)
@@ -211,22 +213,24 @@ async def undo(context: ActionContext, words: Sequence[str], hunk: int, yes: boo
     if not await confirm(context, f"Undo {plan.commit.id[:7]}?", "Undo it", assume_yes=is_sure):
         return Answer(None, [line("Nothing was undone.")], 1)
 
-    return await context.memory(lambda memory: _undo_commit(context, memory, plan.commit.id, hunk))
+    return await context.memory(
+        lambda memory: _undo_commit(memory, plan.commit.id, hunk), reports=False
+    )
 
 
-def _undo_commit(context: ActionContext, memory: MemoryAccess, commit_id: str, hunk: int) -> Answer:
+def _undo_commit(memory: MemoryAccess, commit_id: str, hunk: int) -> Answer:
     """Undo a commit, or one hunk of it if `hunk` is not 0; the answer names what was undone."""
     outcome = memory.editor.undo(commit_id, hunk)
     done_note = (
         f"Undone{f': hunk {hunk} of' if hunk else ':'}"
         f" {long_term.describe_commits(outcome.commits)}"
     )
+    redo = (" · ", CommandText(f"memory undo {outcome.commit[:7]}")) if outcome.commit else ()
     return Answer(
         outcome,
         [
-            line(done_note),
+            line(done_note, *redo),
             *_conflict_lines(outcome.conflicts),
-            *undo_hint(context, outcome.commit),
         ],
     )
 

@@ -173,7 +173,9 @@ async def test_undo_of_one_hunk_shows_a_preview_and_asks(home, stored_sessions):
     assert (conversation.folder / "facts.md").read_text() == "- A\n- b\n- c\n- d\n- E\n"
     await memory(front_end, "undo last hunk 2")
     assert (conversation.folder / "facts.md").read_text() == "- A\n- b\n- c\n- d\n- e\n"
-    assert conversation.changed[-1].origin == "undo"
+    undone = front_end.lines[-1][1]
+    assert re.fullmatch("Undone: hunk 2 of Edit · /memory undo [0-9a-f]{7}", undone)
+    assert conversation.changed[-1].origin != "undo"  # one notice, not two
     with pytest.raises(UsageError, match="There is no hunk 9"):
         await memory(front_end, "undo last hunk 9")
 
@@ -189,8 +191,9 @@ async def test_undo_reports_hunks_it_could_not_undo(home, stored_sessions):
     )
     await memory(front_end, f"undo {second} yes")
     assert (conversation.folder / "facts.md").read_text() == "- a\n- b\n- rewritten\n"
+    redo = conversation.manager.timeline().log()[0].commit.id[:7]
     assert front_end.lines == [
-        ("info", "Undone: Edit"),
+        ("info", f"Undone: Edit · /memory undo {redo}"),
         ("warning", "Not undone, because its lines changed since: hunk 2 (facts.md)."),
     ]
     with pytest.raises(UsageError, match="is left to undo"):
@@ -249,8 +252,11 @@ async def test_undo_reverts_all_commits_of_a_turn_without_asking(home, stored_se
     assert sorted(each.name for each in conversation.folder.glob("*.md")) == ["decisions.md"]
     latest = conversation.manager.timeline().log()
     assert (len(latest) - before, latest[0].commit.origin) == (1, "undo")
+    assert "-- Uses uv." in front_end.shown[-1]
+    subjects = "what changed; and why; facts.md: + Uses uv."
+    redo = latest[0].commit.id[:7]
     assert front_end.lines == [
-        ("info", "Undone: all 2 commits of turn 1: what changed; and why; facts.md: + Uses uv.")
+        ("info", f"Undone: all 2 commits of turn 1: {subjects} · /memory undo {redo}")
     ]
     with pytest.raises(UsageError, match="is left to undo"):
         await memory(front_end, f"undo {event.undo[:7]}")
