@@ -119,6 +119,17 @@ async def test_nothing_is_drawn_below_a_dialog_that_covers_the_screen(name):
         assert (background.a == 1) == (name != "Few")
 
 
+@pytest.mark.parametrize(("width", "fills"), [(96, True), (100, True), (111, True), (120, False)])
+async def test_a_dialog_fills_a_width_of_which_it_would_leave_a_few_columns(width, fills):
+    async with screen_of(FakeSession()).run_test(size=(width, 30)) as pilot:
+        await open_dialog(pilot, "Many")
+        assert (pilot.app.screen.query_one(".sheet").region.width == width) == fills
+        await pilot.resize_terminal(216 - width, 30)
+        other = 216 - width >= 112
+        frame = pilot.app.screen.query_one(".sheet")
+        await until(pilot, lambda: (frame.region.width == 216 - width) != other)
+
+
 async def test_a_narrow_list_of_sessions_says_what_escape_does():
     keymap = Keymap()
 

@@ -46,6 +46,8 @@ MIN_WIDTH_FOR_HINT = 30
 """The minimum columns to name the key that shows all keys."""
 MAX_MESSAGE_LINES = 4
 """Lines of a question or an error in the line of keys; the style sheet allows others fewer."""
+APART_FROM = 112
+"""The minimum columns to leave some beside a dialog. Of fewer, marks of the transcript would remain."""
 SHOWS_KEYS = ("question_mark", "f1")
 
 
@@ -153,6 +155,7 @@ class Sheet(ModalScreen[R]):
     """
 
     BINDINGS = [Binding("escape,ctrl+c", "close", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
+    HORIZONTAL_BREAKPOINTS = [(0, "-fills"), (APART_FROM, "-apart")]  # noqa: RUF012 (as above)
     VERTICAL_BREAKPOINTS = [(0, "-low"), (HEADER_FROM_HEIGHT, "-normal")]  # noqa: RUF012 (as above)
 
     def __init__(self, frame: SheetFrame) -> None:
