@@ -27,12 +27,13 @@ from textual.message import Message
 
 from ouro.frontends.tui.first_frame import FirstFrame
 from ouro.frontends.tui.key_events import EscapedKey, TextKey
-from ouro.frontends.tui.themes import BACKGROUND_ANSWER, THEMES, theme_for
+from ouro.frontends.tui.themes import BACKGROUND_ANSWER, OTHER_ANSWER, THEMES, theme_for
 
 _ESCAPE_WAIT = 0.02
 """Seconds after which an Esc is the key, not the beginning of a paste."""
 _BACKGROUND_ANSWER = re.compile(BACKGROUND_ANSWER)
 """The terminal's answer about its background, which may come late from a remote terminal."""
+_OTHER_ANSWER = re.compile(OTHER_ANSWER)
 _ALTERNATE_SCREEN = "\x1b[?1049h"
 _MODIFIED_KEYS, _PLAIN_KEYS = "\x1b[>4;1m", "\x1b[>4m"
 """xterm's modifyOtherKeys: with it, tmux and terminals without the kitty protocol send Shift+Enter
@@ -254,8 +255,10 @@ class KeyReader:
         for is_paste, text in pieces:
             if is_paste:
                 events.append(Paste(text.replace("\x00", "")))
-            elif typed := _BACKGROUND_ANSWER.sub(self._on_background, text):
-                events += self._parser.feed(typed)  # an empty text would end the parser
+                continue
+            typed = _OTHER_ANSWER.sub("", _BACKGROUND_ANSWER.sub(self._on_background, text))
+            if typed:  # an empty text would end the parser
+                events += self._parser.feed(typed)
         return [*events, *self._parser.tick()]
 
 

@@ -34,6 +34,7 @@ from ouro.frontends.tui.themes import (
     ANSI,
     ASK_BACKGROUND,
     BACKGROUND_ANSWER,
+    OTHER_ANSWER,
     has_true_color,
     theme_for,
 )
@@ -48,8 +49,8 @@ as two parts.
 """
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _INPUT_TOKEN = re.compile(
-    BACKGROUND_ANSWER
-    + r"|\x1b\[200~(?P<paste>.*?)\x1b\[201~|\x1b\[(?!200~)[0-?]*[ -/]*[@-~]|\x1bO.|\x1b[^\[O\]]"
+    f"{BACKGROUND_ANSWER}|(?P<answer>{OTHER_ANSWER})"
+    r"|\x1b\[200~(?P<paste>.*?)\x1b\[201~|\x1b\[(?!200~)[0-?]*[ -/]*[@-~]|\x1bO.|\x1b[^\[O\]]"
     r"|(?P<text>[^\x00-\x1f\x7f-\x9f]+)|[\x00-\x1a\x1c-\x1f\x7f-\x9f]",
     re.DOTALL,
 )
@@ -127,6 +128,8 @@ class LineEditor:
             self._incomplete = self._incomplete[match.end() :]
             if match["background"] is not None:
                 self.theme = theme_for(match["background"])
+                continue
+            if match["answer"]:
                 continue
             self._keys.append((now, match[0]))
             self._press(match, now)

@@ -14,6 +14,13 @@ ASK_BACKGROUND = "\x1b]11;?\x1b\\"
 """Asks the terminal for its background colour; some do not answer."""
 BACKGROUND_ANSWER = r"\x1b\]11;(?P<background>[^\x07\x1b]*)(?:\x07|\x1b\\)"
 """The answer as a pattern."""
+OTHER_ANSWER = (
+    r"\x1b\[[?>=][\d;]*[cu]|\x1b\[\?997;[12]n"
+    r"|\x1b[P_][^\x1b]{0,400}\x1b\\|\x1b\](?!11;)\d+;[^\x07\x1b]{0,4000}(?:\x07|\x1b\\)"
+)
+"""Answers of the terminal to another program, which come when that has ended: fish asks for its kind,
+name and keyboard protocol at each prompt. They are no keys.
+"""
 _RGB_ANSWER = re.compile(r"rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})")
 ANSI = "ansi"
 """The theme in the 16 colours that the user gave the terminal. Greys are not used: some terminals

@@ -4,6 +4,7 @@ import pytest
 from properties import given, settings, st
 
 from ouro.frontends.tui.driver import KeyParser, KeyReader, PasteSplitter
+from ouro.frontends.tui.first_frame import LineEditor
 from ouro.frontends.tui.key_events import EscapedKey
 
 PIECES = st.lists(
@@ -83,3 +84,40 @@ def test_a_character_right_after_esc_is_known_as_such(character):
 )
 def test_alt_that_cannot_be_esc_is_not_taken_for_it(sent):
     assert not any(isinstance(event, EscapedKey) for event in KeyParser().feed(sent))
+
+
+ANSWERS = {
+    "kind": "\x1b[?62;4c",
+    "second kind": "\x1b[>0;276;0c",
+    "name": "\x1bP>|tmux 3.4\x1b\\",
+    "keyboard protocol": "\x1b[?1u",
+    "colour": "\x1b]4;1;rgb:cc/00/00\x1b\\",
+    "foreground": "\x1b]10;rgb:ff/ff/ff\x07",
+    "light or dark": "\x1b[?997;1n",
+    "graphics": "\x1b_Gi=1;OK\x1b\\",
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+def test_an_answer_of_the_terminal_to_another_program_is_no_text(answer):
+    reader = KeyReader(False, lambda _: "")
+    assert [event.key for event in reader.feed(f"a{answer}b")] == ["a", "b"]
+
+
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+def test_the_first_frame_takes_no_answer_of_the_terminal_for_text(answer):
+    typed = LineEditor()
+    typed.feed(f"a{answer}b", 0.0)
+    assert typed.text == "ab"
+
+
+def test_a_paste_keeps_what_looks_like_an_answer():
+    reader = KeyReader(False, lambda _: "")
+    (paste,) = reader.feed("\x1b[200~see \x1b[?62;4c\x1b[201~")
+    assert paste.text == "see \x1b[?62;4c"
+
+
+def test_alt_with_a_letter_that_begins_an_answer_is_a_key():
+    reader = KeyReader(False, lambda _: "")
+    keys = [event.key for event in [*reader.feed("\x1bP"), *reader.feed("ab\x1b\\")]]
+    assert keys[-3:] == ["a", "b", "alt+backslash"]
