@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
+import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent import futures
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -45,5 +48,64 @@ def wait(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine and return its result. It runs in another thread, so that it also works below
     a running loop.
     """
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, coroutine).result()
+    place = _place_to_wait(os.getpid())
+    if not place.is_free.acquire(blocking=False):
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(asyncio.run, coroutine).result()
+    try:
+        return place.thread.submit(place.run, coroutine).result()
+    finally:
+        place.is_free.release()
+
+
+class _Jobs(ThreadPoolExecutor):
+    """The threads of a loop, whose work can be waited for without ending them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._running: set[Future[Any]] = set()
+
+    def submit(self, *arguments: Any, **named: Any) -> Future[Any]:
+        future = super().submit(*arguments, **named)
+        self._running.add(future)
+        future.add_done_callback(self._running.discard)
+        return future
+
+    def finish(self) -> None:
+        futures.wait(tuple(self._running))
+
+
+class _PlaceToWait:
+    """A thread with an event loop. New ones for each coroutine take ten times as long as reading a
+    short session.
+    """
+
+    def __init__(self) -> None:
+        self.is_free = threading.Lock()
+        self.thread = ThreadPoolExecutor(1)
+        self._make_loop()
+
+    def _make_loop(self) -> None:
+        self._jobs = _Jobs()
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_default_executor(self._jobs)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end, as `asyncio.run` does: nothing that it began is left."""
+        try:
+            return self._loop.run_until_complete(coroutine)
+        finally:
+            if asyncio.all_tasks(self._loop) or self._loop._asyncgens:
+                self._end_what_is_left()
+            self._jobs.finish()
+
+    def _end_what_is_left(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop):
+            pass  # its end cancels tasks, and closes generators and the loop
+        self._make_loop()
+
+
+@functools.cache
+def _place_to_wait(process: int) -> _PlaceToWait:
+    """That of a process: a fork has no other threads."""
+    return _PlaceToWait()
