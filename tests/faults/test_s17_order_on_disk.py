@@ -75,13 +75,15 @@ class TestOrder:
         calls.clear()
         wait(store.save_message(HEADER.id, MessageRecord(1, "", user("one"))))
 
-        folder = "2026-11-21_0d9f3c52"
-        assert after_the_mark(created) == [
-            "write session.yaml",
-            "fsync session.yaml",
+        steps, folder = after_the_mark(created), "2026-11-21_0d9f3c52"
+        # Folders are flushed at the same time as the file, which is in its folder before.
+        assert sorted(steps) == [
             f"fsync {folder}",
+            "fsync session.yaml",
             "fsync sessions",
+            "write session.yaml",
         ]
+        assert steps.index("write session.yaml") < steps.index("fsync session.yaml")
         assert calls == ["write session.yaml", "fsync session.yaml"]
 
     def test_s17_long_output_is_flushed_before_its_record(self, home, calls):
