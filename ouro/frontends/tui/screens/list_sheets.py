@@ -103,6 +103,8 @@ class ListSheet(Sheet[R]):
         return True
 
 
+_AROUND_OUTPUT = 13
+"""Rows of the screen around the output of a task: the prompt, frame, title, keys and blank lines."""
 _TASK_KEYS: Keys = (("↑↓", ""), ("x", "ends it"), ("Esc", "closes"))
 
 
@@ -124,21 +126,29 @@ class TasksSheet(ListSheet[None]):
         self.call_after_refresh(self._fill)
 
     async def action_kill(self) -> None:
-        if self._marked is not None:
-            with suppress(OuroError):  # the task has just ended
-                await self._kill(self._marked.id)
-            self._fill()
+        task = self._marked
+        if task is None:
+            return
+        if not task.is_running:
+            self.key_line.show_message(f"{task.id} has ended already.")
+            return
+        with suppress(OuroError):  # the task has just ended
+            await self._kill(task.id)
+        self._fill()
+
+    async def _take_key(self, event: events.Key) -> bool:
+        self.key_line.show_keys()  # instead of a message
+        return await super()._take_key(event)
 
     def _read(self) -> Iterable[tuple[Choice, BackgroundTask]]:
-        return (
-            (Choice(task.id, f"{task.id}  {task.title}", task.state), task)
-            for task in self._tasks()
-        )
+        """The tasks, first those that run."""
+        tasks = sorted(self._tasks(), key=lambda task: not task.is_running)
+        return ((Choice(task.id, f"{task.id}  {task.title}", task.state), task) for task in tasks)
 
     def _preview_of(self, row: BackgroundTask | None) -> Text | Content:
         if row is not None and row.id == "goal":  # a sentence, not an output
             return code_content(clean(row.output))
-        max_lines = max(3, self.app.size.height - len(self._rows) - 10)
+        max_lines = max(1, self.app.size.height - self._list.size.height - _AROUND_OUTPUT)
         output = clean(row.output).rstrip().split("\n")[-max_lines:] if row else []
         return Text("\n".join(output), no_wrap=True, overflow="ellipsis")
 

@@ -1,5 +1,6 @@
 """Ctrl+B: background jobs and subagents in one list."""
 
+import pytest
 from fakes.fake_session import FakeSession
 from fakes.screens import opened, screen_of, screen_text, shown, until
 
@@ -34,6 +35,38 @@ async def test_jobs_and_subagents_are_listed_with_their_output_and_ended_by_x():
         await pilot.press("x", "ctrl+b")
         await until(pilot, lambda: not isinstance(pilot.app.screen, TasksSheet))
     assert session.background.killed == ["job_1"]
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 16), (40, 10)])
+@pytest.mark.parametrize("count", [1, 2, 12])
+async def test_a_long_output_leaves_room_for_the_keys(size, count):
+    session = FakeSession()
+    output = "\n".join(map(str, range(200)))
+    session.background.tasks = tuple(
+        BackgroundTask(f"job_{n}", "seq 200", "running, 1 s", True, True, output)
+        for n in range(count)
+    )
+    async with screen_of(session).run_test(size=size) as pilot:
+        await opened(pilot)
+        await pilot.press("ctrl+b")
+        await until(pilot, lambda: "❯ job_0" in screen_text(pilot.app))
+        await until(pilot, lambda: "199" in screen_text(pilot.app))
+        assert "x ends it" in screen_text(pilot.app)
+
+
+async def test_running_tasks_are_first_and_x_says_that_a_task_has_ended():
+    session = FakeSession()
+    ended = BackgroundTask("job_0", "seq 300", "exit code 0, 0 s", False, True, "300")
+    session.background.tasks = (ended, SERVER)
+    async with screen_of(session).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("ctrl+b")
+        await until(pilot, lambda: "❯ job_1  npm run dev" in screen_text(pilot.app))
+        await pilot.press("down", "x")
+        await until(pilot, lambda: "job_0 has ended already." in screen_text(pilot.app))
+        await pilot.press("up")
+        await until(pilot, lambda: "x ends it" in screen_text(pilot.app))
+    assert session.background.killed == []
 
 
 async def test_the_reason_of_a_goal_is_a_sentence_without_backticks():
