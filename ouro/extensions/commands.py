@@ -37,6 +37,34 @@ _NAMED_ARGUMENT = late_pattern(r"([A-Z][A-Z0-9_]*)=(.*)", re.DOTALL)
 """Matches an argument with its name: `FILE=main.py`."""
 
 
+_SETS_KEYS = "`ouro models --setup` sets a key, and /model uses another model."
+_NAMES_ELSEWHERE = {
+    **dict.fromkeys(("login", "logout", "auth", "connect"), _SETS_KEYS),
+    **dict.fromkeys(("approvals", "yolo", "allowed-tools"), "/permissions sets what is asked."),
+    **dict.fromkeys(("directory", "dir"), "/add-dir adds a folder."),
+    "summarize": "/compact shortens the session.",
+    "about": "/status shows the session.",
+    "bashes": "/tasks lists what runs.",
+    "chat": "/resume continues an earlier session.",
+    "details": "Ctrl+O unfolds tool calls.",
+    "docs": "/help PAGE shows a page.",
+    "editor": "Ctrl+G opens your editor.",
+    "insights": "/usage shows what was used.",
+    "keybindings": "? shows the keys; `tui.keys` in config.yaml changes them.",
+    "mention": "@ attaches a file.",
+    "personality": "/style sets how the agent answers.",
+    "restore": "/undo restores files.",
+    "security-review": "/review security does it.",
+    "share": "/export writes the session to a file.",
+    "statusline": "`tui.status_command` is a script for it: /config.",
+    "terminal-setup": "There is nothing to set up: Alt+Enter and Ctrl+J begin a new line.",
+    "themes": "/theme sets the colours.",
+    "thinking": "/think sets how long the model thinks.",
+    "timeline": "/rewind lists your messages.",
+}
+"""What to use instead of a command of another agent. Without it `/login` means `/pin`."""
+
+
 class Insert(msgspec.Struct, frozen=True):
     """A part of a prompt that is replaced when the command runs: `` !`git status` `` or `@path`."""
 
@@ -172,6 +200,8 @@ class CommandRegistry:
         word = call[1].casefold()
         if word in self._reserved:
             return f"/{call[1]} is for sessions on the screen."
+        if word in _NAMES_ELSEWHERE:
+            return f"There is no command /{word}. {_NAMES_ELSEWHERE[word]}"
         from difflib import get_close_matches  # imported late: few names are misspelt
 
         names = [*self._reserved, *(command.name for command in self.commands())]

@@ -1,6 +1,7 @@
 import argparse
 import errno
 import inspect
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from ouro.commands.render import CodeSpan, as_markdown, table
 from ouro.commands.slash import dispatch
 from ouro.errors import UsageError
 from ouro.extensions import CommandRegistry, CustomCommand
+from ouro.extensions.commands import _NAMES_ELSEWHERE
 
 
 @pytest.mark.parametrize(
@@ -172,3 +174,13 @@ async def test_a_custom_command_is_sent_listed_and_explained():
         "`/git:ship [version]` Ship it\n\nFrom `~/.claude/commands/git/ship.md`"
     ]
     assert listed_commands(front_end.session)[-1].usage == "/git:ship [version]"
+
+
+async def test_a_command_of_another_agent_names_what_does_the_same_here():
+    front_end = FakeFrontEnd()
+    known = {word for name in COMMAND_NAMES for word in (name, f"/{name}")}
+    for word, hint in _NAMES_ELSEWHERE.items():
+        assert word not in COMMAND_NAMES
+        assert await dispatch(front_end, f"/{word}")
+        assert front_end.lines.pop() == ("error", f"There is no command /{word}. {hint}")
+        assert set(re.findall(r"/[a-z-]+", hint)) <= known
