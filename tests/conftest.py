@@ -35,6 +35,16 @@ sys.dont_write_bytecode = False
 pytest_plugins = ["fakes.time_limits"]
 ROOT = Path(__file__).parents[1]
 _numbers = itertools.count()
+IN_MEMORY = (
+    "commands/test_memory",
+    "importers/",
+    "memory/",
+    *(f"faults/test_{code}_" for code in ("m5", "m6", "m8", "s1", "s6", "s7", "s11", "s19", "s22", "s26")),
+)  # fmt: skip
+"""How the paths of tests begin that make many small files. In none a decision depends on the place:
+for the judge and the sandbox `/dev` is not as other folders.
+"""
+MIN_FREE_MEMORY = 4 << 30
 MAX_NAME = 200
 """Characters of a parameter in the name of a test."""
 
@@ -127,13 +137,36 @@ def pytest_sessionfinish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="session")
+def memory_folder(tmp_path_factory) -> Iterator[Path]:
+    """A folder in memory, where there is one: on a disk with a journal creating a file takes six
+    times the CPU.
+    """
+    shared = Path("/dev/shm")
+    if not os.access(shared, os.W_OK) or shutil.disk_usage(shared).free < MIN_FREE_MEMORY:
+        yield tmp_path_factory.getbasetemp()
+        return
+    with tempfile.TemporaryDirectory(
+        prefix="ouro-tests-", dir=shared, ignore_cleanup_errors=True
+    ) as folder:
+        yield Path(folder)
+
+
 @pytest.fixture
-def tmp_path(request, tmp_path_factory) -> Path:
+def base_folder(request, tmp_path_factory) -> Path:
+    """Where the folders of a test are."""
+    if os.path.relpath(request.path, ROOT / "tests").startswith(IN_MEMORY):
+        return request.getfixturevalue("memory_folder")
+    return tmp_path_factory.getbasetemp()
+
+
+@pytest.fixture
+def tmp_path(request, base_folder) -> Path:
     """A folder for the test. pytest's own lists all folders of earlier tests to find the next
     number.
     """
     name = re.sub(r"\W", "_", request.node.name)[:30]
-    folder = tmp_path_factory.getbasetemp() / f"{name}{next(_numbers)}"
+    folder = base_folder / f"{name}{next(_numbers)}"
     folder.mkdir(mode=0o700)
     return folder
 
@@ -164,9 +197,9 @@ def git_template(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path_factory, monkeypatch, git_template) -> Path:
+def home(base_folder, monkeypatch, git_template) -> Path:
     """An empty home folder."""
-    folder = tmp_path_factory.getbasetemp() / f"home{next(_numbers)}"
+    folder = base_folder / f"home{next(_numbers)}"
     folder.mkdir(mode=0o700)
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setenv("OURO_HOME", str(folder / ".ouro"))
