@@ -78,7 +78,7 @@ def test_a_preference_is_saved_edited_undone_blamed_and_forgotten(ouro):
     third.terminal.until_shows("changed outside of ouro")
     third.say("/memory undo")
     third.agree("Undo", "❯ 1 Undo it")
-    third.terminal.until_shows("+ - Answer in German.")
+    third.terminal.until_shows("Undone: preferences.md: + Answer in French.")
     assert file.read_text() == LINE
     undone = third.ask("Guten Abend")
     assert "| -- Answer in German.\n| +- Answer in French." in last_of(edited)
