@@ -26,6 +26,7 @@ class Source(NamedTuple):
 def sources() -> tuple[Source, ...]:
     """All modules of `ouro/`, sorted by name."""
     paths = sorted((ROOT / "ouro").rglob("*.py"))
+    gc.disable()  # garbage collections take as long as parsing
     found = tuple(
         Source(path.relative_to(ROOT / "ouro").as_posix(), text, tree, tuple(ast.walk(tree)))
         for path in paths
@@ -33,4 +34,5 @@ def sources() -> tuple[Source, ...]:
         for tree in [ast.parse(text)]
     )
     gc.freeze()  # each garbage collection over the trees takes two seconds
+    gc.enable()
     return found
