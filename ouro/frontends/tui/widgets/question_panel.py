@@ -83,9 +83,9 @@ class QuestionPanel(Vertical, can_focus=True):
 
     @dataclass
     class Stray(Message):
-        """A key that belongs to the prompt."""
+        """A key or a paste that belongs to the prompt."""
 
-        key: events.Key
+        key: events.Key | events.Paste
 
     def __init__(
         self,
@@ -166,6 +166,17 @@ class QuestionPanel(Vertical, can_focus=True):
             self.post_message(self.Stray(events.Key(event.key, event.character)))
             return
         self._handle_answer(event)
+
+    def _on_paste(self, event: events.Paste) -> None:
+        """Pass a paste to the prompt. It is the beginning of a message, never an answer."""
+        if self.field.has_focus:
+            return
+        event.stop()
+        self._is_writing = True
+        self._typed_at = event.time
+        paste = events.Paste(event.text)
+        paste.stop()  # a paste that bubbles up from the prompt comes to the panel again
+        self.post_message(self.Stray(paste))
 
     def _handle_answer(self, event: events.Key) -> None:
         """Answer with a key, or pass it to the prompt if it belongs to a text."""

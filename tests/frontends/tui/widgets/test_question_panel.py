@@ -7,6 +7,7 @@ import pytest
 from fakes.entered_functions import counted_calls
 from fakes.fake_session import PUSH, FakeSession, Wait, asks_to_push
 from fakes.screens import asked, opened, screen_of, screen_text, until
+from textual import events
 
 from ouro.display import Diff, Display, FileChange, Question
 from ouro.errors import TrustNeeded
@@ -18,6 +19,7 @@ from ouro.events import (
     ToolStarted,
 )
 from ouro.frontends.tui.screens.dialogs import HelpSheet
+from ouro.frontends.tui.widgets import prompt
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 
 
@@ -260,6 +262,27 @@ async def test_pasted_message_at_a_question_is_sent_by_enter(monkeypatch):
         pilot.app.conversation.questions.panel._listens_from = 0.0
         await pilot.press("2")
         await until(pilot, lambda: session.answers == [("q", Reply(("leave",)))])
+
+
+@pytest.mark.parametrize("text", ["y", "y\n", "next: fix the test", "row\n" * 40])
+async def test_a_paste_at_a_question_goes_to_the_prompt_and_answers_nothing(monkeypatch, text):
+    monkeypatch.setattr(prompt, "PASTE_GAP", 0.0)  # the keys come at once
+    session = FakeSession(
+        [[QuestionAsked("q", Question("Remember?", ("keep", "leave"))), Wait(asyncio.Event())]]
+    )
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        pilot.app.post_message(events.Paste(text))
+        await until(pilot, lambda: pilot.app.conversation.prompt.text)
+        assert session.answers == []
+        await pilot.press(*" 2", "enter")
+        await until(pilot, lambda: session.steered)
+        assert [" ".join(message.split()) for message in session.steered] == [
+            " ".join(f"{text} 2".split())
+        ]
+        assert session.answers == []
 
 
 @pytest.mark.parametrize(
