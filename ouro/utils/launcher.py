@@ -82,11 +82,14 @@ def continue_in_child() -> None:
     global _launcher
     alive_reader, alive_writer = os.pipe()
     release_reader, release_writer = os.pipe()
+    # Until the launcher handles it: it would die of a child that is released at once.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     launcher, child = os.getpid(), os.fork()
     if child:
         os.close(alive_reader)
         os.close(release_writer)
         _wait_for(child, release_reader)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
     os.close(alive_writer)
     os.close(release_reader)
     _launcher = Launcher(launcher, alive_reader, release_writer)
@@ -112,6 +115,7 @@ def _wait_for(child: int, release: int) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, forward)
     signal.signal(signal.SIGUSR1, leave)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
     for number in (signal.SIGINT, signal.SIGQUIT):  # the terminal sends them to the child as well
         signal.signal(number, signal.SIG_IGN)
     while True:
