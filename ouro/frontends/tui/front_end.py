@@ -25,7 +25,6 @@ from ouro.frontends.tui.screens.dialogs import (
     HelpSheet,
     LineSheet,
     Sheet,
-    mounted_ahead,
     show_sheet,
 )
 from ouro.frontends.tui.screens.picker import Picker
@@ -280,18 +279,15 @@ class ScreenFrontEnd:
         """Show a diff when it is read, and send the comments that the user wrote on it to the agent.
         Returns False if there are no changes.
         """
-        await asyncio.sleep(0)  # git begins
         from ouro.frontends.tui.screens.diff_viewer import DiffViewer  # rarely used
         from ouro.session import SessionDiff
 
+        shown = await reading
+        if not shown.has_changes:
+            return False
         viewer = DiffViewer(SessionDiff(self.session.cwd, self.session.rewind), self.keymap)
-        # Git takes as long as the widgets. Keys go to the prompt until there is something to see.
-        async with mounted_ahead(self._app, viewer):
-            shown = await reading
-            if not shown.has_changes:
-                return False
-            viewer.show_diff(shown)
-            comments = await show_sheet(self._app, viewer)
+        viewer.show_diff(shown)
+        comments = await show_sheet(self._app, viewer)
         if comments:
             await self.send(comments)
         return True

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Sequence
 from textwrap import wrap
 from typing import Any, Literal, TypeVar
 
@@ -200,20 +199,6 @@ def show_sheet(app: App[Any], sheet: Sheet[R | None]) -> asyncio.Future[R | None
     result: asyncio.Future[R | None] = asyncio.get_running_loop().create_future()
     app.push_screen(sheet, lambda value: None if result.done() else result.set_result(value))
     return result
-
-
-@asynccontextmanager
-async def mounted_ahead(app: App[Any], sheet: Sheet[R]) -> AsyncIterator[None]:
-    """Make the widgets of a sheet that may be shown soon. It is removed at the end, unless
-    `show_sheet` has shown it.
-    """
-    app._register(app, sheet)
-    try:
-        yield
-    finally:
-        was_shown = sheet.stack_updates > 0 or sheet in app.screen_stack
-        if not was_shown:
-            await sheet.remove()
 
 
 def make_frame(

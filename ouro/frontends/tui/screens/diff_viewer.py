@@ -159,6 +159,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
         """Paint it for the first time, without waiting for Textual's next frame."""
         if self._is_held:
             self._is_held = False
+            self._layout_required = True  # the new title needs it: else it comes a frame later
             self.refresh()
             self._on_timer_update()
 

@@ -24,6 +24,8 @@ from ouro.frontends.tui.widgets.row_list import LineScroll
 from ouro.utils.git_diff import DiffedFile
 from ouro.utils.text import clean
 
+AHEAD_AFTER = 0.1
+"""Seconds after the first page is shown until the next one is drawn: the first frames come before."""
 MARGIN = "❯ "
 """Before the marked line; others have spaces there."""
 
@@ -108,7 +110,7 @@ class DiffLines(LineScroll, can_focus=True):
         self._show_line()
         self.refresh()
         self.post_message(self.Marked())
-        self.call_after_refresh(self._draw_ahead)
+        self.set_timer(AHEAD_AFTER, self._draw_ahead)
 
     async def go_to(self, line: int) -> None:
         """Mark a line, and show what is below it."""
