@@ -50,6 +50,7 @@ the category.
 _HEADING_OR_COMMENT = late_pattern(r"\s{0,3}(?:#{1,6}(?:\s|$)|-{3,}\s*$|<!--)")
 """The start of a line of a core file that states nothing: a heading, a rule or a comment."""
 _MIN_ID_START = 3
+"""A start of an id without `mem_` has so many characters: a shorter one may be an ordinary word."""
 _ONLY_IF_SET = ("until", "tentative", "tried")
 """Fields that are left out of the front matter if they are empty."""
 
@@ -164,14 +165,16 @@ def new_id() -> str:
 
 
 def find_ids(word: str, ids: Iterable[str]) -> list[str]:
-    """The ids that are `word` or begin with it (`mem_3f6c1e`, `3f6c1e`); none if `word` is a start
-    of less than three characters.
+    """The ids that are `word` or begin with it, with or without `mem_` (`mem_3f6c1e`, `3f6c1e`).
+    None for `mem_` alone, and for a start without it of less than three characters.
     """
-    start = f"mem_{word.removeprefix('mem_')}"
+    digits = word.removeprefix("mem_")
+    start = f"mem_{digits}"
     matches = sorted(note_id for note_id in ids if note_id.startswith(start))
     if start in matches:
         return [start]
-    return matches if len(word) >= _MIN_ID_START else []
+    is_long_enough = bool(digits) if word != digits else len(word) >= _MIN_ID_START
+    return matches if is_long_enough else []
 
 
 def is_core_line(text: str) -> bool:

@@ -8,6 +8,7 @@ from ouro.memory.long_term.notes.note import (
     Note,
     ParsedNote,
     Relation,
+    find_ids,
     new_id,
     note_text,
     parse_note,
@@ -120,3 +121,13 @@ def test_ids_are_valid_note_names():
         for name in ("mem_.md", "facts.md", "mem_../x.md", "mem_XYZ12345.md")
         if is_note_name(name)
     ] == []
+
+
+@pytest.mark.parametrize("word", ["mem_3", "3f6", "mem_3f6c1e00", "3f6c1e00"])
+def test_start_finds_an_id(word):
+    assert find_ids(word, [WHOLE.id, "mem_91ab0000"]) == [WHOLE.id]
+
+
+@pytest.mark.parametrize("word", ["", "3f", "mem_"])
+def test_too_short_start_finds_no_id(word):
+    assert find_ids(word, [WHOLE.id]) == []
