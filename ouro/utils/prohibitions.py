@@ -150,9 +150,10 @@ def breaks_prohibition(statement: str, tool: str, arguments: Mapping[str, object
     return any(_covers(name, path) for name in names if not is_command(name))
 
 
-def named_commands(text: str) -> tuple[str, ...]:
-    """The commands and scripts that a text names: in code marks, by a path, or by a name that no
-    one takes for an ordinary word.
+def _command_candidates(text: str) -> tuple[str, ...]:
+    """What a text may name as a command or a script: all that is in code marks, all paths, and
+    programs that no one takes for an ordinary word (`git push`). Some are other things
+    (`docs/readme.md`): compare them with a command that was run.
     """
     spans = [" ".join(span.split()) for span in _CODE_SPAN.findall(text)]
     plain = _CODE_SPAN.sub(" ", text)
@@ -172,7 +173,7 @@ def line_names(line: str) -> frozenset[str]:
 
 def names_run(text: str, line: str) -> bool:
     """Whether a text names a command or a script that a shell line runs."""
-    return any(runs_program(name, line) for name in named_commands(text))
+    return any(runs_program(name, line) for name in _command_candidates(text))
 
 
 def runs_program(name: str, line: str) -> bool:

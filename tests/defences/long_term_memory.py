@@ -86,7 +86,7 @@ DEFENCES = (
             "waiting = {}", "test_m16_edited_while_closed.py"),
     Defence("M16", f"{MEMORY}/trust/effects.py", "store.demand_no_secret(committed_texts.values())",
             "pass", "test_m16_edited_while_closed.py -k secret_that_plain_git"),
-    Defence("M16", f"{MEMORY}/trust/effects.py", "        if names:\n            committed_texts,", "        if False:\n            committed_texts,",
+    Defence("M16", f"{MEMORY}/trust/effects.py", "        if names:\n            committed_texts =", "        if False:\n            committed_texts =",
             "test_m16_edited_while_closed.py"),
     Defence("M16", f"{MEMORY}/trust/effects.py", "elif head:", "elif False:",
             "test_m16_edited_while_closed.py -k killed_before"),

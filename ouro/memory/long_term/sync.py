@@ -175,7 +175,7 @@ def sync_scope(editor: MemoryEditor, scope: Scope, remote: str, progress: Progre
     old_texts = {
         name: store.text_at(head_before, name) if head_before else None for name in report.received
     }
-    new_texts, _ = store.committed_texts(report.received)
+    new_texts = store.committed_texts(report.received)
     editor.events += scope_memory.events_of_sync(
         [FileEdit(name, old_texts[name], new_texts[name]) for name in old_texts], accepted_before
     )
@@ -338,7 +338,7 @@ def _merge_beside(
 ) -> dict[str, str | None]:
     """The received changes merged into the `waiting` files, which keep their foreign text."""
     names = [name for name in merged.texts if name in waiting]
-    committed_texts, _ = store.committed_texts(names)
+    committed_texts = store.committed_texts(names)
     files: dict[str, str | None] = {}
     for name in names:
         files |= merge_file(name, committed_texts[name], store.read(name), merged.texts[name]).texts

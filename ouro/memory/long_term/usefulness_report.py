@@ -34,7 +34,7 @@ class ReportRow(msgspec.Struct, frozen=True):
     """The turns in which it was sent and which were checked."""
     used: int
     corrected: int
-    """How often it was changed, or said again, after it was remembered."""
+    """How often it was changed after it was remembered, and how often a core line was said again."""
     problems: tuple[str, ...] = ()
     """`never used`, `never sent`, `stale`, `duplicate`, `contradicted`."""
     obeyed: int | None = None
@@ -64,41 +64,66 @@ class UsefulnessReport(msgspec.Struct, frozen=True):
 
 
 def report_usefulness(editor: MemoryEditor, counts: RecallCounts) -> UsefulnessReport:
-    """A row for each entry in use, those that were used most often first. Blocks."""
-    records: dict[tuple[str, str], CoreRecord] = {}
-    for scope in editor.scopes:
-        for text, record_of_line in core_records(scope).items():
-            records[scope.name, text] = record_of_line
+    """A row for each entry in use with its `counts` in the recall log, those that were used most
+    often first. Blocks.
+    """
+    records = {
+        (scope.name, text): record
+        for scope in editor.scopes
+        for text, record in core_records(scope).items()
+    }
     entries = all_entries(editor, stale=True)
     duplicate_ids = _find_duplicates(entries)
-    now, rows = datetime.now(UTC), []
+    now = datetime.now(UTC)
+    rows = []
     for entry in entries:
-        record = records.get((entry.scope, entry.text) if entry.kind == "core" else ("", ""))
-        key = record.id if record else entry.id
-        times_corrected = (
-            len(record.supersedes) + len(record.days[1:]) if record else entry.versions - 1
-        )
-        sent, used = int(counts.judged.get(key, 0)), int(counts.used.get(key, 0))
-        obeyed, broken = _verdicts(counts.use_of(key))
+        # A note may have the text of a core line, but it has no such record.
+        record = records.get((entry.scope, entry.text)) if entry.kind == "core" else None
         days = max(0.0, age_in_days(entry.at, now) or 0.0)
-        problems = [badge for badge in ("stale", "contradicted") if badge in entry.badges]
-        problems += ["duplicate"] if entry.id in duplicate_ids else []
-        problems += _problems_of_use(sent, used, days)
-        rows.append(
-            ReportRow(
-                id=entry.id,
-                text=entry.text,
-                weeks=days / 7,
-                sent=sent,
-                used=used,
-                corrected=times_corrected,
-                problems=tuple(problems),
-                obeyed=obeyed,
-                broken=broken,
-                by_week=_weeks_of(counts, key),
-            )
-        )
+        is_duplicate = entry.id in duplicate_ids
+        rows.append(_make_row(entry, record, counts, days, is_duplicate=is_duplicate))
     return UsefulnessReport(tuple(sorted(rows, key=lambda row: (-row.used, -row.sent))))
+
+
+def _make_row(
+    entry: MemoryEntry,
+    record: CoreRecord | None,
+    counts: RecallCounts,
+    days: float,
+    *,
+    is_duplicate: bool,
+) -> ReportRow:
+    """The row of an entry that is some days old; `record` is that of a core line."""
+    # The id of a core line is its place; the recall log counts by the record, which stays the same.
+    log_id = record.id if record else entry.id
+    # A check of an anchored file counts half. The report has whole turns, rounded down.
+    sent, used = int(counts.judged.get(log_id, 0)), int(counts.used.get(log_id, 0))
+    obeyed, broken = _verdicts(counts.use_of(log_id))
+    problems = [badge for badge in ("stale", "contradicted") if badge in entry.badges]
+    problems += ["duplicate"] if is_duplicate else []
+    problems += _problems_of_use(sent, used, days)
+    return ReportRow(
+        id=entry.id,
+        text=entry.text,
+        weeks=days / 7,
+        sent=sent,
+        used=used,
+        corrected=_times_corrected(entry, record),
+        problems=tuple(problems),
+        obeyed=obeyed,
+        broken=broken,
+        by_week=_weeks_of(counts, log_id),
+    )
+
+
+def _times_corrected(entry: MemoryEntry, record: CoreRecord | None) -> int:
+    """How often an entry was changed. A core line that was said again counts, too: the user had to
+    repeat it. Only records of core lines have the days on which that happened.
+    """
+    if record is None:
+        return entry.versions - 1
+    times_repeated = max(0, len(record.days) - 1)  # on the first day it was remembered
+    return len(record.supersedes) + times_repeated
 
 
 def _verdicts(use: WeekUse) -> tuple[int | None, int | None]:

@@ -270,17 +270,20 @@ class ApprovedFiles:
         }
         return tuple(FileEdit(name, texts_before[name], texts[name]) for name in contents)
 
-    def committed_texts(
-        self, names: Collection[str]
-    ) -> tuple[dict[str, str | None], dict[str, str | None]]:
-        """The text of each file in the last commit, and in the accepted commit; works if the
-        history is unreadable.
+    def committed_texts(self, names: Collection[str]) -> dict[str, str | None]:
+        """The text of each file in the last commit; None if it does not have the file.
+
+        If the history is unreadable, the texts of the accepted commit: nothing is then known of
+        what others committed, and the files are handled as if they committed nothing.
         """
-        accepted = self._texts_at(self.accepted, names)
         try:
-            return self._texts_at(self.repository.head().commit, names), accepted
+            return self._texts_at(self.repository.head().commit, names)
         except MemoryUnusable:
-            return accepted, accepted
+            return self.accepted_texts(names)
+
+    def accepted_texts(self, names: Collection[str]) -> dict[str, str | None]:
+        """The text of each file in the accepted commit; None if it does not have the file."""
+        return self._texts_at(self.accepted, names)
 
     def _texts_at(self, commit: str, names: Iterable[str]) -> dict[str, str | None]:
         """The text of each file in a commit; None if the commit does not have it."""

@@ -167,7 +167,8 @@ class ChangeEffects:
 
     def _commit_lines(self, group: ChangeGroup) -> ChangeOutcome:
         """Approve and commit the lines, and nothing that others wrote."""
-        committed, accepted = self._store.committed_texts(group.lines)
+        committed = self._store.committed_texts(group.lines)
+        accepted = self._store.accepted_texts(group.lines)
         texts_to_commit: dict[str, str | None] = {}
         whole_files: list[str] = []
         for edit in group.edits:
@@ -199,14 +200,14 @@ class ChangeEffects:
 
     def _record_lines(self, group: ChangeGroup) -> None:
         """Commit the lines without approval, so that the history has them."""
-        committed, _ = self._store.committed_texts(group.lines)
+        committed = self._store.committed_texts(group.lines)
         texts = {name: apply_edits(group.lines[name], committed[name]) for name in group.names}
         trailers = _trailers(group, group.origin)
         self._store.commit_parts(subject_of(group.edits), trailers, texts=texts)
 
     def _withdraw_lines(self, group: ChangeGroup) -> None:
         """Remove the lines from the files and from the last commit; what others wrote there stays."""
-        committed_texts, _ = self._store.committed_texts(group.lines)
+        committed_texts = self._store.committed_texts(group.lines)
         reversed_edits = {name: _reverse_edits(group.lines[name]) for name in group.names}
         self._store.write_beside_others(
             {
@@ -281,9 +282,10 @@ def set_aside_unapproved(store: GitMemoryStore) -> None:
                 ["memory list"],
             )
         if names:
-            committed_texts, accepted_texts = store.committed_texts(names)
+            committed_texts = store.committed_texts(names)
             store.demand_no_secret(committed_texts.values())
             subject = f"Leave pending: {join_names(names)}"
+            accepted_texts = store.accepted_texts(names)
             store.commit_parts(subject, {ORIGIN: "undo"}, texts=accepted_texts, approves=True)
         elif head:  # ouro was killed between the commit and its acceptance
             store.accept(head)
