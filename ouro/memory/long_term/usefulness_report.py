@@ -67,11 +67,10 @@ def report_usefulness(editor: MemoryEditor, counts: RecallCounts) -> UsefulnessR
     """A row for each entry in use with its `counts` in the recall log, those that were used most
     often first. Blocks.
     """
-    records = {
-        (scope.name, text): record
-        for scope in editor.scopes
-        for text, record in core_records(scope).items()
-    }
+    records: dict[tuple[str, str], CoreRecord] = {}
+    for scope in editor.scopes:
+        for text, core_record in core_records(scope).items():
+            records[scope.name, text] = core_record
     entries = all_entries(editor, stale=True)
     duplicate_ids = _find_duplicates(entries)
     now = datetime.now(UTC)

@@ -166,7 +166,7 @@ def new_id() -> str:
 
 def find_ids(word: str, ids: Iterable[str]) -> list[str]:
     """The ids that are `word` or begin with it, with or without `mem_` (`mem_3f6c1e`, `3f6c1e`).
-    None for `mem_` alone, and for a start without it of less than three characters.
+    Returns none for `mem_` alone, and for a start without it of less than three characters.
     """
     digits = word.removeprefix("mem_")
     start = f"mem_{digits}"
