@@ -400,16 +400,17 @@ class MemoryStore(ABC):
         is_wanted: Callable[[str], bool],  # noqa: ARG002
         count: int,  # noqa: ARG002
     ) -> list[SessionInfo]:
-        """The first page of `list_sessions`, of the wanted project folders, pinned ones first: at
-        once, however many there are. It may lack sessions; empty if it would take long.
+        """The first page of `list_sessions` (pinned ones first, then the last used) for the wanted
+        project folders: at once, however many there are. It may lack sessions; empty if it would
+        take long.
         """
         return []
 
-    async def first_sessions(
+    async def complete_first_page(
         self, is_wanted: Callable[[str], bool], count: int
     ) -> list[SessionInfo]:
-        """The first sessions of the wanted project folders, pinned ones first. Unlike
-        `newest_sessions` it lacks none, and takes as long as that needs.
+        """The same page as `newest_sessions`, but complete: it lacks no session, and takes as long
+        as that needs.
         """
         sessions = [info for info in await self.list_sessions() if is_wanted(info.project)]
         return sorted(sessions, key=lambda info: not info.pinned)[:count]

@@ -230,14 +230,17 @@ class YamlFileMemoryStore(MemoryStore):
 
         return await asyncio.to_thread(newest_infos, self._root, is_wanted, count)
 
-    async def first_sessions(
+    async def complete_first_page(
         self, is_wanted: Callable[[str], bool], count: int
     ) -> list[SessionInfo]:
         # Imported late, as above.
         from ouro.memory.sessions.newest_sessions import first_infos
 
         infos = await asyncio.to_thread(first_infos, self._root, is_wanted, count)
-        return await super().first_sessions(is_wanted, count) if infos is None else infos
+        if infos is not None:
+            return infos
+        # The index is not enough: all sessions must be listed.
+        return await super().complete_first_page(is_wanted, count)
 
     async def get_session_stats(self, session_id: str) -> SessionInfo:
         from ouro.memory.sessions import session_index

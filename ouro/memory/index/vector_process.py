@@ -55,8 +55,8 @@ def lock_path(index: Path) -> Path:
 
 
 def main(index: str, sources: str) -> None:
-    """Make all missing vectors. It does nothing if another process makes them already, or if no
-    local model is installed.
+    """Update the index from `sources`, and make all missing vectors. It does nothing if another
+    process makes them already, or if no local model is installed.
     """
     from ouro.memory.index.embeddings import local_embedder
     from ouro.memory.index.vectors import Vectors

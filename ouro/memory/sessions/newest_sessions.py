@@ -64,8 +64,8 @@ def first_infos(
 ) -> list[SessionInfo] | None:
     """The first `count` sessions of the whole list whose project is wanted, pinned ones first.
 
-    Of the others only the names are compared with the index. None if the index is not enough to
-    know them. Blocks.
+    Of the other sessions only the names are compared with the index. None if the index is not enough
+    to know the first ones: then all must be listed. Blocks.
     """
     try:
         entries = _first_by_index(root, is_wanted, count)

@@ -163,7 +163,8 @@ class SessionCatalog:
         """The first sessions of the list of this project, or of all projects if `every`, pinned
         ones first.
         """
-        return await self.store.first_sessions((lambda _: True) if every else self.is_here, count)
+        is_wanted = (lambda _: True) if every else self.is_here
+        return await self.store.complete_first_page(is_wanted, count)
 
     async def here(self) -> list[SessionInfo]:
         """The sessions of this project, last used first."""
