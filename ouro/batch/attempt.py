@@ -86,6 +86,9 @@ class Attempt:
         server: forks the sessions; None starts an interpreter for each.
         on_worker: whether the processes end when this one is killed, and the caller removes the
             folders. Otherwise the processes continue, and the next run uses their answers.
+
+    A session inherits the descriptor of its task's lock, `lease_descriptor`: the task stays locked
+    while the session runs, even if this process is killed.
     """
 
     def __init__(
@@ -122,12 +125,12 @@ class Attempt:
             OSError: the state cannot be written.
         """
         start = time.monotonic()
-        with self._state.lease(task.id) as lease:
+        with self._state.lease(task.id) as lease_descriptor:
             saved_result = self._state.result(task.id)
             if saved_result is not None:
                 return saved_result
             try:
-                outcome = self._run_with_retries(task, max_cost, lease)
+                outcome = self._run_with_retries(task, max_cost, lease_descriptor)
             except NoSuchTree as error:
                 outcome = _AttemptOutcome(_fault(task, error.message))
             seconds = round(time.monotonic() - start, 2)
@@ -153,9 +156,11 @@ class Attempt:
             tree.remove(keeps_branch=bool(result.branch))
             (self._state.place(result.id) / _ANSWER).unlink(missing_ok=True)
 
-    def _run_with_retries(self, task: Task, max_cost: float | None, lease: int) -> _AttemptOutcome:
+    def _run_with_retries(
+        self, task: Task, max_cost: float | None, lease_descriptor: int
+    ) -> _AttemptOutcome:
         """Run the task; after a fault that is not the model's (a server, git, the disk), again."""
-        outcome = self._run_attempt(task, max_cost, lease)
+        outcome = self._run_attempt(task, max_cost, lease_descriptor)
         for number, pause in enumerate(_RETRY_PAUSES, 2):
             result = outcome.result
             if result.outcome not in _RETRIED_OUTCOMES or result.answer.turns:
@@ -164,13 +169,15 @@ class Attempt:
                 raise Stopped
             if outcome.tree is not None:
                 (self._state.place(task.id) / _ANSWER).unlink(missing_ok=True)
-            next_outcome = self._run_attempt(task, max_cost, lease)
+            next_outcome = self._run_attempt(task, max_cost, lease_descriptor)
             outcome = next_outcome._replace(
                 result=msgspec.structs.replace(next_outcome.result, attempts=number)
             )
         return outcome
 
-    def _run_attempt(self, task: Task, max_cost: float | None, lease: int) -> _AttemptOutcome:
+    def _run_attempt(
+        self, task: Task, max_cost: float | None, lease_descriptor: int
+    ) -> _AttemptOutcome:
         """Run a task in its tree: the one that an earlier attempt has left, or a new one. What goes
         wrong with the tree is the result; raises NoSuchTree and Stopped.
         """
@@ -185,7 +192,7 @@ class Attempt:
             with suppress(TreeError):  # the folder stays, and is named
                 try:
                     return _AttemptOutcome(
-                        self._run_session_and_checks(task, tree, max_cost, lease), tree
+                        self._run_session_and_checks(task, tree, max_cost, lease_descriptor), tree
                     )
                 except Stopped:
                     tree.remove(keeps_branch=False)
@@ -210,11 +217,11 @@ class Attempt:
             return None
 
     def _run_session_and_checks(
-        self, task: Task, tree: TaskTree, max_cost: float | None, lease: int
+        self, task: Task, tree: TaskTree, max_cost: float | None, lease_descriptor: int
     ) -> TaskResult:
         """Run the session, commit its changes, and run the checks. Returns the result of the task."""
         task_folder = self._state.place(task.id)
-        answer, timed_out = self._ask(task, tree.folder, max_cost, lease)
+        answer, timed_out = self._run_session(task, tree.folder, max_cost, lease_descriptor)
         files = self._commit_changes(task, tree)  # before the checks: what they write is not kept
         checks = self._check(task, tree.folder) if _has_answered(answer) else ()
         if task.memory == "read" and tree.repository is None:  # the clone may be removed
@@ -249,11 +256,13 @@ class Attempt:
         write_private(record, msgspec.json.encode(files))
         return tuple(files)
 
-    def _ask(
-        self, task: Task, folder: Path, max_cost: float | None, lease: int
+    def _run_session(
+        self, task: Task, folder: Path, max_cost: float | None, lease_descriptor: int
     ) -> tuple[dict[str, Any], bool]:
-        """Run a headless ouro in the folder, unless its answer is there already. Returns the answer,
-        empty without one, and whether it took too long.
+        """Run a headless ouro in the folder, unless its answer is there already. Blocks.
+
+        Returns the answer (empty without one), and whether the session took too long: an answer
+        that was there did not.
         """
         task_folder = self._state.place(task.id)
         if answer := _read_answer(task_folder / _ANSWER):
@@ -264,7 +273,7 @@ class Attempt:
                 _flags(task, max_cost, task_folder),
                 folder,
                 {**os.environ, **_variables(task)},
-                lease,
+                lease_descriptor,
                 output.fileno(),
                 log.fileno(),
             )
@@ -301,7 +310,7 @@ class Attempt:
         flags: Sequence[str],
         folder: Path,
         environment: Mapping[str, str],
-        lease: int,
+        lease_descriptor: int,
         output: int,
         log: int,
     ) -> _Process:
@@ -311,7 +320,7 @@ class Attempt:
         if self._server is not None:
             with suppress(NoForkServer):
                 return self._server.start(
-                    flags, folder, environment, output=output, errors=log, keep=(lease,)
+                    flags, folder, environment, output=output, errors=log, keep=(lease_descriptor,)
                 )
         return subprocess.Popen(
             [*_OURO, *flags],
@@ -321,7 +330,7 @@ class Attempt:
             stdout=output,
             stderr=log,
             start_new_session=True,
-            pass_fds=(lease,),
+            pass_fds=(lease_descriptor,),
         )
 
     def _raise_if_stopped(self) -> None:

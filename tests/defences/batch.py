@@ -6,7 +6,7 @@ DEFENCES = (
     Defence("C2", "ouro/batch/attempt.py",
             "saved_result = self._state.result(task.id)\n            if saved_result is not None:", "saved_result = None\n            if saved_result is not None:",
             "test_c2_batches.py -k two_runs_of_one"),
-    Defence("C2", "ouro/batch/attempt.py", "errors=log, keep=(lease,)", "errors=log", "test_c2_batches.py"),
+    Defence("C2", "ouro/batch/attempt.py", "errors=log, keep=(lease_descriptor,)", "errors=log", "test_c2_batches.py"),
     Defence("C2", "ouro/batch/attempt.py", "left_tree = self._find_left_tree(task)", "left_tree = None", "test_c2_batches.py"),
     Defence("C2", "ouro/batch/attempt.py", 'settings = {"OURO_CHECKPOINTS_ENABLED": "false"}', "settings = {}",
             "test_c2_batches.py -k tasks_keep_no_checkpoints"),
