@@ -158,9 +158,9 @@ class BlockList:
             self._drawn.pop(block, None)
         self.moving -= removed
         for block in last:
-            block.changed_blocks = None
+            block.changed_blocks = None  # it is in no list now; `add` notes that it has changed
             if block not in removed:
-                block.invalidate()
+                block.invalidate()  # it moves, and the blank line above it may come or go
                 self.add(block)
 
     def _cut_off_from(self, index: int) -> list[TranscriptBlock]:

@@ -540,13 +540,20 @@ class _TwoColumns(_Hunk):
     def _side_by_side(
         self, left: Sequence[StyledLine], right: Sequence[StyledLine]
     ) -> Iterator[StyledLine]:
-        """Yield the lines of a row with a rule between them; the lower side is filled with blanks."""
+        """Yield the lines of a row with a rule between them; the side with fewer lines is filled with
+        blank ones.
+        """
         palette = self._palette
         blank = StyledLine([Segment(" " * self._half, palette.text)])
-        for one, other in zip_longest(left, right, fillvalue=blank):
-            segments = [*one.segments, Segment("│", palette.muted), *other.segments]
-            # The right column is copied: the file as it is now.
-            yield StyledLine(segments, len(one.text) + 1 + other.gutter, other.joint, other.filling)
+        for left_line, right_line in zip_longest(left, right, fillvalue=blank):
+            segments = [*left_line.segments, Segment("│", palette.muted), *right_line.segments]
+            # Only the right column is copied, the file as it is now: all before it is decoration.
+            yield StyledLine(
+                segments,
+                gutter=len(left_line.text) + 1 + right_line.gutter,
+                joint=right_line.joint,
+                filling=right_line.filling,
+            )
 
     def _is_long(self, row: int) -> bool:
         pair = self._lines[row]

@@ -175,8 +175,8 @@ def file_diffs(rows: Iterable[str]) -> list[FileDiff]:
             files.append(FileDiff(row[4:], target[4:], [], []))
         elif files and (found := _HUNK.match(row)):
             files[-1].names.append(_words_behind(found))
-            _, olds, _, news = _numbers(found)
-            rows_of_hunk = list(_read_hunk_lines(reader, olds, news))
+            _, old_count, _, new_count = _numbers(found)
+            rows_of_hunk = list(_read_hunk_lines(reader, old_count, new_count))
             files[-1].hunks.append(_hunk_lines(found, rows_of_hunk))
         elif not row.startswith(_NO_NEWLINE):
             raise ValueError(f"not part of a unified diff: {row}")
@@ -229,17 +229,19 @@ def _lines_with(lines: Sequence[str], signs: str, wanted: str) -> Sequence[str]:
     return [line for line, sign in zip(lines, signs, strict=True) if sign == wanted]
 
 
-def _read_hunk_lines(reader: Iterator[str], olds: int, news: int) -> Iterator[str]:
-    """The lines of a hunk that has so many old and new ones, each with its sign."""
-    while olds > 0 or news > 0:
+def _read_hunk_lines(reader: Iterator[str], old_count: int, new_count: int) -> Iterator[str]:
+    """Yield the lines of a hunk that has so many old and new ones, each with its sign. Raises
+    ValueError if a row is no line of a hunk.
+    """
+    while old_count > 0 or new_count > 0:
         row = next(reader, "")
         sign = row[:1]
         if sign not in (" ", "-", "+", _NO_NEWLINE):
             raise ValueError(f"not part of a hunk: {row}")
         if sign != _NO_NEWLINE:
             yield row
-        olds -= sign in (" ", "-")
-        news -= sign in (" ", "+")
+        old_count -= sign in (" ", "-")
+        new_count -= sign in (" ", "+")
 
 
 @lru_cache(maxsize=512)

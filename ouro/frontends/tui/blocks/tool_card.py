@@ -54,11 +54,14 @@ def body_lines(
 
 
 def _files_of(body: Body | None, show: Callable[[str], str] = tidy) -> list[FileDiff] | None:
-    """The files of a diff; None if the body is no diff."""
+    """The files of a diff; None if the body is none, or a text that is no unified diff.
+
+    `show` makes text that can be printed of the lines of a `Diff`; `file_diffs` does it for a text.
+    """
     if isinstance(body, Diff):
         return changed_files(body, show)
     if isinstance(body, Plain) and body.language == "diff":
-        with suppress(ValueError):  # a diff as in session files; other kinds raise
+        with suppress(ValueError):  # a patch in another notation: it is shown as text
             return file_diffs(body.text.splitlines())
     return None
 
