@@ -122,7 +122,9 @@ def expand_braces(pattern: str) -> list[str]:
 
 
 def _compile_steps(pattern: str) -> list[re.Pattern[str] | None]:
-    """An expression for each part of the path; None for `**`, any number of folders."""
+    """An expression for each part of the path; None for `**`, any number of folders. The last one
+    is that of the name, but of the pattern `/**` it is None.
+    """
     if pattern.endswith("/"):
         pattern += "**"
     pattern = pattern.removeprefix("/") if "/" in pattern else f"**/{pattern}"
@@ -145,14 +147,16 @@ def _matches_any(matchers: Sequence[Callable[[str], bool]], path: str) -> bool:
 
 
 def _make_matcher(steps: list[re.Pattern[str] | None]) -> Callable[[str], bool]:
-    """A matcher of paths, which looks at the name first: few of many thousand files have it."""
+    """A matcher of paths for the `steps` of `_compile_steps`. It looks at the name first: few of
+    many thousand files have it.
+    """
     last = steps[-1]
-    if last is None:
+    if last is None:  # `/**`: no name to look at
         return lambda path: _matches_path(steps, path.split("/"))
-    if steps == _EVERY_NAME:
+    if steps == _EVERY_NAME:  # `*` or `**`
         return lambda _path: True
     has_name = last.match
-    if len(steps) == 2 and steps[0] is None:
+    if len(steps) == 2 and steps[0] is None:  # `*.py`: the name alone decides
         return lambda path: has_name(path[path.rfind("/") + 1 :]) is not None
     return lambda path: (
         has_name(path[path.rfind("/") + 1 :]) is not None and _matches_path(steps, path.split("/"))

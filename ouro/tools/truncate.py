@@ -18,7 +18,10 @@ MAX_SHOWN = 30_000
 MAX_SPOOLED = 4 * 1024 * 1024
 """Maximum bytes of output in a file."""
 MAX_IN_MEMORY = 256 * 1024
-"""Bytes of output in memory while a command runs: half for the head, half for the tail."""
+"""Bytes of output in memory while a command runs: half for the head, half for the tail. The tail
+is cut to its half when it has grown to twice that.
+"""
+_HALF = MAX_IN_MEMORY // 2
 _PIECE = 8 * 1024
 
 
@@ -65,14 +68,16 @@ class OutputCapture:
             self.on_data(data)
         self.lines += data.count(b"\n")
         if self._writer is None and self.total > MAX_SHOWN and not self.unsaved:
+            # It queues the head, which has all the output so far: this piece must follow.
             self._start_writer()
         if self._writer:
             self._queue_for_file(data)
-        room = max(0, MAX_IN_MEMORY // 2 - len(self._head))
+        room = max(0, _HALF - len(self._head))
         self._head += data[:room]
         self._tail += data[max(room, len(data) - MAX_IN_MEMORY) :]
+        # Not at each piece, because each cut copies the tail.
         if len(self._tail) > MAX_IN_MEMORY:
-            del self._tail[: -MAX_IN_MEMORY // 2]
+            del self._tail[:-_HALF]
 
     def close(self) -> None:
         """Let the writer end after what is queued."""

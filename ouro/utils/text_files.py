@@ -213,7 +213,7 @@ def save(
     if before is not None and (before.st_nlink > 1 or before.st_uid != os.geteuid()):
         return _save_in_place(folder, name, data, expected)
 
-    note_written_dir(folder)
+    note_written_dir(folder)  # after a kill, the next start removes the temporary file
     try:
         return replace_file(
             folder,

@@ -13,7 +13,7 @@ DEFENCES = (
             "return (self._url,)", "../tools/test_web_search.py -k f7"),
     Defence("F7", "ouro/tools/model_search.py", "return (self._address(self._find_search().url, args.query),)",
             "return (self._find_search().url,)", "../tools/test_model_search.py -k secret"),
-    Defence("X1", "ouro/tools/truncate.py", "del self._tail[: -MAX_IN_MEMORY // 2]", "pass",
+    Defence("X1", "ouro/tools/truncate.py", "del self._tail[:-_HALF]", "pass",
             "test_x1_endless_output.py"),
     Defence("X1", "ouro/tools/truncate.py", "if data := data[: self._room]:", "if data:", "test_x1_endless_output.py"),
     Defence("X2", "ouro/tools/shell_process.py", "for pid in self._living_processes() - {self._process.pid}:",
