@@ -215,7 +215,8 @@ def web_tools(basis: SessionBasis, models: ModelSource, problems: list[str]) -> 
 def _search_without_key(basis: SessionBasis, models: ModelSource, name: str) -> AnyTool:
     """The web search without a key of its own: by DuckDuckGo, or by the provider of the model."""
     from ouro.llm import make_provider_search
-    from ouro.tools.model_search import DdgsSearch, ModelSearch
+    from ouro.tools.ddgs_search import DdgsSearch
+    from ouro.tools.model_search import ModelSearch
 
     def find() -> ProviderSearch:
         model = models.main

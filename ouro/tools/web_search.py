@@ -67,6 +67,11 @@ class SearchBackend(msgspec.Struct, frozen=True):
     """The names of the text and of the date of a result."""
 
 
+def no_request(_url: str, _key: str, _query: str) -> SearchRequest:
+    """Stands for the request of a backend that is asked in another way."""
+    raise NotImplementedError
+
+
 def _ask_brave(url: str, key: str, query: str) -> SearchRequest:
     parameters = urlencode({"q": query, "count": MAX_RESULTS})
     return SearchRequest(f"{url}?{parameters}", {"X-Subscription-Token": key})

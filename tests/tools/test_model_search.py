@@ -1,7 +1,6 @@
-"""web_search by the provider of the model, and by DuckDuckGo: the formats of the real wires on loopback."""
+"""web_search by the provider of the model: the formats of the real wires on loopback."""
 
 import json
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler
 
@@ -9,13 +8,13 @@ import pytest
 from fakes.local_servers import Listener
 from fakes.tool_benches import call
 
-from ouro.errors import ConfigError, ModelError, ToolError
+from ouro.errors import ModelError, ToolError
 from ouro.llm import Endpoint, ModelSpec, Prices, ScriptedModel, make_provider_search
 from ouro.llm.responses import ResponsesWire
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.messages import ToolCall, assistant, user
 from ouro.safety import Ask, Deny, Permissions, Workspace
-from ouro.tools.model_search import DdgsSearch, ModelSearch
+from ouro.tools.model_search import ModelSearch
 
 KEY = "key-of-the-provider"
 TEXT = "Herons fly slowly ([Birds](https://birds.example/heron))."
@@ -208,37 +207,3 @@ async def test_a_provider_without_a_search_is_named():
         find()
     with pytest.raises(ToolError, match="groq/x has no web search"):
         await call(ModelSearch(find, lambda *_: None), query="x")
-
-
-def test_ddgs_needs_its_package(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ddgs", None)
-    with pytest.raises(ConfigError, match="needs the package ddgs"):
-        DdgsSearch()
-
-
-DDGS = """
-class DDGS:
-    def __init__(self, proxy=None, timeout=5, *, verify=True): pass
-    def text(self, query, *, max_results, backend):
-        from ddgs.exceptions import DDGSException
-        if query == "none": raise DDGSException("No results found.")
-        if query == "down": raise DDGSException("DNSError")
-        assert (max_results, backend) == (5, "duckduckgo")
-        return [{"title": "Birds", "href": "https://birds.example/", "body": "About " + query}]
-"""
-
-
-async def test_ddgs_asks_only_duckduckgo(tmp_path, monkeypatch):
-    (tmp_path / "ddgs").mkdir()
-    (tmp_path / "ddgs/__init__.py").write_text(DDGS)
-    (tmp_path / "ddgs/exceptions.py").write_text("class DDGSException(Exception): pass\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    for name in ("ddgs", "ddgs.exceptions"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    tool = DdgsSearch()
-    assert tool.targets(tool.parse({"query": "x"})) == ("https://html.duckduckgo.com/html/?q=x",)
-    result = await call(tool, query="herons")
-    assert result.text == "Birds\nhttps://birds.example/\nAbout herons"
-    assert (await call(tool, query="none")).text == "No results."
-    with pytest.raises(ToolError, match="DuckDuckGo did not answer: DNSError"):
-        await call(tool, query="down")
