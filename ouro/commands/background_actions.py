@@ -10,7 +10,7 @@ _SESSION = arg(
 BACKGROUND_ACTIONS = (
     Action(
         "agents",
-        "ouro.frontends.background.actions.show_agents",
+        "ouro.frontends.background.agent_actions.show_agents",
         "List the sessions that run in the background; on a terminal a list to work in",
         (),
         ("agents", "agents --json"),
@@ -18,7 +18,7 @@ BACKGROUND_ACTIONS = (
     ),
     Action(
         "agents answer",
-        "ouro.frontends.background.actions.answer_question",
+        "ouro.frontends.background.agent_actions.answer_question",
         "Answer the question of a session",
         (
             _SESSION,
@@ -34,7 +34,7 @@ BACKGROUND_ACTIONS = (
     ),
     Action(
         "agents stop",
-        "ouro.frontends.background.actions.stop_session",
+        "ouro.frontends.background.agent_actions.stop_session",
         "End a session; one that has ended leaves the list. It can be resumed",
         (_SESSION, arg("-y", "--yes", action="store_true", help="do not ask")),
         ("agents stop 3f6c1e",),
@@ -95,7 +95,7 @@ BACKGROUND_COMMANDS = (
     ),
     Action(
         "running",
-        "ouro.frontends.background.actions.list_agents",
+        "ouro.frontends.background.agent_actions.list_agents",
         "List the sessions that run in the background",
         (),
         ("running",),
