@@ -1,4 +1,4 @@
-"""The commands `config` and `doctor`, and the settings of a folder that other commands need."""
+"""The commands `config` and `doctor`."""
 
 from __future__ import annotations
 
@@ -10,17 +10,13 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, closing
-from itertools import repeat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from msgspec.structs import replace
+from typing import Any
 
 from ouro import __version__
 from ouro.commands.action import ActionContext, Answer
-from ouro.commands.current_folder import FolderSettings, warn
 from ouro.commands.render import Quote, columns, line
 from ouro.doctor_extensions import (
     CheckFinding,
@@ -30,15 +26,14 @@ from ouro.doctor_extensions import (
     find_unread_settings,
 )
 from ouro.errors import ConfigError, ModelError, NoModelError, OuroError, ToolError
-from ouro.events import Notice
-from ouro.llm import Catalog, ModelSpec, ScriptedModel
+from ouro.folder_context import folder_settings, trust_of
+from ouro.llm import Catalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.safety import CONFIG_FILE, TrustStore, acting_files
 from ouro.settings import SandboxSettings, Settings, SettingsSources
 from ouro.settings_sources import (
     explain_settings,
     load_settings,
-    project_servers,
     settings_by_place,
     type_of,
     unknown_variables,
@@ -57,51 +52,10 @@ from ouro.utils.ouro_paths import (
 from ouro.utils.sections import is_section
 from ouro.utils.text import byte_size
 
-if TYPE_CHECKING:
-    from ouro.session import Session
-
 _MARK_OF_STATE = {"good": "ok  ", "note": "note", "bad": "BAD "}
 _EMBEDDING_HINT = (
     "The README installs one; or name one by `memory.embedding_model` or `embed` of models.yaml."
 )
-
-
-def folder_settings(folder: Path | None = None) -> FolderSettings:
-    """The settings of a folder (by default of the current one). The files of the project are only
-    read if it is trusted. Raises ConfigError.
-    """
-    root, is_trusted, _notices = _trust_of(folder or Path.cwd())
-    settings = load_settings(root if is_trusted else None)
-    return FolderSettings(root, is_trusted, settings, project_servers(root) if is_trusted else {})
-
-
-@asynccontextmanager
-async def unsaved_session() -> AsyncIterator[Session]:
-    """Open a session without messages, for a command that needs one. It is not saved, but its costs
-    count. It opens without a usable model, and then each request fails.
-    """
-    from ouro.assemble import open_session
-    from ouro.session import OpenRequest
-    from ouro.session_options import Options
-
-    options = Options(Path.cwd().resolve())
-    try:
-        session = await open_session(options, OpenRequest())
-    except NoModelError as error:
-        failing_model = ScriptedModel(repeat(error), spec=ModelSpec("none"))
-        session = await open_session(replace(options, ready_model=failing_model), OpenRequest())
-
-    async def show_notices() -> None:
-        async for event in session.events():
-            if isinstance(event, Notice):
-                warn(event.text)
-
-    reading = asyncio.create_task(show_notices())
-    try:
-        yield session
-    finally:
-        await session.close()
-        await reading
 
 
 async def config_list(context: ActionContext) -> Answer | None:
@@ -111,7 +65,7 @@ async def config_list(context: ActionContext) -> Answer | None:
 
 async def config_get(context: ActionContext, key: str) -> Answer:
     """Show the value of one setting, and its source."""
-    root, is_trusted, _ = _trust_of(context.cwd)
+    root, is_trusted, _ = trust_of(context.cwd)
     session = context.session
     sources = SettingsSources(root if is_trusted else None)
     if session:
@@ -145,7 +99,7 @@ async def config(context: ActionContext, key: str = "") -> Answer | None:
 
 async def _config(context: ActionContext, *, as_list: bool, key: str = "") -> Answer | None:
     """Show all settings, or let the user choose and change one. None if they cancel."""
-    root, is_trusted, notices = _trust_of(context.cwd)
+    root, is_trusted, notices = trust_of(context.cwd)
     session = context.session
     sources = (
         session.extensions.settings if session else SettingsSources(root if is_trusted else None)
@@ -211,14 +165,6 @@ def _settings_of(folder: Path) -> Settings:
         return Settings()
 
 
-def _trust_of(folder: Path) -> tuple[Path, bool, list[str]]:
-    """The root of a folder's repository, whether it is trusted, and a problem of the trust file."""
-    root = find_root(folder)
-    files = acting_files(root, folder)
-    store = TrustStore(get_trust_path())
-    return root, not files or store.is_trusted(root, files), [store.notice] if store.notice else []
-
-
 async def doctor(context: ActionContext, bundle: str | None = None) -> Answer:
     """Check the installation and the folder. The exit code is 1 if something must be repaired.
 
@@ -237,7 +183,7 @@ async def doctor(context: ActionContext, bundle: str | None = None) -> Answer:
 
 def _changed_settings(folder: Path) -> dict[str, tuple[str, str]]:
     """The settings that are not the default: their values as text, and their sources."""
-    root, is_trusted, _ = _trust_of(folder)
+    root, is_trusted, _ = trust_of(folder)
     explained = explain_settings(settings_by_place(root if is_trusted else None))
     changed = {key: setting for key, setting in explained.items() if setting.source != "default"}
     return {key: (_text(_public(item.value)), item.source) for key, item in changed.items()}
@@ -479,7 +425,7 @@ def _trust(folder: Path) -> Iterator[CheckFinding]:
 
 def _extensions(folder: Path) -> Iterator[CheckFinding]:
     """How many extensions there are, what is wrong with them, and which files are not read."""
-    root, is_trusted, _notices = _trust_of(folder)
+    root, is_trusted, _notices = trust_of(folder)
     settings = _settings_of(folder)
     counts, server_names, problems = count_extensions(folder, root, settings, is_trusted=is_trusted)
     yield CheckFinding("good", ", ".join(counts))

@@ -1,4 +1,4 @@
-"""Commands that show state: help, status, theme, feedback."""
+"""Commands that show state (help, status, feedback), and those of the screen: theme, vim."""
 
 from __future__ import annotations
 

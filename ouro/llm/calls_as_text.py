@@ -1,4 +1,4 @@
-"""Tool calls with their results as text, for a server that does not accept them as calls."""
+"""Earlier tool calls and their results as text, for a server that refuses them as calls."""
 
 from __future__ import annotations
 

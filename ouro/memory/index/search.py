@@ -1,8 +1,8 @@
-"""Search: notes and messages relevant to a query, by words and, if there are any, by vectors.
+"""Search: notes and messages relevant to a query, and sessions that have all its words.
 
-No model is called. The score of a passage is the share of the query's words in it and its
-neighbours, plus the similarity of its vector, plus a little for the speaker and the days that the
-query names.
+Notes and messages are found by words and, if there are any, by vectors. No model is called. The
+score of a passage is the share of the query's words in it and its neighbours, plus the similarity
+of its vector, plus a little for the speaker and the days that the query names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""RowList: a list of which only visible rows are drawn; PickList: choices that typing filters."""
+"""RowList: a list of which only visible rows are drawn, with its scroll bar; PickList: choices that
+typing filters.
+"""
 
 from __future__ import annotations
 
