@@ -93,10 +93,11 @@ class DiffViewer(CommentSheet[DiffPlace]):
         """The changes that `_files` were read from."""
         self._opens_at = DiffPlace(0)
         self._layout_now: DiffLayout | None = None
+        """The lines that are shown; None until the first ones are laid out."""
         self._is_held = True
         """Whether it was not painted yet."""
         self._has_width = False
-        """Whether the widgets have their places."""
+        """Whether the viewer has its first size, and the widgets have their places in it."""
         self._mounted_theme = ""
         """The theme of its first styles."""
         self._head = ("", "")
@@ -149,10 +150,15 @@ class DiffViewer(CommentSheet[DiffPlace]):
         yield from super().compose()
 
     def on_resize(self) -> None:
+        """Lay the lines out for the new width. Before the changes are read there are none, and
+        `show_diff` does it.
+        """
         self._has_width = True
         if self._layout_now is not None:
+            # The widgets have their old widths until the next refresh.
             self.call_after_refresh(self._lay_out_later)
         elif self._shown is not _NOT_READ:
+            # The viewer opens: `on_mount` has already given the widgets their widths.
             self._lay_out_later()
 
     def _show_now(self) -> None:
@@ -173,7 +179,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
     def show_diff(self, shown: ShownDiff, place: DiffPlace | None = None) -> None:
         """Show changes, at this place or the one that is nearest."""
         self._shown, self._opens_at = shown, place or DiffPlace(0)
-        if self._has_width:
+        if self._has_width:  # else `on_resize` lays them out
             self._lay_out_later()
 
     @work(group="layout", exclusive=True)
