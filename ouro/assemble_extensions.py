@@ -351,7 +351,7 @@ def _enforce_checks(basis: SessionBasis, hooks: extensions.Hooks) -> Sequence[st
     if basis.options.safe:
         return ()
     try:
-        hooks.change_checks(lambda _checks: None)
+        hooks.enforce_checks()
     except ConfigError as error:
         return (error.message,)
     return ()

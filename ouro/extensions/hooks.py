@@ -188,11 +188,15 @@ class Hooks:
         Raises ConfigError, and what `change` raises.
         """
         result = change(self.checks)
+        self.enforce_checks()
+        return result
+
+    def enforce_checks(self) -> None:
+        """Run the saved checks from now on, and no others. Blocks. Raises ConfigError."""
         self.hooks = (
             *(hook for hook in self.hooks if not hook.check),
             *map(_hook_of_check, self.checks.here()),
         )
-        return result
 
     def add(self, hooks: Sequence[Hook]) -> None:
         """Run these hooks, too, from now on."""
