@@ -285,9 +285,8 @@ class ScreenFrontEnd:
         shown = await reading
         if not shown.has_changes:
             return False
-        viewer = DiffViewer(SessionDiff(self.session.cwd, self.session.rewind), self.keymap)
-        viewer.show_diff(shown)
-        comments = await show_sheet(self._app, viewer)
+        diff = SessionDiff(self.session.cwd, self.session.rewind)
+        comments = await show_sheet(self._app, DiffViewer(shown, diff, self.keymap))
         if comments:
             await self.send(comments)
         return True

@@ -43,9 +43,7 @@ FILE = DiffedFile("api.py", hunks=("@@ -1 +1 @@\n-one\n+two\n",))
 
 
 def make_diff_viewer(shown, keymap):
-    viewer = DiffViewer(None, keymap)
-    viewer.show_diff(shown)
-    return viewer
+    return DiffViewer(shown, None, keymap)
 
 
 async def no_kill(task):

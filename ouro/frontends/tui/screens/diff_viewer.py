@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from pathlib import Path
 
 from rich.cells import cell_len
 from textual import events, on, work
@@ -41,7 +40,6 @@ MAX_HELD = 0.1
 """Seconds after which the frame is painted without its lines."""
 _AROUND_TITLE = 6
 """Columns beside the title and the counts: the frame and blanks."""
-_NOT_READ = ShownDiff("", "", "", Path())
 _SIGNS = {"added": "+", "deleted": "−", "renamed": "→", "changed": " "}
 
 
@@ -82,9 +80,8 @@ class DiffViewer(CommentSheet[DiffPlace]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (FILES_FROM, "-beside")]  # noqa: RUF012 (Textual's own form)
     VERTICAL_BREAKPOINTS = Sheet.VERTICAL_BREAKPOINTS
 
-    def __init__(self, diff: SessionDiff, keymap: Keymap) -> None:
-        """`show_diff` sets the changes that it shows."""
-        self._shown = _NOT_READ
+    def __init__(self, shown: ShownDiff, diff: SessionDiff, keymap: Keymap) -> None:
+        self._shown = shown
         self._diff = diff
         self._keymap = keymap
         self._actions = keymap.actions_of("diff")
@@ -96,10 +93,6 @@ class DiffViewer(CommentSheet[DiffPlace]):
         """The lines that are shown; None until the first ones are laid out."""
         self._is_held = True
         """Whether it was not painted yet."""
-        self._has_width = False
-        """Whether the viewer has its first size, and the widgets have their places in it."""
-        self._mounted_theme = ""
-        """The theme of its first styles."""
         self._head = ("", "")
         """The title, and what is beside it."""
         self._counts = ""
@@ -115,7 +108,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
         field = CommentField()
         body = Horizontal(self._list, self._lines, id="diff-body")
         frame = make_frame(
-            "Changes",
+            _title(shown),
             body,
             field,
             keys=[("Esc", "closes")],
@@ -127,15 +120,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
 
     def on_mount(self) -> None:
         self._lines.focus()
-        self.key_line.show_keys(self._keys())
-        self._mounted_theme = self.app.theme
-        # Before it is shown, so that the lines can be laid out as soon as they are read.
-        self.call_next(self._refresh_layout, self.app.size)
-
-    def on_screen_resume(self, event: events.ScreenResume) -> None:
-        """Leave out the second making of all styles, when it is shown for the first time."""
-        is_first = self.stack_updates == 0
-        event.refresh_styles = not is_first or self.app.theme != self._mounted_theme
+        self._show_frame()
 
     def compose(self) -> ComposeResult:
         # Textual sets these classes after the first layout, and then makes all styles and places
@@ -146,26 +131,21 @@ class DiffViewer(CommentSheet[DiffPlace]):
             (height, self.VERTICAL_BREAKPOINTS),
         ):
             names = [name for least, name in breakpoints if least <= size]
-            self.set_class(True, names[-1])
+            self.set_class(True, names[-1], update=False)
         yield from super().compose()
 
     def on_resize(self) -> None:
-        """Lay the lines out for the new width. Before the changes are read there are none, and
-        `show_diff` does it.
-        """
-        self._has_width = True
+        """Lay the lines out for the width, which is known from the first resize on."""
         if self._layout_now is not None:
-            # The widgets have their old widths until the next refresh.
-            self.call_after_refresh(self._lay_out_later)
-        elif self._shown is not _NOT_READ:
-            # The viewer opens: `on_mount` has already given the widgets their widths.
-            self._lay_out_later()
+            self.call_after_refresh(self._lay_out_later)  # the lines have their new width then
+            return
+        self.set_timer(MAX_HELD, self._show_now)
+        self._lay_out_later()
 
     def _show_now(self) -> None:
         """Paint it for the first time, without waiting for Textual's next frame."""
         if self._is_held:
             self._is_held = False
-            self._layout_required = True  # the new title needs it: else it comes a frame later
             self.refresh()
             self._on_timer_update()
 
@@ -179,8 +159,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
     def show_diff(self, shown: ShownDiff, place: DiffPlace | None = None) -> None:
         """Show changes, at this place or the one that is nearest."""
         self._shown, self._opens_at = shown, place or DiffPlace(0)
-        if self._has_width:  # else `on_resize` lays them out
-            self._lay_out_later()
+        self._lay_out_later()
 
     @work(group="layout", exclusive=True)
     async def _lay_out_later(self) -> None:
@@ -193,8 +172,6 @@ class DiffViewer(CommentSheet[DiffPlace]):
         if self._files_of is shown:
             await self._lay_out(self._lines.marked or DiffPlace(0))
             return
-        if self._is_held:
-            self.set_timer(MAX_HELD, self._show_now)
         # Long diffs take a moment; a thread lets keys and frames go between.
         self._files = await asyncio.to_thread(lambda: list(map(parse_file, shown.files)))
         self._files_of = shown

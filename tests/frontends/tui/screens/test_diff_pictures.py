@@ -36,8 +36,7 @@ def picture(snap_compare):
         async def before(pilot):
             await opened(pilot)
             shown = ShownDiff("", "the last commit", "", Path("/project"), FILES)
-            viewer = DiffViewer(None, Keymap())
-            viewer.show_diff(shown)
+            viewer = DiffViewer(shown, None, Keymap())
             pilot.app.push_screen(viewer)
             await until(pilot, lambda: viewer._lines.marked is not None)
             await pilot.press(*keys)
