@@ -93,6 +93,8 @@ class DiffViewer(CommentSheet[DiffPlace]):
         """The lines that are shown; None until the first ones are laid out."""
         self._is_held = True
         """Whether it was not painted yet."""
+        self._mounted_theme = ""
+        """The theme of its first styles."""
         self._head = ("", "")
         """The title, and what is beside it."""
         self._counts = ""
@@ -121,6 +123,12 @@ class DiffViewer(CommentSheet[DiffPlace]):
     def on_mount(self) -> None:
         self._lines.focus()
         self._show_frame()
+        self._mounted_theme = self.app.theme
+
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
+        """Leave out the second making of all styles, when it is shown for the first time."""
+        is_first = self.stack_updates == 0
+        event.refresh_styles = not is_first or self.app.theme != self._mounted_theme
 
     def compose(self) -> ComposeResult:
         # Textual sets these classes after the first layout, and then makes all styles and places
@@ -131,7 +139,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
             (height, self.VERTICAL_BREAKPOINTS),
         ):
             names = [name for least, name in breakpoints if least <= size]
-            self.set_class(True, names[-1], update=False)
+            self.set_class(True, names[-1])
         yield from super().compose()
 
     def on_resize(self) -> None:
