@@ -141,7 +141,7 @@ FIRST_PICTURE = (
     [
         ("import ouro.cli", 80),
         (FIRST_PICTURE, 105),
-        ("import ouro.assemble, ouro.frontends.headless.headless", 325),
+        ("import ouro.assemble, ouro.frontends.headless.headless", 327),
         ("import ouro.cli; ouro.cli.main(['sessions', 'list'])", 280),
         ("import ouro.cli; ouro.cli.main(['config'])", 275),
     ],
