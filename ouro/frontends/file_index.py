@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
+from typing import NamedTuple
 
 from ouro.frontends.saved_file_list import SavedFileList
 from ouro.utils.log import log
@@ -172,6 +173,20 @@ def _add_all(index: FileIndex, name_lists: Iterable[Sequence[str]]) -> None:
         index.add(names)
 
 
+class _Search(NamedTuple):
+    """A search, and the names that it found."""
+
+    text: str
+    searched: FileIndex | None
+    size: int
+    """How many names the index had."""
+    names: list[str]
+
+    def answers(self, text: str, index: FileIndex) -> bool:
+        """Whether another search for `text` would find the same."""
+        return (self.text, self.searched, self.size) == (text, index, index.size)
+
+
 class ProjectFiles:
     """The searchable list of the project's files. It is read in the background, and again when it
     is old.
@@ -197,8 +212,8 @@ class ProjectFiles:
         self._reading: asyncio.Task[None] | None = None
         self._searching: asyncio.Task[None] | None = None
         self._next_text = ""
-        self._last_search: tuple[str, FileIndex | None, list[str]] = ("", None, [])
-        """The last search in the background: its text, its index, and the names that it found."""
+        self._last_search = _Search("", None, 0, [])
+        """The last search in the background."""
 
     def search(self, text: str, limit: int) -> list[str] | None:
         """The best names for a text; None until there is a list.
@@ -212,19 +227,20 @@ class ProjectFiles:
             return None
         if index.size <= MAX_FOREGROUND_SIZE:
             return index.search(text, limit)
-        last_text, searched, names = self._last_search
-        if (last_text, searched) == (text, index):
-            return names
+        last_search = self._last_search
+        if last_search.answers(text, index):
+            return last_search.names
         self._next_text = text
         if self._searching is None or self._searching.done():
             self._searching = asyncio.create_task(self._search(limit))
-        return [name for name in names if text.lower() in name.lower()]
+        return [name for name in last_search.names if text.lower() in name.lower()]
 
     async def _search(self, limit: int) -> None:
         """Search for the text that was asked for last, until its names are found."""
-        while (self._next_text, self._index) != self._last_search[:2] and self._index is not None:
-            text, index = self._next_text, self._index
-            self._last_search = (text, index, await asyncio.to_thread(index.search, text, limit))
+        while (index := self._index) and not self._last_search.answers(self._next_text, index):
+            text, size = self._next_text, index.size  # names may be added during the search
+            names = await asyncio.to_thread(index.search, text, limit)
+            self._last_search = _Search(text, index, size, names)
         self._changed()
 
     def _refresh_if_old(self) -> None:
@@ -264,6 +280,4 @@ class ProjectFiles:
 
     def _show(self, index: FileIndex) -> None:
         self._index = index
-        text, _index, names = self._last_search
-        self._last_search = (text, None, names)
         self._changed()
