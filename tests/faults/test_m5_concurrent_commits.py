@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from fakes.warm_python import WARM
@@ -11,10 +12,13 @@ from ouro.memory.long_term import GitMemoryStore
 PROCESSES, EACH = 4, 12
 WRITER = """
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from ouro.memory.long_term.store import GitMemoryStore
 who, count, way, folder, git_dir = sys.argv[1:]
 store = GitMemoryStore(Path(folder), "repo", Path(git_dir))
+print("ready", flush=True)
+sys.stdin.readline()
 for number in range(int(count)):
     line = f"- fact {who}.{number}\\n"
     if way == "lines":
@@ -33,10 +37,21 @@ def write_at_once(store: GitMemoryStore, way: str) -> None:
     folders = [str(store.folder), str(store.repository.state_dir)]
     running = [
         subprocess.Popen(
-            [*command, str(who), str(EACH), way, *folders], stderr=subprocess.PIPE, text=True
+            [*command, str(who), str(EACH), way, *folders],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for who in range(PROCESSES)
     ]
+    for each in running:  # otherwise the first may end before the last has started
+        assert each.stdout is not None
+        assert each.stdout.readline() == "ready\n"
+    for each in running:
+        assert each.stdin is not None
+        each.stdin.write("begin\n")
+        each.stdin.flush()
     errors = [each.communicate()[1] for each in running]
     assert [each.returncode for each in running] == [0] * PROCESSES, errors
 
@@ -112,3 +127,16 @@ def test_m5_change_already_committed_by_another_is_no_error(store):
     assert store.save_and_commit({"facts.md": "- one\n"}, "Learn it again") == commit
     assert store.commit_changes("Nothing") == ""
     assert (store.obstacle, len(store.log())) == ("", 1)
+
+
+def test_m5_only_one_holds_the_lock(store):
+    store.ensure_repo()
+
+    def take_lock() -> None:
+        with store.repository.hold_lock(timeout=0):
+            pass
+
+    with ThreadPoolExecutor(1) as thread:
+        with store.repository.hold_lock(), pytest.raises(BlockingIOError):
+            thread.submit(take_lock).result()
+        thread.submit(take_lock).result()
