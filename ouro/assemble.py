@@ -467,7 +467,7 @@ def _build_turn(
         about_paths=about_paths,
         before_call=before_call,
         late_errors=partial(describe_late_errors, extensions.language_servers),
-        complete=attachments.complete,
+        complete=attachments.attach_to,
         retry_seconds=basis.settings.llm.retry_seconds,
         bounds=TurnBounds(budget.limits, basis.root),
     )

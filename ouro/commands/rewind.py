@@ -38,7 +38,7 @@ async def rewind(context: SessionContext, back: str) -> None:
     """Rewind to before the message that is `back` messages ago; without it, the user chooses."""
     front_end, rewind = context.front_end, context.session.rewind
     if back:
-        number = await rewind.number_back(int(back) if back.isdigit() else 0)  # 0 is refused
+        number = await rewind.find_number_back(int(back) if back.isdigit() else 0)  # 0 is refused
         await carry_out(front_end, RewindChoice("rewind", number))
         return
     while rewind.has_earlier and len(rewind.points()) < MAX_LISTED:

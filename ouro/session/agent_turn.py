@@ -58,8 +58,8 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
     wake: Wake
 
     async def run(self, text: str, images: Sequence[Image], emit: Emit) -> TurnFinished:
-        """Run one turn, of a message or of a custom command. Emits what happens, and returns how the
-        turn ended.
+        """Run one turn: `text` is a message for the agent, or calls a custom command. Returns how
+        the turn ended; an OuroError is its outcome, too, and is not raised.
         """
         if self.files is not None:
             self.files.begin_turn()
@@ -84,17 +84,17 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         finally:
             if self.files is not None:
                 self.files.end_turn()
-        if not self.wake.has_running_subagents:
+        if not self.wake.has_running_subagents:  # their requests may use the replaced models
             await self.commands.models.release()
         self.titles.after_turn()
         return finished
 
     async def _attach(self, text: str, *, is_command: bool) -> Attached:
-        """Read what a message names. Of a custom command only resources of MCP servers are read: the
-        command has its own inserts for files.
+        """Read what a message names with `@`. In the call of a custom command only resources of MCP
+        servers are read: files are read by the inserts of the command.
         """
         if is_command:
-            return Attached(await self.attachments.resources(text))
+            return Attached(await self.attachments.read_resources(text))
         return await self.attachments.read(text)
 
     async def _run_agent(
@@ -106,11 +106,12 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         *,
         is_command: bool,
     ) -> TurnFinished:
-        """Add to the message what it names, memory and the environment; ask about a long message; and
-        run the turn.
+        """Send the message, with what it names, what memory recalls and what has changed in the
+        environment. The user is asked first about a very long one. Returns how the turn ended.
 
         Args:
-            is_command: whether the message is a custom command, which is shown already.
+            other_context: texts that are sent with the message; those that are empty are left out.
+            is_command: whether the message calls a custom command, and is thus shown already.
         """
         changes = await self.environment.changes()
         recalled = await self.memory.before_turn(text)
@@ -122,7 +123,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         if problem := self.environment.folder_problem():
             notices.append(Notice(problem, "warning"))
         on_event = self._make_observer(notices, emit, is_shown=is_command)
-        await self.agent.admit(prompt, on_event)  # it asks about a long message
+        await self.agent.admit(prompt, on_event)
         return await self._run_prompt(prompt, on_event)
 
     async def run_woken(self, emit: Emit) -> TurnFinished:
@@ -132,24 +133,29 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         return await self.run_without_message("", emit)
 
     async def run_without_message(self, text: str, emit: Emit) -> TurnFinished:
-        """Run a turn that no message of the user begins; `text` is for the model."""
+        """Run a turn that no message of the user begins, and return how it ended. The model gets
+        `text` and what has happened in the background.
+        """
         if self.files is not None:
             self.files.begin_turn()
         try:
             context = [await self.environment.changes(), *self.wake.take(), text]
             prompt = Prompt("", context="\n\n".join(filter(None, context)))
-            finished = await self._run_prompt(prompt, self._make_observer([], emit, is_shown=False))
+            on_event = self._make_observer([], emit, is_shown=False)
+            finished = await self._run_prompt(prompt, on_event)
         except OuroError as error:
             finished = TurnFinished(_OUTCOME_OF_ERROR.get(type(error), "failed"), str(error))
         finally:
             if self.files is not None:
                 self.files.end_turn()
-        if not self.wake.has_running_subagents:
+        if not self.wake.has_running_subagents:  # their requests may use the replaced models
             await self.commands.models.release()
         return finished
 
     async def _run_prompt(self, prompt: Prompt, on_event: Emit) -> TurnFinished:
-        """Run the turn with its plan and its hooks. Then end it in memory, even if it failed."""
+        """Run the turn. In plan mode the user is then asked about the plan, and hooks may let the
+        agent continue. At the end memory learns that the turn is over, even if it failed.
+        """
 
         async def run(prompt: Prompt) -> TurnFinished:
             return await self.agent.run_with_checks(
@@ -166,11 +172,12 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
             self.tasks.start("index", self.memory.update_index())
 
     def _make_observer(self, notices: list[Notice], emit: Emit, *, is_shown: bool) -> Emit:
-        """A function for the events of the agent: it emits them, and the events that follow from them.
+        """Returns a function that gets each event of the agent. It emits the event, and those that
+        follow from it: changed todos, notices of memory. It also starts checkpoints.
 
         Args:
-            notices: are emitted after the message, once.
-            is_shown: whether the message was emitted before.
+            notices: are emitted after the message of the turn; the list is then emptied.
+            is_shown: whether the message was emitted before, so that it is not emitted again.
         """
         todos = self.plan.todos.items
 

@@ -89,8 +89,10 @@ class Attachments:
     """Reads what a message names, within the permission rules.
 
     Args:
-        others: the functions that read `note:…` and `session:…`, by kind.
+        others: the functions that read notes and sessions, by the kind of the mention: `note`,
+            `session`.
         instructions_for: returns the project instructions for paths that are used for the first time.
+        read_resources: returns the content of resources of MCP servers that a message names.
     """
 
     def __init__(
@@ -99,34 +101,38 @@ class Attachments:
         permissions: Permissions,
         others: Mapping[str, ReadText],
         instructions_for: Callable[[Sequence[str]], str],
-        resources: Callable[[str], Awaitable[str]],
+        read_resources: Callable[[str], Awaitable[str]],
     ) -> None:
         self._workspace = permissions.workspace
         self._permissions = permissions
         self._seen = seen
         self._others = others
         self._instructions_for = instructions_for
-        self.resources = resources
-        """Returns the content of resources of MCP servers that a message names."""
+        self.read_resources = read_resources
         self._previewed: dict[str, Attachment] = {}
+        """The notes and sessions that `preview` has found, by the name in the mention."""
 
     async def read(self, text: str) -> Attached:
-        """Read everything that a message names."""
-        mentions, resources = self.find(text), await self.resources(text)
+        """Read everything that a message names: files, folders, notes, sessions and resources of
+        MCP servers. What cannot be read has a problem in the result; nothing is raised for it.
+        """
+        mentions, resources = self.find(text), await self.read_resources(text)
         if not mentions:
             return Attached(resources)
         files = [mention for mention in mentions if mention.kind == "file"]
-        read_mentions = dict(
-            zip(files, await asyncio.to_thread(self._attach_files, files), strict=True)
-        )
+        read_files = await asyncio.to_thread(self._attach_files, files)
+        read_mentions = dict(zip(files, read_files, strict=True))
         for mention in mentions:
             if mention.kind != "file":
                 read_mentions[mention] = await self._attach_memory(mention)
-        attached = self._join_attachments([read_mentions[mention] for mention in mentions], files)
+        in_order = [read_mentions[mention] for mention in mentions]
+        attached = self._join_attachments(in_order, files)
         return replace(attached, text="\n\n".join(filter(None, (attached.text, resources))))
 
-    async def complete(self, prompt: Prompt, emit: Emit) -> Prompt:
-        """Add to a message that steers the turn what it names."""
+    async def attach_to(self, prompt: Prompt, emit: Emit) -> Prompt:
+        """Returns the message with what it names, as context. Emits notices about what was
+        attached. Used for a message that steers a running turn.
+        """
         attached = await self.read(prompt.text)
         for notice in notices_about(attached):
             emit(notice)
@@ -134,7 +140,9 @@ class Attachments:
         return replace(prompt, context=context)
 
     def find(self, text: str) -> list[Mention]:
-        """The mentions of a message that can be attached. A name that is no file is a word."""
+        """The mentions of a message that can be attached, at most `_MAX_MENTIONS`, in their order.
+        A word after `@` that names no file is an ordinary word, and left out.
+        """
         if "@" not in text:
             return []
         mentions = find_mentions(text, self._exists)
@@ -146,7 +154,9 @@ class Attachments:
         ]
 
     async def preview(self, text: str) -> tuple[Attachment, ...]:
-        """What would be attached and refused, without reading the files."""
+        """What `read` would attach, and what it would refuse, in the order of the message. Only the
+        size and the first bytes of files are read.
+        """
         mentions, file_previews = await asyncio.to_thread(self._preview_files, text)
         other_previews = {
             mention: await self._preview_other(mention)
@@ -163,7 +173,9 @@ class Attachments:
         return mentions, {mention: self._preview_file(mention, ignored) for mention in files}
 
     async def _preview_other(self, mention: Mention) -> Attachment:
-        """Preview a note or a session, with its size. One that was found is not looked up again."""
+        """Preview a note or a session, with its size. One that was found is not looked up again,
+        because the preview is repeated while the user types.
+        """
         if mention.name not in self._previewed:
             preview = (await self._attach_memory(mention)).item
             if preview.problem:
@@ -193,7 +205,9 @@ class Attachments:
         return self._workspace.resolve(mention.name)
 
     def _preview_file(self, mention: Mention, ignored: frozenset[str]) -> Attachment:
-        """What would be attached of a file, by its size and its first bytes."""
+        """What would be attached of a file or folder: its size, or the problem for which it is
+        refused. Only its first bytes are read.
+        """
         if problem := self._admit_file(mention, ignored):
             return Attachment(mention.shown, problem=problem)
         path = self._path(mention)
@@ -210,8 +224,8 @@ class Attachments:
         return Attachment(mention.shown, lines or byte_size(size))
 
     def _admit_file(self, mention: Mention, ignored: frozenset[str]) -> str:
-        """Decide whether a file may be read; returns why not, or an empty text. The user named it, so a
-        file outside of the workspace is granted.
+        """Decide whether a file may be read. Returns why not, or an empty text if it may. A file
+        outside of the workspace is then granted to the tools: by naming it the user has allowed it.
         """
         path = self._path(mention)
         if _KEY_FILE.fullmatch(path.name):
@@ -223,7 +237,8 @@ class Attachments:
             return "a rule denies it"
         if isinstance(decision, Ask) and self._workspace.protection(path):
             return self._workspace.protection(path)
-        if isinstance(decision, Ask) and not decision.rule:  # a rule of the user asks
+        if isinstance(decision, Ask) and not decision.rule:
+            # "Always" is no possible answer: a rule of the user demands the question.
             return "a rule asks first: the agent can ask you"
         if mention.name in ignored:
             return "ignored by git"
@@ -232,7 +247,9 @@ class Attachments:
         return ""
 
     def _ignored_names(self, mentions: Sequence[Mention]) -> frozenset[str]:
-        """The names of files that git ignores; none outside of the folder, and none if git fails."""
+        """The names among `mentions` that git ignores. Files outside of the workspace are not
+        looked up; if git fails, none counts as ignored. Blocks.
+        """
         names = [mention.name for mention in mentions if mention.kind == "file"]
         names_inside = [
             name for name in names if self._workspace.is_inside(self._workspace.resolve(name))
@@ -299,8 +316,8 @@ class Attachments:
     def _join_attachments(
         self, read_mentions: Sequence[ReadMention], files: Sequence[Mention]
     ) -> Attached:
-        """Join all that was read to one text for the model, with the project instructions for its files.
-        An attachment that exceeds the maximum is not sent.
+        """Join all that was read to one text for the model, with the project instructions for
+        `files`. An attachment that is longer than what is left of MAX_CHARACTERS is not sent.
         """
         items, texts, characters_left = [], [], MAX_CHARACTERS
         for item, text in read_mentions:
@@ -315,13 +332,14 @@ class Attachments:
         if not texts:
             return Attached("", tuple(items))
         instructions = self._instructions_for([mention.name for mention in files])
-        return Attached(
-            "\n\n".join(filter(None, (_EXPLANATION, *texts, instructions))), tuple(items)
-        )
+        joined = "\n\n".join(filter(None, (_EXPLANATION, *texts, instructions)))
+        return Attached(joined, tuple(items))
 
 
 def notices_about(attached: Attached, missing: Sequence[str] = ()) -> list[Notice]:
-    """The notices about the attachments of a message, and about files that do not exist."""
+    """The notices about the attachments of a message, and about the files of the names in
+    `missing`, which do not exist. None if there is nothing to report.
+    """
     notices = []
     if missing:
         text = f"There is no file {', '.join(missing)}. The message was sent as it is."
@@ -332,9 +350,10 @@ def notices_about(attached: Attached, missing: Sequence[str] = ()) -> list[Notic
 
 
 def _is_binary(start: bytes) -> bool:
-    """Whether these first bytes are not text. A character may be cut at their end."""
+    """Whether these first bytes of a file are not text."""
     from ouro.utils.text_files import NotTextError, decode
 
+    # The last character may be cut in the middle: up to three bytes of it are left out.
     for cut in range(4):
         try:
             decode(start[: len(start) - cut])

@@ -81,8 +81,8 @@ class BackgroundPlace(msgspec.Struct, frozen=True):
 
     @property
     def is_alive(self) -> bool:
-        """Whether a process hosts the session: it holds the lock, which the system releases when it
-        dies. Blocks.
+        """Whether a process hosts the session. Such a process holds the lock, which the system
+        releases when it dies; so a lock that can be taken means that there is none. Blocks.
         """
         try:
             descriptor = os.open(self.lock, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -93,7 +93,7 @@ class BackgroundPlace(msgspec.Struct, frozen=True):
         except BlockingIOError:
             os.close(descriptor)
             return True
-        except OSError:  # a disk without locks: the socket shows it
+        except OSError:  # a disk without locks: the socket is the only sign of a host
             os.close(descriptor)
             return self.socket.exists()
         unlock(descriptor)
@@ -134,7 +134,8 @@ class Claim:
 
 
 def read_records() -> list[BackgroundRecord]:
-    """The records of this user, the oldest first. Files that are no records are skipped. Blocks.
+    """The records of this user, the oldest first; empty if there is no folder of records. Files
+    that are no records are skipped. Blocks.
 
     Raises:
         SocketRefused: the folder is another user's.
@@ -148,7 +149,9 @@ def read_records() -> list[BackgroundRecord]:
 
 
 def _read_record(path: Path) -> BackgroundRecord | None:
-    """Read one record. None, with a line in the log, if the file is not a record of this user."""
+    """Read one record. None if the file is not a record of this user (with a line in the log), or
+    is not named by the session that it is about.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
@@ -158,13 +161,14 @@ def _read_record(path: Path) -> BackgroundRecord | None:
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         log.warning("a background record is skipped: %s: %s", path.name, error)
         return None
-    is_named = _SESSION_ID.fullmatch(record.id) and path.name == f"{record.id}.json"
-    return record if is_named else None
+    # Paths are made of the id: a planted record must not lead outside of the folder.
+    has_own_name = _SESSION_ID.fullmatch(record.id) and path.name == f"{record.id}.json"
+    return record if has_own_name else None
 
 
 def find_record(words: str) -> BackgroundRecord:
-    """The record of the session whose id begins with the text, or whose title has these words;
-    `latest` is the newest.
+    """The record of the only session that `words` name: its id begins with them, or its title has
+    all of them. `latest` names the newest session. Blocks.
 
     Raises:
         UsageError: there is none, or more than one.
@@ -175,29 +179,29 @@ def find_record(words: str) -> BackgroundRecord:
     if len(matching) == 1:
         return matching[0]
     if not matching:
-        name_note = "" if words == "latest" else f" is named `{words}`"
-        raise UsageError(
-            f"No background session{name_note or ' is there'}.", "`ouro agents` lists them."
-        )
+        what_is_missing = "is there" if words == "latest" else f"is named `{words}`"
+        raise UsageError(f"No background session {what_is_missing}.", "`ouro agents` lists them.")
     names = join_names([record.short_id for record in matching])
     raise UsageError(f"Several background sessions are named `{words}`: {names}.")
 
 
 def _find_matching(records: Sequence[BackgroundRecord], words: str) -> list[BackgroundRecord]:
-    """The records whose id begins with the text; without any, those whose titles have all words."""
+    """The records whose id begins with `words`. If there are none, those whose title has all of
+    them.
+    """
     with_id = [record for record in records if words and record.id.startswith(words)]
     return with_id or [record for record in records if _has_words(record.title, words)]
 
 
 def _has_words(title: str, words: str) -> bool:
-    """Whether a title has all of the words."""
+    """Whether a title has all of the words, in any order and case. False without words."""
     title_words = words.lower().split()
     return bool(title_words) and all(word in title.lower() for word in title_words)
 
 
 def require_foreground(session_id: str) -> None:
-    """Raises SessionRunning if a background process hosts the session. The record of one that has
-    ended is removed, because the session continues here. Blocks.
+    """Raises SessionRunning if a background process hosts the session. Otherwise the record of an
+    earlier process is removed, because the session continues in this one. Blocks.
     """
     place = BackgroundPlace(session_id)
     if place.is_alive:
@@ -208,8 +212,8 @@ def require_foreground(session_id: str) -> None:
 
 
 def forget_record(session_id: str) -> None:
-    """Remove the record, lock and socket of a background session that has ended, if they are of this
-    user.
+    """Remove the record, lock and socket of a background session that has ended, if they are of
+    this user.
 
     Raises:
         HostGone: it still runs.

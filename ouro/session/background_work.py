@@ -68,14 +68,17 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
     standing: StandingWork
 
     def list(self) -> tuple[BackgroundTask, ...]:
-        """The goal, the repeated messages, and the other work in the background."""
-        return (*self._list_standing(), *self.work())
+        """The goal, the repeated messages, the subagents and the background jobs."""
+        return (*self._list_standing(), *self.list_work())
 
-    def work(self) -> tuple[BackgroundTask, ...]:
-        """The subagents since the session was opened, and the background jobs."""
+    def list_work(self) -> tuple[BackgroundTask, ...]:
+        """All subagents since the session was opened, also those that have ended; then the
+        background jobs.
+        """
         tasks = []
         for agent in self.subagents.list_progress():
-            state = f"{agent.state}{agent.activity and f': {agent.activity}'} ({agent.figures})"
+            activity = f": {agent.activity}" if agent.activity else ""
+            state = f"{agent.state}{activity} ({agent.figures})"
             tasks.append(
                 BackgroundTask(
                     id=agent.id,
@@ -156,8 +159,9 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
             share: whether the output is sent to the model.
             in_terminal: whether the line gets a terminal, into which the user can type.
         """
-        run_in_terminal = partial(self.shell.run_line_in_terminal, is_shared=share)
-        run = run_in_terminal if in_terminal else self.shell.run_line
+        run: RunLine = self.shell.run_line
+        if in_terminal:
+            run = partial(self.shell.run_line_in_terminal, is_shared=share)
         return self.tasks.run_alongside(lambda emit: self._run_users_line(line, share, run, emit))
 
     async def close(self) -> None:
@@ -166,8 +170,8 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
         await self.jobs.close()
 
     async def _run_users_line(self, line: str, share: bool, run: RunLine, emit: Emit) -> None:
-        """Run a shell line of the user, a dangerous one only after a question. If `share`, its output
-        is sent to the model.
+        """Run a shell line of the user with `run`, and emit its events. A dangerous one runs only
+        after the user has confirmed it. If `share`, its output is sent to the model.
         """
         call = ToolCall(f"own_{uuid.uuid4().hex[:12]}", "shell", {"command": line})
         start = time.monotonic()
@@ -200,7 +204,7 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
             await self._share_output(f"{SHELL_NOTE}{line}\n{result.text}", emit)
 
     async def _is_confirmed(self, line: str, question_id: str, emit: Emit) -> bool:
-        """Whether a line may run. The user is asked about a line that may not be undone."""
+        """Whether a line may run: it is harmless, or the user has answered `run` to the question."""
         reason = await asyncio.to_thread(self.permissions.find_danger, line)
         if not reason:
             return True
@@ -212,8 +216,8 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
         return isinstance(answer, Reply) and answer.answers[:1] == ("run",)
 
     async def _share_output(self, text: str, emit: Emit) -> None:
-        """Send the output of a line to the model: in a running turn after its next tool call, else with
-        the next message.
+        """Send the output of a line to the model: in a running turn after its next tool call, else
+        with the next message.
         """
         if self.tasks.running:
             self.steering.outputs.append(Prompt(text))

@@ -76,33 +76,31 @@ class Budget(msgspec.Struct, eq=False):
         return SpendingReport(periods, self._limits_with_spending(periods), side_calls)
 
     async def check(self, calls_made: int) -> str:
-        """Check the limits before a model call in a turn that has made `calls_made`. Raises
-        LimitReached.
+        """Check the limits before a model call; the turn has made `calls_made` calls so far. What
+        other processes spend counts as soon as it is in their session files.
 
-        Returns a warning if most of a limit is spent, once for each limit; otherwise an empty text.
-        What other processes spend counts as soon as it is in their session files.
+        Returns a warning if most of a limit is spent or a price is unknown, each once in a session;
+        otherwise an empty text. Raises LimitReached if a limit is reached.
         """
         check_calls(self.limits, calls_made)
         periods: tuple[UsagePeriod, ...] = ()
         if _has_period_limit(self.limits):  # without limits the list is not needed
             periods = await _load_periods(self.session_catalog, self.memory.session_id)
-        self._checked, self._spent_at_check = (
-            self._limits_with_spending(periods),
-            self.memory.usage.cost or 0.0,
-        )
+        self._checked = self._limits_with_spending(periods)
+        self._spent_at_check = self.memory.usage.cost or 0.0
         self.check_background_call()
         return " ".join(self._new_warnings(periods))
 
     def check_background_call(self) -> None:
-        """Raises LimitReached before a background call, by the limits that `check` found last and by
-        what this session has spent since. It reads no files.
+        """Raises LimitReached before a background call, by the limits that `check` found last and
+        by what this session has spent since. It reads no files.
         """
         spent_since = (self.memory.usage.cost or 0.0) - self._spent_at_check
         _raise_if_spent(replace(limit, spent=limit.spent + spent_since) for limit in self._checked)
 
     def _new_warnings(self, periods: Sequence[UsagePeriod]) -> Iterator[str]:
-        """Yields warnings, each once in a session: about limits that are near, and about models whose
-        cost is unknown.
+        """Yields warnings, each once in a session: about limits that are near, and about models
+        whose cost is unknown.
         """
         for limit in self._checked:
             if limit.spent >= WARN_AT * limit.limit and limit.setting not in self._warned:
@@ -120,25 +118,32 @@ class Budget(msgspec.Struct, eq=False):
             )
 
     def _unpriced_models(self, periods: Sequence[UsagePeriod]) -> list[str]:
-        """The models whose calls count for no limit, because their cost is not known."""
+        """The models whose calls count for no limit, because their cost is not known: those used
+        today, and the present model of this session. Empty if no limit of cost is set.
+        """
         used_today = next((period.models for period in periods if period.name == "today"), ())
         names = [use.model for use in used_today if use.usage.cost is None]
-        model, has_limit = self.model(), bool(periods) or self.limits.max_cost is not None
+        model = self.model()
+        has_limit = bool(periods) or self.limits.max_cost is not None
+        # A provider that reports its costs is known by the cost of the session.
         if has_limit and model.prices is None and self.memory.usage.cost is None:
             names.append(model.name)
         return list(dict.fromkeys(names))
 
     def _limits_with_spending(self, periods: Sequence[UsagePeriod]) -> tuple[SpendingLimit, ...]:
-        """All limits that are set, with what was spent of them."""
+        """All limits of cost that are set, with what was spent of them: that of the session first."""
         period_limits = spending_limits(periods, self.limits)
-        maximum, spent = self.limits.max_cost, self.memory.usage.cost or 0.0
+        maximum = self.limits.max_cost
         if maximum is None:
             return period_limits
+        spent = self.memory.usage.cost or 0.0
         return (SpendingLimit("session", "limits.max_cost", maximum, spent), *period_limits)
 
 
 class VectorBudget(msgspec.Struct, frozen=True):
-    """The cost of vectors, which does not belong to a session. Blocks on the disk."""
+    """Checks and records the cost of vectors (embeddings), which does not belong to a session. Blocks
+    on the disk.
+    """
 
     session_catalog: SessionCatalog
     limits: LimitSettings
@@ -146,9 +151,8 @@ class VectorBudget(msgspec.Struct, frozen=True):
     def afford(self) -> None:
         """Raises LimitReached if the limit of a day or a month is reached."""
         if _has_period_limit(self.limits):
-            _raise_if_spent(
-                spending_limits(asyncio.run(_load_periods(self.session_catalog)), self.limits)
-            )
+            periods = asyncio.run(_load_periods(self.session_catalog))
+            _raise_if_spent(spending_limits(periods, self.limits))
 
     def pay(self, model: str, usage: Usage) -> None:
         """Record the cost of a call; if that fails, it is logged."""
@@ -163,7 +167,9 @@ class VectorBudget(msgspec.Struct, frozen=True):
 
 
 def limit_turns(limits: LimitSettings) -> LimitSettings:
-    """The limits for turns that no user watches: without a setting, `MAX_UNWATCHED_TURNS` calls."""
+    """The limits for turns that no user watches: if `limits.max_turns` is not set, a turn may make
+    MAX_UNWATCHED_TURNS model calls.
+    """
     return replace_fields(limits, max_turns=limits.max_turns or MAX_UNWATCHED_TURNS)
 
 
@@ -186,8 +192,10 @@ def _has_period_limit(limits: LimitSettings) -> bool:
 async def _load_periods(
     session_catalog: SessionCatalog, session_id: str = ""
 ) -> tuple[UsagePeriod, ...]:
-    """The usage of each period. Raises LimitReached if the spending cannot be read: then every limit
-    counts as reached.
+    """The usage of each period: today, this month, in total, and this session if its id is given.
+
+    Raises:
+        LimitReached: the spending cannot be read; then every limit counts as reached.
     """
     # Deleted sessions count too: their cost was paid.
     sessions = [*await session_catalog.sessions(), *await session_catalog.store.list_deleted()]

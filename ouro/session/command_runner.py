@@ -47,8 +47,9 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
     numbers: Iterator[int] = msgspec.field(default_factory=lambda: itertools.count(1))
 
     async def prompt(self, text: str, emit: Emit) -> CommandPrompt | None:
-        """The prompt of the command that `text` calls, or None if it calls none. Raises OuroError if the
-        command cannot be used.
+        """The prompt of the custom command that `text` calls. None if it calls none: with a notice
+        if it begins like a command that does not exist. Raises OuroError if the command cannot be
+        used.
         """
         called = await self.registry.find_connected(text)
         if called is not None:
@@ -59,8 +60,9 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         return None
 
     async def context(self, text: str, prompt: CommandPrompt, emit: Emit) -> str:
-        """What to send with the typed `text`: the prompt with its inserts. If a subagent carries out the
-        command, it is run, and its report is sent. Raises UsageError if an insert was refused.
+        """Returns what the model reads about the typed `text`: the prompt of its command with the
+        inserts. If a subagent carries out the command, it is run now, and its report is returned.
+        Raises UsageError if an insert was refused.
         """
         called = self.registry.called_by(text)
         name = place = ""
@@ -82,7 +84,9 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         return _COMMAND_MESSAGE.format(opening, _REPORT_FOLLOWS, report.text)
 
     async def _run_inserts(self, prompt: CommandPrompt, emit: Emit) -> dict[Insert, ToolReply]:
-        """Run the commands and read the files of a prompt. Raises UsageError if one was refused."""
+        """Run the shell lines and read the files that a prompt inserts, as tool calls; returns the
+        result of each insert. Raises UsageError if one was refused.
+        """
         inserts = [piece for piece in prompt.pieces if self._is_insert(piece)]
         if not inserts:
             return {}
@@ -95,8 +99,8 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         return replies
 
     def _is_insert(self, piece: str | Insert) -> TypeGuard[Insert]:
-        """Whether a piece is replaced by what it inserts. A word after an `@` that is not a file stays
-        unchanged: it may be a name.
+        """Whether a piece is replaced by what it inserts. A word after an `@` that is not a file
+        stays unchanged: it may be a name.
         """
         if isinstance(piece, str):
             return False
@@ -105,7 +109,8 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
     @contextmanager
     def in_force(self, prompt: CommandPrompt, emit: Emit) -> Iterator[None]:
         """In this context the model, the mode and the permission rules of a command are in use.
-        Afterwards those before it are restored, unless the user has changed them meanwhile.
+        Afterwards the earlier ones are restored; a model or a mode that the user has changed
+        meanwhile stays. A command of the project can only narrow the mode.
         """
         old_model, old_mode = self.models.main.spec.name, self.permissions.mode
         command_model = ""
@@ -150,7 +155,9 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
 
 
 def _text_with_inserts(prompt: CommandPrompt, replies: Mapping[Insert, ToolReply]) -> str:
-    """The text of a prompt with the results of its inserts."""
+    """The text of a prompt with the results of its inserts: the output of a shell line in its
+    place, a file with its name in a tag. An insert without a result stays as it was written.
+    """
     body = ""
     for piece in prompt.pieces:
         if isinstance(piece, str):

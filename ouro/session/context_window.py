@@ -107,8 +107,8 @@ class SentContext(msgspec.Struct, frozen=True, eq=False):
         self.instructions.clear()
 
     async def for_summary(self) -> str:
-        """The text that is added to the model's summary: the plan, background jobs, the
-        environment.
+        """The text that is added to the model's summary: the todos, the running background jobs,
+        the environment, and a hint at the search in older messages.
         """
         running = [f"- {job.id}: {job.command}" for job in self.jobs.list() if job.running]
         background = "\n".join(["## Running in the background", *running]) if running else ""
@@ -123,7 +123,9 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
     tasks: SessionTasks
 
     def report(self) -> WindowReport:
-        """What fills the window now, and what a compaction would leave."""
+        """What fills the window now, and what a compaction would leave. The estimates of the groups
+        are scaled so that they add up to the tokens that the provider has counted.
+        """
         estimates = self._estimate_groups()
         estimate_sum = sum(estimates.values())
         tokens = max(self.compactor.memory.tokens, self.compactor.memory.constant)
@@ -132,13 +134,11 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
             for name, size in estimates.items()
             if size
         )
-        plan = self.compactor.plan()
-        tokens_after = self.compactor.tokens_after(plan) if plan else 0
-        outlook = (
-            Outlook(len(plan.covered), len(plan.kept), tokens_after)
-            if plan and tokens_after < tokens
-            else None
-        )
+        outlook = None
+        if plan := self.compactor.plan():
+            tokens_after = self.compactor.tokens_after(plan)
+            if tokens_after < tokens:
+                outlook = Outlook(len(plan.covered), len(plan.kept), tokens_after)
         return WindowReport(
             parts,
             tokens,
@@ -156,7 +156,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         Args:
             keep: what the user wants to keep in particular.
             review: receives the summary before it is used, if `compaction.review` is on.
-            probe: ask the model about what was cut, and report what was lost.
+            probe: whether the model is asked afterwards about what was cut, to report what was lost.
         """
         review_argument = (
             {"review": review} if review is not None and self.compactor.settings.review else {}
@@ -166,7 +166,9 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         )
 
     def aside(self, question: str, show: Callable[[str], None]) -> AsyncGenerator[Event, None]:
-        """Ask a question as `ask_aside` does; yields events, as of a turn, and `show` gets the answer."""
+        """Ask a question outside of the session, as `ask_aside` does. `show` gets the answer; the
+        events that are yielded are those of any work: warnings, and the end.
+        """
 
         async def show_answer(_emit: Emit) -> None:
             show(await self.ask_aside(question))
@@ -187,22 +189,25 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         return answer.strip() or "The model gave no answer."
 
     def pinnable(self) -> tuple[ContextItem, ...]:
-        """The messages that are sent and can be pinned, oldest first."""
-        return tuple(
-            next(self._list_items(entry))
-            for entry in self._transcript.sent_entries()
-            if entry.number
-            and (
-                is_own_words(message := entry.message)
-                or (message.role == "assistant" and message.text.strip())
-            )
-        )
+        """The messages that are sent and can be pinned, oldest first: those that the user wrote,
+        and answers with text.
+        """
+        pinnable = []
+        for entry in self._transcript.sent_entries():
+            message = entry.message
+            has_answer = message.role == "assistant" and bool(message.text.strip())
+            if entry.number and (is_own_words(message) or has_answer):
+                message_item = next(self._list_items(entry))  # before its notes and outputs
+                pinnable.append(message_item)
+        return tuple(pinnable)
 
     async def pin(self, number: int, pinned: bool = True) -> None:
-        """Pin a message, so that every compaction keeps it verbatim, as far as pinned messages fit; or
-        unpin it.
+        """Pin a message, or unpin it if `pinned` is False. Every compaction keeps pinned messages
+        verbatim, as far as they fit.
 
-        Raises UsageError if there is no such message in the request, and SaveFailed.
+        Raises:
+            UsageError: `number` is not one of `pinnable`.
+            SaveFailed: it is not on disk.
         """
         if number not in {message.number for message in self.pinnable()}:
             raise UsageError(
@@ -211,13 +216,14 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         await self.compactor.memory.record(PinRecord(number, self.compactor.memory.now(), pinned))
 
     def items(self) -> tuple[ContextItem, ...]:
-        """The items of the session that are sent, and those that the user dropped; in order."""
+        """The items of the session that are sent, and those that the user dropped; oldest first."""
         entries = self._transcript.sendable_entries()
         return tuple(chain.from_iterable(map(self._list_items, entries)))
 
     async def drop(self, ids: Collection[str], *, restore: bool = False) -> tuple[int, int]:
-        """Drop these items from the request, or restore them; an answer with its calls and outputs.
-        The session file keeps them. Returns the tokens of the request before and after.
+        """Drop these items from the request, or restore them if `restore`. An answer is dropped
+        with its calls and outputs, a message with the notes that were sent with it. The session
+        file keeps them. Returns the tokens of the request before and after, estimated.
 
         Raises:
             UsageError: an item is not among `items`, the agent is at work, or the session is read-only.
@@ -249,7 +255,9 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         return before, after
 
     def _find_chosen(self, ids: Collection[str], items: Mapping[str, ContextItem]) -> set[str]:
-        """The ids of the named items and of what belongs to them. Raises UsageError for an unknown id."""
+        """The ids of the named items and of what must be dropped with them, as in DropRecord.
+        Raises UsageError for an id that is not in `items`.
+        """
         chosen: set[str] = set()
         for item_id in ids:
             if item_id not in items:
@@ -258,14 +266,17 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         return chosen
 
     def _estimate_tokens(self, change: int) -> int:
-        """The tokens of the request after a change by so many estimated tokens."""
+        """The tokens of the request after `change` estimated tokens were added (or, if negative,
+        left out). The estimate is scaled by what the provider has counted for the request before.
+        """
         memory = self.compactor.memory
         whole = memory.constant + estimate_messages(memory.context())
         return memory.tokens * max(0, whole + change) // max(1, whole)
 
     def _with_results(self, item: ContextItem) -> set[str]:
-        """The id of an item, and of what belongs to it: an answer has its tool results, a message what
-        was sent with it.
+        """The id of an item, and the numbers of the messages that are dropped or restored with it:
+        a message goes with the tool results that follow it. An output or a note goes alone, unless
+        its message is dropped: then the whole message is restored, since it is sent as one.
         """
         entries = self._transcript.sendable_entries()
         numbers = [entry.number for entry in entries]
@@ -273,43 +284,44 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         belongs_to_message = item.kind in ("output", "note")
         if belongs_to_message and str(item.number) not in self._transcript.dropped_items:
             return chosen
+        # An output is in a message of results: go to the answer that made the call.
         while belongs_to_message and entries[index].message.role == "tool":
             index -= 1
         results = takewhile(lambda entry: entry.message.role == "tool", entries[index + 1 :])
         return chosen | {str(entry.number) for entry in (entries[index], *results)}
 
     def _list_items(self, entry: MessageRecord) -> Iterator[ContextItem]:
-        """Yields a message as an item, then the notes that were sent with it, and its tool outputs. A
-        message of only tool outputs is not an item itself.
+        """Yields a message as an item, then the notes that were sent with it, and its tool outputs.
+        A message of only tool outputs is not an item itself.
         """
         message, dropped = entry.message, self._transcript.dropped_items
         is_message_dropped = str(entry.number) in dropped
         notes = self._loaded_notes(entry)
         if message.role != "tool":
-            yield self._item_of_message(
-                entry, sum(note.tokens for note in notes), is_message_dropped
-            )
+            note_tokens = sum(note.tokens for note in notes)
+            yield self._item_of_message(entry, note_tokens, is_message_dropped)
         context = "\n".join(part.text for part in message.parts_of(Context))
         for note in notes:
-            match = re.search(rf"^\W+\[{re.escape(note.id)}\] \(.*?\) (.*)", context, re.MULTILINE)
-            text, item_id = (match[1] if match else note.id), f"{entry.number}:{note.id}"
+            # The line of a note, as recall has written it: `- [id] (details) text`.
+            line = re.search(rf"^\W+\[{re.escape(note.id)}\] \(.*?\) (.*)", context, re.MULTILINE)
+            text = line[1] if line else note.id
+            item_id = f"{entry.number}:{note.id}"
             is_dropped = is_message_dropped or item_id in dropped
             yield ContextItem(item_id, entry.number, "note", text, note.tokens, is_dropped)
         for reply in message.parts_of(ToolReply):
             summary = reply.display.summary if reply.display else reply.text
-            size, item_id = (
-                estimate_messages([Message("tool", (reply,))]),
-                f"{OUTPUT_PREFIX}{reply.call_id}",
-            )
-            is_dropped, text = is_message_dropped or item_id in dropped, f"{reply.name}: {summary}"
+            text = f"{reply.name}: {summary}"
+            item_id = f"{OUTPUT_PREFIX}{reply.call_id}"
+            size = estimate_messages([Message("tool", (reply,))])
+            is_dropped = is_message_dropped or item_id in dropped
             yield ContextItem(item_id, entry.number, "output", text, size, is_dropped)
 
     def _loaded_notes(self, entry: MessageRecord) -> list[RecalledItem]:
-        """The notes that are sent with a message."""
-        record, compaction = (
-            self._transcript.recalled.get(entry.number),
-            self._transcript.compaction,
-        )
+        """The notes that are sent with a message. A message that a compaction keeps is sent without
+        them.
+        """
+        record = self._transcript.recalled.get(entry.number)
+        compaction = self._transcript.compaction
         is_sent_without = compaction is not None and entry.number in compaction.kept
         if record is None or is_sent_without:
             return []
@@ -318,11 +330,15 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
     def _item_of_message(
         self, entry: MessageRecord, note_tokens: int, is_dropped: bool
     ) -> ContextItem:
-        """A message as an item, without the tokens of its notes."""
+        """A message as an item; its size is without `note_tokens`, as its notes are items of their
+        own. A message without text is described by its calls or its picture.
+        """
         message = entry.message
-        calls = ", ".join(call.name for call in message.tool_calls)
-        description = "(a picture)" if message.parts_of(Image) else "added by ouro"
-        text = message.text.strip() or (f"calls {calls}" if calls else description)
+        text = message.text.strip()
+        if not text and message.tool_calls:
+            text = f"calls {', '.join(call.name for call in message.tool_calls)}"
+        elif not text:
+            text = "(a picture)" if message.parts_of(Image) else "added by ouro"
         size = max(0, estimate_messages([message]) - note_tokens)
         kind: Literal["you", "ouro"] = "ouro" if message.role == "assistant" else "you"
         pinned = entry.number in self._transcript.pins
@@ -333,7 +349,9 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         return self.compactor.memory.transcript
 
     def _estimate_groups(self) -> Mapping[str, int]:
-        """About how many tokens each group takes, by its name, in the order of the request."""
+        """About how many tokens each group of the request takes, by its name, in the order of the
+        request: the parts of the system prompt, the tools, the summary, and the messages by kind.
+        """
         sizes = {
             name: estimate(text) for name, text in prompt_parts(self.compactor.system_prompt.text)
         }
@@ -354,21 +372,25 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
             for part in message.parts:
                 name, size = _group_and_size(part, message.role)
                 sizes[name] += size
-                sizes["pictures"] += (
-                    TOKENS_A_PICTURE * len(part.images) if isinstance(part, ToolReply) else 0
-                )
+                if isinstance(part, ToolReply):
+                    sizes["pictures"] += TOKENS_A_PICTURE * len(part.images)
+        # The summary is sent as a message that ouro has added: it would be counted twice.
         sizes["added by ouro"] = max(0, sizes["added by ouro"] - sizes["summary"])
         return sizes
 
     def _describe_largest(self, whole: int) -> str:
-        """The largest message for the user; empty if it takes less than LARGE of the whole."""
-        sizes = [
-            (estimate_messages([entry.message]), entry) for entry in self._transcript.sent_entries()
-        ]
-        size, entry = max(sizes, key=lambda item: item[0], default=(0, None))
-        if entry is None or size < whole * LARGE:
+        """The largest message in words, for the user. Empty if there is none, or it takes less than
+        the share LARGE of the `whole` request (in tokens).
+        """
+        largest, size = None, 0
+        for entry in self._transcript.sent_entries():
+            entry_size = estimate_messages([entry.message])
+            if largest is None or entry_size > size:
+                largest, size = entry, entry_size
+        if largest is None or size < whole * LARGE:
             return ""
-        return f"{_describe_kind(entry.message)} at message {entry.number}, about {size:,} tokens"
+        kind = _describe_kind(largest.message)
+        return f"{kind} at message {largest.number}, about {size:,} tokens"
 
 
 def _describe_kind(message: Message) -> str:
@@ -395,7 +417,7 @@ def _group_and_size(part: Part, role: str) -> tuple[str, int]:
 
 
 def format_plan(todos: Sequence[Todo]) -> str:
-    """The plan as text for the model; empty without todos."""
+    """The todos as text for the model, under the heading of the plan; empty without todos."""
     if not todos:
         return ""
     return "\n".join(
@@ -404,27 +426,28 @@ def format_plan(todos: Sequence[Todo]) -> str:
 
 
 def find_plan(memory: MemoryManager) -> tuple[Todo, ...]:
-    """The last todos of the agent that are loaded; otherwise those in the current summary."""
+    """The last todos of the agent in the loaded messages; without any, those in the current
+    summary. Empty if there are none at all.
+    """
     for message in reversed(memory.messages()):
         for reply in reversed(message.parts_of(ToolReply)):
             if reply.display and isinstance(reply.display.body, Todos):
                 return reply.display.body.items
     compaction = memory.transcript.compaction
-    # The last one in the summary: the added text comes after the model's own words.
-    _, heading, plan_lines = (
-        compaction.summary.rpartition(f"{_PLAN_HEADING}\n") if compaction else ("", "", "")
-    )
-    matches = (_TODO_LINE.fullmatch(line) for line in plan_lines.partition("\n\n")[0].splitlines())
-    return (
-        tuple(Todo(match[2], _STATE_OF_BOX[match[1]]) for match in matches if match)
-        if heading
-        else ()
-    )
+    if compaction is None:
+        return ()
+    # The last heading: `format_plan` is added to the summary after the model's own words.
+    _, heading, after_heading = compaction.summary.rpartition(f"{_PLAN_HEADING}\n")
+    if not heading:
+        return ()
+    plan_lines = after_heading.partition("\n\n")[0].splitlines()
+    matches = (_TODO_LINE.fullmatch(line) for line in plan_lines)
+    return tuple(Todo(match[2], _STATE_OF_BOX[match[1]]) for match in matches if match)
 
 
 async def load_plan(plan: TodoPlan, memory: MemoryManager, emit: Emit) -> None:
-    """Load everything that is sent, and correct the plan: at first only the messages for the screen
-    were read.
+    """Load everything that is sent, and correct the todos in `plan`: at first only the messages for
+    the screen were read. An event is emitted if they changed.
     """
     await memory.pager.finish_loading()
     todos = find_plan(memory)

@@ -69,11 +69,15 @@ class FileUndo(msgspec.Struct, eq=False):
         return self.late.open()
 
     def begin_turn(self) -> None:
-        """Begin a turn: from now on changes are its own."""
+        """Begin a turn, which is known by the number of its message: from now on changes of files
+        belong to it.
+        """
         self._begin_part(self.transcript.next_number)
 
     def begin_part(self) -> None:
-        """Begin a part of the turn at a message that steers it: it can be undone separately."""
+        """Called after a message of the turn was added. If it is not the first one, it steers the
+        turn: from now on changes belong to it, and can be undone separately.
+        """
         number = self.transcript.transcript.last_number
         if number > self._number:
             self._end_part(self._number)
@@ -86,17 +90,18 @@ class FileUndo(msgspec.Struct, eq=False):
 
     @asynccontextmanager
     async def changing(self, effect: Effect, targets: Sequence[str]) -> AsyncGenerator[None]:
-        """In this context a tool may change files: its targets if it names files, otherwise any file."""
+        """In this context a tool may change files. If it names files, these are `targets`, and
+        copies of them are kept. Otherwise it may change any file, and waits for the checkpoint.
+        """
         number = self._number
         paths = [] if effect in _EFFECTS_ON_ANY_FILE else [self.resolve(name) for name in targets]
         is_command = not paths
         self.begin_checkpoint()
         try:
-            await (
-                self._wait_before_command(number)
-                if is_command
-                else self._keep_copies(number, paths)
-            )
+            if is_command:
+                await self._wait_before_command(number)
+            else:
+                await self._keep_copies(number, paths)
         except (OSError, OuroError) as error:
             self._turn_off(error)
         try:
@@ -109,8 +114,8 @@ class FileUndo(msgspec.Struct, eq=False):
                     await asyncio.to_thread(self._note_writes, number, paths)
 
     async def _wait_before_command(self, number: int) -> None:
-        """Wait at most `WAIT` seconds for the checkpoint before the turn, then note that a command
-        runs.
+        """Wait at most `WAIT` seconds for the checkpoint before the turn, with a warning if that is
+        not long enough. Then note in the journal of the turn that a command runs.
         """
         if self._before is None:
             return
@@ -126,7 +131,9 @@ class FileUndo(msgspec.Struct, eq=False):
 
     async def _keep_copies(self, number: int, paths: Sequence[Path]) -> None:
         """Copy files before a tool writes them. Warns if the disk has no room."""
-        for path in paths if not self._is_off else ():
+        if self._is_off:
+            return
+        for path in paths:
             if not await asyncio.to_thread(self.checkpoints.keep, number, path):
                 self._warn(f"`/undo` does not restore {path}: the disk has no room for a copy.")
 
@@ -136,7 +143,7 @@ class FileUndo(msgspec.Struct, eq=False):
             self.checkpoints.keep_written(number, path)
 
     def _begin_part(self, number: int) -> None:
-        """End the part of the turn before, and begin the one of a message."""
+        """End the part of the turn that runs, if there is one, and begin that of message `number`."""
         self._end_part(self._number)
         self._number = number
         self._before = None
@@ -146,7 +153,9 @@ class FileUndo(msgspec.Struct, eq=False):
         self._end_part(self._number)
 
     def _end_part(self, number: int) -> None:
-        """Start the checkpoint after a part of the turn, if files may have changed in it."""
+        """Start the checkpoint after the part of the turn that began with message `number`, if
+        files may have changed in it.
+        """
         open_checkpoints = self.late.opened
         if (
             open_checkpoints is not None
@@ -161,7 +170,9 @@ class FileUndo(msgspec.Struct, eq=False):
             await asyncio.wait([self._last])
 
     async def close(self) -> None:
-        """Stop the running checkpoint. Another process then finishes what is not stored yet."""
+        """Stop the running checkpoint, so that the exit does not wait for it. Another process is
+        started that finishes what is not stored yet.
+        """
         if self._last is None:
             return
         self.checkpoints.repository.cancel()
@@ -170,20 +181,26 @@ class FileUndo(msgspec.Struct, eq=False):
             await asyncio.to_thread(safety.finish_later, self.checkpoints)
 
     async def recover(self) -> None:
-        """If a process was killed, store what its turns changed, and finish an undo that was cut off."""
+        """If a process was killed, store what its turns changed, and finish an undo that was cut
+        off.
+        """
         if await asyncio.to_thread(self._needs_recovery):
             self._last = asyncio.create_task(self._recover(self._last), name="checkpoint")
             await self.finish_checkpoints()
 
     def _needs_recovery(self) -> bool:
-        """Whether a killed process left a turn, an undo or a question. Blocks."""
+        """Whether a killed process has left a turn or an undo that was cut off, or a question that
+        this session has not loaded yet. Blocks.
+        """
         if not self.late.folder.exists():
             return False
-        is_asked = not self.unsure and safety.has_question(self.checkpoints)
-        return is_asked or safety.needs_recovery(self.checkpoints)
+        has_new_question = not self.unsure and safety.has_question(self.checkpoints)
+        return has_new_question or safety.needs_recovery(self.checkpoints)
 
     async def _recover(self, earlier: asyncio.Task[bool] | None) -> bool:
-        """Recover after `earlier`; returns False if checkpoints are off or that failed."""
+        """Recover when the checkpoint `earlier` is complete. Returns False if that checkpoint or
+        the recovery failed; checkpoints are then off.
+        """
         if earlier is not None and not await earlier:
             return False
         try:
@@ -201,18 +218,24 @@ class FileUndo(msgspec.Struct, eq=False):
         return True
 
     def _start_checkpoint(self, moment: Literal["before", "after"]) -> asyncio.Task[bool]:
-        """Start a checkpoint that waits for the one before it."""
+        """Start a checkpoint in the background, which waits for the one before it; returns its
+        task.
+
+        Args:
+            moment: whether it shows the files before or after the present part of the turn.
+        """
         self._last = asyncio.create_task(
             self._take_checkpoint(moment, self._number, self._last), name="checkpoint"
         )
         return self._last
 
     def changed_until_now(self) -> dict[Path, tuple[bytes | None, bytes | None]]:
-        """The files that this turn has changed until now, with their contents before and now; empty
-        if there are many, or this is not known. Blocks.
+        """The files that this turn has changed until now, each with its contents before the turn
+        and now (None: there is no such file). Empty if it has changed more than _MAX_COMPARED, or
+        the checkpoint before the turn is missing. Blocks.
         """
-        is_known = self._before is not None and self._before.done() and not self._is_off
-        if not is_known:
+        has_checkpoint = self._before is not None and self._before.done() and not self._is_off
+        if not has_checkpoint:
             return {}
         try:
             return self.checkpoints.changed_until_now(self._number, _MAX_COMPARED)
@@ -221,18 +244,22 @@ class FileUndo(msgspec.Struct, eq=False):
             return {}
 
     async def find(self, number: int) -> Undoable | None:
-        """The undo of what turns did since a message of the current branch; None if nothing."""
+        """What can be undone of the turns from message `number` of the current branch on; None if
+        they changed no files.
+        """
         turns = await self._find_turns(lambda turn: turn.number >= number and not turn.undone)
         return await self._as_undoable(turns, UNDONE)
 
     async def find_undone(self, numbers: Collection[int]) -> Undoable | None:
-        """The redo of what was undone of the turns that began with these messages; None if nothing."""
+        """What can be redone of the turns that began with these messages; None if nothing was
+        undone.
+        """
         turns = await self._find_turns(lambda turn: bool(turn.undone), numbers)
         return await self._as_undoable(turns, REDONE)
 
     async def _as_undoable(self, turns: list[TurnFiles], verb: str) -> Undoable | None:
-        """The undo of what these turns changed, or the redo if `verb` is REDONE; None if they changed
-        nothing.
+        """The undo of what these turns changed; the redo if `verb` is REDONE, not UNDONE. None if
+        they changed no files.
         """
         changes_of_turns = [
             await asyncio.to_thread(self.checkpoints.turn_changes, turn) for turn in turns
@@ -257,15 +284,18 @@ class FileUndo(msgspec.Struct, eq=False):
         return Undoable(summary, carry_out, prepare, undo.cancel) if all_files else None
 
     async def diff(self, number: int) -> str:
-        """What changed since before message `number`, also by others; empty if nothing. Raises
-        UsageError.
+        """The changes of files since before message `number`, also by others, as text with the ids
+        of the hunks; empty if there are none. Raises UsageError if no turn since then has a
+        checkpoint.
         """
         turns = await self._turns_since(number)
         return await asyncio.to_thread(safety.Undo(self.checkpoints).diff, turns)
 
     async def undo_part(self, number: int, path: str, hunk: str) -> Sequence[str]:
-        """Undo what the turns since message `number` did to a file, or one hunk of `diff`. Raises
-        UsageError.
+        """Undo what the turns since message `number` did to a file; or, if `hunk` is not empty,
+        only the hunk with this id in `diff`. Returns lines for the user.
+
+        Raises UsageError if they did not change the file.
         """
         undo = safety.Undo(self.checkpoints)
         if hunk:
@@ -276,11 +306,11 @@ class FileUndo(msgspec.Struct, eq=False):
         turns = await self._find_turns(lambda turn: turn.number >= number and not turn.undone)
         restored = await asyncio.to_thread(undo.undo, turns, path)
         await self._load_unsure()
-        changes_of_turns = [
-            await asyncio.to_thread(self.checkpoints.turn_changes, turn) for turn in turns
-        ]
-        reasons = [changes.lost[path] for changes in changes_of_turns if path in changes.lost]
-        lost = {path: reasons[-1]} if reasons else {}
+        lost: dict[str, str] = {}
+        for turn in turns:  # the reason of the last turn is shown
+            changes = await asyncio.to_thread(self.checkpoints.turn_changes, turn)
+            if path in changes.lost:
+                lost[path] = changes.lost[path]
         lines = [*_restored_lines(restored, UNDONE), *_lost_lines(lost)]
         if not lines:
             raise UsageError(
@@ -294,8 +324,9 @@ class FileUndo(msgspec.Struct, eq=False):
         return [turn.number for turn in await self._find_turns(lambda turn: bool(turn.new))]
 
     async def shown_diff(self, number: int, *, only: bool = False) -> str:
-        """What changed since before message `number`, also by others, as git writes it; or `only`
-        what its turn changed. Raises UsageError.
+        """The changes of files since before message `number`, also by others, as git writes a diff.
+        With `only`, what the turn of that message changed. Raises UsageError if there is no
+        checkpoint, or that turn changed no files.
         """
         undo = safety.Undo(self.checkpoints)
         if not only:
@@ -310,10 +341,13 @@ class FileUndo(msgspec.Struct, eq=False):
         return await asyncio.to_thread(safety.Undo(self.checkpoints).blob_size, name)
 
     async def is_changed_by_others(self, path: str) -> bool:
-        """Whether a file, as it is now, was not left so by a turn or an undo of this session."""
+        """Whether a file differs from what the last turn or undo of this session left. Also True if
+        none of them changed it.
+        """
         present_state = await asyncio.to_thread(
             self.checkpoints.state, self.checkpoints.root / path
         )
+        # An undo of a part from a diff is newer than the turn it is about.
         for changes in reversed(self.checkpoints.undone_parts):
             for change in changes:
                 if change.path == path:
@@ -327,15 +361,18 @@ class FileUndo(msgspec.Struct, eq=False):
         return True
 
     async def undo_from_diff(self, file: DiffedFile, hunk: str = "") -> Sequence[str]:
-        """Undo one hunk of a file, or all that a diff shows of it; returns lines for the user.
-        Raises UsageError.
+        """Undo one hunk of a file, or all that the diff shows of it if `hunk` is empty; returns
+        lines for the user. Raises UsageError if it cannot be undone.
         """
         await asyncio.to_thread(safety.PartUndo(self.checkpoints).undo, file, hunk)
         return [f"{UNDONE}: {'a hunk of ' if hunk else ''}{file.path}."]
 
     async def redo_from_diff(self) -> Sequence[str]:
-        """Undo the last `undo_from_diff`; returns lines for the user. Raises UsageError if there is none."""
+        """Undo the last `undo_from_diff`; returns lines for the user. Raises UsageError if there is
+        none.
+        """
         outcomes = await asyncio.to_thread(safety.PartUndo(self.checkpoints).redo)
+        # The outcome of a file is empty if it was redone, MERGED, or why it was left as it is.
         unchanged = {path: why for path, why in outcomes.items() if why and why != safety.MERGED}
         redone = tuple(path for path, why in outcomes.items() if not why)
         merged = tuple(path for path, why in outcomes.items() if why == safety.MERGED)
@@ -343,9 +380,13 @@ class FileUndo(msgspec.Struct, eq=False):
 
     async def restore_unsure(self, path: str = "") -> Sequence[str]:
         """Restore the files of `unsure`, or only `path` among them. Returns lines for the user."""
-        chosen = {name: turns for name, turns in self.unsure.items() if path in ("", name)}
-        undo, lines = safety.Undo(self.checkpoints), list[str]()
-        for name, turns in chosen.items():
+        undo = safety.Undo(self.checkpoints)
+        chosen = [path] if path else list(self.unsure)
+        lines: list[str] = []
+        for name in chosen:
+            turns = self.unsure.get(name)
+            if turns is None:
+                continue
             restored = await asyncio.to_thread(undo.undo, turns, name, [name])
             await asyncio.to_thread(undo.note_answers, [name])
             lines += _restored_lines(restored, UNDONE)
@@ -358,7 +399,7 @@ class FileUndo(msgspec.Struct, eq=False):
         self.unsure = {}
 
     async def _load_unsure(self) -> None:
-        """Read from disk which files wait for the user, into `unsure`."""
+        """Set `unsure` to the files that wait for the user, as they are on disk."""
         open_questions = await asyncio.to_thread(safety.Undo(self.checkpoints).open_questions)
         turns = await asyncio.to_thread(self.checkpoints.turns) if open_questions else ()
         self.unsure = {}
@@ -367,7 +408,9 @@ class FileUndo(msgspec.Struct, eq=False):
                 self.unsure[path] = turns_to_undo
 
     async def _turns_since(self, number: int) -> list[TurnFiles]:
-        """The turns with checkpoints since a message. Raises UsageError if there are none."""
+        """The turns from message `number` on that have checkpoints, oldest first. Raises UsageError
+        if there are none.
+        """
         turns = await self._find_turns(
             lambda turn: turn.number >= number and bool(turn.before or turn.new)
         )
@@ -378,10 +421,11 @@ class FileUndo(msgspec.Struct, eq=False):
     async def _find_turns(
         self, matches: Callable[[TurnFiles], bool], numbers: Collection[int] | None = None
     ) -> list[TurnFiles]:
-        """The turns that match, oldest first.
+        """The turns with the first message in `numbers` that match, oldest first. Waits for running
+        checkpoints, and recovers what a killed process has left.
 
         Args:
-            numbers: the first messages of the turns; None for those of the current branch.
+            numbers: the first messages of the turns; None: all messages of the current branch.
         """
         await self.finish_checkpoints()
         await self.recover()
@@ -393,8 +437,8 @@ class FileUndo(msgspec.Struct, eq=False):
     async def _take_checkpoint(
         self, moment: Literal["before", "after"], number: int, earlier: asyncio.Task[bool] | None
     ) -> bool:
-        """Take a checkpoint after `earlier`, and warn about files that it cannot restore; returns
-        False if checkpoints are off.
+        """Take a checkpoint when `earlier` is complete, and warn about files that it cannot
+        restore. Returns False if either failed; checkpoints are then off.
         """
         if earlier is not None and not await earlier:
             return False
@@ -412,7 +456,9 @@ class FileUndo(msgspec.Struct, eq=False):
         return True
 
     def _turn_off(self, error: OSError | OuroError) -> None:
-        """Take no more checkpoints in this session, and warn. Does nothing if the session is closing."""
+        """Take no more checkpoints in this session, and warn. Does nothing if the session is
+        closing.
+        """
         if self.late.opened is not None and self.late.opened.repository.is_cancelled:
             return
         self._is_off = True
@@ -441,7 +487,12 @@ class FileUndo(msgspec.Struct, eq=False):
 
 
 def _restored_lines(restored: Restored, verb: str) -> list[str]:
-    """What an undo or redo did, as lines for the user."""
+    """What an undo or redo did, as lines for the user: the files it changed, those with changes of
+    the user that stay, and those that it left as they are, with the reason.
+
+    Args:
+        verb: the beginning of the first line: UNDONE, REDONE or `Restored`.
+    """
     lines = [f"{verb}: {join_names(restored.paths, _MAX_NAMED)}."] if restored.paths else []
     if restored.merged:
         lines.append(f"Your own changes stay in {join_names(restored.merged, _MAX_NAMED)}.")
@@ -455,7 +506,11 @@ def _unsure_notice(paths: Sequence[str]) -> str:
 
 
 def _lost_lines(lost: dict[str, str]) -> list[str]:
-    """One line for each reason why files cannot be restored."""
+    """One line for each reason why files cannot be restored, with their names.
+
+    Args:
+        lost: the reason of each file, by its name.
+    """
     by_reason: dict[str, list[str]] = {}
     for name, why in sorted(lost.items()):
         by_reason.setdefault(why, []).append(name)

@@ -148,12 +148,16 @@ class GoalPursuit:
 
     @property
     def is_active(self) -> bool:
-        """Whether the next turn follows without a message of the user."""
+        """Whether there is a goal that is not paused: the next turn follows without a message of
+        the user.
+        """
         return self.goal is not None and not self.goal.is_paused
 
     @property
     def status(self) -> str:
-        """The text in the status line: `goal 3/20 4/60 min $0.12/$5.00`; empty without a goal."""
+        """The text in the status line, such as `goal 3/20 4/60 min $0.12/$5.00`; empty without a
+        goal.
+        """
         goal = self.goal
         if goal is None:
             return ""
@@ -208,7 +212,9 @@ class GoalPursuit:
     async def run_turn(
         self, turn: Callable[[Emit], Awaitable[TurnFinished]], emit: Emit
     ) -> TurnFinished:
-        """Run a turn, then check the goal. An interrupt, a failure or a cap pauses the goal."""
+        """Run a turn, then check the goal. An interrupt, a failure or a cap pauses the goal.
+        Returns how the turn ended, with the reason if the check paused the goal.
+        """
         used_tool = False
 
         def observe(event: Event) -> None:
@@ -231,8 +237,9 @@ class GoalPursuit:
         return finished
 
     async def _check_goal(self, goal: Goal, finished: TurnFinished, emit: Emit) -> TurnFinished:
-        """Check the goal after a turn. It is reached and ends, it is paused, or the next turn follows.
-        Returns how the turn ended; if the goal is paused, with the reason.
+        """Check the goal after a turn that `finished`. Either it is reached, and ends; or it is
+        paused; or it stays, and the next turn follows. Returns `finished`; if the goal is paused,
+        an outcome with the reason instead.
         """
         goal.turns += 1
         try:
@@ -269,8 +276,9 @@ class GoalPursuit:
         return ""
 
     async def _find_verdict(self, goal: Goal, emit: Emit) -> GoalVerdict:
-        """Whether the goal holds, by its command or by a model. Raises ModelError, LimitReached or
-        ToolError.
+        """Find out whether the goal is reached: by its command if it has one, otherwise by a model.
+        A model that gives no verdict in two attempts counts as a no. Raises ModelError,
+        LimitReached or ToolError.
         """
         if goal.command:
             return await self._run_command(goal.command, emit)
@@ -292,8 +300,8 @@ class GoalPursuit:
         return GoalVerdict(False, "The model that checks the goal gave no verdict.")
 
     async def _run_command(self, line: str, emit: Emit) -> GoalVerdict:
-        """Run the check, confined as the commands of the agent: it may run code that the agent has
-        written.
+        """Run the command of a goal; returns whether it passed. It is confined like the commands of
+        the agent, because it may run code that the agent has written.
         """
         call = ToolCall(f"goal_{uuid.uuid4().hex[:12]}", "shell", {"command": line})
         start, printed = time.monotonic(), ""
@@ -331,7 +339,9 @@ class GoalPursuit:
         return f"{goal.caps.minutes:g} min" if goal.minutes >= goal.caps.minutes else ""
 
     def _describe_spending(self, goal: Goal) -> str:
-        """`4/60 min $0.12/$5.00`; without the cost if nothing is known to have been paid."""
+        """The time and the cost since the goal began, each with its cap: `4/60 min $0.12/$5.00`.
+        The cost is left out if none is known.
+        """
         time_spent = f"{int(goal.minutes)}/{goal.caps.minutes:g} min"
         cost = self._cost_so_far(goal)
         cap = "" if goal.caps.cost is None else f"/{dollars(goal.caps.cost)}"
@@ -353,14 +363,16 @@ _CONTINUE = "`/goal resume` continues it with the same caps again."
 
 
 def _command_verdict(line: str, result: ToolResult) -> GoalVerdict:
-    """The verdict by the result of a command; with its output if it failed."""
+    """The verdict about a goal by the result of its command; with the output if it failed."""
     if not result.failed:
         return GoalVerdict(True, f"`{line}` passed.")
     return CommandVerdict(False, f"`{line}` failed.", cut_middle(result.text, _MAX_OUTPUT))
 
 
 def _transcript_excerpt(messages: tuple[Message, ...] | list[Message]) -> str:
-    """The end of the transcript with calls and results, as text."""
+    """The end of the transcript with calls and results, as text of about _MAX_EXCERPT characters,
+    oldest message first.
+    """
     texts: list[str] = []
     characters_left = _MAX_EXCERPT
     for message in reversed(messages):

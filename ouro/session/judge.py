@@ -83,9 +83,11 @@ class Judge:
         self._judged: list[Judged] = []
         self._count = {"allow": 0, "ask": 0}
         self._words: tuple[str, ...] = ()
+        """What the user had said when `_allowed` was last emptied."""
         self._allowed: dict[str, JudgeVerdict] = {}
-        """The calls that were allowed since the user last said something."""
+        """The verdicts that allow, since the user last said something, by `Judged.key`."""
         self._revoked: set[str] = set()
+        """The keys of the calls whose verdict was revoked."""
 
     @property
     def judged(self) -> tuple[Judged, ...]:
@@ -101,8 +103,9 @@ class Judge:
         return f"{self.name}: {plural(allowed, 'call')} allowed, {asked} asked"
 
     def revoke(self, number: int | None = None) -> Judged | None:
-        """Revoke a verdict: the same call is asked from now on. Without a number the judge
-        decides nothing more in this session.
+        """Revoke the verdict with this number, and return its call, or None if there is none: the
+        user is asked about the same call from now on. Without a number the judge is switched off
+        for this session, and None is returned.
         """
         if number is None:
             self.is_on = False
@@ -115,9 +118,9 @@ class Judge:
         return judged_call
 
     async def judge(self, call: JudgedCall) -> JudgeVerdict | None:
-        """The verdict about a call. None if the judge is off, or the verdict about this call was revoked:
-        then the user is asked. A call that was allowed is not judged again until the user says
-        something.
+        """The verdict of the model about a call. None if the judge is off, or the verdict about the
+        same call was revoked: then the user is asked. The model is not asked again about a call
+        that it has allowed, until the user says something new.
         """
         key = dump_json([call.tool, dict(call.arguments)], sort_keys=True)
         if not self.is_on or key in self._revoked:
@@ -129,13 +132,15 @@ class Judge:
         if key in self._allowed:
             return self._allowed[key]
         verdict = await self._ask_model(call, key, words)
-        if not self.is_on or key in self._revoked:  # while the model was asked
+        if not self.is_on or key in self._revoked:  # the user did that while the model was asked
             return None
         self._record(call, key, verdict)
         return verdict
 
     def _record(self, call: JudgedCall, key: str, verdict: JudgeVerdict) -> None:
-        """Count and list a verdict, and remember a permission until the user says something."""
+        """Count a verdict and add it to the list; one that allows is kept until the user says
+        something.
+        """
         self._count["allow" if verdict.allows else "ask"] += 1
         number = sum(self._count.values())
         self._judged.append(Judged(number, one_line(call.title), verdict, key))
@@ -167,7 +172,9 @@ class Judge:
         return JudgeVerdict(model_verdict.verdict == "allow", reason)
 
     def _make_request(self, call: JudgedCall, words: tuple[str, ...]) -> list[Message]:
-        """The messages to the judge: what the user has typed, the rules, and the call as data."""
+        """The messages to the model: what the user has typed, the rules and settings, and the call
+        as data.
+        """
         rules = "\n".join(f"{kind} {rule}" for kind, rule in self._permissions.rules)
         settings = {
             "folder": str(self._permissions.workspace.root),

@@ -17,13 +17,13 @@ _Delta = events.TextDelta | events.ThinkingDelta
 
 
 class LiveEvents:
-    """Keeps the events that a front end needs which joins a session in the middle of a turn."""
+    """Keeps the events of a running turn for a front end that joins the session in the middle of it."""
 
     def __init__(self) -> None:
         self.asked: dict[str, Asked] = {}
         """The open questions by their id, the oldest first."""
         self._tail = ""
-        """The end of what was said or done last."""
+        """The end of what was said or done last, for `last_line`."""
         self._answer: list[Event] = []
         """The deltas of the running model call."""
         self._calls: dict[str, list[Event]] = {}
@@ -34,14 +34,16 @@ class LiveEvents:
 
     @property
     def last_line(self) -> str:
-        """One line about the session: the end of the answer, the running call, or why the last turn
-        failed.
+        """One line about what the session did last: the end of the answer or of a message, the
+        title of a call, or why the last turn failed. Empty if nothing happened yet.
         """
         lines = [line for line in self._tail.splitlines() if any(map(str.isalnum, line))]
         return one_line(lines[-1], MAX_LINE) if lines else ""
 
     def add(self, event: Event) -> None:
-        """Keep what a front end needs of an event."""
+        """Keep what a front end that joins later needs of an event, and drop what the session file
+        has by now.
+        """
         self._update_tail(event)
         self._note_question(event)
         match event:
@@ -65,7 +67,7 @@ class LiveEvents:
                 pass
 
     def _note_question(self, event: Event) -> None:
-        """Keep a question while it is open."""
+        """Keep a question while it is open: from the event that asks it until that which closes it."""
         if isinstance(event, events.PermissionAsked | events.QuestionAsked):
             self.asked[event.question_id] = event
         elif isinstance(event, events.QuestionClosed):
@@ -76,7 +78,8 @@ class LiveEvents:
         self.asked = {key: asked for key, asked in self.asked.items() if not asked.of_turn}
 
     def since(self, saved_calls: Container[str]) -> Iterator[Event]:
-        """Yields the events after the saved messages.
+        """Yields the events that follow the saved messages: the calls without a saved result, the
+        answer that is being written, and the end of the last turn if it failed.
 
         Args:
             saved_calls: the ids of calls whose results are in the saved messages.
@@ -86,7 +89,7 @@ class LiveEvents:
                 continue
             ends = [event for event in call_events if isinstance(event, events.ToolFinished)]
             yield from (event for event in call_events if event not in ends)
-            if output := self._output.get(call_id):
+            if output := self._output.get(call_id):  # as one event, between start and end
                 yield events.ToolProgress(call_id, output)
             yield from ends
         yield from _merge_deltas(self._answer)
@@ -103,8 +106,8 @@ class LiveEvents:
         """Keep the end of what an event shows, for `last_line`."""
         match event:
             case events.TextDelta(text):
-                is_first = not any(isinstance(e, events.TextDelta) for e in self._answer[-1:])
-                self._tail = ("" if is_first else self._tail)[-_MAX_TAIL:] + text
+                continues = bool(self._answer) and isinstance(self._answer[-1], events.TextDelta)
+                self._tail = (self._tail[-_MAX_TAIL:] if continues else "") + text
             case events.Replied(message) if message.text.strip():
                 self._tail = message.text[-_MAX_TAIL:]
             case events.ToolStarted():
@@ -120,7 +123,7 @@ class LiveEvents:
 
 
 def _merge_deltas(deltas: list[Event]) -> Iterator[Event]:
-    """The same events, with deltas of one kind that follow each other as one."""
+    """Yields the same events, but deltas of one kind that follow each other are joined to one."""
     kind: type[_Delta] | None = None
     texts: list[str] = []
     for event in deltas:

@@ -34,8 +34,8 @@ def make_attachments(
 
 
 async def _read_note(memory: LongTermMemoryManager | None, name: str) -> str:
-    """The text of a note by its id or words. Raises UsageError if memory is off, or there is no such
-    note.
+    """The text of the note that `name` means: its id, or words of it. Raises UsageError if memory
+    is off, or there is no such note.
     """
     if memory is None:
         raise UsageError("memory is off")
@@ -50,7 +50,9 @@ async def _read_note(memory: LongTermMemoryManager | None, name: str) -> str:
 
 
 async def _read_session(catalog: SessionCatalog, name: str) -> str:
-    """The title, the summary, the first message and the last messages of a session."""
+    """The title, the summary, the first message and the last messages of a session, as text for the
+    model. Raises SessionNotFound if `name` (an id, or words) does not name exactly one.
+    """
     info = await catalog.find(name)
     excerpt = await catalog.preview(info)
     messages: list[tuple[str, str]] = [("user", excerpt.first), *excerpt.last]

@@ -114,8 +114,8 @@ class OpenDialog(Protocol):
         """
 
     async def pick_open(self, ids: Sequence[str]) -> OpenRequest | None:
-        """Let the user pick one of these sessions, or of all if there are none; None if the user
-        declines.
+        """Let the user pick one of the sessions with these ids, or of all sessions if `ids` is
+        empty. None if the user declines.
         """
 
     async def set_up_model(self) -> str:
@@ -129,16 +129,20 @@ async def open_interactively(
     *,
     keeps: bool = False,
 ) -> Session | None:
-    """Open a session. The user is asked which one, whether they trust the folder, how to share a
-    session that is in use, and for a model, if that is needed. None if the user declines.
+    """Open the session of a request, and return it. If something is missing, the user is asked:
+    which session, whether they trust the folder, how to open a session that is in use, which model.
+    None if the user declines.
 
     Args:
-        dialog: None if no user can be asked, as in a script: then the error is raised.
-        keeps: whether a session is open, which stays if the user declines; otherwise ouro leaves.
+        dialog: asks the questions; None if no user can be asked, as in a script: then the error that
+            would lead to a question is raised.
+        keeps: whether another session is open, which stays if the user declines; otherwise ouro
+            leaves, and asks once more before it does.
 
     Raises:
         DemoRequested: the user asked for the demo.
         AttachRequested: the session runs in the background.
+        OuroError: the session cannot be opened.
     """
     while True:
         try:
@@ -159,11 +163,12 @@ async def open_interactively(
 
 
 async def find_session_to_resume(catalog: SessionCatalog, request: OpenRequest) -> SessionInfo:
-    """The session that the request names.
+    """The session that `request.resume` names.
 
     Raises:
         SessionNotFound: there is none, or there are several.
-        SessionRunning: it runs in the background, and is neither copied nor only read.
+        SessionRunning: it runs in the background, and the request wants neither a copy of it nor only
+            to read it.
     """
     info = await catalog.find(request.resume)
     if not request.fork and not request.read_only:
@@ -174,29 +179,40 @@ async def find_session_to_resume(catalog: SessionCatalog, request: OpenRequest) 
 
 
 def trust_question(error: TrustNeeded) -> tuple[str, tuple[Choice, ...]]:
-    """The question whether a folder is trusted, and its answers: `yes`, `no`, or empty."""
+    """The question whether the user trusts a folder, and the choices of the answer. The files that
+    ouro would obey are listed with what they do; without a summary, only their names.
+    """
     folder = tilde(error.folder)
-    names = ", ".join(tilde(file).removeprefix(f"{folder}/") for file in error.files)
-    file_list = "".join(f"\n- {line}" for line in error.summary) or f" {names}"
-    return f"Do you trust {folder}?\nouro would obey what is written in:{file_list}", TRUST_CHOICES
+    if error.summary:
+        files = "".join(f"\n- {line}" for line in error.summary)
+    else:
+        files = " " + ", ".join(tilde(file).removeprefix(f"{folder}/") for file in error.files)
+    return f"Do you trust {folder}?\nouro would obey what is written in:{files}", TRUST_CHOICES
 
 
 class _OpenQuestions:
-    """Asks the questions of one opening."""
+    """Asks the questions of one opening.
+
+    Args:
+        keeps: whether another session is open, which stays if the user declines.
+    """
 
     def __init__(self, dialog: OpenDialog, keeps: bool) -> None:
         self._keeps = keeps
         self.dialog = dialog
 
     async def choose(self, title: str, choices: Sequence[Choice]) -> str:
-        """The value of the choice; empty if the user declines. If ouro would leave, a closed list asks
-        once more: it may have been an Esc too many.
+        """The value of the choice; empty if the user declines. If ouro then leaves, a list that was
+        closed by Esc is followed by the question whether to leave: it may have been an Esc too
+        many.
         """
         choose = self.dialog.choose_open
         if self._keeps:
             return await choose(title, choices) or ""
         while (answer := await choose(title, choices, esc="asks to quit")) is None:
-            if await choose("Leave ouro?", LEAVE_CHOICES, esc="goes back", ctrl_c="") == "":
+            # Both the choice `quit` and Ctrl+C are the empty text; Esc is None.
+            leaves = await choose("Leave ouro?", LEAVE_CHOICES, esc="goes back", ctrl_c="") == ""
+            if leaves:
                 return ""
         return answer
 
@@ -204,8 +220,9 @@ class _OpenQuestions:
 async def _ask_how_to_open(
     asker: _OpenQuestions, request: OpenRequest, error: OuroError
 ) -> OpenRequest | None:
-    """Ask the question that solves the error. Returns the request with the answer, or None if the user
-    declines. Raises `error` if no answer solves it.
+    """Ask the question that solves the error: which session, trust, a model, or how to open a
+    session that is in use. Returns the request with the answer, or None if the user declines to
+    pick a session or to decide about trust. Raises `error` if the user declines one of the others.
     """
     match error:
         case SeveralSessions(ids=ids):
@@ -228,7 +245,10 @@ async def _ask_how_to_open(
 
 
 async def _ask_for_model(asker: _OpenQuestions, error: NoModelError) -> str:
-    """The model that the user chooses or sets up. Raises DemoRequested, or `error` if they choose none."""
+    """The name of the model that the user chooses or sets up. If a set-up is cancelled, the choice
+    is shown again. Raises DemoRequested if they choose the demo, and `error` if they choose
+    nothing.
+    """
     usable_choices = [Choice(f"{USE_PREFIX}{name}", f"use {name}") for name in error.usable]
     title = _no_model_text(error)
     while chosen := await asker.choose(title, [*usable_choices, *NO_MODEL_CHOICES]):
@@ -242,8 +262,8 @@ async def _ask_for_model(asker: _OpenQuestions, error: NoModelError) -> str:
 
 
 def _no_model_text(error: NoModelError) -> str:
-    """The title of the choice: what ouro is, if nothing is set up yet; otherwise the error, without
-    Markdown, which dialogs do not draw.
+    """The title of the choice of a model. If nothing is set up yet, it says what ouro is and needs.
+    Otherwise it is the error, without backticks, because dialogs do not draw Markdown.
     """
     if not error.is_nothing_set_up:
         return str(error).replace("`", "")

@@ -46,7 +46,7 @@ RunPrompt = Callable[[Prompt], Awaitable[TurnFinished]]
 
 
 class PlanApproval:
-    """The todos of a session and the plan that they belong to.
+    """Asks the user about the plan of a session, and keeps the todos and the file of the plan together.
 
     Args:
         folder: where plans are saved; None if they are not saved.
@@ -74,25 +74,30 @@ class PlanApproval:
         self._ask_user = ask_user
         self._asked = 0
         self._body = ""
-        """The plan that is asked about, as the user has changed it."""
+        """The plan that is asked about, as the user has changed it on the screen."""
 
     @property
     def text(self) -> str:
-        """The plan that is asked about. It is read from its file, which the user may have edited.
-        Blocks.
+        """The plan that is asked about: from its file, which the user may have edited; if it is not
+        saved, as it was asked. Blocks.
         """
         plan_file = self.folder.read(self.file.path) if self.folder and self.file else None
         return plan_file.body if plan_file else self._body
 
     def change(self, text: str) -> str:
-        """Change the plan that is asked about; returns it with boxes. Blocks. Raises OSError."""
+        """Replace the plan that is asked about by `text`, also in its file. Returns the new plan,
+        with a box at each step. Blocks. Raises OSError.
+        """
         self._body = add_boxes(text.strip())
         if self.folder is not None and self.file is not None:
             self.folder.write(replace(self.file, body=self._body))
         return self._body
 
     async def run(self, prompt: Prompt, run: RunPrompt, emit: Emit) -> TurnFinished:
-        """Run a prompt. In plan mode ask about the plan of its answer, and run what the user answers."""
+        """Run a prompt, and return how its turn ended. In plan mode the user is asked about the
+        plan in the answer; an approval or a comment is the next prompt, and so on until the user
+        keeps planning or carries out the plan.
+        """
         while True:
             with self._planning_model(emit):
                 finished = await run(prompt)
@@ -104,7 +109,9 @@ class PlanApproval:
             prompt = next_prompt
 
     async def load(self, emit: Emit) -> None:
-        """Find the plan of a resumed session, and name it."""
+        """Load the plan of a resumed session from its file, and show a notice with its progress.
+        Without such a plan nothing happens.
+        """
         if self.folder is None:
             return
         self.file = await asyncio.to_thread(self.folder.of_session, self._transcript.session_id)
@@ -113,9 +120,12 @@ class PlanApproval:
             emit(Notice(f"Plan “{self.file.title}”: {self.file.progress} ({name}, /plans)."))
 
     async def adopt(self, plan: PlanFile, mode: Mode) -> str:
-        """Let this session carry out a plan, in that mode; returns the message that asks for it.
+        """Let this session carry out a plan in the permission mode `mode`. The file of the plan is
+        then this session's, and approved. Returns the message for the agent that asks for it.
 
-        Raises UsageError or OSError: the file cannot be written.
+        Raises:
+            UsageError: the session saves no plans.
+            OSError: the file cannot be written.
         """
         if self.folder is None:
             raise UsageError("An ephemeral session saves no plan.")
@@ -128,7 +138,7 @@ class PlanApproval:
         return f"{CARRY_OUT[:-1]} in {name}, from its first open step on:\n\n{present_plan.body}{steps}"
 
     def tick_todos(self, emit: Emit) -> None:
-        """Tick off the steps in the file of the plan whose todos are done. Blocks."""
+        """Tick off, in the file of the approved plan, the steps whose todos are done. Blocks."""
         if self.file is None or self.folder is None or self.file.state == "draft":
             return
         present_plan = self.folder.read(self.file.path)
@@ -145,8 +155,9 @@ class PlanApproval:
         self.file = ticked_plan
 
     async def _review(self, emit: Emit) -> Prompt | None:
-        """Ask about the plan in the last answer. Returns the next prompt: to carry out the plan, or the
-        comments of the user; None if there is no plan, or the user keeps planning.
+        """Ask about the plan in the last answer. Returns the next prompt: if the user approves, to
+        carry out the plan; if the user writes something, that. None if the answer has no plan, or
+        the user chose to keep planning.
         """
         body = find_plan_text(self._transcript.transcript.entries[-1].message.text)
         if not body:
@@ -154,16 +165,14 @@ class PlanApproval:
         self._body = body
         name = await asyncio.to_thread(self._save_draft, body, emit)
         self._asked += 1
-        question = Question(
-            f"Carry out this plan?{f' It is in {name}.' if name else ''}",
-            (*_MODE_OF_ANSWER, KEEP_PLANNING),
-        )
+        place = f" It is in {name}." if name else ""
+        question = Question(f"Carry out this plan?{place}", (*_MODE_OF_ANSWER, KEEP_PLANNING))
         asked_event = QuestionAsked(f"{PLAN_QUESTION}{self._asked}", question)
         reply = await self._ask_user(asked_event, emit)
         answers = reply.answers if isinstance(reply, Reply) else ()
         if not answers or answers[0] == KEEP_PLANNING:
             return None
-        if answers[0] not in _MODE_OF_ANSWER:
+        if answers[0] not in _MODE_OF_ANSWER:  # the user has written a comment
             comment = expand_comments(self.text, "\n".join(answers))
             return Prompt(comment, context=await self._environment.changes())
         self._change_mode(_MODE_OF_ANSWER[answers[0]])
@@ -171,8 +180,8 @@ class PlanApproval:
         return Prompt(CARRY_OUT, context=f"{await self._environment.changes()}\n\n{approval}")
 
     def _save_draft(self, body: str, emit: Emit) -> str:
-        """Write the plan, over the draft of this session if there is one. Returns its path relative to
-        the project, empty if it is not saved. Blocks.
+        """Write the plan to a file; the last draft of this session is replaced. Returns the path
+        relative to the project, empty if the plan is not saved. An error is shown. Blocks.
         """
         if self.folder is None or not self.folder.keeps_drafts:
             return ""
@@ -188,13 +197,18 @@ class PlanApproval:
         return self.folder.relative_name(self.file.path)
 
     def _add_draft(self, folder: PlanFolder, body: str) -> PlanFile:
-        """Write the plan as a new draft; a plan without a title is named by the user's message."""
+        """Write the plan as a new draft, and return it. A plan without a title is named by the last
+        message of the user. Raises OSError.
+        """
         messages = reversed(self._transcript.messages())
         prompt = next((message.text for message in messages if message.role == "user"), "")
         return folder.add(self._transcript.session_id, body, one_line(prompt))
 
     def _approve_plan(self, body: str, emit: Emit) -> str:
-        """Mark the plan as approved; returns what the model has to know. Blocks."""
+        """Mark the plan as approved in its file. Returns the text for the model: that the plan is
+        approved, how to track it, and the plan itself if it is not `body` any more, because the
+        user has edited it. Blocks.
+        """
         if self.folder is None:
             return _APPROVED if self._body == body else f"{_EDITED}\n\n{self._body}"
         try:
@@ -219,7 +233,8 @@ class PlanApproval:
 
     @contextmanager
     def _planning_model(self, emit: Emit) -> Iterator[None]:
-        """In this context `models.plan` answers, if the mode is `plan`. A model that the user chooses
+        """In this context the model of the setting `models.plan` answers, if the mode is `plan` and
+        it is set. Afterwards the earlier model is restored, but a model that the user has chosen
         meanwhile stays.
         """
         models = self._models

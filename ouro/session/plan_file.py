@@ -89,20 +89,25 @@ class PlanFolder:
         return str(path.relative_to(self.root))
 
     def add(self, session: str, body: str, title: str) -> PlanFile:
-        """Write a new draft. Raises OSError."""
+        """Write a new draft, and return it. Its file is named by the day and the title of the plan,
+        or by `title` if the plan has none; a number is added to a name that is used. Raises
+        OSError.
+        """
         words = _NOT_IN_NAMES.sub("-", (plan_title(body) or title).lower()).strip("-")
         name = f"{date.today():%Y-%m-%d}-{words[:50].strip('-') or 'plan'}"  # noqa: DTZ011
         used_names = {path.stem for path in self._paths()}
-        numbers = (f"{name}-{number}" for number in range(2, len(used_names) + 3))
-        unused_name = next(
-            candidate for candidate in (name, *numbers) if candidate not in used_names
-        )
+        unused_name, number = name, 1
+        while unused_name in used_names:
+            number += 1
+            unused_name = f"{name}-{number}"
         plan = PlanFile(self.folder / f"{unused_name}.md", session, "draft", add_boxes(body))
         self.write(plan)
         return plan
 
     def revise(self, plan: PlanFile, body: str) -> PlanFile:
-        """Replace the text of a draft; with another title it gets another file. Raises OSError."""
+        """Replace the text of a draft, and return it as it is now. If its title has changed, it is
+        written to a new file, and the old one is deleted. Raises OSError.
+        """
         revised = replace(plan, body=add_boxes(body))
         if revised.title == plan.title:
             self.write(revised)
@@ -138,12 +143,14 @@ class PlanFolder:
         return [plan for plan in plans if plan is not None]
 
     def of_session(self, session: str) -> PlanFile | None:
-        """The newest plan of a session that is not done."""
+        """The newest plan of a session that is not done; None if there is none."""
         plans = self.list()
         return next((p for p in plans if p.session == session and p.state != "done"), None)
 
     def _is_behind_link(self) -> bool:
-        """Whether the folder of plans is a link, or below one: it may be outside of the project."""
+        """Whether the folder of plans is a link, or a folder above it within the project is one:
+        then the files may be outside of the project.
+        """
         expected = os.path.join(os.path.realpath(self.root), PLANS_FOLDER)  # noqa: PTH118 - of text
         return os.path.realpath(self.folder) != expected
 
@@ -158,8 +165,9 @@ class PlanFolder:
 def find_plan_text(answer: str) -> str:
     """The plan in an answer; empty if there is none.
 
-    It begins with a heading that says so. Without one, an answer is a plan if it has at least two
-    numbered steps, and does not end with a question to the user: numbers may be its choices.
+    A plan begins with a heading such as `## Plan`, and reaches to the end. Without such a heading,
+    the whole answer is a plan if it has at least two numbered steps and does not end with a
+    question to the user: then the numbers may be the choices of the question.
     """
     lines = answer.strip().splitlines()
     for index in _outside_code(lines):
@@ -170,7 +178,9 @@ def find_plan_text(answer: str) -> str:
 
 
 def plan_title(body: str) -> str:
-    """The first heading of a plan, without `Plan:`; empty if it has none."""
+    """The text of the first heading of a plan, without the word `Plan:`; empty if it has no
+    heading.
+    """
     lines = body.splitlines()
     for index in _outside_code(lines):
         match = _PLAN_HEADING.fullmatch(lines[index]) or _HEADING.fullmatch(lines[index])
@@ -180,19 +190,25 @@ def plan_title(body: str) -> str:
 
 
 def find_steps(body: str) -> list[PlanStep]:
-    """The steps of a plan: its lines with a box, in their order."""
+    """The steps of a plan, in their order: its lines with a box, outside of code blocks."""
     lines = body.splitlines()
-    boxes = ((index, _STEP_WITH_BOX.fullmatch(lines[index])) for index in _outside_code(lines))
-    return [PlanStep(index, step_text(box[3]), box[2] != " ") for index, box in boxes if box]
+    steps = []
+    for index in _outside_code(lines):
+        if match := _STEP_WITH_BOX.fullmatch(lines[index]):
+            _before, mark, text = match.groups()
+            steps.append(PlanStep(index, step_text(text), is_done=mark != " "))
+    return steps
 
 
 def step_text(text: str) -> str:
-    """The words of a step, without marks of emphasis."""
+    """The words of a step or todo in one line, without marks of emphasis, as both are compared."""
     return one_line(_EMPHASIS.sub("", text), 100)
 
 
 def add_boxes(body: str) -> str:
-    """The plan with an empty box at each step; unchanged if it has boxes."""
+    """The plan with an empty box at each step: at its numbered headings or lines, without those at
+    its bullets. Unchanged if it has boxes.
+    """
     lines = body.splitlines()
     if find_steps(body):
         return body
@@ -209,10 +225,10 @@ def add_boxes(body: str) -> str:
 
 
 def tick_steps(plan: PlanFile, todos: Sequence[Todo]) -> PlanFile:
-    """The plan with its boxes as the agent's todos are; `done` when all of them are ticked.
+    """The plan with a tick in the box of each step whose todo is done, and an empty box if its todo
+    is not. Steps without a todo stay as they are. The state is `done` when all steps are ticked.
 
-    A todo belongs to the step with the same words, else to that at the same place if there are as
-    many, else to the most similar one. Other steps stay as they are.
+    Which todo belongs to a step: see `_match_todos`.
     """
     lines, steps = plan.body.splitlines(), plan.steps
     states = dict(_match_todos(steps, todos))
@@ -233,8 +249,9 @@ def number_lines(body: str) -> str:
 
 
 def expand_comments(body: str, text: str) -> str:
-    """A text of lines such as `3: why?` as comments on these lines of the plan. A text with another
-    line is returned unchanged.
+    """Quote the plan in a message of comments. If each line of `text` has the form `3: why?` with
+    the number of a line of the plan, returns the comments, each below its line. Any other text is
+    returned unchanged.
     """
     matches = [_LINE_COMMENT.fullmatch(line) for line in text.strip().splitlines()]
     comments = [(int(match[1]), match[2].strip()) for match in matches if match]
@@ -245,7 +262,12 @@ def expand_comments(body: str, text: str) -> str:
 
 
 def join_comments(body: str, comments: Sequence[tuple[int, str]]) -> str:
-    """Comments on single lines (counted from 1) as one message, each below the line it is about."""
+    """One message with all comments, each below the line of the plan that it is about, which is
+    quoted.
+
+    Args:
+        comments: the number of a line, from 1, and the text about it.
+    """
     lines = body.splitlines()
     quoted = [
         f"> {number}: {cut(lines[number - 1].strip(), 200)}\n\n{text}"
@@ -256,7 +278,11 @@ def join_comments(body: str, comments: Sequence[tuple[int, str]]) -> str:
 
 
 def _match_todos(steps: Sequence[PlanStep], todos: Sequence[Todo]) -> Iterator[tuple[int, str]]:
-    """Yields the line of each step that has a todo, with the state of the todo."""
+    """Yields, for each step that has a todo, the index of its line and the state of the todo.
+
+    If there are as many todos as steps, but with other words, they belong together in their order.
+    Otherwise a todo belongs to the step with the same words, or else to the most similar one.
+    """
     if len(steps) == len(todos) and not _have_same_words(steps, todos):
         yield from ((step.line, todo.state) for step, todo in zip(steps, todos, strict=True))
         return
@@ -279,8 +305,8 @@ def _have_same_words(steps: Sequence[PlanStep], todos: Sequence[Todo]) -> bool:
 
 
 def _step_lines(lines: Sequence[str]) -> list[int]:
-    """The indexes of the lines that are steps: those with boxes, else numbered headings, else numbered
-    lines.
+    """The indexes of the lines that are steps: lines with boxes if there are at least two, else
+    numbered headings if there are at least two, else numbered lines.
     """
     indexes = list(_outside_code(lines))
     for pattern in (_STEP_WITH_BOX, _NUMBERED_HEADING):

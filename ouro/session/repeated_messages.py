@@ -66,7 +66,9 @@ class RepeatedMessages:
         self._changed.set()
 
     async def due(self) -> RepeatedMessage:
-        """Wait until a message is to be sent."""
+        """Wait until a message is to be sent, and return it. Messages that are older than MAX_DAYS
+        end. Without messages it waits until one is added.
+        """
         while True:
             now = time.monotonic()
             for message in self.list():
@@ -78,20 +80,24 @@ class RepeatedMessages:
             self._changed.clear()
             wait = None if upcoming is None else upcoming.next_at - now
             try:
-                async with asyncio.timeout(wait):
+                async with asyncio.timeout(wait):  # None: for ever
                     await self._changed.wait()
             except TimeoutError:
                 pass
 
     def take(self, message: RepeatedMessage) -> bool:
-        """Count a message as sent now, and set its next time. Returns False if the user has ended it."""
+        """Count a message as sent now, and set its next time. Returns False if the user has ended
+        it.
+        """
         message.runs += 1
         message.next_at = time.monotonic() + message.seconds
         return message.id in self._messages
 
 
 def format_interval(seconds: float) -> str:
-    """The seconds as a text in their largest unit: `30 s`, `10 min`, `2 h`, `1 d`."""
+    """The seconds as a text in the largest unit of which there is at least one: `30 s`, `10 min`,
+    `1.5 h`, `1 d`.
+    """
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= size:
             return f"{seconds / size:.1f}".removesuffix(".0") + f" {unit}"

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 TAIL_TURNS = 3
 """How many turns the choice "the last turns" has."""
+MAX_TAIL_SHARE = 0.9
+"""The share of all tokens from which the last turns are not worth a choice."""
 TINY, SMALL = 2_000, 8_000
 """With fewer tokens the user is not asked: the first number always, the second while the provider
 has a cache.
@@ -121,8 +123,8 @@ class Resumed(msgspec.Struct, eq=False):
     """Whether the user has decided already how it continues, by `--part`."""
 
     async def card(self) -> ResumeCard:
-        """Collect what the user sees before the first model call. Waits until everything that is sent is
-        loaded.
+        """Collect what the user sees before the first model call, once everything that is sent is
+        loaded. git is asked meanwhile, for a limited time.
         """
         info, memory = self.info, self.window.compactor.memory
         await memory.pager.finish_loading()
@@ -137,6 +139,7 @@ class Resumed(msgspec.Struct, eq=False):
         spec = self.models.main.spec
         cache = _cache_state(spec.name, info)
         size, tokens = estimate_messages(messages), memory.tokens
+        min_size = SMALL if "warm" in cache else TINY  # of sessions about which the user is asked
         return ResumeCard(
             info=replace(info, mode=self.permissions.mode if info.mode else ""),
             tokens=tokens,
@@ -149,33 +152,32 @@ class Resumed(msgspec.Struct, eq=False):
             todos=tuple(todo for todo in self.plan.items if todo.state != "done"),
             in_the_middle=bool(messages) and not _ends_turn(messages[-1]),
             tail=self._find_tail(entries),
-            is_long=not self.is_decided and size >= (SMALL if "warm" in cache else TINY),
+            is_long=size >= min_size and not self.is_decided,
         )
 
     def take(self, part: Part) -> AsyncGenerator[Event, None]:
-        """Continue with this part of the session; yields events as a turn does. Raises UsageError if a
-        turn runs.
+        """Continue with this part of the session: from now on only it is sent. Yields events as a
+        turn does. Raises UsageError if a turn runs.
         """
         if part == "summary":
             return self.window.compact("")
 
         async def continue_with_part(emit: Emit) -> None:
-            """Send the part of the session that the user has chosen to continue with."""
+            """Leave out what is before the last turns, or hold memory. `full` needs nothing."""
             last_used = self.info.updated_at
             if part == "tail":
-                await self._send_tail(emit)
+                await self._send_only_tail(emit)
             elif part == "then":
                 await asyncio.to_thread(self.memory.hold, last_used, self.info.id)
-                emit(
-                    Notice(
-                        f"Memory is as it was then ({local_time(last_used)}): later changes are not sent."
-                    )
-                )
+                when = local_time(last_used)
+                emit(Notice(f"Memory is as it was then ({when}): later changes are not sent."))
 
         return self.window.tasks.run(continue_with_part)
 
     async def apply(self, part: Part) -> None:
-        """Continue with this part of the session, without showing it. Raises SessionError if it failed."""
+        """Continue with this part of the session, as `take` does, but without events. Raises
+        SessionError if it failed.
+        """
         self.is_decided = True
         async with aclosing(self.take(part)) as events:
             async for event in events:
@@ -184,14 +186,15 @@ class Resumed(msgspec.Struct, eq=False):
                         event.text, "Without `--part` it continues with all messages."
                     )
 
-    async def _send_tail(self, emit: Emit) -> None:
-        """Leave everything before the last turns out of the request, without a summary. It stays in
-        the session.
+    async def _send_only_tail(self, emit: Emit) -> None:
+        """Leave everything before the last turns out of all further requests, without a summary of
+        it. It stays in the session. If there is nothing before them, only a notice says so.
         """
         memory = self.window.compactor.memory
         await memory.pager.finish_loading()
         entries = memory.transcript.sent_entries()
-        if not (tail_start := _find_tail_start(entries)):
+        tail_start = _find_tail_start(entries)
+        if not tail_start:
             emit(Notice("Nothing is left out: the last turns are all there is."))
             return
         left_out = entries[:tail_start]
@@ -199,26 +202,21 @@ class Resumed(msgspec.Struct, eq=False):
             entry.message for entry in left_out if entry.number in memory.transcript.pins
         ]
         record = self._make_record(left_out, await self.window.compactor.environment())
-        tail_messages = make_sendable(
-            replace_by_summary(
-                pinned_messages, record.summary, [entry.message for entry in entries[tail_start:]]
-            )
-        )
+        tail = [entry.message for entry in entries[tail_start:]]
+        request = make_sendable(replace_by_summary(pinned_messages, record.summary, tail))
         tokens_before = memory.tokens
-        record = replace(
-            record,
-            tokens=(
-                tokens_before,
-                scale_tokens(tokens_before, memory.context(), tail_messages, memory.constant),
-            ),
-        )
+        tokens_after = scale_tokens(tokens_before, memory.context(), request, memory.constant)
+        record = replace(record, tokens=(tokens_before, tokens_after))
         await self.window.compactor.save(record, emit)
 
     def _make_record(
         self, left_out: Sequence[MessageRecord], environment_text: str
     ) -> CompactionRecord:
-        """A compaction of these messages without a summary of them. A summary before them and the
-        pinned messages stay.
+        """The record of a compaction that leaves these messages out. Its text says that instead of
+        a summary; the summary of an earlier compaction and the pinned messages stay.
+
+        Args:
+            environment_text: what the model has to know again, as those messages said it.
         """
         memory = self.window.compactor.memory
         earlier_compaction = memory.transcript.compaction
@@ -239,23 +237,24 @@ class Resumed(msgspec.Struct, eq=False):
         )
 
     def _find_tail(self, entries: Sequence[MessageRecord]) -> Tail | None:
-        """The last turns as a choice; None if they are nearly all that is sent."""
+        """The last turns as a choice; None if there is nothing before them, or they are nearly all
+        that is sent.
+        """
         tail_start = _find_tail_start(entries)
         if not tail_start:
             return None
-        memory, tail_messages = (
-            self.window.compactor.memory,
-            [entry.message for entry in entries[tail_start:]],
-        )
+        memory = self.window.compactor.memory
+        tail = [entry.message for entry in entries[tail_start:]]
         tokens_after = scale_tokens(
-            memory.tokens, memory.context(), make_sendable(tail_messages), memory.constant
+            memory.tokens, memory.context(), make_sendable(tail), memory.constant
         )
-        turns = sum(is_own_words(message) for message in tail_messages)
-        return Tail(turns, tokens_after) if tokens_after < memory.tokens * 0.9 else None
+        if tokens_after >= memory.tokens * MAX_TAIL_SHARE:
+            return None
+        return Tail(sum(is_own_words(message) for message in tail), tokens_after)
 
 
 def _last_branch(messages: Sequence[Message]) -> str:
-    """The branch that the last note about it names; empty if there is none."""
+    """The git branch that the last context of the environment names; empty if none does."""
     for message in reversed(messages):
         for part in message.parts_of(Context):
             if branch := branch_in_note(part.text):
@@ -269,15 +268,19 @@ def _ends_turn(message: Message) -> bool:
 
 
 def repository_changes(cwd: Path, since: str, branch_then: str) -> RepositoryChanges | None:
-    """What changed in the repository since a time. None outside of one, or if git took too long.
-    Blocks.
+    """What changed in the repository of a folder. None outside of one, or if git failed or took too
+    long. Blocks.
+
+    Args:
+        since: the time, as ISO 8601.
+        branch_then: the branch at that time; empty if it is unknown.
     """
     branch = git_branch(cwd)
     if not branch:
         return None
     git = Git(cwd, _GIT_TIMEOUT)
     try:
-        # The position of HEAD at that time; a younger clone has no such entry, and git returns its
+        # The position of HEAD at that time. A younger clone has no such entry: git returns its
         # oldest one.
         head_then = git.ask("rev-parse", "--quiet", "--verify", f"HEAD@{{{since}}}").strip()
         lines = (
@@ -299,8 +302,9 @@ def repository_changes(cwd: Path, since: str, branch_then: str) -> RepositoryCha
 
 
 def _find_tail_start(entries: Sequence[MessageRecord]) -> int:
-    """The index of the message that begins the last turns: at most TAIL_TURNS, fewer if they are too
-    large, at least one. 0 if there is no message of the user.
+    """The index of the message that begins the last turns. These are at most TAIL_TURNS; fewer if
+    they have more than MAX_TAIL tokens, but at least one. 0 if there is no message of the user, or
+    the last turns are all messages.
     """
     starts = [
         index for index, entry in enumerate(entries) if entry.number and is_own_words(entry.message)
@@ -312,7 +316,9 @@ def _find_tail_start(entries: Sequence[MessageRecord]) -> int:
 
 
 def _cache_state(model: str, info: SessionInfo) -> CacheState:
-    """Whether the provider still has the session in its cache, as far as model and age show."""
+    """Whether the provider still has the session in its cache, as far as the model and the age of
+    the session show. Another model than `info.model` has nothing of it.
+    """
     try:
         seconds = (datetime.now(UTC) - datetime.fromisoformat(info.updated_at)).total_seconds()
     except (ValueError, TypeError):  # the file was edited by hand
@@ -326,8 +332,14 @@ def _cache_state(model: str, info: SessionInfo) -> CacheState:
 
 
 def _price_of_call(spec: ModelSpec, tokens: int, *, cached: bool) -> float | None:
-    """The price of the first call in US dollars; None if it is not known."""
-    usage = (
-        Usage(input=tokens, cached=tokens) if cached else Usage(input=tokens, cache_written=tokens)
-    )
-    return spec.prices.cost(usage) if spec.prices else None
+    """The price of a request with so many tokens in US dollars, without its answer; None if the
+    prices of the model are not known.
+
+    Args:
+        cached: whether all of it is read from the provider's cache; otherwise it is written to it.
+    """
+    if not spec.prices:
+        return None
+    if cached:
+        return spec.prices.cost(Usage(input=tokens, cached=tokens))
+    return spec.prices.cost(Usage(input=tokens, cache_written=tokens))

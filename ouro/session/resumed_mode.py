@@ -24,7 +24,8 @@ class StartMode(msgspec.Struct, frozen=True):
 
 
 def start_mode(saved: str, configured: Mode) -> StartMode:
-    """The mode in which a session starts.
+    """The mode in which a session starts: the saved one, or the configured one if none was saved. A
+    saved `auto` is only offered to the user, unless it is also configured.
 
     Args:
         saved: the mode in which the session was left; empty for a new one.

@@ -64,10 +64,14 @@ class Undoer(Protocol):
     """Finds what can be undone and redone in one scope: files, long-term memory."""
 
     async def find(self, number: int) -> Undoable | None:
-        """The undo of what turns did since a message of the current branch; None if nothing."""
+        """What can be undone of the turns from message `number` of the current branch on; None if
+        they changed nothing in this scope.
+        """
 
     async def find_undone(self, numbers: Collection[int]) -> Undoable | None:
-        """The redo of what was undone of the turns that began with these messages; None if nothing."""
+        """What can be redone of the turns that began with these messages; None if nothing was
+        undone.
+        """
 
 
 class UndoObserver(Protocol):
@@ -105,6 +109,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         """The loaded messages of the user on this branch, oldest first."""
         points: list[Point] = []
         call_count = 0
+        # From the newest message: both counts are of what would be undone.
         for message_count, entry in enumerate(reversed(self.memory.transcript.entries), 1):
             call_count += len(entry.message.tool_calls)
             if _is_typed(entry):
@@ -129,27 +134,31 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return tuple(self.undoers)
 
     async def last_turn(self) -> Point:
-        """The message that began the last turn, not one that steered it. Raises UsageError if there is
-        none.
+        """The message that began the last turn, not one that steered it. If the user has only
+        steered turns that ouro began itself, the first of these messages.
+
+        Raises UsageError if the session has no messages of the user.
         """
-        await self.number_back()
+        await self.find_number_back()  # raises if there is no message
         while True:
             points = self.points()
             turn_starts = [point for point in points if not point.is_steered]
-            if turn_starts or not self.has_earlier:
-                return (turn_starts or points[:1])[-1]
+            if turn_starts:
+                return turn_starts[-1]
+            if not self.has_earlier:
+                return points[0]
             await self.load_earlier()
 
     async def last_change(self, scopes: Collection[RewindScope]) -> tuple[Point, str] | None:
-        """The message that began the last turn with changes in `scopes`, and what it changed; None
-        if no loaded turn has any.
+        """The message that began the last turn with changes in `scopes`, and in a few words what
+        was changed from there on. None if no loaded turn has changed anything.
         """
-        turn_starts = [point for point in self.points() if not point.is_steered] or self.points()[
-            :1
-        ]
+        points = self.points()
+        turn_starts = [point for point in points if not point.is_steered] or points[:1]
         last = None
+        # Binary search: what is undone from an earlier message on includes that of a later one.
         low, high = 0, len(turn_starts)
-        while low < high:  # what follows an earlier message includes what follows a later one
+        while low < high:
             middle = (low + high) // 2
             undoable = await self._find_undoable(scopes, turn_starts[middle].number)
             if undoable:
@@ -187,45 +196,49 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         await self.memory.pager.load_earlier(count)
 
     async def can_rewind(self, number: int) -> Mapping[RewindScope, str]:
-        """What can be undone together with the messages from `number` on, by scope, in a few words."""
-        return {
-            scope: undoable.what
-            for scope, undoable in (await self._find_undoable(self.undoers, number)).items()
-        }
+        """What can be undone together with the messages from `number` on: a few words for each
+        scope that has something.
+        """
+        undoable_of = await self._find_undoable(self.undoers, number)
+        return {scope: undoable.what for scope, undoable in undoable_of.items()}
 
     async def can_redo(self, end: int | None = None) -> Mapping[RewindScope, str]:
-        """What can be redone, by scope, in a few words.
+        """What can be redone: a few words for each scope that has something.
 
         Args:
             end: the last message of the branch to visit; None to undo the last rewind.
         """
-        end = self._redo_end() if end is None else end
+        if end is None:
+            end = self._redo_end()
         texts: dict[RewindScope, str] = {}
         if end is not None:
-            restored, behind = (
-                self.memory.transcript.entries_to(end),
-                self.memory.transcript.last_number,
-            )
-            texts["conversation"] = (
-                plural(len(restored), "message") if restored else f"back from message {behind}"
-            )
-        return texts | {
-            scope: redoable.what
-            for scope, redoable in (await self._find_redoable(end, self.undoers)).items()
-        }
+            restored = self.memory.transcript.entries_to(end)
+            if restored:
+                texts["conversation"] = plural(len(restored), "message")
+            else:  # the last rewind went forward, so that its undo goes back
+                texts["conversation"] = f"back from message {self.memory.transcript.last_number}"
+        for scope, redoable in (await self._find_redoable(end, self.undoers)).items():
+            texts[scope] = redoable.what
+        return texts
 
     async def rewind(
         self, number: int, scopes: Collection[RewindScope] = _CONVERSATION, reason: str = ""
     ) -> Rewound:
-        """Undo in `scopes` what followed the user's message `number`, one of `points`; raises
-        UsageError for another.
+        """Undo in `scopes` what was done from the user's message `number` on, one of `points`.
 
-        With the conversation, the session continues before the message, which is returned for
-        editing. `reason`: why, in the words of the user.
+        With the scope `conversation`, the session continues before the message, which is returned
+        for editing. Without it only files or memory change.
+
+        Args:
+            reason: why, in the words of the user; it may be empty.
+
+        Raises:
+            UsageError: the message is not one of `points`, or there is nothing to undo.
         """
         self._require_idle()
         entry = self._find_user_message(number)
         undoable = await self._find_undoable(scopes, number)
+        # Before the transcript changes:
         undone_messages, turn = self._messages_since(number), self.memory.transcript.turns
         if "conversation" in scopes:
             await self._continue_at(await self._number_before(entry), undoable)
@@ -239,10 +252,10 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return Rewound(entry.message.text, entry.message.parts_of(Image), tuple(notices))
 
     async def diff(self, back: int) -> str:
-        """What changed in files since before the user's message `back` messages ago, with the ids
-        of the hunks.
+        """The changes of files since before one of the user's messages (`back` as in
+        `find_number_back`), with the ids of the hunks; empty if there are none.
         """
-        return await self.files().diff(await self.number_back(back))
+        return await self.files().diff(await self.find_number_back(back))
 
     def _messages_since(self, number: int) -> list[Message]:
         """The messages of this branch from `number` on."""
@@ -250,15 +263,19 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return [entry.message for entry in entries if entry.number >= number]
 
     async def undo_file(self, path: str, hunk: str, back: int, reason: str = "") -> Sequence[str]:
-        """Undo what the turns since then did to one file, or one hunk of `diff`; returns lines for
-        the user.
+        """Undo what the turns did to one file since one of the user's messages; returns lines for
+        the user. A file that an undo left for the user to decide is restored instead.
+
+        Args:
+            hunk: undo only the hunk with this id in `diff`; empty: all of the file.
+            back: the message, as in `find_number_back`.
         """
         self._require_idle()
         files = self.files()
         await files.recover()
         if path in files.unsure and not hunk:
             return await files.restore_unsure(path)
-        number = await self.number_back(back)
+        number = await self.find_number_back(back)
         lines = await files.undo_part(number, path, hunk)
         if self.observer:
             undone_messages = self._messages_since(number)
@@ -266,14 +283,16 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return lines
 
     async def undo_from_diff(self, file: DiffedFile, hunk: str = "") -> Sequence[str]:
-        """Undo one hunk of a file, or all that a diff shows of it; returns lines for the user.
-        Raises UsageError.
+        """Undo one hunk of a file, or all that the diff shows of it if `hunk` is empty; returns
+        lines for the user. Raises UsageError if it cannot be undone.
         """
         self._require_idle()
         return await self.files().undo_from_diff(file, hunk)
 
     async def redo_from_diff(self) -> Sequence[str]:
-        """Undo the last `undo_from_diff`; returns lines for the user. Raises UsageError if there is none."""
+        """Undo the last `undo_from_diff`; returns lines for the user. Raises UsageError if there is
+        none.
+        """
         self._require_idle()
         return await self.files().redo_from_diff()
 
@@ -300,9 +319,9 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             )
         return files
 
-    async def number_back(self, back: int = 1) -> int:
-        """The number of the user's message that is `back` messages ago: 1 is the last one. Raises
-        UsageError if there are fewer.
+    async def find_number_back(self, back: int = 1) -> int:
+        """The number of one of the user's messages, counted from the end: `back` is 1 for the last
+        one. Earlier messages are loaded if needed. Raises UsageError if there are fewer.
         """
         while len(points := self.points()) < back and self.has_earlier:
             await self.load_earlier()
@@ -315,8 +334,9 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return points[-back].number
 
     async def visit(self, number: int, scopes: Collection[RewindScope] = ()) -> Sequence[str]:
-        """Continue at the end of a branch, and redo in `scopes` what was undone of it; returns
-        lines for the user.
+        """Continue at the end of the branch whose last message is `number`, and redo in `scopes`
+        what was undone of it. Returns lines for the user. Raises UsageError if there is no such
+        branch.
         """
         self._require_idle()
         if number not in {branch.number for branch in self.branches()}:
@@ -337,8 +357,9 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
     async def redo(
         self, scopes: Collection[RewindScope] = ("conversation", "files", "memory")
     ) -> Sequence[str]:
-        """Undo the last rewind, if no message was sent since, with what was undone in `scopes`.
-        Otherwise redo only what was undone in files and memory. Returns lines for the user.
+        """Undo the last rewind, and redo in `scopes` what was undone. If a message was sent since,
+        the messages stay, and only files and memory are redone. Returns lines for the user. Raises
+        UsageError if there is nothing to redo.
         """
         self._require_idle()
         end = self._redo_end()
@@ -354,17 +375,20 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return lines
 
     def _redo_end(self) -> int | None:
-        """The last message before the last rewind; None if a message was sent since."""
+        """The message at which the session was before the last rewind, where a redo continues. None
+        if there was no rewind, or a message was sent since.
+        """
         undone = self.memory.transcript.undone
         return undone[-1] if undone else None
 
     async def _find_redoable(
         self, end: int | None, scopes: Collection[RewindScope]
     ) -> dict[RewindScope, Undoable]:
-        """The redo, by scope, of the turns on the current branch, and of those that a visit of `end`
-        restores.
+        """What can be redone in each of the scopes: of the turns on the current branch, and of
+        those that a visit of message `end` restores (None: only of the current branch).
 
-        This does not depend on the messages: the user may want the files without them.
+        The turns of the current branch count, because the user may have undone files without
+        messages.
         """
         transcript = self.memory.transcript
         restored = () if end is None else transcript.entries_to(end)
@@ -374,12 +398,13 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
     async def _find_undoable(
         self, scopes: Collection[RewindScope], number: int
     ) -> dict[RewindScope, Undoable]:
-        """The undo, by scope, of what the turns since a message changed."""
+        """What can be undone in each of the scopes, of the turns from message `number` on."""
         return await self._find_changes(scopes, lambda undoer: undoer.find(number))
 
     async def fork(self, number: int | None = None, title: str = "") -> str:
-        """Copy the session, or the part before message `number`; returns the id of the copy, empty
-        if it is empty.
+        """Copy the session, or its part before the user's message `number`. Returns the id of the
+        copy; empty, and nothing is copied, if there is no message before it. Raises UsageError if
+        the session has no messages.
         """
         transcript = self.memory.transcript
         if not transcript.last_number:
@@ -392,29 +417,30 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return await self.memory.fork(end, title) if end else ""
 
     def _find_user_message(self, number: int) -> MessageRecord:
-        """The message of the user with this number. Raises UsageError if it is not one of theirs."""
-        entry = next(
-            (entry for entry in self.memory.transcript.entries if entry.number == number), None
+        """The message of the user with this number. Raises UsageError if there is none, or the user
+        did not type it.
+        """
+        for entry in self.memory.transcript.entries:
+            if entry.number == number and _is_typed(entry):
+                return entry
+        raise UsageError(
+            f"You cannot rewind to message {number}: it is not one of your messages.",
+            commands=["rewind"],
         )
-        if entry is None or not _is_typed(entry):
-            raise UsageError(
-                f"You cannot rewind to message {number}: it is not one of your messages.",
-                commands=["rewind"],
-            )
-        return entry
 
     async def _number_before(self, entry: MessageRecord) -> int:
-        """The number of the message before `entry`, which is loaded if needed; 0 if there is none."""
-        if (
-            self.memory.pager.has_earlier
-            and self.memory.transcript.number_before(entry.number) == 0
-        ):
+        """The number of the message before `entry`; 0 if `entry` is the first of the session. If it
+        is only the first that is loaded, an earlier one is loaded.
+        """
+        transcript = self.memory.transcript
+        if transcript.number_before(entry.number) == 0 and self.memory.pager.has_earlier:
             await self.memory.pager.load_earlier(1)
         return self.memory.transcript.number_before(entry.number)
 
     async def _continue_at(self, number: int, undoable: Mapping[RewindScope, Undoable]) -> None:
-        """Continue the session after message `number`. The undo in each scope is prepared first, so that
-        a kill leaves a record of it.
+        """Continue the session after message `number`. What is undone or redone with it is prepared
+        first, so that after a kill the next start can finish it; if the record cannot be written,
+        it is cancelled.
         """
         scopes: tuple[RewindScope, ...] = ("conversation", *undoable)
         for scope_undo in undoable.values():
@@ -432,8 +458,8 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
     async def _find_changes(
         self, scopes: Collection[RewindScope], find: Callable[[Undoer], Awaitable[Undoable | None]]
     ) -> dict[RewindScope, Undoable]:
-        """What `find` returns for each of these scopes. A scope without changes is left out, and one that
-        fails is logged.
+        """What `find` returns for each of these scopes. A scope without changes is left out; so is
+        one that fails, which is logged. Waits until the changes of the last turn are stored.
         """
         undoable_of: dict[RewindScope, Undoable] = {}
         await self.wait_for_changes()
@@ -458,12 +484,16 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
 async def _undo_each(
     undoable: Mapping[RewindScope, Undoable], what: Literal["undone", "done again"]
 ) -> list[str]:
-    """Undo or redo in each scope; returns lines for the user, also about what failed."""
+    """Carry out the undo or redo of each scope; returns lines for the user, also about what failed.
+
+    Args:
+        what: the word for it in the line about a failure.
+    """
     notices: list[str] = []
     for scope, scope_undo in undoable.items():
         try:
             notices += await scope_undo.undo()
-        except OuroError as error:  # at this point the messages are rewound already
+        except OuroError as error:  # not raised: the messages are rewound already
             notices.append(f"Not {what} in {scope}: {error}")
     return notices
 

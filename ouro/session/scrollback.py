@@ -72,30 +72,34 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
         return list(_events_of_items(await self.memory.pager.show_more(count), self.title))
 
     def last_prompts(self, count: int) -> list[tuple[int, str]]:
-        """The numbers and texts of the user's last messages that are loaded."""
+        """The number and the text of each of the last `count` messages of the user that are loaded,
+        oldest first.
+        """
         entries = [entry for entry in self.memory.transcript.entries if _is_prompt(entry.message)]
         return [(entry.number, entry.message.text) for entry in entries[-count:]]
 
     def hide_before(self, number: int) -> bool:
-        """Mark the messages before that one as not shown, so that `more` reads them again. Returns
-        whether a screen may drop them.
+        """Mark the messages before message `number` as not shown, so that `more` reads them again.
+        Returns False, and marks nothing, if that is not possible: then a screen must keep them.
         """
         return self.memory.pager.hide_before(number)
 
     async def reach(self, number: int) -> Reached:
-        """Load and show earlier messages until message `number` is shown.
+        """Load and show earlier messages until message `number` is shown; returns where it is.
 
-        A session that is open read-only changes to the branch that has the message.
+        If a rewind has left the message and the session is open read-only, the session changes to
+        the branch that has it.
 
         Raises:
-            UsageError: the session has no such message, or it is on another branch.
+            UsageError: the session has no such message, or a rewind has left it and the session is
+                not read-only.
             SessionError: it cannot be read.
         """
         memory = self.memory
         await memory.pager.finish_loading()
         if prompts := await self._show_from(number):
             return Reached(prompts)
-        left_branch = self._branch_with(number)
+        left_branch = self._find_left_branch(number)
         if not left_branch:
             raise UsageError(f"Message {number} is not in this session any more.")
         if not memory.read_only:
@@ -105,8 +109,10 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
         await memory.record(RewindRecord(left_branch[-1], memory.now()))
         return Reached(await self._show_from(number), is_left=True)
 
-    def _branch_with(self, number: int) -> list[int]:
-        """The numbers of the messages of the branch that has a message; empty if none has it."""
+    def _find_left_branch(self, number: int) -> list[int]:
+        """The numbers of all messages of the branch that has message `number` and that a rewind has
+        left; empty if there is no such branch.
+        """
         for branch in self.memory.transcript.branches:
             numbers = [entry.number for entry in branch.entries]
             if number in numbers:
@@ -114,8 +120,9 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
         return []
 
     async def _show_from(self, number: int) -> int:
-        """Load and show earlier messages until one is shown; returns the number of user messages
-        from it to the end, 0 if it is not on this branch.
+        """Load and show earlier messages until message `number` is shown. Returns how many messages
+        of the user there are from it to the end, including that which began its turn; 0 if the
+        message is not on this branch.
         """
         while True:
             shown_messages = [
@@ -128,8 +135,11 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
                 return 0
             await self.memory.pager.show_more(PAGE)
         next_index = numbers.index(number) + 1
-        has_prompt = any(_is_prompt(entry.message) for entry in shown_messages[:next_index])
-        return has_prompt + sum(_is_prompt(entry.message) for entry in shown_messages[next_index:])
+        up_to_it, after_it = shown_messages[:next_index], shown_messages[next_index:]
+        count = sum(_is_prompt(entry.message) for entry in after_it)
+        if any(_is_prompt(entry.message) for entry in up_to_it):
+            count += 1  # the message that began its turn, or itself
+        return count
 
 
 def _is_prompt(message: Message) -> bool:
@@ -150,12 +160,18 @@ def _is_shell_line(message: Message) -> bool:
 def _events_of_items(
     items: Iterable[ShownItem], title: Callable[[ToolCall], str]
 ) -> Iterator[Event]:
-    """Yields the events of the turns that a saved transcript is from, in order. No tool is run."""
+    """Yields the events that a live session emitted for these saved items, in order. No tool is
+    run.
+
+    Args:
+        title: returns the title of a tool call.
+    """
     for item in items:
         match item:
+            case MessageRecord(message=message) if _is_shell_line(message):
+                yield from _shell_line_events(item)
             case MessageRecord():
-                is_line = _is_shell_line(item.message)
-                yield from _line_events(item) if is_line else _message_events(item.message, title)
+                yield from _message_events(item.message, title)
             case CompactionRecord():
                 yield compaction_event(item)
             case DropRecord(items=dropped, restored=restored, tokens=(before, after)):
@@ -185,28 +201,33 @@ def _events_of_items(
                 yield Notice("Rewound to here. What followed is kept: /rewind lists it.")
 
 
-def _line_events(item: MessageRecord) -> Iterator[Event]:
-    """Yields the events of a shell line of the user, as when it ran."""
-    shell_line, _, printed = item.message.text.removeprefix(SHELL_NOTE).partition("\n")
-    match = _STATUS_LINE.search(printed)
-    output, status, exit_code = (
-        (printed[: match.start()], match[1], match[2]) if match else (printed, "", None)
-    )
-    output = "" if output == "(no output)" else output
-    has_failed, lines = bool(status) and exit_code != "0", output.count("\n") + 1
-    summary = ", ".join(
-        filter(None, [status if has_failed else "", plural(lines, "line") if lines > 1 else ""])
-    )
-    display = Display(
-        summary, CommandOutput(shell_line, output, None if exit_code is None else int(exit_code))
-    )
+def _shell_line_events(item: MessageRecord) -> Iterator[Event]:
+    """Yields the events of a shell line of the user, as when it ran. Its message has the line, then
+    the output, then `[exit code N, …]`.
+    """
+    shell_line, _, output = item.message.text.removeprefix(SHELL_NOTE).partition("\n")
+    status, exit_code = "", None
+    if match := _STATUS_LINE.search(output):
+        output = output[: match.start()]
+        status = match[1]
+        exit_code = None if match[2] is None else int(match[2])  # None: ended by a signal
+    if output == "(no output)":
+        output = ""
+    has_failed = bool(status) and exit_code != 0
+    line_count = output.count("\n") + 1
+    details = [status] if has_failed else []
+    if line_count > 1:
+        details.append(plural(line_count, "line"))
+    display = Display(", ".join(details), CommandOutput(shell_line, output, exit_code))
     call = ToolCall(f"own_{item.number}", "shell", {"command": shell_line})
     yield ToolStarted(call, shell_line)
     yield ToolFinished(call.id, call.name, display, has_failed, 0.0)
 
 
 def _message_events(message: Message, title: Callable[[ToolCall], str]) -> Iterator[Event]:
-    """Yields the events that a message had: the text, the calls, the results."""
+    """Yields the events of a saved message: those of its text, then its calls, then its results. No
+    event for a message that only ouro has added.
+    """
     if _is_prompt(message):
         yield Prompted(message.text, message.parts_of(Image))
     elif message.role == "assistant":

@@ -164,7 +164,9 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             usage=transcript.usage,
             memories=self.memory.recalled_count,
             standing=StandingStatus(
-                jobs=sum(task.is_running and task.outlives_turn for task in self.background.work()),
+                jobs=sum(
+                    task.is_running and task.outlives_turn for task in self.background.list_work()
+                ),
                 goal=standing.goal.status,
                 loops=len(standing.repeated.list()),
             ),
@@ -174,14 +176,14 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         )
 
     def events(self) -> AsyncGenerator[Event, None]:
-        """Yields background events (notices of the start, a title, a change of memory) until `close`.
-        Only one caller may read them.
+        """Yields background events (notices of the start, a title, a change of memory) until
+        `close`. Only one caller may read them.
         """
         return self.turn.tasks.events()
 
     def send(self, text: str, images: Sequence[Image] = ()) -> AsyncGenerator[Event, None]:
-        """Run a turn with a message; yields its events. TurnFinished comes last, exactly once. Raises
-        UsageError if a turn runs.
+        """Run a turn with a message; yields its events. TurnFinished comes last, exactly once.
+        Raises UsageError if a turn runs.
         """
         self.wake.user_spoke()
         run = partial(self.turn.run, text, images)
@@ -200,16 +202,19 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.turn.wake
 
     def wake_up(self) -> AsyncGenerator[Event, None]:
-        """Run a turn without a message of the user; yields its events. The model continues to work for
-        the goal, or reads what has happened in the background.
+        """Run a turn without a message of the user; yields its events. With an active goal the
+        model continues to work for it; otherwise it reads what has happened in the background.
         """
-        goal, run = self.background.standing.goal, self.turn.run_woken
+        goal = self.background.standing.goal
+        run = self.turn.run_woken
         if goal.is_active:
             run = partial(self.turn.run_without_message, goal.next_context())
         return self.turn.tasks.run(partial(goal.run_turn, run))
 
     def answer(self, question_id: str, answer: UserAnswer) -> None:
-        """Answer a permission or question; an answer to a closed one is ignored."""
+        """Answer an open question, also one about a permission; an answer to a closed one is
+        ignored. The choice `edits` also changes the mode from `ask` to `edit`.
+        """
         if isinstance(answer, Permit) and answer.choice == "edits":
             self._allow_edits()
         self.turn.tasks.answer(question_id, answer)
@@ -225,7 +230,9 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         self.turn.steering.messages.append(Prompt(text, tuple(images)))
 
     def withdraw(self) -> Draft | None:
-        """Remove the last steering message that was not delivered yet, and return it."""
+        """Remove the last steering message that was not delivered yet, and return it for editing;
+        None if there is none.
+        """
         messages = self.turn.steering.messages
         if not messages:
             return None
@@ -242,7 +249,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         self.transcript.set_mode(mode)
 
     async def set_model(self, name: str = "", effort: Effort | None = None) -> None:
-        """Change the model, or how long it thinks, from the next request on.
+        """Change the model, or how long it thinks, from the next request on. An empty name keeps
+        the model, an effort of None the effort.
 
         Raises:
             NoModelError: the model is unknown or has no key; the present model stays in use.
@@ -257,7 +265,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             )
         models.change(name or spec.name, effort or models.effort)
         if not self.running and not self.background.subagents.has_running:
-            await models.release()
+            await models.release()  # no request uses the replaced model; else the turn does this
         if name:
             self.window.compactor.measure()
             self.transcript.set_model(self.status().model)
@@ -269,12 +277,12 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         self.transcript.set_title(title)
 
     async def attachments_of(self, text: str) -> tuple[Attachment, ...]:
-        """What a message would attach, and what is refused."""
+        """What a message would attach, and what would be refused, in the order of the message."""
         return await self.turn.attachments.preview(text)
 
     def find_files(self) -> Iterator[list[str]]:
-        """Yields lists of names that `@` completes, as they are found: files and folders of the project,
-        and last the resources of MCP servers (`server:uri`). Blocks.
+        """Yields lists of names that `@` completes, as they are found: files and folders of the
+        project, and last the resources of MCP servers (`server:uri`). Blocks.
         """
         from ouro.mcp import resource_names
 
@@ -287,12 +295,12 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         yield resource_names(self.extensions.servers)
 
     async def close(self, on_released: Callable[[], Awaitable[None]] | None = None) -> None:
-        """End everything that runs, and release the session file; then bring the index of memory up
-        to date. Raises SaveFailed if a message is lost.
+        """End everything that runs, save, and release the session file. Then close the search index
+        of memory. Raises SaveFailed if a message is lost.
 
         Args:
-            on_released: called when all is saved and the session can be resumed; nothing after it
-                is shown.
+            on_released: called when all is saved and the session can be resumed, before the index is
+                closed; no event is shown after it.
         """
         await self.turn.tasks.close_turns()
         await asyncio.to_thread(self.background.standing.save)

@@ -21,6 +21,7 @@ from ouro.utils.git_diff import DiffedFile, parse_git_diff
 from ouro.utils.text import one_line, plural
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+"""git's name of the empty tree, with which a repository without commits is compared."""
 SESSION = "session"
 """The source of all that changed since the session began."""
 TURN_PREFIX = "turn "
@@ -74,14 +75,16 @@ class SessionDiff:
             text = await self._rewind.files().shown_diff(number, only=True)
             return await self._shown_by_checkpoints(source, "before that turn", text)
         elif source.isdecimal():
-            number = await self._rewind.number_back(int(source))
+            number = await self._rewind.find_number_back(int(source))
             text, since = await self._rewind.files().shown_diff(number), "then"
         else:
             return await self._since_commit(source)
         return await self._shown_by_checkpoints(source, since, text)
 
     async def sources(self) -> list[Choice]:
-        """The sources that can be shown, as choices; the value of each is for `read`."""
+        """The sources that can be shown, as choices; the value of each is a source for `read`.
+        Turns and commits have the newest first.
+        """
         choices = [Choice("", "since the last commit", "with new files")]
         choices.append(Choice(SESSION, "this session", "all that changed since it began"))
         try:
@@ -89,7 +92,8 @@ class SessionDiff:
         except UsageError:  # no checkpoints
             numbers = []
         texts = {point.number: point.text for point in self._rewind.points()}
-        for number in [number for number in reversed(numbers) if number in texts][:MAX_LISTED]:
+        loaded_numbers = [number for number in reversed(numbers) if number in texts]
+        for number in loaded_numbers[:MAX_LISTED]:
             words = one_line(texts[number], 60)
             choices.append(Choice(f"{TURN_PREFIX}{number}", f"the turn “{words}”", ""))
         with suppress(GitError):
@@ -97,13 +101,15 @@ class SessionDiff:
         return choices
 
     async def is_changed_by_others(self, shown: ShownDiff, file: DiffedFile) -> bool:
-        """Whether an undo may also undo what others did. Raises UsageError if it cannot be undone."""
+        """Whether others than the agent changed the file last, so that an undo would also undo
+        their changes. Raises UsageError if the file cannot be undone.
+        """
         workspace_file = self._in_workspace(shown, file)
         return await self._rewind.files().is_changed_by_others(workspace_file.path)
 
     async def undo(self, shown: ShownDiff, file: DiffedFile, hunk: str = "") -> Sequence[str]:
-        """Undo one hunk of a file, or all that is shown of it; returns lines for the user. Raises
-        UsageError.
+        """Undo one hunk of a file, or all that is shown of it if `hunk` is empty; returns lines for
+        the user. Raises UsageError if it cannot be undone.
         """
         return await self._rewind.undo_from_diff(self._in_workspace(shown, file), hunk)
 
@@ -112,8 +118,8 @@ class SessionDiff:
         return await self._rewind.redo_from_diff()
 
     def _in_workspace(self, shown: ShownDiff, file: DiffedFile) -> DiffedFile:
-        """The file with its names relative to the session's folder, as checkpoints have them. Raises
-        UsageError if it is outside of the folder.
+        """The file with its names relative to the session's folder, as checkpoints have them.
+        Raises UsageError if it is outside of the folder.
         """
 
         def rename(name: str) -> str:
@@ -126,56 +132,65 @@ class SessionDiff:
         return replace(file, path=rename(file.path), old_path=old)
 
     async def _diff_of_session(self) -> str:
-        """What changed since the first turn with changes, as git writes it; empty if there is none."""
+        """What changed since before the first turn that changed files, as git writes a diff; empty
+        if no turn did.
+        """
         numbers = await self._rewind.files().turns_with_changes()
         return await self._rewind.files().shown_diff(numbers[0]) if numbers else ""
 
     async def _since_commit(self, name: str) -> ShownDiff:
-        """What changed since a commit or branch. Raises UsageError if git cannot show it."""
+        """What changed since a commit or branch; if `name` is empty, since the last commit. Raises
+        UsageError if git cannot show it.
+        """
         root = find_root(self._cwd)
         try:
             git = Git(root, GIT_SECONDS)
             base, text = await asyncio.to_thread(read_changes, git, name)
         except GitError as error:
             raise UsageError(f"git cannot show the changes: {error}.") from error
-        since = f"{name} ({base})" if name and not base.startswith(name) else name
+        since = name or "the last commit"
+        if name and not base.startswith(name):  # a branch: also the commit that it means
+            since = f"{name} ({base})"
 
-        async def sizes(file: DiffedFile) -> tuple[int | None, int | None]:
+        async def find_sizes(file: DiffedFile) -> tuple[int | None, int | None]:
             return await asyncio.to_thread(_sizes_of_versions, git, root, file)
 
-        return await _make_shown_diff(name, since or "the last commit", text, root, sizes)
+        return await _make_shown_diff(name, since, text, root, find_sizes)
 
     async def _shown_by_checkpoints(self, source: str, since: str, text: str) -> ShownDiff:
-        """A diff that was made from checkpoints, with the sizes of binary files from there."""
+        """The diff `text` that was made from checkpoints, with its files. The sizes of binary files
+        are looked up in the checkpoints.
+        """
 
-        async def sizes(file: DiffedFile) -> tuple[int | None, int | None]:
-            """The sizes of a file before and after the changes; None where it does not exist."""
-            size = self._rewind.files().blob_size
+        async def find_sizes(file: DiffedFile) -> tuple[int | None, int | None]:
+            size_of = self._rewind.files().blob_size
             before, after = file.blobs
-            return (
-                None if file.kind == "added" else await size(before),
-                None if file.kind == "deleted" else await size(after),
-            )
+            size_before = None if file.kind == "added" else await size_of(before)
+            size_after = None if file.kind == "deleted" else await size_of(after)
+            return size_before, size_after
 
-        return await _make_shown_diff(source, since, text, self._cwd, sizes)
+        return await _make_shown_diff(source, since, text, self._cwd, find_sizes)
 
 
 _FindSizes = Callable[[DiffedFile], Awaitable[tuple[int | None, int | None]]]
+"""Returns the bytes of a file before and after the changes; None where it does not exist."""
 
 
 async def _make_shown_diff(
     source: str, since: str, text: str, root: Path, find_sizes: _FindSizes
 ) -> ShownDiff:
-    """A diff with its files; sizes are looked up for the first MAX_SIZES binary files."""
+    """The diff `text` with its files. Sizes are looked up for the first MAX_SIZES binary files, of
+    which a diff shows nothing else.
+    """
     files = await asyncio.to_thread(parse_git_diff, text)
-    binary = [number for number, file in enumerate(files) if file.is_binary]
-    for number in binary[:MAX_SIZES]:
-        files[number] = replace(files[number], sizes=await find_sizes(files[number]))
+    binary_indexes = [index for index, file in enumerate(files) if file.is_binary]
+    for index in binary_indexes[:MAX_SIZES]:
+        files[index] = replace(files[index], sizes=await find_sizes(files[index]))
     return ShownDiff(source, since, text, root, files)
 
 
 def _sizes_of_versions(git: Git, root: Path, file: DiffedFile) -> tuple[int | None, int | None]:
-    """The bytes of a file in its commit, and now."""
+    """The bytes of a file in the commit, and now in the work tree; None where it does not exist."""
     before = after = None
     if file.kind != "added":
         size = git.ask("cat-file", "-s", file.blobs[0]).strip()
@@ -187,8 +202,9 @@ def _sizes_of_versions(git: Git, root: Path, file: DiffedFile) -> tuple[int | No
 
 
 def read_changes(git: Git, name: str = "") -> tuple[str, str]:
-    """The commit that the work tree is compared with (the last one, or where the current branch
-    left `name`), shortened, and the unified diff with untracked files.
+    """Compare the work tree with a commit: the last one if `name` is empty, otherwise the one at
+    which the current branch left `name`. Returns its shortened name, and the diff in the format of
+    git, which also has the files that git does not track, at most MAX_NEW_FILES of them.
 
     Raises:
         UsageError: there is no such commit, or no repository.
@@ -213,8 +229,8 @@ def read_changes(git: Git, name: str = "") -> tuple[str, str]:
 
 
 def _find_base(git: Git, name: str) -> str:
-    """The commit to compare with: HEAD, or where the current branch left `name`. Raises UsageError if
-    there is no such commit, or no repository.
+    """The commit to compare with: HEAD, or where the current branch left `name`. Raises UsageError
+    if there is no such commit, or no repository.
     """
     if not name:
         if git.ask("rev-parse", "--verify", "--quiet", "HEAD"):
@@ -234,10 +250,11 @@ def _find_base(git: Git, name: str) -> str:
 
 
 def _list_commits(git: Git) -> list[Choice]:
-    """The last commits as choices, without the newest one."""
+    """The last commits as choices, newest first, but without the very last one: `since the last
+    commit` is a choice already.
+    """
     log_lines = git.ask("log", f"--max-count={MAX_LISTED}", "--format=%h%x09%cr%x09%s")
     rows = [row.split("\t", 2) for row in log_lines.splitlines() if row.count("\t") >= 2]
-    # The last commit is the first choice already.
     return [
         Choice(commit, f"since {commit} {one_line(subject, 60)}", age)
         for commit, age, subject in rows[1:]

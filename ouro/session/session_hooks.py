@@ -42,8 +42,9 @@ class SessionHooks(msgspec.Struct, eq=False):
     is_started: bool = False
 
     async def before_turn(self, prompt: str) -> str:
-        """Run the hooks before a turn; returns the text that they add to the user's message. Before the
-        first turn the hooks of the start of a session run, too. Raises PromptRefused.
+        """Run the hooks before a turn; returns the text that they add to the user's message, empty
+        if there is none. Before the first turn the hooks of the start of a session run, too. Raises
+        PromptRefused if a hook denies the message.
         """
         background_outcome = self.runner.collect_background_outcome()
         if background_outcome.message:
@@ -61,10 +62,13 @@ class SessionHooks(msgspec.Struct, eq=False):
         return "\n\n".join(f"<hook>\n{text}\n</hook>" for text in texts if text)
 
     async def find_reason_to_continue(self, is_continued: bool, agent: str = "") -> str:
-        """Why the agent, or the subagent with that id, must continue; empty if it may stop.
+        """Run the hooks of the end of a turn; returns why the agent must continue, empty if it may
+        stop.
 
         Args:
-            is_continued: whether a hook has made it continue before.
+            is_continued: whether a hook has made it continue before, which the hooks learn, so that
+                they can let it stop.
+            agent: the id of the subagent that would stop; empty for the agent itself.
         """
         event: HookEvent = "subagent-end" if agent else "turn-end"
         data = {"stop_hook_active": is_continued, **_agent_data(agent)}
@@ -72,7 +76,9 @@ class SessionHooks(msgspec.Struct, eq=False):
         return outcome.reason if outcome.verdict == "deny" else ""
 
     async def before_compaction(self, trigger: CompactionTrigger) -> str:
-        """Text from hooks about what the summary must keep."""
+        """Run the hooks before a compaction; returns their text about what the summary must keep,
+        empty if there is none.
+        """
         word = "manual" if trigger == "manual" else "auto"
         return (await self.run("before-compaction", {"trigger": word}, (word,))).context
 
@@ -86,7 +92,9 @@ class SessionHooks(msgspec.Struct, eq=False):
             await self.run("session-end", {"reason": "exit"}, max_seconds=MAX_END)
 
     def with_notifications(self, ask_user: AskUser) -> AskUser:
-        """`ask_user` that also starts the hooks of notifications before each question."""
+        """Returns a function that asks the user like `ask_user`, and before each question starts
+        the hooks of notifications.
+        """
 
         async def ask(question: PermissionAsked | QuestionAsked, emit: Emit) -> UserAnswer:
             """Start the notification hooks, and ask the user."""
@@ -112,7 +120,14 @@ class SessionHooks(msgspec.Struct, eq=False):
         names: Sequence[str] = (),
         max_seconds: float | None = None,
     ) -> HookOutcome:
-        """Run the hooks of an event, and show their message to the user."""
+        """Run the hooks of an event, and show their message to the user. Returns what they decided,
+        which is an empty outcome if the event has no hooks.
+
+        Args:
+            data: the fields of this event; those of the session are added.
+            names: what the `match` of a hook is compared with, such as the names of the tool.
+            max_seconds: the limit for all of them; None: each has its own.
+        """
         if not self.runner.has(event):
             return HookOutcome()
         session_data = {
@@ -139,8 +154,12 @@ class SessionHooks(msgspec.Struct, eq=False):
 
 
 def _agent_data(agent: str) -> dict[str, str]:
-    """The fields of an event about the agent; for the agent itself an empty name."""
-    return {"agent": agent, **({"agent_id": agent, "agent_type": kind_of(agent)} if agent else {})}
+    """The fields of an event that name the subagent with this id. The agent itself has an empty id,
+    and only the field `agent`: the other two are those of Claude Code.
+    """
+    if not agent:
+        return {"agent": ""}
+    return {"agent": agent, "agent_id": agent, "agent_type": kind_of(agent)}
 
 
 class ToolEvents(msgspec.Struct, frozen=True):
@@ -152,8 +171,8 @@ class ToolEvents(msgspec.Struct, frozen=True):
     """The id of the subagent; empty for the agent itself."""
 
     async def before(self, call: ToolCall, effect: Effect, targets: Sequence[str]) -> HookOutcome:
-        """Run the hooks before a tool call. If they give other arguments, these are in the terms of
-        ouro in the outcome.
+        """Run the hooks before a tool call; returns what they decided. If a hook has changed the
+        arguments of the call, they are translated from Claude Code's names to ouro's.
         """
         outcome = await self._run_tool_hooks("before-tool", call, effect, targets)
         if outcome.input is None:
@@ -166,16 +185,15 @@ class ToolEvents(msgspec.Struct, frozen=True):
     async def after(
         self, call: ToolCall, effect: Effect, targets: Sequence[str], result: ToolResult
     ) -> str:
-        """Run the hooks after a tool call. Returns what they add to its result: the reason if one
-        denies it, and their context.
+        """Run the hooks after a tool call. Returns the text that they add to its result, empty if
+        there is none: the reason if one denies the result, and their context.
         """
-        answer = {"text": cut(result.text, MAX_RESULT), "failed": result.failed}
+        response = {"text": cut(result.text, MAX_RESULT), "failed": result.failed}
         outcome = await self._run_tool_hooks(
-            "after-tool", call, effect, targets, tool_response=answer
+            "after-tool", call, effect, targets, tool_response=response
         )
-        return "\n\n".join(
-            filter(None, (outcome.reason if outcome.verdict == "deny" else "", outcome.context))
-        )
+        denial = outcome.reason if outcome.verdict == "deny" else ""
+        return "\n\n".join(filter(None, (denial, outcome.context)))
 
     async def _run_tool_hooks(
         self,
@@ -185,7 +203,9 @@ class ToolEvents(msgspec.Struct, frozen=True):
         targets: Sequence[str],
         **other_data: Any,
     ) -> HookOutcome:
-        """Run the hooks of an event of a tool. They get the call in ouro's and in Claude Code's names."""
+        """Run the hooks of an event of a tool call; returns what they decided. They get the call in
+        ouro's and in Claude Code's names.
+        """
         if not self.session_hooks.runner.has(event):
             return HookOutcome()
         data = tool_data(call.name, effect, call.arguments, targets, self.cwd)

@@ -33,6 +33,7 @@ class SessionLabels:
             labels = LabelRecord(info.tags, "", info.pinned, info.branch, info.files)
         self._labels = labels or LabelRecord((), "")
         self._read_messages = len(transcript.messages())
+        """How many of the messages `_changed` was made from."""
         self._changed = self._changed_files_since(0)
         self._changed_before = max(0, self._labels.files - len(self._changed))
         """Files that were changed in messages which are not loaded."""
@@ -46,9 +47,11 @@ class SessionLabels:
         return self._labels.pinned
 
     def after_turn(self) -> None:
-        """Record the branch and the number of changed files, if they changed."""
+        """Record the git branch and the number of files that tools changed, if either is not what
+        was recorded last.
+        """
         messages = self._transcript.messages()
-        if len(messages) < self._read_messages:  # a rewind or a compaction
+        if len(messages) < self._read_messages:  # after a rewind or a compaction: read all of them
             self._read_messages = 0
         self._changed |= self._changed_files_since(self._read_messages)
         self._read_messages = len(messages)
@@ -56,20 +59,24 @@ class SessionLabels:
         self._record_labels(replace(self._labels, branch=git_branch(self._cwd), files=files))
 
     def tag(self, added: Sequence[str], removed: Sequence[str] = ()) -> None:
-        rest = [tag for tag in self.tags if tag not in removed]
-        self._record_labels(replace(self._labels, tags=tuple(dict.fromkeys([*rest, *added]))))
+        """Add tags and remove others; each tag is there once, in the order in which they were
+        added.
+        """
+        kept = [tag for tag in self.tags if tag not in removed]
+        tags = tuple(dict.fromkeys([*kept, *added]))
+        self._record_labels(replace(self._labels, tags=tags))
 
     def pin(self, *, pinned: bool) -> None:
         self._record_labels(replace(self._labels, pinned=pinned))
 
     def _record_labels(self, labels: LabelRecord) -> None:
-        """Record labels, unless they are the same."""
+        """Record labels in the session, unless they are the recorded ones."""
         if labels != self._labels:
             self._labels = replace(labels, at=self._transcript.now())
             self._transcript.note(self._labels)
 
     def _changed_files_since(self, first: int) -> set[str]:
-        """The files that tools changed, by the loaded messages from that index on."""
+        """The files that tools changed according to the loaded messages, from the index `first` on."""
         paths = set[str]()
         for message in self._transcript.messages()[first:]:
             for reply in message.parts_of(ToolReply):
@@ -80,11 +87,16 @@ class SessionLabels:
 
 
 def read_tags(text: str) -> tuple[list[str], list[str]]:
-    """The tags to add and those to remove (`-x`) in a typed text. Raises UsageError."""
+    """The tags in a text that the user typed: first those to add, then those to remove, which begin
+    with `-`. A tag may be written with `#`. Raises UsageError for a word that is no tag.
+    """
     added, removed = list[str](), list[str]()
     for word in text.split():
         name = word.removeprefix("-").removeprefix("#")
         if not _TAG_WORD.fullmatch(name):
             raise UsageError(f"`{word}` is not a tag.", "A tag is one word: /tag parser")
-        (removed if word.startswith("-") else added).append(name)
+        if word.startswith("-"):
+            removed.append(name)
+        else:
+            added.append(name)
     return added, removed

@@ -46,14 +46,16 @@ class SessionTasks:
     def __init__(self, watcher: TurnWatcher | None = None) -> None:
         self._watcher = watcher
         self.running = False
+        """Whether a turn runs; shell lines of the user do not count."""
         self._turns: set[asyncio.Task[TurnFinished]] = set()
+        """The running turn and the running shell lines of the user."""
         self._background: set[asyncio.Task[None]] = set()
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._questions: dict[str, asyncio.Future[UserAnswer]] = {}
 
     async def run(self, work: Work) -> AsyncGenerator[Event, None]:
-        """Run a turn; yields its events, of which TurnFinished comes last, exactly once. Closing the
-        stream interrupts the turn.
+        """Run a turn; yields its events, of which TurnFinished comes last, exactly once. Closing
+        the stream interrupts the turn.
 
         Raises UsageError if a turn runs already.
         """
@@ -77,8 +79,8 @@ class SessionTasks:
     async def _stream_events(
         self, work: Work, watcher: TurnWatcher | None = None
     ) -> AsyncGenerator[Event, None]:
-        """Run work in a task, and yield its events, TurnFinished last. The task is cancelled if the
-        reader stops.
+        """Run work in a task, and yield its events: TurnFinished last, exactly once, also if the
+        task fails or is cancelled. The task is cancelled if the reader closes the stream.
         """
         events: asyncio.Queue[Event] = asyncio.Queue()
 
@@ -122,14 +124,14 @@ class SessionTasks:
         return bool(self._turns)
 
     async def ask_user(self, question: PermissionAsked | QuestionAsked, emit: Emit) -> UserAnswer:
-        """Emit a question, and return its answer; emits that it is closed, also after a cancel."""
-        answer_future = self._questions[question.question_id] = (
-            asyncio.get_running_loop().create_future()
-        )
+        """Emit a question, wait for `answer`, and return it. At the end QuestionClosed is emitted,
+        also if this is cancelled while it waits.
+        """
+        answer_future: asyncio.Future[UserAnswer] = asyncio.get_running_loop().create_future()
+        self._questions[question.question_id] = answer_future
         emit(question)
         try:
-            answer: UserAnswer = await answer_future
-            return answer
+            return await answer_future
         finally:
             self._questions.pop(question.question_id, None)
             emit(QuestionClosed(question.question_id))
@@ -164,12 +166,13 @@ class SessionTasks:
         return await self.ask_user(QuestionAsked(question_id, question, of_turn=False), self.emit)
 
     async def events(self) -> AsyncGenerator[Event, None]:
+        """Yields what `emit` shows outside of turns, until `close`. Only one caller may read it."""
         while (event := await self._events.get()) is not None:
             yield event
 
     async def close_turns(self) -> None:
-        """End the turn and the shell lines, and wait until they have cleaned up: a turn saves what
-        was streamed.
+        """Interrupt the turn and the shell lines, and wait until they have cleaned up: an
+        interrupted turn saves the part of the answer that it has.
         """
         if self.interrupt():
             await asyncio.wait(self._turns)
@@ -195,8 +198,8 @@ class Steering(msgspec.Struct, eq=False):
     """The outputs of the user's shell lines. These are never moved back to the input."""
 
     def take(self) -> list[Prompt]:
-        """Take the next prompt, outputs first; a message gets the images that it names. Returns a list
-        of one prompt, or an empty one.
+        """Take the next prompt that waits: an output if there is one, otherwise a message, to which
+        the images that it names are added. Returns a list of one prompt; empty if none waits.
         """
         if self.outputs:
             return [self.outputs.pop(0)]

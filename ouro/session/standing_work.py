@@ -57,10 +57,12 @@ class StandingWork:
         self._loaded = KeptWork()
         """What the session kept when it was closed last."""
         self._unstarted: tuple[KeptMessage, ...] = ()
-        """Kept messages that are not repeated here."""
+        """Kept messages that are not repeated in this session, only kept for the next time."""
 
     def end(self, task_id: str) -> bool:
-        """End the goal or a repeated message. Returns False if the id is of something else."""
+        """End the goal (the id is `goal`) or the repeated message with this id. Returns False if
+        there is neither.
+        """
         if task_id == "goal":
             return self.goal.clear() is not None
         if not any(message.id == task_id for message in self.repeated.list()):
@@ -69,12 +71,13 @@ class StandingWork:
         return True
 
     def save(self) -> None:
-        """Write what is kept, at the end of the session. A session without messages has no folder,
-        and cannot be resumed.
+        """Write what is kept into the folder of the session; if nothing is, delete the file. Called
+        at the end of the session. A failure is logged. Blocks.
         """
         path, kept_work = self._path, self._work_to_keep()
         try:
-            if not self._is_saved or not path.parent.is_dir():
+            has_folder = path.parent.is_dir()  # not without messages: it cannot be resumed
+            if not self._is_saved or not has_folder:
                 return
             if kept_work == KeptWork():
                 path.unlink(missing_ok=True)
@@ -84,27 +87,30 @@ class StandingWork:
             log.warning("%s was not written: %s", path, error)
 
     def load(self) -> None:
-        """Read what was kept. Blocks."""
+        """Read what the session has kept, for `restore`. Blocks."""
         if self._is_saved:
             self._loaded = read_state(self._path, KeptWork)
 
     def restore(self, *, repeats: bool) -> None:
-        """Set the goal that was kept, paused; and repeat the messages that were kept.
+        """Repeat the messages that were kept, and set the goal that was kept, but paused.
 
         Args:
             repeats: whether a user is there, who can end a repeated message. Otherwise the messages
                 are only kept for the next time.
         """
-        kept_work = self._loaded
-        if not repeats:
-            self._unstarted = kept_work.messages
-            kept_work = KeptWork(kept_work.goal)
-        for message in kept_work.messages:
+        if repeats:
+            self._repeat_kept_messages()
+        else:
+            self._unstarted = self._loaded.messages
+        if self._loaded.goal is not None:
+            self._offer_goal(self._loaded.goal)
+
+    def _repeat_kept_messages(self) -> None:
+        """Repeat the messages that were kept, each after its interval, and show a notice about it."""
+        for message in self._loaded.messages:
             self.repeated.add(message.text, message.seconds, is_kept=True, first_in=message.seconds)
             text = f"Kept: the loop “{one_line(message.text, 60)}”. `/tasks` ends it."
             self._emit(Notice(text))
-        if kept_work.goal is not None:
-            self._offer_goal(kept_work.goal)
 
     def _offer_goal(self, kept_goal: KeptGoal) -> None:
         """Set the goal that was kept, paused, and tell the user how to continue it."""
@@ -119,7 +125,7 @@ class StandingWork:
         self._emit(Notice(text))
 
     def _work_to_keep(self) -> KeptWork:
-        """The goal and the messages that survive the end of ouro."""
+        """The goal and the repeated messages that survive the end of ouro, as the user has set it."""
         goal = self.goal.goal
         kept_goal = None
         if goal is not None and goal.is_kept:

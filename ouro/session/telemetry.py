@@ -35,7 +35,10 @@ class TelemetryExport:
         self._has_failed = False
 
     def send(self, record: Mapping[str, Any]) -> None:
-        """Write a record to the pipe without waiting. It is dropped if the process does not read."""
+        """Write a record to the pipe, as far as it can be done without waiting. What the pipe does
+        not take is written with a later record; if too much waits, because the process does not
+        read, the record is dropped. After an error nothing is sent any more.
+        """
         if self._has_failed:
             return
         data = json.dumps(record, ensure_ascii=True).encode() + b"\n"
@@ -60,8 +63,8 @@ class TelemetryExport:
             self._process.stdin.close()
 
     def _open_pipe(self) -> int:
-        """The descriptor that the process reads; it is started if it does not run yet. Raises
-        OSError.
+        """The descriptor of the pipe to the process, which is started if it does not run yet.
+        Raises OSError.
         """
         if self._process is None:
             self._process = subprocess.Popen(
@@ -84,7 +87,7 @@ class Telemetry:
     """The events of turns as spans and counts, in the terms of OpenTelemetry's GenAI conventions.
 
     Args:
-        session_id: called when a turn begins.
+        session_id: returns the id of the session; called when a turn begins.
         mask: removes secrets from texts; None if no texts are sent.
     """
 
@@ -101,9 +104,12 @@ class Telemetry:
         self._since = 0
         """When the model was asked last: the end of the event before its answer."""
         self._tools: dict[str, tuple[int, Attributes]] = {}
+        """The start and the attributes of each running tool call, by its id."""
 
     def add(self, event: Event) -> None:
-        """Send the records that follow from an event of a turn."""
+        """Send the records that follow from an event of a turn. The first event after a turn has
+        ended begins the next one.
+        """
         now = time.time_ns()
         if not self._is_open and not isinstance(event, events.TurnFinished):
             self._begin_turn(now)
@@ -133,11 +139,14 @@ class Telemetry:
         self._export.close()
 
     def _begin_turn(self, now: int) -> None:
-        """Send the beginning of a turn."""
+        """Send the beginning of a turn; `now` is in nanoseconds, as in all records."""
         self._is_open, self._since = True, now
         self._tools.clear()
-        attributes = _operation_attributes("invoke_agent", **{"gen_ai.agent.name": "ouro"})
-        attributes["gen_ai.conversation.id"] = self._session_id()
+        attributes = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.agent.name": "ouro",
+            "gen_ai.conversation.id": self._session_id(),
+        }
         self._send("begin", now, attributes, name="invoke_agent ouro")
 
     def _end_turn(self, outcome: str, now: int) -> None:
@@ -150,22 +159,24 @@ class Telemetry:
 
     def _end_call(self, message: Message, now: int) -> None:
         """Send the span of a model call, which began when the model was asked last."""
-        provider, _, model = message.model.rpartition("/")
-        attributes = _operation_attributes(
-            "chat", **{"gen_ai.provider.name": provider.partition("/")[0]}
-        )
-        attributes |= {"gen_ai.request.model": model} | _usage_attributes(message.usage)
+        provider, _, model = message.model.rpartition("/")  # `openrouter/vendor/model`
+        attributes = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": provider.partition("/")[0],
+            "gen_ai.request.model": model,
+        }
+        attributes |= _usage_attributes(message.usage)
         attributes |= self._message_attributes("gen_ai.output.messages", "assistant", message.text)
         self._send("span", now, attributes, name=f"chat {model}", start=self._since, client=True)
         self._since = now
 
     def _end_tool(self, event: events.ToolFinished, now: int) -> None:
-        """Send the span of a tool call."""
-        start, start_attributes = self._tools.pop(event.call_id, (now, {}))
-        attributes = _operation_attributes(
-            "execute_tool", **(start_attributes or {"gen_ai.tool.name": event.name})
-        )
-        attributes |= {"error.type": "tool_error"} if event.failed else {}
+        """Send the span of a tool call. One whose start was not seen begins and ends now."""
+        unseen_start = (now, {"gen_ai.tool.name": event.name})
+        start, start_attributes = self._tools.pop(event.call_id, unseen_start)
+        attributes = {"gen_ai.operation.name": "execute_tool", **start_attributes}
+        if event.failed:
+            attributes["error.type"] = "tool_error"
         self._send("span", now, attributes, name=f"execute_tool {event.name}", start=start)
         self._since = now
 
@@ -182,10 +193,6 @@ class Telemetry:
 
     def _send(self, kind: str, now: int, attributes: Attributes, **fields: Any) -> None:
         self._export.send({"kind": kind, "time": now, "attributes": attributes, **fields})
-
-
-def _operation_attributes(name: str, **attributes: Any) -> Attributes:
-    return {"gen_ai.operation.name": name, **attributes}
 
 
 def _usage_attributes(usage: Usage | None) -> Attributes:

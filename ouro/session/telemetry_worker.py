@@ -50,11 +50,13 @@ class TelemetryExporter:
         self._turn: Any = None
 
     def add(self, record: dict[str, Any]) -> None:
-        """Make spans and counts of one record."""
+        """Make spans and counts of one record. Its kind is `begin` or `end` of a turn, a `note`
+        with attributes of the turn, or a `span` that has ended; its time is in nanoseconds.
+        """
         attributes, time = record["attributes"], record["time"]
         match record["kind"]:
             case "begin":
-                self._end_turn(time, {"error.type": "lost"})
+                self._end_turn(time, {"error.type": "lost"})  # one whose end did not arrive
                 self._turn = self._tracer.start_span(
                     record["name"], attributes=attributes, start_time=time
                 )
@@ -80,7 +82,7 @@ class TelemetryExporter:
             self._count_usage(attributes)
 
     def _count_usage(self, attributes: dict[str, Any]) -> None:
-        """Add tokens and cost of a model call to the metrics."""
+        """Add the tokens and the cost of a model call to the metrics, as far as they are known."""
         names = ("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model")
         call_attributes = {name: attributes[name] for name in names}
         for kind in _TOKEN_TYPES:
@@ -93,7 +95,9 @@ class TelemetryExporter:
             self._cost.add(attributes["ouro.cost"], call_attributes)
 
     def _end_turn(self, end: int, attributes: dict[str, Any]) -> None:
-        """End the span of the turn, if there is one."""
+        """Add attributes to the span of the turn, and end it at the time `end`. Nothing if no turn
+        is open.
+        """
         if self._turn is None:
             return
         self._turn.set_attributes(attributes)
@@ -102,9 +106,9 @@ class TelemetryExporter:
         self._turn = None
 
     def close(self, end: int) -> None:
-        """End an open turn, and send what was not sent yet within END_SECONDS."""
+        """End an open turn at the time `end`, and send what was not sent yet, within END_SECONDS."""
         self._end_turn(end, {"error.type": "lost"})
-        milliseconds = int(END_SECONDS * 1_000 / 2)
+        milliseconds = int(END_SECONDS * 1_000 / 2)  # half of it for spans, half for counts
         self._traces.force_flush(milliseconds)
         self._meters.force_flush(milliseconds)
 

@@ -40,38 +40,37 @@ class Titles(msgspec.Struct, eq=False):
     labels: SessionLabels
 
     def after_turn(self) -> None:
-        """Record the branch and the changed files. If the title is still the first words of the session,
-        start to find another one, once, in the background.
+        """Record the branch and the changed files. If the title is still the first words of the
+        session, start to find another one, once, in the background.
         """
         self.labels.after_turn()
+        if not self.automatically or self.memory.read_only:
+            return
         is_answered = any(
             message.role == "assistant" and message.text for message in self.memory.messages()
         )
-        if (
-            self.automatically
-            and not self.memory.read_only
-            and is_answered
-            and self._has_title_of_first_words()
-        ):
+        if is_answered and self._has_title_of_first_words():
             self.automatically = False
+            self.tasks.start("title", self._replace_first_words())
 
-            async def replace_first_words() -> None:
-                """Set a title of a model, unless there is another title by then."""
-                title = await self._ask_for_title()
-                if self._has_title_of_first_words():  # the user may have renamed it meanwhile
-                    self.memory.set_title(title)
-                    self.tasks.emit(Titled(self.memory.title))
-
-            self.tasks.start("title", replace_first_words())
+    async def _replace_first_words(self) -> None:
+        """Set a title of a model, unless the user has renamed the session meanwhile."""
+        title = await self._ask_for_title()
+        if self._has_title_of_first_words():
+            self.memory.set_title(title)
+            self.tasks.emit(Titled(self.memory.title))
 
     async def find(self) -> str:
-        """Ask a model for a title, set it, and return it. Raises UsageError or ModelError if there is none."""
+        """Ask a model for a title, set it, and return it. Raises UsageError or ModelError if there
+        is none.
+        """
         self.memory.set_title(await self._ask_for_title())
         return self.memory.title
 
     async def _ask_for_title(self) -> str:
         """Ask a model for a title, and return it. Raises UsageError or ModelError if there is none."""
-        if not (session_text := excerpt(self.memory.messages())):
+        session_text = excerpt(self.memory.messages())
+        if not session_text:
             raise UsageError("There are no messages yet to make a title of.")
         request = [system(INSTRUCTIONS), user(session_text)]
         answer = await ask_and_record(
@@ -93,8 +92,8 @@ class Titles(msgspec.Struct, eq=False):
 
 
 def clean_title(answer: str) -> str:
-    """The title in a model's answer: its first line with words, without quotation marks, label and
-    full stop.
+    """The title in a model's answer; empty if it has none. It is the first line with words, without
+    quotation marks, Markdown, a label such as `Title:`, and a full stop.
     """
     lines = (line.strip() for line in answer.splitlines())
     line = next((line for line in lines if any(map(str.isalnum, line))), "")
@@ -103,7 +102,9 @@ def clean_title(answer: str) -> str:
 
 
 def excerpt(messages: Iterable[Message]) -> str:
-    """The texts of user and agent, without tools; of a long session its beginning and its end."""
+    """What the user and the agent said, without tool calls and results, as text of at most about
+    _MAX_EXCERPT characters: the middle of a longer one is left out.
+    """
     names = {"user": "User", "assistant": "Agent"}
     spoken = (message for message in messages if message.role in names and message.text.strip())
     whole = "\n\n".join(f"{names[message.role]}: {message.text.strip()}" for message in spoken)

@@ -149,8 +149,12 @@ class TurnQueue:
         turn: AsyncGenerator[Event, None] | None = None,
         message: Draft | None = None,
     ) -> None:
-        """Use this session from now on: show its background events and its running turn, which
-        began with `message`, and send it what waits.
+        """Use this session from now on: show its background events, and send it the messages that
+        wait.
+
+        Args:
+            turn: the events of a turn that runs in the session already; it is shown first.
+            message: the message that this turn began with.
         """
         from ouro.session.live_events import LiveEvents  # not before the first frame
 
@@ -165,8 +169,8 @@ class TurnQueue:
             self._start_worker(turn, message)
 
     def say(self, draft: Draft) -> None:
-        """Start a turn with a message, or steer the turn that runs. A command runs at once, during
-        the turn.
+        """Send a message: it begins a turn if none runs, and steers the turn that runs. During a
+        turn a command runs at once, and a shell line waits for its end.
         """
         session = self.session
         if session is None or not self.running:
@@ -177,6 +181,7 @@ class TurnQueue:
             self._commands.add(task)
             task.add_done_callback(self._commands.discard)
         elif self._unsteered or not session.running:
+            # Earlier messages still wait, or what runs is no turn of the agent.
             self._unsteered.append(draft)
             self.queue(draft)
         elif self._has_commands and draft.text.startswith("!"):
@@ -191,7 +196,9 @@ class TurnQueue:
         self._observer.queue_changed()
 
     def withdraw(self) -> Draft | None:
-        """Remove the last message that was not delivered, and return it for editing; None if there is none."""
+        """Remove the last message that was not delivered, and return it for editing; None if there
+        is none.
+        """
         draft = None
         if self._drafts:
             draft = self._drafts.pop()
@@ -218,26 +225,29 @@ class TurnQueue:
         return text
 
     def change(self, place: int, text: str) -> None:
-        """Replace the text of the message at that index of `waiting`; its images stay."""
+        """Replace the text of the message at that index of `waiting`; its images stay. Nothing
+        happens if the message is gone.
+        """
         steering_count = len(self.steering)
+        index = place - steering_count  # among those of later turns
         if place < steering_count and self.session is not None:
             messages = self.session.turn.steering.messages
             messages[place] = replace(messages[place], text=text)
-        elif place - steering_count < len(self._drafts):
-            self._drafts[place - steering_count] = replace(
-                self._drafts[place - steering_count], text=text
-            )
+        elif index < len(self._drafts):
+            self._drafts[index] = replace(self._drafts[index], text=text)
         self._observer.queue_changed()
 
     def move(self, place: int, by: int) -> int:
-        """Move a message among those that steer, or among those of later turns; returns its new
-        place.
+        """Move the message at the index `place` of `waiting` by so many places; returns its new
+        index. It stays among those that steer, or among those of later turns: a move that would
+        leave them does nothing.
         """
         steering_count = len(self.steering)
         is_steering = place < steering_count
-        first, last = (0, steering_count) if is_steering else (steering_count, len(self.waiting))
+        first, end = (0, steering_count) if is_steering else (steering_count, len(self.waiting))
+        allowed_places = range(first, end)
         target = place + by
-        if not (first <= place < last and first <= target < last) or self.session is None:
+        if place not in allowed_places or target not in allowed_places or self.session is None:
             return place
         if is_steering:
             messages = self.session.turn.steering.messages
@@ -258,8 +268,8 @@ class TurnQueue:
         self._start_worker(events)
 
     async def run(self, events: AsyncGenerator[Event, None], message: Draft | None = None) -> None:
-        """Show a stream of events as a turn until it ends. First waits for the end of a running
-        turn.
+        """Show a stream of events as a turn, and return when it has ended. If another turn runs, it
+        is waited for first.
 
         Args:
             message: what begins the turn; it is `starting` until the events show it.
@@ -272,7 +282,10 @@ class TurnQueue:
                 self._set_starting(None)
 
     async def deliver(self, draft: Draft) -> None:
-        """Run a message: as a command, a shell line, or a turn, depending on its text."""
+        """Run a message to its end, depending on how it begins: `!` is a shell line (with `!!` the
+        model does not see its output), `/` and `#` may be a command, all else is a message for the
+        agent.
+        """
         assert self.session is not None
         if draft.text.startswith("!"):
             line = draft.text.lstrip("!").strip()
@@ -297,7 +310,9 @@ class TurnQueue:
             self._observer.queue_changed()
 
     def interrupt(self) -> bool:
-        """End what runs; the second time kill its child processes. Return False if nothing runs."""
+        """End what runs. Called a second time for the same turn, it also kills its child processes.
+        Returns False if nothing runs.
+        """
         if self._turn is None or self._turn.done() or self.session is None:
             return False
         if self._is_interrupted:
@@ -336,7 +351,8 @@ class TurnQueue:
 
         Args:
             turn_timeout: seconds that the turn has to end; then it is cancelled and its child processes are killed.
-            timeout: seconds that the session has for closing after that.
+                None: no limit.
+            timeout: seconds that the session has for closing after that; None: no limit.
             on_released: called when the session is released and its last background events are shown.
         """
 
@@ -378,8 +394,9 @@ class TurnQueue:
             await asyncio.gather(self._background, return_exceptions=True)
 
     async def _wake(self, session: Session) -> None:
-        """Let the idle agent continue when something has happened in the background; runs until the queue
-        is stopped. After an interrupt it is informed with the next message: the user has stopped it.
+        """Wait again and again until something has happened in the background, and let the idle
+        agent continue with it; until the queue is stopped. After an interrupt the agent does not
+        continue, since the user has stopped it: it is informed with the next message.
         """
         while not self._is_stopped:
             await session.wake.due()
@@ -391,8 +408,9 @@ class TurnQueue:
                 self._start_worker(session.wake_up())
 
     async def _repeat(self, session: Session) -> None:
-        """Send the repeated messages, until the queue is stopped. One that became due during a turn is
-        sent after it, once.
+        """Send each repeated message when it is due, until the queue is stopped. One that became
+        due during a turn is sent after it, once. None is sent while the queue is held after an
+        interrupt.
         """
         repeated = session.background.standing.repeated
         while not self._is_stopped:
@@ -413,7 +431,9 @@ class TurnQueue:
     def _start_worker(
         self, events: AsyncGenerator[Event, None] | None = None, message: Draft | None = None
     ) -> None:
-        """Start to deliver what waits, unless something runs already."""
+        """Start to run `events`, and then to deliver what waits; unless something runs already,
+        which delivers it, too. Ends the hold after an interrupt.
+        """
         self._is_held = False
         if self.session is not None and not self._is_stopped and not self.busy:
             self._worker = asyncio.create_task(self._deliver_all(events, message))
@@ -452,8 +472,8 @@ class TurnQueue:
             self._observer.queue_changed()
 
     async def _run_turn(self, events: AsyncGenerator[Event, None]) -> None:
-        """Show a turn to its end. Messages that came too late to steer it are queued first; a
-        cancel of this task is raised again.
+        """Show a turn to its end. Messages that came too late to steer it are then put in front of
+        the queue. If not only the turn but this task is cancelled, that is raised.
         """
         self._began, self._is_interrupted = time.monotonic(), False
         self._turn = asyncio.create_task(self._show_events(events))
@@ -469,14 +489,14 @@ class TurnQueue:
             self._turn = None
             self._was_interrupted = outcome == "interrupted"
             self._is_held = self._holds_after_interrupt and outcome == "interrupted"
-            # Messages that came too late to steer the turn are the next ones.
+            # `withdraw` returns the last one first, so that the order stays.
             while self.session is not None and (draft := self.session.withdraw()) is not None:
                 self._drafts.appendleft(draft)
             if self._live is not None:
                 self._live.end_turn()
             self._observer.turn_ended(outcome, self.seconds)
             if self._drafts and not self._is_held:
-                # this turn may have come from a command, which sends nothing afterwards
+                # No worker delivers them if this turn was begun by a command.
                 self._start_worker()
 
     async def _show_events(self, events: AsyncGenerator[Event, None]) -> Outcome:
@@ -502,7 +522,9 @@ class TurnQueue:
         return outcome
 
     async def _run_command_or_wait(self, draft: Draft) -> None:
-        """Run a command during a turn; a custom command waits for its own turn, other text steers."""
+        """Handle a text that begins like a command while a turn runs. A command of ouro runs at
+        once, a custom command waits for a turn of its own, and any other text steers the turn.
+        """
         if await self._run_command(draft) or self.session is None:
             return
         if self.session.extensions.commands.called_by(draft.text):
@@ -512,7 +534,9 @@ class TurnQueue:
             self._steer(draft)
 
     async def _run_command(self, draft: Draft) -> bool:
-        """Run the text if it is a command, and return whether it was one; a failure is shown."""
+        """Run the text if it is a command of ouro, and return whether it was one; a failure is
+        shown.
+        """
         try:
             return await self._observer.run_command(draft.text)
         except Exception as error:  # noqa: BLE001 (as above)

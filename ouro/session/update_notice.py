@@ -35,8 +35,9 @@ class LastCheck(msgspec.Struct, frozen=True):
 
 
 async def notify_update(show: Callable[[str], None]) -> None:
-    """Show a notice if there is a newer version; ask the index at most once a day, and never in CI
-    or for a version that does not come from an index.
+    """Show a notice if there is a newer version of ouro. The package index is asked at most once a
+    day; in between its last answer counts. Does nothing in CI, and for an ouro that does not come
+    from an index.
     """
     if is_in_ci(os.environ) or not await asyncio.to_thread(is_from_index):
         return
@@ -69,12 +70,16 @@ def is_from_index() -> bool:
 
 
 def is_newer(version: str, than: str) -> bool:
-    """Whether the numbers of a version are higher: `0.10.0` than `0.9.1`."""
+    """Whether the numbers of `version` are higher than those of `than`: `0.10.0` is newer than
+    `0.9.1`. False for an empty version.
+    """
     return bool(version) and _release_numbers(version) > _release_numbers(than)
 
 
 def _release_numbers(version: str) -> tuple[int, ...]:
-    """The numbers of a version, without zeros at its end."""
+    """The numbers at the beginning of a version, without zeros at their end, so that `1.0` is equal
+    to `1.0.0`.
+    """
     match = re.match(r"[\d.]*", version)
     numbers = [int(number) for number in (match[0] if match else "").split(".") if number]
     while numbers and not numbers[-1]:
@@ -83,7 +88,9 @@ def _release_numbers(version: str) -> tuple[int, ...]:
 
 
 async def _ask_pip() -> str:
-    """The newest version, by the index that the settings of pip name; empty if it does not answer."""
+    """The newest version of ouro in the index that the settings of pip name; empty if pip fails, or
+    does not answer within PIP_SECONDS.
+    """
     arguments = (
         "-m",
         "pip",
@@ -114,7 +121,9 @@ async def _ask_pip() -> str:
 
 
 def newest_in(output: str) -> str:
-    """The version in the first line of `pip index versions ouro`."""
+    """The version in the first line of the output of `pip index versions ouro`; empty if there is
+    none.
+    """
     match = _NEWEST_VERSION.match(output)
     return match[1] if match else ""
 

@@ -53,20 +53,24 @@ class Wake:
         return self._subagents.has_running
 
     def reasons(self) -> tuple[str, ...]:
-        """What has happened, each in a few words."""
-        return (*filter(None, (job.news for job in self._jobs.list())), *self._subagents.waiting)
+        """What has happened that the model does not know, each in a few words: of background jobs,
+        then of subagents. Empty if nothing has.
+        """
+        news_of_jobs = [job.news for job in self._jobs.list() if job.news]
+        return (*news_of_jobs, *self._subagents.waiting)
 
     def take(self) -> list[str]:
-        """Take what has happened, as texts for the model with outputs and reports. `reasons` is empty
-        afterwards.
+        """Take what has happened, as texts for the model: the output of background jobs, then the
+        reports of subagents. `reasons` is empty afterwards.
         """
         texts = [job.take_news() for job in self._jobs.list() if job.news]
-        reports = [report.context for report in self._subagents.take_reports()]
-        return [*([_JOBS_HEAD] if texts else []), *texts, *reports]
+        if texts:
+            texts.insert(0, _JOBS_HEAD)
+        return texts + [report.context for report in self._subagents.take_reports()]
 
     def user_spoke(self) -> None:
-        """Called when the user sends a message. It takes what has happened with it, so an open question
-        whether to continue is closed.
+        """Called when the user sends a message. The model learns with it what has happened, so that
+        the question whether to continue, if it is open, is closed without an answer.
         """
         self._in_a_row = 0
         self._tasks.answer(WAKE_QUESTION, Reply())
@@ -84,7 +88,9 @@ class Wake:
                 return
 
     async def ask_to_continue(self) -> bool:
-        """Ask the user if the setting says so, and return whether the agent continues now."""
+        """Returns whether the agent continues now. In the mode `ask` the user decides. After
+        MAX_IN_A_ROW turns without the user it does not, with a notice.
+        """
         reasons = ", ".join(self.reasons())
         if not reasons:
             return False

@@ -128,7 +128,7 @@ class FakeRewind:
         self.went.append(("visit", number, *scopes))
         return []
 
-    async def number_back(self, back: int = 1) -> int:
+    async def find_number_back(self, back: int = 1) -> int:
         while len(self.listed) < back and self.has_earlier:
             await self.load_earlier()
         if not self.listed:
@@ -140,7 +140,7 @@ class FakeRewind:
         return self.listed[-back].number
 
     async def last_turn(self) -> Point:
-        await self.number_back()
+        await self.find_number_back()
         return [point for point in self.listed if not point.is_steered][-1]
 
     async def last_change(self, scopes):
