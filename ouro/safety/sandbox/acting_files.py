@@ -19,8 +19,8 @@ from ouro.safety.protected import is_acting
 from ouro.utils.late_pattern import late_pattern
 
 MAX_FOLDERS = 400
-"""Maximum folders that are looked at, those near the root first: a look takes 0.6 ms for 200 folders,
-before and after each command.
+"""Maximum folders that are looked at, those near the root first: a look takes 0.6 ms for 200
+folders, before and after each command.
 """
 _CHANGE_TIME_MARGIN = 50_000_000
 """Nanoseconds after which a change of a folder has another time than the one before."""
@@ -111,12 +111,15 @@ class ActingFiles:
     def accept(
         self, *, copies: bool, is_alone: bool = True, is_first: bool = True
     ) -> tuple[Path, ...]:
-        """Accept the acting files as they are, before a command runs; returns them. Blocks.
+        """Accept the acting files as they are now, before a command runs; returns their paths.
+        `revert` compares with this state. Blocks.
 
         Args:
-            copies: whether to keep their contents, because the command could change them.
-            is_alone: whether nothing else runs confined, which may have made some of them.
-            is_first: whether no other command runs, which may have changed some of them.
+            copies: whether to copy their contents, because the command could change them.
+            is_alone: whether nothing else runs confined. Otherwise new files may be from it, and
+                only those accepted before stay accepted.
+            is_first: whether no other command runs. Otherwise it may have changed files, and the
+                copies made before it are kept.
         """
         acting = self._find_acting()
         if not is_alone:
@@ -128,10 +131,10 @@ class ActingFiles:
         return tuple(map(Path, acting))
 
     def revert(self) -> list[RevertedFile]:
-        """Move out what a command has made or changed since `accept`, and restore what was there.
-        Blocks.
+        """Move the acting files out of the workspace that were made or changed since `accept`, and
+        restore the earlier version of changed ones. Returns what was moved. Blocks.
 
-        A new git directory stays if nothing in it can run a program.
+        A new git directory stays, and is accepted, if nothing in it can run a program.
         """
         reverted: list[RevertedFile] = []
         for path in self._find_acting():
@@ -143,7 +146,9 @@ class ActingFiles:
         return [*reverted, *self._restore_copies()]
 
     def restore(self, taken: Sequence[RevertedFile]) -> list[Path]:
-        """Move what the user allows into the workspace again; returns what could not be moved."""
+        """Move files that the user allows into the workspace again, instead of the restored version
+        of each. Returns the paths of those that could not be moved.
+        """
         import shutil  # imported late: few sessions need it
 
         failed: list[Path] = []
@@ -161,8 +166,8 @@ class ActingFiles:
         return failed
 
     def _restore_copies(self) -> Iterator[RevertedFile]:
-        """Restore every file that differs from its copy, and move out new ones; yields each after
-        that. In an empty folder every file is new.
+        """Restore every file that differs from its copy, and move out those without a copy; yields
+        each file after that. Without copied places nothing happens.
         """
         if not self._copied_places:
             return
@@ -177,8 +182,10 @@ class ActingFiles:
                 yield reverted
 
     def _restore_copy(self, path: str, before: _FileCopy | None) -> RevertedFile | None:
-        """Move out what is at a path, and write what was there. Returns None if the folder is gone,
-        because nothing can obey what is gone.
+        """Move out what is at a path, and write the copy `before` there; returns what was done.
+
+        `before` is None for a file that is new. A file that was deleted is written too, but not if
+        its folder is gone: then the result is None, because nothing can obey what is gone.
         """
         is_there = os.path.lexists(path)
         if not is_there and not Path(path).parent.is_dir():
@@ -191,7 +198,9 @@ class ActingFiles:
         return reverted
 
     def _find_acting(self) -> list[str]:
-        """The acting files of all folders. A folder is read again only if it changed."""
+        """Returns the paths of the acting files in the first `MAX_FOLDERS` folders, level by level
+        from the roots. A folder is read again only if it changed.
+        """
         acting: list[str] = []
         folders = [*self._roots]
         saved_listings, look_at = self._listings, os.stat
@@ -201,7 +210,7 @@ class ActingFiles:
                 status = look_at(folder)
             except OSError:
                 continue
-            # Nothing can set the time of a change, and each change of the list changes it.
+            # No program can set this time (ctime), and each new or removed name changes it.
             saved = saved_listings.get(folder)
             if saved and saved.changed_at == status.st_ctime_ns and saved.inode == status.st_ino:
                 listing = saved.listing
@@ -214,7 +223,11 @@ class ActingFiles:
         return acting
 
     def _list_folder(self, folder: str, status: os.stat_result) -> _Listing:
-        """Read a folder. What was found is saved, unless the folder changed just now."""
+        """Read a folder; returns its acting files, and the folders that are to be searched.
+
+        The result is saved for `_find_acting`, unless the folder changed just now: another change
+        could then get the same time. `status` is that of the folder before it is read.
+        """
         from ouro.utils.project_files import GENERATED
 
         try:
@@ -222,11 +235,12 @@ class ActingFiles:
                 entries = [*scan]
         except OSError:
             return _Listing(acting=(), folders=())
-        above = folder.rpartition("/")[2]
-        skipped = {*GENERATED, "memory", "plans"} if above == ".ouro" else GENERATED
+        folder_name = folder.rpartition("/")[2]
+        # ouro itself writes into these two while commands run.
+        skipped = {*GENERATED, "memory", "plans"} if folder_name == ".ouro" else GENERATED
         acting, folders = [], []
         for entry in entries:
-            if is_acting(entry.name, above):
+            if is_acting(entry.name, folder_name):
                 acting.append(entry.path)
             elif entry.name not in skipped and entry.is_dir(follow_symlinks=False):
                 folders.append(entry.path)
@@ -236,8 +250,9 @@ class ActingFiles:
         return listing
 
     def _copy_files(self, places: Sequence[str]) -> Iterator[tuple[str, _FileCopy]]:
-        """Yield the paths of files and links with their copies. Large files and those that cannot be
-        read are left out.
+        """Yield each file and link in these acting files and folders, as its path with its copy.
+
+        At most `_MAX_COPIES` are looked at. Large files and those that cannot be read are left out.
         """
         files = chain.from_iterable(map(_files_of, places))
         for _, path in zip(range(_MAX_COPIES), files, strict=False):
@@ -251,8 +266,8 @@ class ActingFiles:
                 continue
 
     def _move_out(self, path: str, *, was_changed: bool) -> RevertedFile:
-        """Move a file out of the workspace into the store, so that nothing obeys it and nothing is
-        lost.
+        """Move a file or folder out of the workspace into the store, where no program obeys it and
+        the user can still find it.
         """
         import shutil  # imported late: few sessions need it
 
@@ -264,11 +279,20 @@ class ActingFiles:
 
 
 def is_plain_repository(git_dir: Path) -> bool:
-    """Whether nothing in a git directory can run a program: what `git init` and `git clone` make."""
+    """Whether a path is a git directory in which nothing can run a program, as `git init` and
+    `git clone` make it. Hooks may only be samples, and the configuration only plain settings.
+    """
     if git_dir.name.lower() != ".git" or git_dir.is_symlink() or not git_dir.is_dir():
         return False
-    other = ("config.worktree", "commondir", "modules", "worktrees", "objects/info/alternates")
-    if any(os.path.lexists(git_dir / name) for name in other):
+    # Each leads to further settings or repositories.
+    leading_elsewhere = (
+        "config.worktree",
+        "commondir",
+        "modules",
+        "worktrees",
+        "objects/info/alternates",
+    )
+    if any(os.path.lexists(git_dir / name) for name in leading_elsewhere):
         return False
     hooks, info = _names_in(git_dir / "hooks"), _names_in(git_dir / "info")
     config = git_dir / "config"
@@ -290,7 +314,9 @@ def _is_plain_config(data: bytes) -> bool:
 
 
 def _is_harmless_in_git(path: str, after: _FileCopy | None) -> bool:
-    """Whether a changed file of a git directory names no program, as after `git remote add`."""
+    """Whether a file in a git directory may stay as it is now (`after`), although it changed: it is
+    `info/exclude`, or a configuration that names no program, as after `git remote add`.
+    """
     if after is None or after.is_link or "/.git/" not in path:
         return False
     name = path.rpartition("/.git/")[2]
@@ -298,18 +324,18 @@ def _is_harmless_in_git(path: str, after: _FileCopy | None) -> bool:
 
 
 def _start_of(path: Path) -> bytes:
-    """The text of a configuration; if it cannot be read, one that does not count as plain."""
+    """Returns the first `_MAX_CONFIG` bytes of a configuration, for `_is_plain_config`."""
     try:
         with path.open("rb") as file:
             return file.read(_MAX_CONFIG)
     except OSError:
-        return b"\\"
+        return b"\\"  # does not count as plain
 
 
 def _names_in(folder: Path) -> list[str]:
-    """The names in a folder; none if it cannot be read. A link counts as having one."""
+    """Returns the names in a folder, for `is_plain_repository`; empty if it cannot be read."""
     if folder.is_symlink():
-        return ["a link"]
+        return ["a link"]  # not a name that a plain repository has
     try:
         return os.listdir(folder)  # noqa: PTH208 - only names
     except OSError:
@@ -317,7 +343,9 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def _files_of(path: str) -> Iterator[str]:
-    """Yield the files of an acting file or folder; of a git directory only those that act."""
+    """Yield the path of an acting file, or the files below an acting folder. Of a git directory
+    these are only the ones in `ACTING_IN_GIT`.
+    """
     if path.lower().endswith("/.git"):
         for name in ACTING_IN_GIT:
             yield from _files_below(f"{path}/{name}")
@@ -345,7 +373,7 @@ def _kind_of(path: str) -> str:
 
 
 def _write_copy(path: str, copy: _FileCopy) -> None:
-    """Write a copied file or link again. Raises OSError if something is there."""
+    """Write a copied file with its mode, or a copied link. Raises OSError if something is there."""
     if copy.is_link:
         os.symlink(os.fsdecode(copy.data), path)  # noqa: PTH211
         return

@@ -55,7 +55,9 @@ _PROTECTED_NAMES = (
 _WORKSPACE_LIMITS = ("workspace", "repository")
 """The limits of commands that may change the workspace."""
 _NO_CALL = ""
-"""The id of a hook or server: it has no call, and no end that is known here."""
+"""The call id of a hook or server: it belongs to no tool call, and its end is not known here."""
+NO_TOKEN = "-"  # noqa: S105 - not a secret
+"""The token of a command that belongs to no tool call: nobody asks what it left running."""
 _MAX_MOUNTS = 200
 """Maximum acting files that are read-only mounts; further ones are compared after the command."""
 _DENIALS = (
@@ -168,8 +170,9 @@ class Confinement:
         return self._chosen
 
     def take_warning(self) -> str:
-        """The warning for the user, once, if a stronger sandbox was refused (B4); empty if none
-        was.
+        """Returns a warning for the user if a stronger sandbox could not be used (B4).
+
+        Empty if the strongest one is used, and at each call after the one with the warning.
         """
         chosen = self.chosen()
         if self._has_warned or not chosen.refused:
@@ -185,8 +188,9 @@ class Confinement:
 
     @property
     def known_tier(self) -> str:
-        """The tier, the engine of the container, `none`, or `off`; empty before the first command
-        has tested it.
+        """The tier of the sandbox, without testing it. In a container it is the name of the engine.
+
+        `off` if the settings disable the sandbox; empty before the first command has tested it.
         """
         if not self.settings.enabled:
             return "off"
@@ -202,19 +206,25 @@ class Confinement:
         return self.is_on or not self.settings.enabled
 
     def wrap(self, argv: Sequence[str], limits: Limits, call_id: str = "") -> list[str]:
-        """The command that starts `argv` with these limits; for a tool call it records whether it
-        can write memory.
+        """Returns the command line that starts `argv` confined to these limits.
+
+        With the limits `off` it is `argv`. Also records whether the command of this call can write
+        into long-term memory, for `was_kept_from_memory`.
         """
-        with self._lock:  # commands start side by side
+        with self._lock:  # several commands may start at the same time
             self._kept_from_memory.discard(call_id)  # call ids may be repeated
             if limits == "off":
                 return list(argv)
             sandbox, policy = self.chosen().sandbox, self._policy(limits)
             if sandbox.tier != "none":
                 policy = self._record_call(policy, limits, sandbox.tier, call_id)
-            # The limits become a part of a script, so that one shell does both.
             is_script = _is_script(argv)
-            script, words = (argv[2], argv[4:]) if is_script else ('exec "$@" 8>&-', argv)
+            if is_script:
+                # `SET_LIMITS` is put before the script, so that one shell runs both.
+                script, words = argv[2], argv[4:]
+            else:
+                # Descriptor 8, the file of processes left running, is not for the command.
+                script, words = 'exec "$@" 8>&-', argv
             is_watched = is_script and sandbox.tier == "bubblewrap"
             if is_watched:
                 script = script.removesuffix('exec "$@"') + WATCHED
@@ -240,8 +250,10 @@ class Confinement:
         *,
         pty: bool = False,  # noqa: ARG002
     ) -> Sequence[str]:
-        """The command that starts a command of the agent (`argv` is from `limit_command`) with these
-        limits: on this machine, or in a container.
+        """Returns the command line that starts a command of the agent with these limits.
+
+        It runs on this machine here, and in a container in `ContainerConfinement`. `argv` is from
+        `limit_command`.
 
         Raises:
             ToolError: the container cannot be used, or the settings want one and there is none.
@@ -251,20 +263,26 @@ class Confinement:
         return self.wrap(argv, limits, call_id)
 
     def take_setup(self) -> str:
-        """The line that prepares the container for commands; empty after the first call, or if there
-        is nothing to prepare. Blocks; raises ToolError.
+        """Returns the shell line that prepares the container for commands.
+
+        Empty if there is nothing to prepare, and after the first call. Blocks; raises ToolError.
         """
         return ""
 
     def _record_call(
         self, policy: SandboxPolicy, limits: Limits, tier: Tier, call_id: str
     ) -> SandboxPolicy:
-        """Record that a call is confined, and whether it can write memory; returns its policy."""
+        """Record whether a call can change the workspace, and whether it can write into memory.
+
+        Returns the policy of its command. If the command can change the workspace, the files that
+        other programs obey are protected in it.
+        """
         if limits in _WORKSPACE_LIMITS:
             policy = self._with_acting(policy, limits, tier)
             self._confined_calls.add(call_id)
-        if not self._state_dir.is_dir():  # it has been deleted since
+        if not self._state_dir.is_dir():  # deleted while ouro runs: the sandbox has files in it
             ensure_private_dir(self._state_dir)
+        # Landlock cannot make a place inside a writable folder read-only.
         shielded = () if tier == "landlock" else policy.protected
         reaches_memory = any(
             _is_in(place, policy.writable) and not _is_in(place, shielded) for place in self._memory
@@ -280,7 +298,9 @@ class Confinement:
     def _behind_proxy(
         self, argv: list[str], policy: SandboxPolicy
     ) -> tuple[list[str], SandboxPolicy]:
-        """A command that reaches the hosts of the settings, and no others."""
+        """Returns the command line and the policy with which a command reaches the hosts of the
+        settings, and no others: the relay starts the command and leads to ouro's proxy.
+        """
         if self._proxy is None:
             from ouro.safety.sandbox.proxy import NetworkProxy  # only if hosts are named
 
@@ -291,10 +311,14 @@ class Confinement:
         return [*relay, *argv], msgspec.structs.replace(policy, visible=visible)
 
     def revert(self, call_id: str) -> list[RevertedFile]:
-        """Move out what a command has made or changed that other programs obey; returns it. Blocks.
+        """Move the files out of the workspace that a command made or changed and that other
+        programs obey. Restores the earlier version of changed files. Blocks.
+
+        Returns what was moved: nothing for a call that could not change the workspace, or that
+        was reverted before.
 
         Raises:
-            OSError: something of it cannot be moved.
+            OSError: one of the files cannot be moved.
         """
         with self._lock:
             if call_id not in self._confined_calls:
@@ -303,7 +327,9 @@ class Confinement:
             return self._acting.revert()
 
     def restore(self, reverted: Sequence[RevertedFile]) -> list[Path]:
-        """Move what the user allows into the workspace again; returns what could not be moved."""
+        """Move reverted files that the user allows into the workspace again; returns the paths of
+        those that could not be moved.
+        """
         with self._lock:
             return self._acting.restore(reverted)
 
@@ -317,8 +343,11 @@ class Confinement:
         return self._state_dir / LEFT_RUNNING
 
     def take_left_running(self, call_id: str) -> int:
-        """The number of processes that the last command of this call left running, and that its
-        sandbox has ended; 0 where ouro itself ends them. Blocks.
+        """Returns how many processes the last command of this call left running, which its sandbox
+        then ended. Blocks.
+
+        0 if it left none, if the number was read before, and with the sandboxes that cannot end
+        them: there ouro does.
         """
         token = self._tokens.pop(call_id, "")
         path = self._left_running
@@ -328,23 +357,28 @@ class Confinement:
                 path.write_text("")
         except (OSError, ValueError):
             return 0
-        pairs = (line.split() for line in lines)
-        counts = [pair[1] for pair in pairs if len(pair) == 2 and pair[0] == token]
-        return int(counts[-1]) if counts and counts[-1].isdecimal() else 0
+        last_count = ""
+        for line in lines:
+            words = line.split()
+            if len(words) == 2 and words[0] == token:
+                last_count = words[1]
+        return int(last_count) if last_count.isdecimal() else 0
 
     def _new_token(self, call_id: str) -> str:
-        """A text that identifies the command of a call in the file of processes left running."""
+        """Returns a new text that identifies the command of a call in the file of processes left
+        running; `NO_TOKEN` for a command without a call.
+        """
         if not call_id:
-            return "-"
+            return NO_TOKEN
         self._tokens[call_id] = f"{os.getpid()}.{next(_numbers)}"
         return self._tokens[call_id]
 
     def _ulimit_arguments(self, tier: Tier) -> tuple[str, str, str]:
         """The limits of a command for `ulimit`: open files, memory in kB, processes."""
         settings = self.settings
-        # Only in its own namespace the user's other processes are not counted.
-        shares = tier == "landlock" or (tier == "container" and sys.platform == "linux")
-        other_processes = count_processes() if shares else 0
+        # Without a user namespace the kernel counts the user's other processes too.
+        counts_others = tier == "landlock" or (tier == "container" and sys.platform == "linux")
+        other_processes = count_processes() if counts_others else 0
         return (
             str(settings.max_open_files),
             str(_memory_limit_mb(settings) * 1024),
@@ -352,7 +386,9 @@ class Confinement:
         )
 
     def find_limit(self, output: str) -> str:
-        """The limit that a failed command's output names, and its setting; empty if none."""
+        """Returns the limit that a command probably reached, with the name of its setting. It is
+        recognized by the error text in the output; empty if there is none.
+        """
         settings = self.settings
         if _OUT_OF_MEMORY.search(output):
             return (
@@ -365,11 +401,13 @@ class Confinement:
         return ""
 
     def find_denial(self, output: str) -> str:
-        """The line of a failed command's output that looks like a refusal of the sandbox; empty if
-        none does.
+        """Returns what the sandbox probably refused to a failed command; empty if nothing.
+
+        First the hosts that the proxy refused since the last call, otherwise the line of the output
+        that looks like a refusal.
         """
-        if self._proxy is not None and (hosts := self._proxy.take_refusals()):
-            return hosts
+        if self._proxy is not None and (refused_hosts := self._proxy.take_refusals()):
+            return refused_hosts
         line = self._find_refusal(output)
         if line and self._kept_back and self.known_tier == "landlock":
             folders = ", ".join(
@@ -382,8 +420,8 @@ class Confinement:
         return line
 
     def _find_refusal(self, output: str) -> str:
-        """The last line with a sign of a refusal, other than about a file that a rule denies to
-        read; empty if there is none.
+        """Returns the last line of the output with one of `_DENIALS`, at most 200 characters; empty
+        if there is none. Lines about files that a rule denies to read are left out.
         """
         kept_back = [path.name for path in self._kept_back]
         for line in reversed(output.splitlines()[-200:]):
@@ -392,11 +430,13 @@ class Confinement:
         return ""
 
     def close(self) -> None:
-        """Delete the /tmp of the commands, and stop their network proxy. Move out what hooks and
-        servers have made that other programs obey.
+        """Delete the /tmp of the commands, and stop their network proxy. Move the files out of the
+        workspace that hooks and servers have made and that other programs obey.
         """
         with self._lock, suppress(OSError):
-            for item in self._acting.revert() if self._confined_calls else ():
+            # Calls are reverted at their end: what is left runs without a call.
+            reverted = self._acting.revert() if self._confined_calls else []
+            for item in reverted:
                 log.warning("%s was moved to %s: programs obey it", item.path, item.moved)
         if self._proxy is not None:
             self._proxy.close()
@@ -406,10 +446,11 @@ class Confinement:
             self._temp = None
 
     def _policy(self, limits: Limits) -> SandboxPolicy:
-        """What a command with these limits may see, change and reach."""
+        """Returns what a command with these limits may see, change and reach."""
         from ouro.safety.sandbox.temp_folder import TempFolder
 
         root = str(self._root)
+        # A reserved area that has the workspace in it stays visible.
         hidden = [
             place
             for place in existing(protected.existing_reserved_areas())
@@ -436,8 +477,9 @@ class Confinement:
         )
 
     def _used_in_private(self) -> list[Path]:
-        """The folders that commands need, of those in private places such as /tmp: home, the
-        workspace, memory, and the folders of programs.
+        """Returns the folders that commands need and that are in a place such as /tmp, which is
+        empty inside the sandbox. Commands need home, the workspace, memory, and the folders of
+        programs.
         """
         folders = os.environ.get("PATH", "").split(os.pathsep)
         programs = [folder for folder in folders if is_private(folder)]
@@ -447,7 +489,9 @@ class Confinement:
         return [Path(place) for place in used if is_private(place)]
 
     def _without_sockets(self, policy: SandboxPolicy, tier: Tier) -> SandboxPolicy:
-        """The policy that also hides the sockets of other programs, to which a command could connect."""
+        """Returns the policy that also hides the sockets of other programs to which a command could
+        connect. Unchanged in a sandbox that cannot hide a single socket.
+        """
         if tier not in ("bubblewrap", "container"):
             return policy
         from ouro.safety.sandbox.sockets import find_sockets, is_below
@@ -459,15 +503,19 @@ class Confinement:
         exempt = workspace if policy.network else ()
 
         def is_reachable(path: str) -> bool:
-            is_not_shown = is_private(path) and not is_below(path, shown)
-            return not is_not_shown and not is_below(path, (*hidden, *exempt))
+            """Whether a command could connect to the socket, which is to be hidden then."""
+            is_absent_inside = is_private(path) and not is_below(path, shown)
+            return not is_absent_inside and not is_below(path, (*hidden, *exempt))
 
         sockets = find_sockets(os.environ, workspace, is_reachable)
         return msgspec.structs.replace(policy, sockets=tuple(map(Path, sockets)))
 
     def _with_acting(self, policy: SandboxPolicy, limits: Limits, tier: Tier) -> SandboxPolicy:
-        """The policy that also keeps the files that other programs obey read-only, at any depth. They
-        are accepted as they are.
+        """Returns the policy in which the files that other programs obey are read-only too, at any
+        depth of the workspace. As they are now, they count as accepted.
+
+        With the limits `repository` a git directory can be changed, but not its parts that run
+        programs.
         """
         acting = self._acting.accept(
             copies=tier == "landlock" or limits == "repository",
@@ -484,8 +532,8 @@ class Confinement:
                 read_only.append(place)
         return msgspec.structs.replace(
             policy,
-            # A mount point cannot be renamed; otherwise another folder could replace .git with
-            # other settings.
+            # Named here, a git directory is a mount point, which cannot be renamed: otherwise a
+            # folder with other settings could replace it.
             writable=(*policy.writable, *existing(git_dirs)),
             protected=(*policy.protected, *existing(read_only)),
             may_make_git=limits == "repository",
@@ -512,6 +560,8 @@ def _is_in(place: Path, folders: Sequence[Path]) -> bool:
 
 
 def _memory_limit_mb(settings: SandboxSettings) -> int:
-    """The memory that a process may have: that of the settings, or three quarters of the machine's."""
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1_048_576
-    return settings.max_memory_mb or machine * 3 // 4
+    """Returns the memory in MB that a process may have: `sandbox.max_memory_mb`, or three quarters
+    of the machine's memory if that is 0.
+    """
+    machine_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1_048_576
+    return settings.max_memory_mb or machine_mb * 3 // 4

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ouro.safety.rules import Limits
-from ouro.safety.sandbox.confinement import SET_LIMITS, Confinement
+from ouro.safety.sandbox.confinement import NO_TOKEN, SET_LIMITS, Confinement
 from ouro.safety.sandbox.containers import Containers
 from ouro.safety.sandbox.devcontainer import DevContainer, read_devcontainer
 from ouro.safety.sandbox.tiers import LEFT_RUNNING, existing
@@ -28,7 +28,8 @@ class ContainerConfinement(Confinement):
         root: the workspace.
         state_dir: a private folder of ouro.
         settings: engine, image and limits.
-        devcontainer: returns the devcontainer of the project; raises ToolError if it cannot be used.
+        devcontainer: returns the devcontainer of the project; raises ToolError if it cannot be
+            used.
         folders: the further arguments of `Confinement`.
     """
 
@@ -60,7 +61,9 @@ class ContainerConfinement(Confinement):
         )
 
     def take_warning(self) -> str:
-        """The warning, once, that hosts of the settings have no effect here; empty if there are none."""
+        """Returns a warning if `sandbox.hosts` is set, which has no effect in a container. Empty
+        otherwise, and at each call after the one with the warning.
+        """
         if self._has_warned or not self.settings.hosts:
             return ""
         self._has_warned = True
@@ -82,8 +85,10 @@ class ContainerConfinement(Confinement):
     def wrap_command(
         self, argv: Sequence[str], limits: Limits, call_id: str, cwd: Path, *, pty: bool = False
     ) -> Sequence[str]:
-        """The command that starts `argv` in the container for these limits. `off` means all of the
-        workspace and the network of the machine: no command of the agent runs on the machine itself.
+        """Returns the command line that starts `argv` in the container for these limits.
+
+        With the limits `off` it may change all of the workspace and use the network of the machine,
+        but it still runs in a container: no command of the agent runs on the machine itself.
         """
         with self._lock:
             self._kept_from_memory.discard(call_id)
@@ -95,14 +100,17 @@ class ContainerConfinement(Confinement):
                 policy = self._record_call(policy, limits, "container", call_id)
             policy = self._without_sockets(policy, "container")
             bounds = self._ulimit_arguments("container")
-            bounded = ["/bin/sh", "-c", f'{SET_LIMITS}exec "$@"', "sh", "-", *bounds, *argv]
+            # The script of the container records what is left running, by the tag.
+            bounded = ["/bin/sh", "-c", f'{SET_LIMITS}exec "$@"', "sh", NO_TOKEN, *bounds, *argv]
             tag = int(argv[_TAG_POSITION])
             command = self.containers.command(tag, bounded, limits, policy, cwd, pty=pty)
             self._tokens[call_id] = command.inside.tag
             return command
 
     def take_setup(self) -> str:
-        """The line of the devcontainer that prepares the container; empty after the first call."""
+        """Returns the shell line of the devcontainer that prepares the container; empty after the
+        first call.
+        """
         if self._has_set_up:
             return ""
         line = self.containers.plan.setup
@@ -110,7 +118,8 @@ class ContainerConfinement(Confinement):
         return line
 
     def check_container(self) -> str:
-        """Start a container and remove it; returns what it is, for the user. Blocks.
+        """Start a container and remove it; returns its engine and image, as text for the user.
+        Blocks.
 
         Raises:
             ToolError: the container cannot be used.
@@ -124,6 +133,6 @@ class ContainerConfinement(Confinement):
         return (self._temp.path if self._temp else self._state_dir) / LEFT_RUNNING
 
     def close(self) -> None:
-        if "containers" in self.__dict__:
+        if "containers" in self.__dict__:  # the cached property was used
             self.containers.close()
         super().close()

@@ -19,8 +19,8 @@ SCRIPTS_FOLDER = "/run/ouro"
 
 
 class ContainerView(msgspec.Struct, frozen=True):
-    """What the commands with the same limits share with this machine; each view is a container,
-    because mounts cannot change while one runs.
+    """What the commands with the same limits share with this machine. Each view has its own
+    container, because the mounts of a running container cannot change.
     """
 
     name: str
@@ -43,7 +43,9 @@ class ContainerView(msgspec.Struct, frozen=True):
         return any(place.is_relative_to(folder) for folder in self.shared)
 
     def may_write(self, folder: Path) -> bool:
-        """Whether commands may change a folder."""
+        """Whether commands may change a path of this machine: it is in a writable place, and not in
+        a protected one.
+        """
         policy = self.policy
         if any(folder.is_relative_to(place) for place in policy.protected):
             return False
@@ -51,7 +53,9 @@ class ContainerView(msgspec.Struct, frozen=True):
 
     @property
     def masked(self) -> tuple[Path, ...]:
-        """What is hidden in the shared folders."""
+        """The hidden places and sockets in the shared folders, which something empty covers. What
+        is visible nevertheless is left out.
+        """
         hidden = (*self.policy.hidden, *self.policy.sockets)
         shown = set(self.policy.visible)
         return tuple(place for place in hidden if self.is_shared(place) and place not in shown)
@@ -62,16 +66,20 @@ class ContainerView(msgspec.Struct, frozen=True):
         return tuple(place for place in self.policy.protected if self.is_shared(place))
 
     def fingerprint(self) -> tuple[object, ...]:
-        """What identifies all that a container of this view shares: the network, and the device and
-        inode of each mounted path. A running container with another fingerprint no longer fits: a
-        mount stays with the old file if that was replaced.
+        """Returns what identifies all that a container of this view shares: the network, and the
+        device and inode of each mounted path.
+
+        A running container with another fingerprint cannot be used: if a file was replaced, the
+        mount still shows the old one.
         """
         places = (*self.shared, *self.masked, *self.read_only)
         return (self.policy.network, *((place, _device_and_inode(place)) for place in places))
 
 
 def _device_and_inode(place: Path) -> tuple[int, int]:
-    """What differs for another file at the same path; zeros if there is none."""
+    """Returns the device and the inode, which differ for another file at the same path; (0, 0) if
+    there is none.
+    """
     try:
         status = place.lstat()
     except OSError:
@@ -80,7 +88,12 @@ def _device_and_inode(place: Path) -> tuple[int, int]:
 
 
 def all_mounts(view: ContainerView, own_folder: Path) -> Iterator[str]:
-    """Yield the options for all that a container shares; inner places after outer ones."""
+    """Yield the options for all that a container shares. An inner place comes after an outer one,
+    because a later mount covers an earlier one.
+
+    Args:
+        own_folder: the private folder of the session, with `home` and `own`.
+    """
     policy, home = view.policy, Path(os.path.realpath(Path.home()))
     if not view.is_shared(home):
         yield from _mount_options(own_folder / "home", str(home), writes=view.name != "read")
@@ -99,18 +112,17 @@ def all_mounts(view: ContainerView, own_folder: Path) -> Iterator[str]:
             yield from _mount_options(place, path, writes=False)
     for place in view.masked:
         for path in _paths_inside(place, view):
-            yield from (
-                _mount_empty(path)
-                if place.is_dir()
-                else _mount_options(os.devnull, path, writes=False)
-            )
+            if place.is_dir():
+                yield from _mount_empty(path)
+            else:
+                yield from _mount_options(os.devnull, path, writes=False)
 
 
 def extra_mounts(view: ContainerView) -> Iterator[str]:
-    """Yield the options for what the devcontainer adds. A place in the workspace is mounted below both
-    of its paths.
+    """Yield the options for the volumes and empty folders that the devcontainer adds. One below the
+    second path of the workspace is mounted below the first path too.
     """
-    alias = Path(view.alias or "/-")  # without a second path, one that nothing is below
+    alias = Path(view.alias or "/-")  # without a second path: a path that nothing is below
     for mount in view.mounts:
         targets, path = [mount.target], Path(mount.target)
         if path.is_relative_to(alias):
@@ -124,14 +136,18 @@ def extra_mounts(view: ContainerView) -> Iterator[str]:
 
 
 def _paths_inside(place: Path, view: ContainerView) -> list[str]:
-    """The paths of a place inside: its own, and one below the second path of the workspace."""
+    """Returns the paths of a place inside the container: its own, and for a place in the workspace
+    also the one below the second path, if there is one.
+    """
     if not view.alias or not place.is_relative_to(view.root):
         return [str(place)]
     return [str(place), str(Path(view.alias) / place.relative_to(view.root))]
 
 
 def _mount_options(source: Path | str, target: str, *, writes: bool) -> list[str]:
-    """The options that show a path of this machine at a path of the container."""
+    """Returns the options that show a path of this machine (`source`) at a path of the container;
+    read-only unless `writes`.
+    """
     fields = ["type=bind", f"source={source}", f"target={target}"]
     return ["--mount", _join_fields([*fields, *([] if writes else ["readonly"])])]
 
@@ -142,7 +158,9 @@ def _mount_empty(target: str) -> list[str]:
 
 
 def _join_fields(fields: Sequence[str]) -> str:
-    """The value of an option `--mount`: engines read it as CSV, so paths may have commas."""
+    """Returns the value of the option `--mount` for these fields. Engines read it as CSV, so that
+    paths may have commas.
+    """
     text = io.StringIO()
     writer(text, lineterminator="").writerow(fields)
     return text.getvalue()

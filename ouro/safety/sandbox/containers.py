@@ -74,7 +74,7 @@ _GIT_SECONDS = 2.0
 
 
 class ContainerCommand(list[str]):
-    """The words that run a command in a container; `inside` is where its processes are."""
+    """The command line that runs a command in a container, with access to its processes there."""
 
     inside: CommandInside
 
@@ -84,14 +84,14 @@ class ContainerCommand(list[str]):
 
 
 class CommandInside:
-    """The processes of one command in a container: they are not ours, so they are found there by
-    their tag.
+    """The processes of one command in a container. They are not children of ouro, so a script in
+    the container finds them by their tag.
     """
 
     def __init__(self, container: _Container, tag: str) -> None:
         self._container = container
         self.tag = tag
-        """The limit of resident memory of its processes, in bytes."""
+        """The limit of resident memory of its processes, in bytes, which no other command has."""
         self._is_done = False
         container.uses += 1
 
@@ -105,16 +105,19 @@ class CommandInside:
         threading.Thread(target=self.signal, args=(number,), name="container-signal").start()
 
     def release(self) -> None:
-        """Let the container be removed if its view is out of date and this was its last command. Must
-        be called when the command has ended; later calls do nothing.
+        """Note that the command has ended: a retired container whose last command this was is
+        removed. Must be called once; later calls do nothing.
         """
         if not self._is_done:
             self._is_done = True
             self._container.note_command_end()
 
     def find_loss(self, code: int, output: str) -> str:
-        """Why the command could not run or was ended, if its container is gone; else empty.
-        Blocks.
+        """Returns, as text for the model, that the command could not run or was ended because its
+        container is gone. Empty if the container runs. Blocks.
+
+        The engine is asked only if the exit code or the end of the output look like a loss. A lost
+        container is not used again.
         """
         tail = output[-2_000:].lower()
         if code not in _EXIT_CODES_OF_ENGINE and not any(sign in tail for sign in _LOST_SIGNS):
@@ -161,8 +164,8 @@ class _Container:
         """Whether it is removed as soon as no command runs in it."""
 
     def note_command_end(self) -> None:
-        """Note that one of its commands has ended. A retired container without commands is removed in
-        a thread.
+        """Note that one of its commands has ended. A retired container whose last command this was
+        is removed in a thread.
         """
         self.uses -= 1
         if self._is_retired and not self.uses:
@@ -171,7 +174,7 @@ class _Container:
     def retire(self) -> None:
         """Let its running commands end, then remove it."""
         self._is_retired = True
-        # Counted as a command that ends here, so that a container without commands is removed now.
+        # Counted as a command that ends here: a container without commands is removed at once.
         self.uses += 1
         self.note_command_end()
 
@@ -184,7 +187,11 @@ class _Container:
 
 
 def remove_left_containers(state_dir: Path) -> int:
-    """Remove the containers of killed ouro processes; returns how many. Blocks."""
+    """Remove the containers of killed ouro processes; returns how many were removed. Blocks.
+
+    A record stays if its engine does not remove the container. Without its engine the record is
+    deleted, but not counted.
+    """
     removed = 0
     for record in left_records(_records_dir(state_dir)):
         with suppress(OSError, ValueError, ToolError):
@@ -198,13 +205,14 @@ def remove_left_containers(state_dir: Path) -> int:
 
 
 def _remove_own_folder(name: str) -> None:
-    """Delete the private folder of a session, if that is one."""
+    """Delete the private folder of a session."""
+    # A damaged record must not name another folder.
     if Path(name).name.startswith(_OWN_FOLDER_PREFIX):
         shutil.rmtree(name, ignore_errors=True)
 
 
 def _engine_in_record(about: Mapping[str, str]) -> ContainerEngine | None:
-    """The engine that a record names; None if it is not installed any more."""
+    """Returns the engine that a record names; None if it is unknown, or not installed any more."""
     name: EngineName | None = next((name for name in NAMES if name == about.get("engine")), None)
     program = about.get("program", "")
     return ContainerEngine(name, program) if name and os.access(program, os.X_OK) else None
@@ -249,7 +257,12 @@ class Containers:
 
     @cached_property
     def plan(self) -> DevContainer:
-        """What the project's devcontainer and the settings say. Raises ToolError."""
+        """The project's devcontainer, with the image that is used: `sandbox.image`, the one built
+        from its Dockerfile, or the one that it names.
+
+        Raises:
+            ToolError: it cannot be used, or there is no image.
+        """
         plan = self._read_devcontainer() if self._settings.devcontainer else DevContainer()
         if self._settings.image:
             plan = msgspec.structs.replace(plan, image=self._settings.image, build=None)
@@ -274,11 +287,15 @@ class Containers:
         *,
         pty: bool,
     ) -> ContainerCommand:
-        """The words that run `argv` in the container for these limits, which is started if there is
-        none that fits.
+        """Returns the command line that runs `argv` in the container for these limits. A container
+        is started if none fits.
 
         Args:
             tag: the limit of resident memory, in KB, that marks the processes of the command.
+            policy: what the command may touch; of these paths the container shares the ones below
+                shared folders.
+            cwd: the folder in which it runs, at the same path inside.
+            pty: whether it gets a terminal.
 
         Raises:
             ToolError: it cannot be started, or does not confine what runs in it.
@@ -290,7 +307,7 @@ class Containers:
                 f"It has the workspace, {self._root}, and the folders added to it.",
             )
         container = self._reuse_or_start(view)
-        mark = str(tag * 1024)
+        mark = str(tag * 1024)  # the kernel shows the limit in bytes
         words = [self.engine.program, "exec", "--workdir", str(cwd)]
         if pty:
             words += ["--interactive", "--tty", *_environment_words(container_scripts.ATTENDED)]
@@ -300,7 +317,9 @@ class Containers:
         )
 
     def check(self, policy: SandboxPolicy) -> str:
-        """Start a container and remove it: returns its engine and image. Raises ToolError."""
+        """Start a container, which verifies it, and remove it. Returns its engine and image as text
+        for the user. Raises ToolError.
+        """
         view = self._make_view("workspace", policy)
         container = self._reuse_or_start(view)
         container.remove()
@@ -308,7 +327,7 @@ class Containers:
         return f"{self.engine.name}, image {self.plan.image}"
 
     def close(self) -> None:
-        """Remove all containers, side by side."""
+        """Remove all containers at the same time, and then the private folder of the session."""
         containers = [*self.running.values(), *self._retired]
         threads = [threading.Thread(target=container.remove) for container in containers]
         for thread in threads:
@@ -321,24 +340,25 @@ class Containers:
             self._folder = None
 
     def _make_view(self, limits: str, policy: SandboxPolicy) -> ContainerView:
-        """What the container for these limits shows of this machine."""
+        """Returns what the container for these limits shares with this machine. That includes the
+        git directories of the workspace: those of a worktree are elsewhere.
+        """
         plan = self.plan
         git_dir, shared_dir = git_dirs(self._root)
-        # Of a worktree the repository is elsewhere.
-        repository = (
-            ()
-            if git_dir is None or shared_dir is None
-            else (git_dir.resolve(), shared_dir.resolve())
-        )
-        elsewhere = (place for place in repository if not place.is_relative_to(self._root))
-        visible = tuple(dict.fromkeys((*policy.visible, *elsewhere)))
-        visible = tuple(place for place in visible if place.is_dir())
+        repository: list[Path] = []
+        if git_dir is not None and shared_dir is not None:
+            repository = [git_dir.resolve(), shared_dir.resolve()]
+        elsewhere = [place for place in repository if not place.is_relative_to(self._root)]
+        candidates = dict.fromkeys((*policy.visible, *elsewhere))
+        visible = tuple(place for place in candidates if place.is_dir())
         policy = msgspec.structs.replace(policy, visible=visible)
         return ContainerView(limits, policy, self._root, plan.alias(self._root), plan.mounts)
 
     def _reuse_or_start(self, view: ContainerView) -> _Container:
-        """The running container of a view, or a new one if what it shares has changed or it was
-        lost. The old one ends with its last command.
+        """Returns the running container for the limits of a view.
+
+        A new one is started if there is none, if what it shares has changed since, or if it was
+        lost. The old one is removed after its last command.
         """
         old, fingerprint = self.running.get(view.name), view.fingerprint()
         if old is not None and old.fingerprint == fingerprint and not old.is_lost:
@@ -379,8 +399,8 @@ class Containers:
         return container
 
     def _require_image(self) -> None:
-        """Raise ToolError if the image is not on this machine, with the command that the user can run:
-        ouro neither builds nor fetches an image.
+        """Raise ToolError if the image is not on this machine, with the command that the user can
+        run: ouro neither builds nor fetches an image.
         """
         plan, engine = self.plan, self.engine
         if engine.has_image(plan.image):
@@ -396,7 +416,9 @@ class Containers:
         )
 
     def _run_words(self, view: ContainerView, name: str) -> list[str]:
-        """The arguments of `run`: without network unless allowed, and without any privilege."""
+        """Returns the words after `run` that start the container `name`: without privileges,
+        without network unless the policy has it, and with a read-only image.
+        """
         network = "host" if view.policy.network else "none"
         words = [
             "--detach",
@@ -426,7 +448,9 @@ class Containers:
         return {**child_environment({}), "HOME": os.path.realpath(Path.home())}
 
     def _own_folder(self) -> Path:
-        """A private folder of the session: its scripts, and the home folder of its commands."""
+        """Returns the private folder of the session, which the first call makes. It has the scripts
+        of ouro (`own`), and the home folder of the commands (`home`).
+        """
         if self._folder is None:
             self._folder = Path(os.path.realpath(tempfile.mkdtemp(prefix=_OWN_FOLDER_PREFIX)))
             home, own = self._folder / "home", self._folder / "own"
@@ -440,19 +464,26 @@ class Containers:
         return self._folder
 
     def _write_author(self, path: Path) -> None:
-        """Write settings of git with the user's name, which commits in the container then have."""
+        """Write settings of git with the user's name and address, for commits in the container."""
         git = Git(self._root, _GIT_SECONDS)
         lines = ["[user]"]
         for name in ("name", "email"):
             value = git.ask("config", f"user.{name}").strip()
-            quoted = value.replace("\\", "\\\\").replace('"', '\\"')
-            lines += [f'\t{name} = "{quoted}"'] if value else []
+            if value:
+                quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+                lines.append(f'\t{name} = "{quoted}"')
         path.write_text("\n".join(lines) + "\n")
 
     def _verify(self, view: ContainerView, name: str) -> None:
-        """Raise ToolError if a container does not confine what runs in it."""
+        """Raise ToolError if a container does not confine what runs in it.
+
+        A script in the container checks its rights and its network, and tries to change read-only
+        places. By the proof, a random text, it shows that it shares the folder of the session.
+        """
         proof = (self._own_folder() / "own" / "proof").read_text()
-        read_only = [*view.read_only, *(() if view.may_write(self._root) else (self._root,))]
+        read_only = [*view.read_only]
+        if not view.may_write(self._root):
+            read_only.append(self._root)
         network = "host" if view.policy.network else "none"
         shell = (
             "/bin/sh",
@@ -471,18 +502,18 @@ class Containers:
 
 
 def _ulimit_words(settings: SandboxSettings) -> Iterator[str]:
-    """Yield options for limits that the engine may set: by default it asks for more than its user may
-    have.
+    """Yield the options for the numbers of open files and processes, within the limits of this
+    user. Without them an engine asks for more than its user may have, and fails.
     """
     import resource  # imported late, as elsewhere
 
-    for name, kind, most in (
+    for name, kind, wanted in (
         ("nofile", resource.RLIMIT_NOFILE, settings.max_open_files),
         ("nproc", resource.RLIMIT_NPROC, _MAX_NPROC),
     ):
         _soft, hard = resource.getrlimit(kind)
         if hard != resource.RLIM_INFINITY:
-            limit = min(most, hard)
+            limit = min(wanted, hard)
             yield f"--ulimit={name}={limit}:{limit}"
 
 

@@ -1,4 +1,4 @@
-"""The project's `devcontainer.json`: what of it is used, and what is not."""
+"""Reads the project's `devcontainer.json`: which of its keys are used, and which are not."""
 
 from __future__ import annotations
 
@@ -92,17 +92,23 @@ class DevContainer(msgspec.Struct, frozen=True):
     """What the file says and is not used, with the reason."""
 
     def alias(self, workspace: Path) -> str:
-        """The second path inside of a workspace, which may be a folder of the project; empty if it
-        has none.
+        """Returns the second path that a workspace has inside the container; empty if it has none.
+
+        The workspace may be a folder of the project: then this is the same folder below
+        `workspace_folder`.
         """
-        is_part = self.workspace_folder and workspace.is_relative_to(self.root)
+        if not self.workspace_folder:
+            return ""
+        is_part = workspace.is_relative_to(self.root)
         below = workspace.relative_to(self.root) if is_part else Path()
-        return str(Path(self.workspace_folder) / below) if self.workspace_folder else ""
+        return str(Path(self.workspace_folder) / below)
 
 
 def devcontainer_files(root: Path) -> tuple[Path, ...]:
-    """The files of a devcontainer that must be trusted: `devcontainer.json` and the Dockerfile that it
-    names. Empty if the project has none.
+    """Returns the files of a devcontainer that the user must trust before it is used.
+
+    These are `devcontainer.json`, and the Dockerfile that it names if that is in the project. Empty
+    if the project has no devcontainer.
     """
     file = _find_file(root.resolve())
     if file is None:
@@ -111,15 +117,18 @@ def devcontainer_files(root: Path) -> tuple[Path, ...]:
         values = _parse_json_with_comments(file)
     except ToolError:
         return (file,)
-    build = _dockerfile(values, file)
-    return (file, build) if build is not None and _is_inside(build, root.resolve()) else (file,)
+    dockerfile = _dockerfile(values, file)
+    if dockerfile is None or not _is_inside(dockerfile, root.resolve()):
+        return (file,)
+    return (file, dockerfile)
 
 
 def read_devcontainer(root: Path) -> DevContainer:
-    """The devcontainer of a project.
+    """Returns the devcontainer of a project.
 
     Raises:
-        ToolError: there is none, it cannot be read, or it needs what ouro cannot do.
+        ToolError: there is none, it cannot be read, or it needs something that ouro does not
+            support.
     """
     root = root.resolve()
     file = _find_file(root)
@@ -138,7 +147,9 @@ def read_devcontainer(root: Path) -> DevContainer:
 
 
 def describe_devcontainer(root: Path) -> list[str]:
-    """What a devcontainer does, as lines for the question whether the user trusts it."""
+    """Returns what a devcontainer does, as lines for the question whether the user trusts it. If it
+    cannot be read, the only line says why.
+    """
     try:
         plan = read_devcontainer(root)
     except ToolError as error:
@@ -159,7 +170,9 @@ def _dockerfile_name(build: ImageBuild | None) -> str:
 
 
 def _find_file(root: Path) -> Path | None:
-    """The `devcontainer.json` of a project; None if it has none, or only a link to the outside."""
+    """Returns the first of `FILES` that the project has; None if it has none, or only links that
+    lead out of the project.
+    """
     paths = (root / name for name in FILES)
     return next((path for path in paths if path.is_file() and _is_inside(path, root)), None)
 
@@ -169,12 +182,17 @@ def _is_inside(path: Path, root: Path) -> bool:
 
 
 def _parse_json_with_comments(file: Path) -> dict[str, Any]:
-    """The keys of a file in JSON with comments. Raises ToolError."""
+    """Returns the keys and values of a file in JSON with comments and trailing commas.
+
+    Raises:
+        ToolError: it is not valid, or not an object.
+    """
     text = read_start(file, _MAX_READ).removeprefix("\ufeff")
-    text = _COMMENT.sub(lambda found: found[1] or " ", text)
-    text = _LAST_COMMA.sub(lambda found: found[1] or "", text)
+    # Group 1 is a string, which stays as it is.
+    without_comments = _COMMENT.sub(lambda match: match[1] or " ", text)
+    plain_json = _LAST_COMMA.sub(lambda match: match[1] or "", without_comments)
     try:
-        values = json.loads(text)
+        values = json.loads(plain_json)
     except (ValueError, RecursionError) as error:
         raise ToolError(f"{file} is not valid JSON: {error}.") from error
     if not isinstance(values, dict):
@@ -183,7 +201,9 @@ def _parse_json_with_comments(file: Path) -> dict[str, Any]:
 
 
 def _dockerfile(values: Mapping[str, Any], file: Path) -> Path | None:
-    """The Dockerfile that the keys name, relative to their file; None if they name none."""
+    """Returns the path of the Dockerfile that the keys of `file` name, which is relative to its
+    folder; None if they name none.
+    """
     build = dictionary(values.get("build"))
     name = build.get("dockerfile") or values.get("dockerFile")
     return file.parent / name if isinstance(name, str) and name else None
@@ -203,11 +223,14 @@ class _Reader:
         """The path of the workspace in the container."""
 
     def read(self) -> DevContainer:
-        """The devcontainer. Raises ToolError if it needs what ouro cannot do."""
+        """Returns the devcontainer. Raises ToolError if it needs something that ouro does not
+        support.
+        """
         folder = self._read_text("workspaceFolder")
-        is_new = bool(folder) and folder != str(self._root)
-        if is_new and not folder.startswith("/"):
+        is_second_path = bool(folder) and folder != str(self._root)
+        if is_second_path and not folder.startswith("/"):
             raise ToolError(f"{self._file}: workspaceFolder must be an absolute path: {folder}.")
+        # The keys below may contain it as a variable.
         self._path_inside = folder or self._path_inside
         build = self._read_build()
         image = "" if build else self._read_text("image")
@@ -219,7 +242,7 @@ class _Reader:
             image=image,
             build=build,
             root=self._root,
-            workspace_folder=folder if is_new else "",
+            workspace_folder=folder if is_second_path else "",
             environment=environment,
             mounts=mounts,
             setup=setup,
@@ -227,13 +250,18 @@ class _Reader:
         )
 
     def _read_text(self, key: str) -> str:
-        """The text of a key, with its variables expanded; empty if it has none."""
+        """Returns the text of a key with its variables expanded; empty if it is missing, or not a
+        text.
+        """
         value = self._values.get(key, "")
         return self._expand(value) if isinstance(value, str) else ""
 
     def _expand(self, text: str) -> str:
-        """`text` with the variables of the specification. Keys of this machine's environment count
-        as not set.
+        """Returns `text` with the values of its variables, such as `${localWorkspaceFolder}` and
+        `${localEnv:LANG:C}`.
+
+        A variable that is not set has its default, or is empty. Variables of this machine that hold
+        keys or passwords count as not set.
         """
         known_variables = {
             "localWorkspaceFolder": str(self._root),
@@ -244,15 +272,20 @@ class _Reader:
         }
         machine_variables = child_environment(os.environ)
 
-        def value(found: re.Match[str]) -> str:
-            is_local, name, default = found.groups()
-            table = machine_variables if is_local else known_variables
+        def value(match: re.Match[str]) -> str:
+            local_prefix, name, default = match.groups()
+            table = machine_variables if local_prefix else known_variables
             return table.get(name, default if default is not None else "")
 
         return _VARIABLE_IN_TEXT.sub(value, text)
 
     def _read_build(self) -> ImageBuild | None:
-        """The image to build from a Dockerfile of the project; None if it names no Dockerfile."""
+        """Returns how the image is built from a Dockerfile of the project; None if the file names
+        no Dockerfile. Keys of `build` that are not used are noted.
+
+        Raises:
+            ToolError: the Dockerfile or its context is outside of the project, or it is missing.
+        """
         dockerfile = _dockerfile(self._values, self._file)
         if dockerfile is None:
             return None
@@ -275,7 +308,12 @@ class _Reader:
         return ImageBuild(dockerfile.resolve(), context, tuple(options), tag)
 
     def _read_variables(self, key: str) -> dict[str, str]:
-        """The variables of a key that can be used; others are noted as unused."""
+        """Returns the variables in the object of a key (`containerEnv`, `remoteEnv`), with their
+        values expanded.
+
+        Noted as unused are values that are not texts, invalid names, and values that refer to the
+        container's own variables, which are not known here.
+        """
         variables: dict[str, str] = {}
         for name, value in dictionary(self._values.get(key)).items():
             if (
@@ -289,7 +327,9 @@ class _Reader:
         return variables
 
     def _read_mounts(self) -> Iterator[ExtraMount]:
-        """Yield the mounts that are used: volumes and tmpfs. Others are noted as unused."""
+        """Yield the mounts that are used: volumes, and empty folders in memory (tmpfs). Others are
+        noted as unused.
+        """
         mounts = self._values.get("mounts") or []
         for mount in mounts if isinstance(mounts, list) else [mounts]:
             fields = _mount_fields(mount, self._expand)
@@ -297,7 +337,7 @@ class _Reader:
             source = fields.get("source", "")
             is_volume = kind == "volume" and bool(_VOLUME_NAME.fullmatch(source))
             if target.startswith("/") and is_volume:
-                # A volume of its own: others hold data of other projects.
+                # The name gets the project's id: the volume of that name may be another project's.
                 yield ExtraMount(target, f"ouro-{self._project_id}-{source}")
             elif target.startswith("/") and kind == "tmpfs":
                 yield ExtraMount(target)
@@ -306,26 +346,31 @@ class _Reader:
                 self._unused.append(f"the mount of {shown[:80]} (only volumes and tmpfs are used)")
 
     def _read_setup(self) -> str:
-        """The line that runs once in a session; empty if there is none."""
+        """Returns the shell line that runs once in a session (`postCreateCommand`); empty if there
+        is none. Several commands are joined by `&&`.
+        """
         command = self._values.get("postCreateCommand")
         lines = [*_command_lines(command)]
         return " && ".join(self._expand(line) for line in lines)
 
 
 def _mount_fields(mount: Any, expand: Callable[[str], str]) -> dict[str, str]:
-    """The fields of a mount, written as a text or as an object."""
+    """Returns the fields of a mount, with their values expanded and under their long names.
+
+    A mount is written as an object, or as a text such as `source=data,target=/data,type=volume`.
+    """
     if isinstance(mount, str):
         pairs = (field.partition("=") for field in mount.split(","))
         fields = {name.strip(): value.strip() for name, _, value in pairs}
     else:
         fields = {str(name): str(value) for name, value in dictionary(mount).items()}
-    names = {"src": "source", "dst": "target", "destination": "target"}
-    return {names.get(name, name): expand(value) for name, value in fields.items()}
+    long_names = {"src": "source", "dst": "target", "destination": "target"}
+    return {long_names.get(name, name): expand(value) for name, value in fields.items()}
 
 
 def _command_lines(command: Any) -> Iterator[str]:
-    """Yield the lines of a lifecycle command, which may be a text, a list of words, or several of
-    these by name.
+    """Yield the shell lines of a lifecycle command, which is a shell line, a list of words, or an
+    object with several of these by name. Yields nothing for other values.
     """
     if isinstance(command, str) and command.strip():
         yield command

@@ -43,10 +43,11 @@ class ContainerEngine:
         self.program = program
 
     def call(self, *words: str, timeout: float = CALL_TIMEOUT) -> subprocess.CompletedProcess[str]:
-        """Run the engine and wait. Blocks.
+        """Run the engine with these words and wait until it ends, whatever its exit code is.
+        Blocks.
 
         Raises:
-            ToolError: it cannot be started, or does not answer.
+            ToolError: it cannot be started, or has not ended after `timeout` seconds.
         """
         try:
             return subprocess.run(
@@ -93,15 +94,16 @@ class ContainerEngine:
         return result.stdout.strip() == "true"
 
     def user_words(self) -> list[str]:
-        """Options with which files that a command makes belong to this user. Blocks."""
+        """Returns the options with which files that a command makes belong to this user. Blocks.
+
+        The root of a rootless docker is this user. podman can show this user under the same number.
+        """
         own_ids = f"{os.getuid()}:{os.getgid()}"
         if not self.is_rootless:
             return ["--user", own_ids]
-        return (
-            ["--userns", "keep-id", "--user", own_ids]
-            if self.name == "podman"
-            else ["--user", "0:0"]
-        )
+        if self.name == "podman":
+            return ["--userns", "keep-id", "--user", own_ids]
+        return ["--user", "0:0"]
 
     @property
     def uid_inside(self) -> int:
@@ -109,7 +111,10 @@ class ContainerEngine:
         return 0 if self.name == "docker" and self.is_rootless else os.getuid()
 
     def remove_container(self, name: str) -> bool:
-        """End a container and all its processes; returns whether it is gone. Blocks."""
+        """End a container and all its processes, and remove it. Returns whether it is gone, also if
+        it was not there. Blocks.
+        """
+        # docker ends the processes at once anyway.
         at_once = ("--time", "0") if self.name == "podman" else ()
         try:
             result = self.call("rm", "--force", *at_once, name)
@@ -119,12 +124,16 @@ class ContainerEngine:
 
 
 def refuse(problem: str, advice: str = "") -> ToolError:
-    """The error of a command that cannot run in its container."""
+    """Returns the error for a command that cannot run in its container: the problem, the advice,
+    and that nothing ran.
+    """
     return ToolError(" ".join(filter(None, (f"{problem}.", advice, _NOTHING_RAN))))
 
 
 def last_line(text: str) -> str:
-    """The last line of what an engine printed, for a message."""
+    """Returns the last line of what an engine printed, for a message: without its full stop, and at
+    most 300 characters.
+    """
     lines = text.strip().splitlines() or ["it printed no reason"]
     return lines[-1].strip().rstrip(".?")[:300]
 
@@ -136,8 +145,8 @@ def _is_absence(text: str) -> bool:
 
 
 def find_engine(wanted: str, workspace: Sequence[Path]) -> ContainerEngine:
-    """The engine of the settings, or the first that is installed. One in the workspace is not
-    taken: a command may have made it.
+    """Returns the engine with the `wanted` name; the first that is installed if the name is empty.
+    One in the workspace is not used: a command may have made it.
 
     Raises:
         ToolError: there is none.
@@ -154,5 +163,5 @@ def find_engine(wanted: str, workspace: Sequence[Path]) -> ContainerEngine:
 
 
 def _is_below(program: str, folder: Path) -> bool:
-    """Whether a program, or what its link leads to, is in a folder."""
+    """Whether the path of a program, or the file that it leads to, is in a folder."""
     return Path(program).resolve().is_relative_to(folder) or Path(program).is_relative_to(folder)

@@ -57,11 +57,10 @@ def leaves_sockets(version: int) -> bool:
 
 
 def abi() -> int:
-    """The version of Landlock in the kernel; 0 if there is none."""
-    return max(
-        0,
-        int(_libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))),
-    )
+    """Returns the version of Landlock in the kernel; 0 if there is none."""
+    no_size, flags = ctypes.c_size_t(0), ctypes.c_uint32(_VERSION)
+    version = int(_libc().syscall(_CREATE_RULESET, None, no_size, flags))
+    return max(0, version)  # -1 is an error
 
 
 def _libc() -> ctypes.CDLL:
@@ -70,7 +69,11 @@ def _libc() -> ctypes.CDLL:
 
 
 def _restrict(plan: dict[str, Any], version: int) -> None:
-    """Confine this process.
+    """Confine this process permanently: only what the rules below allow is left.
+
+    Args:
+        plan: as in `main`.
+        version: that of Landlock in the kernel.
 
     Raises:
         OSError: a step of it failed.
@@ -94,8 +97,11 @@ def _restrict(plan: dict[str, Any], version: int) -> None:
 
 
 def _create_ruleset(handled: int, version: int, *, refuses_tcp: bool) -> int:
-    """Make a ruleset, with as many fields as the kernel knows; returns its descriptor. `handled`: the
-    rights that only rules give.
+    """Make a ruleset with as many fields as this version of Landlock knows; returns its descriptor.
+
+    Args:
+        handled: the rights that a process has only where a rule gives them.
+        refuses_tcp: whether no TCP port can be bound or connected to.
     """
     fields = [handled]
     if version >= _TCP_FROM_ABI:
@@ -108,8 +114,8 @@ def _create_ruleset(handled: int, version: int, *, refuses_tcp: bool) -> int:
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
-    """Add a rule to the ruleset: these rights at the path and below. A path that does not exist is
-    skipped.
+    """Add a rule to the ruleset that gives these rights at the path and below it. A path that
+    cannot be opened gets none.
     """
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -117,7 +123,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         return  # it does not exist (any more): then there is nothing to allow
     try:
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            rights &= _RIGHTS_OF_FILES
+            rights &= _RIGHTS_OF_FILES  # the kernel refuses rights of folders for a file
         rule = struct.pack("=Qi", rights, descriptor)
         _check_result(
             _libc().syscall(
@@ -133,8 +139,11 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def _all_but(folder: str, hidden: Sequence[str]) -> Iterator[str]:
-    """Yield the fewest paths that together contain everything below `folder` except `hidden`, because
-    rules can only allow.
+    """Yield the paths that together contain everything in `folder` except the `hidden` places.
+    Rules can only allow, so these are the paths to allow.
+
+    It is `folder` itself if nothing in it is hidden, and nothing if it is hidden. Folders that hold
+    something hidden, and links, are not among them.
     """
     if folder in hidden:
         return
@@ -152,7 +161,7 @@ def _all_but(folder: str, hidden: Sequence[str]) -> Iterator[str]:
 
 
 def _check_result(result: int) -> int:
-    """The result of a system call. Raises OSError if it failed."""
+    """Returns the result of a system call. Raises OSError if it is an error (below 0)."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

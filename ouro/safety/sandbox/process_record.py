@@ -1,4 +1,4 @@
-"""ProcessRecord: what a killed ouro leaves behind, for the next start to remove."""
+"""ProcessRecord: names what a killed ouro leaves behind, so that the next start can remove it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ class ProcessRecord:
     """A file that names something of this process. It is locked while the process lives."""
 
     def __init__(self, folder: Path, name: str, about: str) -> None:
-        """Raises OSError: it cannot be written, or the name is taken."""
+        """Write a record with the text `about`. Raises OSError: it cannot be written, or the name
+        is taken.
+        """
         self._path = ensure_private_dir(folder) / name
         self._file = self._path.open("x", encoding="utf-8")
         fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -44,5 +46,6 @@ def left_records(folder: Path) -> Iterator[LeftRecord]:
     """
     for path in sorted(folder.glob(f"{PREFIX}*")):
         with suppress(OSError, ValueError), path.open("r+", encoding="utf-8") as file:
+            # Fails while its process lives, which holds the lock.
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield LeftRecord(path, file.read())

@@ -30,8 +30,9 @@ class NetworkProxy:
     """Serves from construction until `close`, in its own threads.
 
     Args:
-        hosts: the allowed hosts: `example.com` (with its subdomains) on the ports of the web, `host:port` on another
-            port. Addresses of this machine and of local networks are allowed only if they are named themselves.
+        hosts: the allowed hosts: `example.com` (with its subdomains) on the ports of the web,
+            `host:port` on another port. Addresses of this machine and of local networks are allowed
+            only if they are named themselves.
     """
 
     def __init__(self, hosts: Sequence[str]) -> None:
@@ -55,22 +56,26 @@ class NetworkProxy:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _serve(self) -> None:
-        """Serve until `close` connects. `serve_forever` would check only every 0.5 s whether it
-        should end.
+        """Serve until `close` is called, which makes a last connection. `serve_forever` would check
+        only every 0.5 s whether it should end.
         """
         while self._is_open:
             self._server.handle_request()
 
     def take_refusals(self) -> str:
-        """Why hosts were refused since the last call; empty if none was."""
+        """Returns why hosts were refused since the last call, separated by semicolons; empty if
+        none was.
+        """
         refused, self._refused = self._refused, []
         return "; ".join(dict.fromkeys(refused))
 
     def connect(self, host: str, port: int) -> socket.socket:
-        """Connect to an allowed host; returns the socket.
+        """Connect to an allowed host, at the first of its addresses that answers; returns the
+        socket.
 
         Raises:
-            PermissionError: the settings do not name it.
+            PermissionError: the settings do not name the host, or it is an address of a local
+                network that they do not name itself.
             OSError: it cannot be reached.
         """
         host = host.lower().rstrip(".")
@@ -85,13 +90,16 @@ class NetworkProxy:
         usable = [name for name in addresses if is_local_and_named or is_on_internet(name)]
         if not usable:
             raise self._refusal(f"{host} is an address of a local network")
-        for address in usable[:-1]:
+        *earlier, last = usable
+        for address in earlier:
             with contextlib.suppress(OSError):
                 return socket.create_connection((address, port), _CONNECT_TIMEOUT)
-        return socket.create_connection((usable[-1], port), _CONNECT_TIMEOUT)
+        return socket.create_connection((last, port), _CONNECT_TIMEOUT)  # its error is raised
 
     def _is_allowed(self, host: str, port: int) -> bool:
-        """Whether the settings name the host with its port, or it or a host above at a usual port."""
+        """Whether the settings name the host with this port. At a usual port of the web it is
+        enough that they name the host, or a domain above it.
+        """
         if f"{host}:{port}" in self._hosts:
             return True
         if port not in _USUAL_PORTS:
@@ -99,16 +107,19 @@ class NetworkProxy:
         return host in self._hosts or any(host.endswith(f".{above}") for above in self._hosts)
 
     def _refusal(self, reason: str) -> PermissionError:
-        """The error of a refused host, which is noted for `take_refusals`."""
+        """Returns the error for a refused host, and notes the reason for `take_refusals`."""
         self._refused.append(reason)
         return PermissionError(reason)
 
 
 def _parse_target(target: str, *, is_tunnel: bool) -> tuple[SplitResult, str]:
-    """The address that a request names, and its host.
+    """Returns the URL that the first line of a request names, and its host.
+
+    Args:
+        target: the second word of that line: `host:port` of a tunnel, otherwise a URL.
 
     Raises:
-        ValueError: it names none that a proxy serves.
+        ValueError: it is not a URL that a proxy serves, which must be `http` and have a host.
     """
     url = urlsplit(f"//{target}" if is_tunnel else target)
     is_served = is_tunnel or url.scheme == "http"
@@ -138,6 +149,7 @@ class _Connection(socketserver.BaseRequestHandler):
         client.settimeout(_IDLE_TIMEOUT)
         head, _, rest = _read_head(client).partition(b"\r\n\r\n")
         lines = head.decode("latin-1").split("\r\n")
+        # Words that are missing are empty: such a request is refused below.
         method, target, version = (*lines[0].split(" "), "", "", "")[:3]
         # OPEN is the request of the relay: no answer is mixed with the bytes.
         is_tunnel = method in ("CONNECT", "OPEN")
@@ -172,7 +184,9 @@ class _Connection(socketserver.BaseRequestHandler):
 
 
 def _read_head(client: socket.socket) -> bytes:
-    """The head of a request; shorter if the client closes or it is too long."""
+    """Returns the bytes up to and with the end of a request's head; bytes after it may follow. The
+    end is missing if the client closes the connection, or after `_MAX_HEAD` bytes.
+    """
     head = b""
     while b"\r\n\r\n" not in head and len(head) < _MAX_HEAD:
         data = client.recv(_MAX_HEAD)

@@ -23,7 +23,9 @@ _WITHOUT_PROXY = "localhost,127.0.0.1,::1"
 
 
 def main(path: str, places: str, *command: str) -> int:
-    """Run the command; returns its exit code, or 128 plus the number of the signal that ended it."""
+    """Run the command with ports that lead to the proxy; returns its exit code, or 128 plus the
+    number of the signal that ended it. `path` is the socket of the proxy.
+    """
     server = socket.create_server(("127.0.0.1", 0))
     threading.Thread(target=_serve, args=(server, path), daemon=True).start()
     for place in filter(None, places.split(",")):
@@ -38,8 +40,10 @@ def main(path: str, places: str, *command: str) -> int:
 
 
 def _serve(server: socket.socket, path: str, place: str = "") -> None:
-    """Join each client of a port with the proxy. With `place` (`localhost:5432`) the proxy first gets
-    a request to open that address.
+    """Join each client of a port with the proxy, without end.
+
+    Without a `place` the client itself sends requests to the proxy. With one, such as
+    `localhost:5432`, the proxy first gets a request to open that address.
     """
     while True:
         client, _ = server.accept()
@@ -51,8 +55,8 @@ def _serve(server: socket.socket, path: str, place: str = "") -> None:
 
 
 def join(one: socket.socket, two: socket.socket, timeout: float | None = None) -> None:
-    """Forward bytes in both directions until both ends have finished, or no bytes came for
-    `timeout` seconds.
+    """Forward bytes between two sockets until both ends have finished, or no bytes came for
+    `timeout` seconds (None: without a limit). Closes both.
     """
     other = {one: two, two: one}
     with one, two, selectors.DefaultSelector() as selector, contextlib.suppress(OSError):

@@ -85,13 +85,16 @@ little-endian.
 def seccomp_filter(
     *, internet: bool, connects: bool, keeps_tag: bool = False, machine: str = ""
 ) -> bytes:
-    """The filter as an array of `struct sock_filter`; empty on a processor without a table.
+    """Returns the filter as bytes, an array of `struct sock_filter`; empty on a processor without a
+    table of system calls.
 
     Args:
-        internet: internet sockets are allowed: the network is shared, or it is an empty one.
-        connects: `connect` is allowed.
-        keeps_tag: the limit of resident memory cannot be set: the kernel ignores it, and ouro knows
-            the processes of a command by it (X2).
+        internet: whether internet sockets are allowed: the network is shared, or it is an empty
+            one.
+        connects: whether `connect` is allowed.
+        keeps_tag: whether a process cannot set its limit of resident memory. The kernel ignores
+            this limit, and ouro knows the processes of a command by it (X2).
+        machine: the processor, as `platform.machine` names it; empty: this one.
     """
     machine = machine or platform.machine()
     if machine not in _ARCHITECTURES:
@@ -101,21 +104,23 @@ def seccomp_filter(
 
 @cache
 def _program(internet: bool, connects: bool, keeps_tag: bool, machine: str) -> bytes:
-    """The instructions of the filter, as bytes. What no rule names is allowed."""
+    """Returns the instructions of the filter, as bytes. A system call that none of them tests is
+    allowed. The parameters are those of `seccomp_filter`.
+    """
     column = list(_ARCHITECTURES).index(machine)
     families = [socket.AF_UNIX, *((socket.AF_INET, socket.AF_INET6) if internet else ())]
     denied = sorted(numbers[column] for numbers in _DENIED_CALLS.values())
     if not connects:
         denied.append(_CONNECT[column])
     program = [
-        # Calls of another architecture have other numbers.
+        # A call of another architecture has other numbers: it ends the process.
         *_load(_ARCHITECTURE_OFFSET),
         _instruction(_JUMP_EQUAL, _ARCHITECTURES[machine], 1, 0),
         _return(_KILL),
         *_load(_NUMBER_OFFSET),
         *_return_if(_JUMP_AT_LEAST, _X32_CALLS, _ERROR | _ENOSYS),
         *_return_if_one_of(denied, _ERROR | _EPERM),
-        # glibc then uses clone, whose flags a filter can read.
+        # The flags of clone3 are in memory, which a filter cannot read. glibc then uses clone.
         *_return_if(_JUMP_EQUAL, _CLONE3[column], _ERROR | _ENOSYS),
         *(_refuse_tag_changes(column) if keeps_tag else ()),
         *_for_call(
@@ -148,10 +153,15 @@ def _program(internet: bool, connects: bool, keeps_tag: bool, machine: str) -> b
 
 
 def _refuse_tag_changes(column: int) -> list[bytes]:
-    """Instructions that refuse to set the limit of resident memory, and allow to read it."""
-    is_other = _instruction(_JUMP_EQUAL, _RESIDENT_LIMIT, 1, 0)
+    """Returns instructions that refuse to set the limit of resident memory, and allow to read it.
+
+    `setrlimit` always sets. `prlimit` sets if its third argument, the address of a new limit, is
+    not null; it is tested in two halves. `column` is that of the processor in the tables above.
+    """
+    # Each skips the instruction after it if the test is true.
+    skip_if_resident_limit = _instruction(_JUMP_EQUAL, _RESIDENT_LIMIT, 1, 0)
     refuse = _return(_ERROR | _EPERM)
-    is_null = _instruction(_JUMP_EQUAL, 0, 1, 0)
+    skip_if_null = _instruction(_JUMP_EQUAL, 0, 1, 0)
     return [
         *_for_call(
             _SET_LIMIT[column],
@@ -165,13 +175,13 @@ def _refuse_tag_changes(column: int) -> list[bytes]:
             _PROCESS_LIMIT[column],
             [
                 *_load(_SECOND_ARGUMENT),
-                is_other,
+                skip_if_resident_limit,
                 _return(_ALLOW),
                 *_load(_THIRD_ARGUMENT),
-                is_null,
+                skip_if_null,
                 refuse,
                 *_load(_THIRD_ARGUMENT_UPPER),
-                is_null,
+                skip_if_null,
                 refuse,
                 _return(_ALLOW),
             ],
@@ -180,7 +190,8 @@ def _refuse_tag_changes(column: int) -> list[bytes]:
 
 
 def filter_file(folder: Path, *, internet: bool, connects: bool, keeps_tag: bool = False) -> Path:
-    """The file in `folder` that holds the filter; it is written if it is missing or differs.
+    """Returns the file in `folder` that holds the filter, which is written if it is missing or
+    differs. The parameters are those of `seccomp_filter`.
 
     Raises:
         OSError: the file cannot be written.
@@ -194,7 +205,9 @@ def filter_file(folder: Path, *, internet: bool, connects: bool, keeps_tag: bool
 
 
 def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
-    """One instruction. A jump skips `if_true` or `if_false` instructions."""
+    """Returns one instruction. Of a jump, `if_true` and `if_false` are the numbers of instructions
+    that it skips.
+    """
     return struct.pack("=HBBI", code, if_true, if_false, value)
 
 
@@ -204,7 +217,9 @@ def _return(value: int) -> bytes:
 
 
 def _load(offset: int) -> list[bytes]:
-    """The instruction that loads a word of the system call, which the next ones test."""
+    """Returns the instruction that loads a word of the system call, which the next ones test; in a
+    list, as the other parts of a filter.
+    """
     return [_instruction(_LOAD, offset)]
 
 
@@ -222,7 +237,9 @@ def _return_if_one_of(values: Iterable[int], result: int) -> list[bytes]:
 
 
 def _for_call(number: int, lines: list[bytes]) -> list[bytes]:
-    """Instructions for one system call only. They must end with a return, because they load another
-    word.
+    """Returns instructions that run only for the system call with this number; others skip them.
+
+    They must end with a return, because they load another word than the number, which the
+    instructions after them still need.
     """
     return [_instruction(_JUMP_EQUAL, number, 0, len(lines)), *lines]

@@ -25,24 +25,28 @@ _WELL_KNOWN_SOCKETS = (
     "~/.docker.sock",
     "~/.podman.sock",
 )
-"""Those of containers and virtual machines may be in another namespace, which does not list them."""
+"""Those of containers and virtual machines may be in another namespace, which does not list them.
+"""
 _PROCESS_FOLDER = "/proc/self/"
+_NOT_FOUND = ""
 _paths_by_inode: dict[str, str] = {}
-"""The path of each socket that was bound with a path which depends on its process, by the inode;
-empty if it is not known.
+"""The absolute path of each socket that was bound by a path which depends on its process, by the
+inode; `_NOT_FOUND` if it was looked for in vain.
 """
 
 
 def find_sockets(
     environment: Mapping[str, str], workspace: Sequence[str], is_reachable: Callable[[str], bool]
 ) -> list[str]:
-    """The sockets that a command must not reach: those that programs have open, others beside them
-    (OpenSSH renames its own), those that variables name, and well-known ones. Blocks.
+    """Returns the paths of the sockets that a command must not reach, sorted. Blocks.
+
+    These are the sockets that programs have open, others in the same folders (OpenSSH renames its
+    own), those that variables name, and well-known ones.
 
     Args:
         environment: the variables that commands get.
-        workspace: folders where commands make sockets: only those that are open are hidden there.
-        is_reachable: whether a command could open this path.
+        workspace: folders where commands make sockets: there only the open ones are returned.
+        is_reachable: whether a command could open this path; others are not returned.
     """
     named_paths = chain(
         _paths_in_variables(environment), map(os.path.expanduser, _WELL_KNOWN_SOCKETS)
@@ -65,20 +69,21 @@ def _list_sockets() -> Iterator[str]:
             lines = file.read().splitlines()[1:]
     except OSError:
         return
-    columns = (line.split(None, _COLUMNS_BEFORE_PATH) for line in lines)
-    rows = (fields for fields in columns if len(fields) > _COLUMNS_BEFORE_PATH)
-    paths_and_inodes = {(os.fsdecode(fields[7]), os.fsdecode(fields[6])) for fields in rows}
+    rows = (line.split(None, _COLUMNS_BEFORE_PATH) for line in lines)
+    # A socket without a path has a column less.
+    with_path = (fields for fields in rows if len(fields) > _COLUMNS_BEFORE_PATH)
+    paths_and_inodes = {(os.fsdecode(fields[7]), os.fsdecode(fields[6])) for fields in with_path}
     relative = {inode: path for path, inode in paths_and_inodes if _depends_on_process(path)}
-    yield from (
-        path for path, inode in paths_and_inodes if inode not in relative and path[0] == "/"
-    )
+    for path, inode in paths_and_inodes:
+        if inode not in relative and path[0] == "/":  # not an abstract one, which has no file
+            yield path
     _find_relative_sockets(relative)
-    yield from filter(None, _paths_by_inode.values())
+    yield from (path for path in _paths_by_inode.values() if path != _NOT_FOUND)
 
 
 def _depends_on_process(path: str) -> bool:
-    """Whether the path of a socket is relative, or goes through an open folder of its process, as for
-    a path that is too long.
+    """Whether the path by which a socket was bound leads elsewhere in another process: it is
+    relative, or goes through `/proc/self`, as programs write a path that is too long.
     """
     return path[0] not in "/@" or path.startswith(_PROCESS_FOLDER)
 
@@ -89,24 +94,31 @@ def is_below(path: str, folders: Iterable[str]) -> bool:
 
 
 def _paths_in_variables(environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the paths in variables such as SSH_AUTH_SOCK and DOCKER_HOST."""
+    """Yield the paths in variables that name a socket, such as SSH_AUTH_SOCK and DOCKER_HOST."""
     for name, value in environment.items():
         if "sock" in f"{name}={value}".lower() or value.startswith("unix:"):
             yield from _PATH_IN_VARIABLE.findall(value.replace("//", "/"))
 
 
 def _find_relative_sockets(paths: Mapping[str, str]) -> None:
-    """Find where these sockets are (`paths` has their paths by inode), in the folder of the process
-    that has each open; keeps the result in `_paths_by_inode`. Few programs bind such a path.
+    """Put the absolute path of each of these sockets into `_paths_by_inode`, and remove the sockets
+    that are gone. All processes are searched only if there is a new one: few programs bind such a
+    path.
+
+    A path that a process bound is relative to its folder, so the process that has the socket open
+    is looked for.
+
+    Args:
+        paths: the paths by which the sockets were bound, by their inodes.
     """
-    for gone in _paths_by_inode.keys() - paths.keys():
-        del _paths_by_inode[gone]
+    for gone_inode in _paths_by_inode.keys() - paths.keys():
+        del _paths_by_inode[gone_inode]
     inodes_by_target = {
         f"socket:[{inode}]": inode for inode in paths.keys() - _paths_by_inode.keys()
     }
     if not inodes_by_target:
         return
-    _paths_by_inode.update(dict.fromkeys(inodes_by_target.values(), ""))
+    _paths_by_inode.update(dict.fromkeys(inodes_by_target.values(), _NOT_FOUND))
     for pid in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 - only names
         for target in _open_files(pid) & inodes_by_target.keys():
             path = _resolve_for_process(pid, paths[inodes_by_target[target]])
@@ -115,13 +127,20 @@ def _find_relative_sockets(paths: Mapping[str, str]) -> None:
 
 
 def _resolve_for_process(pid: str, path: str) -> str:
-    """The real path of a path that depends on a process."""
-    below = path.replace(_PROCESS_FOLDER, "") if path.startswith(_PROCESS_FOLDER) else f"cwd/{path}"
+    """Returns the real path of a path that the process `pid` uses: relative to its folder, or below
+    `/proc/self`.
+    """
+    if path.startswith(_PROCESS_FOLDER):
+        below = path.replace(_PROCESS_FOLDER, "")
+    else:
+        below = f"cwd/{path}"
     return os.path.realpath(f"/proc/{pid}/{below}")
 
 
 def _open_files(pid: str) -> set[str]:
-    """What the descriptors of a process lead to; empty for a process of another user."""
+    """Returns what the descriptors of a process lead to, such as `socket:[1234]`; empty for a
+    process of another user.
+    """
     folder = f"/proc/{pid}/fd"
     targets = set()
     try:
@@ -142,9 +161,11 @@ def _sockets_in_folder(folder: str) -> list[str]:
 
 
 def _is_socket_entry(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry of a folder is a socket. Most are files or folders, which costs nothing."""
-    is_other = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
-    return not is_other and _is_socket(entry.path)
+    """Whether an entry of a folder is a socket. Most are files or folders: `scandir` knows that
+    without another call.
+    """
+    is_file_or_folder = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
+    return not is_file_or_folder and _is_socket(entry.path)
 
 
 def _is_socket(path: str) -> bool:

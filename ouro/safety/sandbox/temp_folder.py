@@ -35,11 +35,12 @@ class TempFolder:
 
 
 def remove_left_temp_folders(state_dir: Path) -> None:
-    """Delete the folders of killed ouro processes. Blocks."""
+    """Delete the temporary folders of killed ouro processes, and their records. Blocks."""
     import shutil  # imported late: few sessions need it
 
     for record in left_records(_records_dir(state_dir)):
         folder = Path(record.about)
+        # A damaged record must not name another folder.
         if folder.is_absolute() and folder.name == record.path.name:
             shutil.rmtree(folder, ignore_errors=True)
         record.path.unlink(missing_ok=True)

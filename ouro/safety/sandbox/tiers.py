@@ -31,7 +31,8 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
         hidden: places that cannot be read.
         visible: places inside `hidden` or a private /tmp that can be read nevertheless.
         sockets: sockets of other programs, which cannot be reached (bubblewrap).
-        temp: the folder that is used as /tmp; None: an empty one, which is deleted after the command.
+        temp: the folder that is used as /tmp; None: an empty one, which is deleted after the
+            command.
         network: whether the command shares the network of the machine.
         connects: whether it may connect to sockets at all, such as its own server on loopback.
         may_make_git: whether it is a git command, which may make files in a git directory.
@@ -66,20 +67,23 @@ _O_PATH = getattr(os, "O_PATH", 0)
 
 
 def is_private(place: str) -> bool:
-    """Whether a place is in a folder that is empty inside the sandbox, so that it would not be
-    visible there.
+    """Whether a path is in one of the folders that are empty inside the sandbox, such as /tmp. It
+    is visible there only if the policy names it.
     """
     return place.startswith(tuple(f"{folder}/" for folder in _EMPTY_FOLDERS))
 
 
 def existing(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """The paths that exist, resolved, each once, in the same order."""
-    return tuple(dict.fromkeys(map(Path, filter(None, map(_resolve, paths)))))
+    """Returns the real paths of those that exist, each once, in the same order."""
+    real_paths = filter(None, map(_resolve, paths))
+    return tuple(dict.fromkeys(map(Path, real_paths)))
 
 
 def _resolve(path: Path) -> str:
-    """The real path of a path; empty if nothing is there. Linux names it for an open file:
-    `realpath`, which looks at each folder above, takes five times as long.
+    """Returns the real path of a path; empty if nothing is there.
+
+    Linux names it for an open file. `realpath`, which looks at each folder above, takes five times
+    as long: it is used where /proc has no answer, and for a link that leads to nothing.
     """
     try:
         descriptor = os.open(path, _O_PATH) if _O_PATH else -1
@@ -153,7 +157,9 @@ class Bubblewrap(Sandbox):
         self._filter_dir = filter_dir
 
     def wrap(self, argv: Sequence[str], policy: SandboxPolicy) -> list[str]:
-        """The command line of `bwrap`, after a shell that opens the file of the seccomp filter."""
+        """Returns the command line of a shell that opens the file of the seccomp filter, and then
+        executes `bwrap` with `argv`.
+        """
         command = [str(self._program), *_BWRAP_OPTIONS]
         if not policy.network:
             command.append("--unshare-net")
@@ -173,19 +179,19 @@ class Bubblewrap(Sandbox):
         for place in policy.sockets:
             if place not in policy.visible:  # ouro's own proxy
                 command += ("--ro-bind", os.devnull, str(place))
-        if policy.reaps:  # then bwrap need not run a process for it
+        if policy.reaps:  # otherwise bwrap runs a process of its own that collects the others
             command.append("--as-pid-1")
-        # Without a shared network a command has an empty one, with only its own servers on
-        # loopback.
         from ouro.safety.sandbox.seccomp import filter_file
 
+        # Internet sockets are allowed without a shared network too: it is an empty one then, and
+        # has only the command's own servers on loopback.
         filters = filter_file(self._filter_dir, internet=policy.connects, connects=policy.connects)
         return ["/bin/sh", "-c", _WITH_FILTER, "sh", str(filters), *command, "--", *argv]
 
 
 def _hide(place: Path, visible: Sequence[Path]) -> list[str]:
-    """The options of bwrap that put something empty over a place, and show what is visible below it
-    again.
+    """Returns the options of bwrap that hide a place: an empty device over a file, or an empty
+    read-only folder over a folder. The `visible` paths below it are mounted into that again.
     """
     if not place.is_dir():
         return ["--ro-bind", "/dev/null", str(place)]
@@ -194,7 +200,9 @@ def _hide(place: Path, visible: Sequence[Path]) -> list[str]:
 
 
 def _bind(option: str, places: Sequence[Path]) -> list[str]:
-    """The options of bwrap that show places of this machine at the same paths."""
+    """Returns the options of bwrap that mount places of this machine at the same paths inside.
+    `option` is the kind of mount, such as `--ro-bind`.
+    """
     words: list[str] = []
     for place in places:
         words += (option, str(place), str(place))
@@ -222,7 +230,9 @@ class Landlock(Sandbox):
             self.leaves_open = (*self.leaves_open, SOCKETS_OF_PROGRAMS)
 
     def wrap(self, argv: Sequence[str], policy: SandboxPolicy) -> list[str]:
-        """The command line of the helper that confines itself, and then executes `argv`."""
+        """Returns the command line of `landlock.py`, which confines itself and then executes
+        `argv`. It gets the policy as JSON.
+        """
         from ouro.safety.sandbox import landlock
         from ouro.safety.sandbox.seccomp import filter_file
 
@@ -273,7 +283,9 @@ class Seatbelt(Sandbox):
     )
 
     def wrap(self, argv: Sequence[str], policy: SandboxPolicy) -> list[str]:
-        """The command line of `sandbox-exec` with a profile for this policy."""
+        """Returns the command line of `sandbox-exec` with a profile for this policy, in which later
+        rules override earlier ones.
+        """
         writable = list(policy.writable)
         if policy.temp:
             writable.append(policy.temp)
@@ -281,13 +293,15 @@ class Seatbelt(Sandbox):
         parameters: dict[str, Path] = {}
 
         def add_rule(verb: str, operation: str, name: str, places: Sequence[Path]) -> None:
-            """Deny or allow an operation below each place, whose path is a parameter."""
+            """Add a rule for each place and what is below it; its path becomes a parameter, `name`
+            with a number.
+            """
             for number, place in enumerate(places):
                 parameters[f"{name}{number}"] = place
                 rules.append(f'({verb} {operation} (subpath (param "{name}{number}")))\n')
 
         add_rule("allow", "file-write*", "WRITABLE", writable)
-        # Later rules win. A folder that holds a protected place cannot be renamed either.
+        # A folder that holds a protected place cannot be renamed either.
         add_rule("deny", "file-write*", "PROTECTED", policy.protected)
         git = "" if policy.may_make_git else '(deny file-write* (regex #"/[.]git(/|$)"))\n'
         rules.append(f'(deny file-write* (regex #"{acting_regex()}"))\n{git}')
@@ -318,7 +332,9 @@ class ChosenSandbox(msgspec.Struct, frozen=True):
 
 
 def choose_sandbox(state_dir: Path) -> ChosenSandbox:
-    """The strongest sandbox that works here; takes 20 to 50 ms.
+    """Returns the strongest sandbox that passes its self-test here, and why stronger ones did not.
+
+    Without any it is the base class, which does not confine. Takes 20 to 50 ms.
 
     Args:
         state_dir: a private folder of ouro for filters and self-tests; it must exist.
@@ -333,8 +349,8 @@ def choose_sandbox(state_dir: Path) -> ChosenSandbox:
 
 
 def _candidates(state_dir: Path) -> Iterator[tuple[Sandbox, str]]:
-    """Yield the sandboxes of this system, the strongest first, each with the reason why it cannot be
-    used; the reason is empty if it can.
+    """Yield the sandboxes for this operating system, the strongest first, each with what it lacks
+    here: an empty text means that it can be tested. Other systems than Linux and macOS have none.
     """
     if sys.platform == "darwin":
         yield Seatbelt(), "" if Path(_SANDBOX_EXEC).exists() else f"{_SANDBOX_EXEC} is missing"
@@ -358,7 +374,11 @@ def _candidates(state_dir: Path) -> Iterator[tuple[Sandbox, str]]:
 
 
 def _find_bwrap() -> Path | None:
-    """The bwrap of the distribution (rules of AppArmor name its path), or that of the PyPI package."""
+    """Returns the path of bwrap; None if it is not installed.
+
+    That of the distribution is preferred, because rules of AppArmor name its path; otherwise that
+    of the PyPI package.
+    """
     if _SYSTEM_BWRAP.exists():
         return _SYSTEM_BWRAP
     from importlib.util import find_spec
@@ -371,7 +391,10 @@ def _find_bwrap() -> Path | None:
 
 
 def _self_test(sandbox: Sandbox, state_dir: Path) -> str:
-    """The problem of a sandbox; empty if it confines commands."""
+    """Run a command in a sandbox that writes inside and outside of the folder allowed to it.
+
+    Returns the problem, at most 200 characters; empty if only the file inside was written.
+    """
     import tempfile  # imported late: it imports random
 
     with tempfile.TemporaryDirectory(dir=state_dir) as name:
@@ -390,6 +413,8 @@ def _self_test(sandbox: Sandbox, state_dir: Path) -> str:
         is_confined = (inside / "inside").exists() and not outside.exists()
         if result.returncode == _SELF_TEST_RAN and is_confined:
             return ""
-        return (
-            result.stderr.strip().splitlines() or [f"the self-test ended with {result.returncode}"]
-        )[-1][:200]
+        error_lines = result.stderr.strip().splitlines()
+        problem = (
+            error_lines[-1] if error_lines else f"the self-test ended with {result.returncode}"
+        )
+        return problem[:200]
