@@ -57,10 +57,12 @@ _ORDINARY_VALUE = late_pattern(r"[/~.].*|[\d.,:]+|[a-z]+|.*(?:\.sock|\.pem|\.jso
 def child_environment(
     environment: Mapping[str, str], *, secrets: Iterable[str] = ()
 ) -> dict[str, str]:
-    """`environment` for unattended commands: no keys, no pager, no editor, no prompts.
+    """Returns the variables of `environment` that unattended commands get: without keys, and
+    without those that change what a shell or git does. Pagers, editors and prompts are turned off.
 
     Args:
-        secrets: values (provider keys) to remove from every variable, with any name.
+        secrets: known secrets, such as keys of providers: variables with one of them in the value
+            are left out, whatever their names are.
     """
     long_secrets = [value for value in secrets if len(value) >= MIN_SECRET_LENGTH]
     passed: dict[str, str] = {}
@@ -73,7 +75,9 @@ def child_environment(
 
 
 def secret_values(environment: Mapping[str, str]) -> list[str]:
-    """The values of the variables that commands do not get because they look secret."""
+    """Returns the values of the variables that commands do not get because they look secret, so
+    that they are masked in texts. Short and ordinary values are left out.
+    """
     values = (value for name, value in environment.items() if _looks_secret(name, value))
     return [
         value
@@ -90,8 +94,8 @@ def _looks_secret(name: str, value: str) -> bool:
 
 
 def _holds_password(value: str) -> bool:
-    """Whether a value is a URL with a password for a remote host. URLs of local databases do not
-    count, because tests need them.
+    """Whether a value is a URL with a password for another machine, or a URL that cannot be parsed.
+    URLs of local databases do not count, because tests need them.
     """
     if "://" not in value or "@" not in value:
         return False

@@ -45,7 +45,12 @@ _MAIN_FILES = ("__main__.py", "__init__.py", "index.js", "index.mjs", "index.cjs
 
 
 def scripted_values(text: str, name: str) -> dict[str, Any]:
-    """The sections with programs in a file of settings or, from front matter, of an extension.
+    """Returns the sections that may name programs (`SCRIPTED`), by their names: of a Markdown file
+    of an extension only the hooks in its front matter. A section that is missing is None.
+
+    Args:
+        text: the content of the file.
+        name: the name of the file, whose ending says how it is read.
 
     Raises:
         ConfigError, ValueError, RecursionError: it cannot be read.
@@ -59,10 +64,11 @@ def scripted_values(text: str, name: str) -> dict[str, Any]:
 
 
 def named_programs(root: Path, folder: Path, files: Iterable[Path]) -> list[Path]:
-    """The files below `root` that hooks and servers run, or get as an argument; for a folder or a
-    Python module it is the file that runs. Returns at most `MAX_PROGRAMS`. Blocks.
+    """Returns the files below `root` that hooks and servers run or get as an argument; of a folder
+    or a Python module the file that runs. At most `MAX_PROGRAMS`, each once. Blocks.
 
     Args:
+        root: the resolved folder of the project.
         folder: where hooks and servers run.
         files: the settings that name them, and Markdown files of extensions.
     """
@@ -80,8 +86,11 @@ def named_programs(root: Path, folder: Path, files: Iterable[Path]) -> list[Path
 
 
 def _find_files(word: str, bases: Iterable[Path], root: Path) -> Iterator[Path]:
-    """Yield the files below the project that a word may name: the file itself, or what runs if it is
-    a folder (`__main__.py`, `index.js`).
+    """Yield the files below the project `root` that a word may name: the file itself, or of a
+    folder the files that run, such as `__main__.py` and `index.js`.
+
+    Args:
+        bases: the folders that the word may be relative to.
     """
     for base in dict.fromkeys(bases):
         for spelling in _spellings(word):
@@ -104,14 +113,19 @@ def _spellings(word: str) -> Iterator[str]:
 
 
 def _is_file_below(path: Path, root: Path) -> bool:
-    """Whether a path is a file below the project that may be a program, also with links followed."""
+    """Whether a path is a file below the project, also with links followed, and its name does not
+    end like that of data.
+    """
     is_program = path.suffix not in _DATA_ENDINGS and path.is_file()
     return is_program and path.is_relative_to(root) and path.resolve().is_relative_to(root)
 
 
 def _words_in(values: Any) -> Iterator[str]:
-    """Yield the words of all texts in the values that may name a file, each in every form that a
-    shell could make of it. Files that a line writes are left out: they change with each run.
+    """Yield the words in all texts of the values that may name a file: each text as a whole, what
+    is in its quotes, and its words as a shell splits them.
+
+    A variable for the project becomes `.`. Files that a line writes are left out: they change with
+    each run.
     """
     for text in _texts_in(values):
         whole = _OUTPUT_FILES.sub(" ", _PROJECT_VARIABLE.sub(".", text))
@@ -120,12 +134,13 @@ def _words_in(values: Any) -> Iterator[str]:
         # A shell joins `"$DIR"/x` to one word, `./x`.
         joined = _QUOTE_MARK.sub("", whole)
         for word in (whole, *quoted, *_SHELL_WORD.findall(joined), *_SHELL_WORD.findall(whole)):
-            if len(word) < _MAX_WORD and word.strip("./"):
+            names_something = bool(word.strip("./"))
+            if len(word) < _MAX_WORD and names_something:
                 yield word.replace("\\", "").lstrip("@")  # `curl -d @file`
 
 
 def _folders_in(values: Any) -> Iterator[str]:
-    """Yield the folders in which servers run (`cwd`)."""
+    """Yield the folders in which servers run: the texts of the keys `cwd`, at any depth."""
     for value in _values_in(values):
         if isinstance(value, dict) and isinstance(folder := value.get("cwd"), str):
             yield folder

@@ -59,14 +59,21 @@ PLAN = (
 
 
 def join_rules(rules: Sequence[str]) -> str:
-    """Several rules as one text; empty if one of them cannot be saved or there are too many."""
+    """Returns the rules that one answer would add as one text, each once, separated by commas.
+
+    Empty if there are more than `MAX_RULES`, or if one is empty, which means that it cannot be
+    saved.
+    """
     unique = list(dict.fromkeys(rules))
     return ", ".join(unique) if all(unique) and len(unique) <= MAX_RULES else ""
 
 
 def _names_place(rule: Rule, area: Path | None) -> bool:
-    """Whether a rule counts for a path outside of the workspace: it begins with / or ~, and if the
-    path is in a place of keys (`area`), it names that place.
+    """Whether an allow rule may count for a path outside of the workspace: its pattern begins with
+    / or ~.
+
+    If the path is in a place of keys (`area`), the pattern must name that place or a path in it, as
+    far as it has no wildcard. So `read(~/**)` does not allow to read keys.
     """
     pattern = rule.pattern or ""
     if not pattern.startswith(("/", "~")):
@@ -76,29 +83,35 @@ def _names_place(rule: Rule, area: Path | None) -> bool:
 
 
 def _is_below(folder: str, starts: tuple[str, ...]) -> bool:
-    """Whether the path of a folder begins like one of the denied paths."""
+    """Whether the path of a folder begins with one of `starts`, so that denied paths may be in
+    it.
+    """
     return f"{path_text(folder)}/".startswith(starts)
 
 
 def _folder_above(start: str) -> str:
-    """The folder in which paths are that begin like this."""
+    """Returns the folder to search for paths that begin with `start`: `/a` for `/a/b` and
+    `/a/b/`.
+    """
     above = os.path.dirname(start.rstrip("/"))  # noqa: PTH120 - for every command
     return str(text_path(above or "/"))
 
 
 def _question_about_host(tool: str, host: str) -> Ask:
-    """The question about an address whose host no rule names."""
+    """Returns the question about an address whose host no rule names. It offers a rule for the
+    host, or for all addresses if the host is unknown or has a wildcard.
+    """
     rule = f"{tool}({host})" if host and has_no_wildcard(host) else tool
     return Ask(f"it reaches {host or 'the network'}", rule)
 
 
 class _FolderNames(NamedTuple):
-    """What a search for denied files has seen in a folder."""
+    """What a search for files that rules deny to read has seen in one folder."""
 
     number: int
     """How many names are in the folder."""
     unreadable: Sequence[str]
-    """The paths that rules deny to read."""
+    """The paths in it that rules deny to read."""
     folders: Sequence[str]
     """The folders in it that must be searched."""
 
@@ -108,7 +121,8 @@ class Permissions:
 
     Args:
         mode: may be set at any time.
-        allow, ask, deny: rules, such as `shell(git status *)`; deny goes before ask, ask before allow.
+        allow, ask, deny: rules, such as `shell(git status *)`; deny goes before ask, ask before
+            allow.
         saved: keeps the rules that the user saves, and what rules have allowed.
         finds_secret: returns the kind of secret in a text; such a text is not committed to memory.
 
@@ -140,9 +154,11 @@ class Permissions:
         self._used_rules: dict[str, str] = {}
         """The allow rules that the present decision depends on -> what they allow."""
         self._names_by_folder: dict[tuple[str, str], tuple[tuple[int, ...], _FolderNames]] = {}
+        """By the folder and the pattern of denied paths: the state of the folder, and its names."""
 
     @property
     def mode(self) -> Mode:
+        """The mode that holds now: of a subagent never wider than that of its session."""
         return narrower(self._mode, self._parent.mode) if self._parent else self._mode
 
     @mode.setter
@@ -150,8 +166,8 @@ class Permissions:
         self._mode = mode
 
     def narrow(self, mode: Mode, workspace: Workspace, deny: Sequence[str] = ()) -> Permissions:
-        """Permissions for a subagent: the same rules and `deny`, in `mode`; never wider than these
-        at the same time.
+        """Returns the permissions of a subagent: the same rules with these `deny` rules added, in
+        `mode`. A mode of the session that is narrower, now or later, holds for the subagent too.
         """
         child = copy(self)
         child.workspace, child._mode, child._parent = workspace, mode, self
@@ -166,8 +182,15 @@ class Permissions:
     def decide(
         self, tool: str, effect: Effect, targets: Sequence[str], *, outside: bool = False
     ) -> Decision:
-        """Decide whether a call of `tool` that would touch `targets` runs, is denied, or needs a
-        question. `outside`: it asks to leave the sandbox.
+        """Decide whether a call of a tool runs, is denied, or needs a question.
+
+        If it runs, the allow rules that were needed for it are recorded as used.
+
+        Args:
+            tool: the name of the tool.
+            effect: what it does to the targets.
+            targets: what the call would touch, as `Effect` says; empty if that is not known.
+            outside: whether the call asks to leave the sandbox.
         """
         self._used_rules.clear()
         decision = self._decide(tool, effect, targets, outside)
@@ -177,8 +200,10 @@ class Permissions:
         return decision
 
     def _decide(self, tool: str, effect: Effect, targets: Sequence[str], outside: bool) -> Decision:
-        """Decide on a call: a Deny of one target counts for all; the questions about several targets
-        are asked as one.
+        """Decide on each target, and make one decision of these.
+
+        The first Deny counts for all targets; otherwise the questions are joined to one. Without
+        any question the decision on the first target is returned.
         """
         if rule := self.find_rule("deny", tool, effect, lambda rule: rule.pattern is None):
             return Deny(
@@ -198,8 +223,8 @@ class Permissions:
         return Ask(reasons, join_rules([ask.rule for ask in asked]))
 
     def edits_by_mode(self, tool: str, targets: Sequence[str]) -> bool:
-        """Whether the mode `edit` would allow a change of these files, which the mode `ask` asks
-        about.
+        """Whether this change of files would be allowed in the mode `edit`. Always False if the
+        mode is not `ask`, and for a subagent, whose mode the user cannot set.
         """
         if self.mode != "ask" or self._parent is not None:
             return False
@@ -210,10 +235,11 @@ class Permissions:
     def can_be_judged(
         self, tool: str, effect: Effect, targets: Sequence[str], *, outside: bool = False
     ) -> Allow | None:
-        """How a call that is asked about runs if a model allows it; None if only the user decides.
+        """Returns the decision Allow with which a call runs if a model may decide about it, and
+        allows it. None if only the user may decide.
 
-        A model decides about what the mode `auto` would not ask, and about hosts. A command then
-        runs confined as in `auto`, never with all rights.
+        A model may decide about a call that the mode `auto` would allow, and about hosts that no
+        rule names. A command then runs confined as in `auto`, never with all rights of the user.
         """
         if effect is Effect.NET:
             may_decide = bool(targets) and all(
@@ -231,8 +257,9 @@ class Permissions:
         return decision if is_confined else None
 
     def _model_may_decide_url(self, tool: str, url: str) -> bool:
-        """Whether a model may decide about an address: it is allowed, or the only objection is that
-        no rule names its host. A `deny` or `ask` rule, a secret and encoded data are for the user.
+        """Whether a model may decide about an address: it is allowed, or it is only asked about
+        because no rule names its host. It may not if a `deny` or `ask` rule is about the address,
+        or if the address has no host, or holds a secret or encoded data.
         """
         decision = self._decide_url(tool, url)
         host = requested_url(url).hostname
@@ -241,25 +268,29 @@ class Permissions:
         return isinstance(decision, Allow) or decision == _question_about_host(tool, host)
 
     def _in_mode_auto(self) -> Permissions:
-        """The same permissions in the mode `auto`."""
+        """Returns the same permissions in the mode `auto`, also of the session above a subagent.
+        Their decisions do not count as uses of rules.
+        """
         wider = copy(self)
         wider._mode, wider._used_rules = "auto", {}
         wider._parent = self._parent._in_mode_auto() if self._parent else None
         return wider
 
     def admit(self, effect: Effect, targets: Sequence[str]) -> None:
-        """Let an allowed call open its paths outside of the workspace, and its protected ones."""
+        """Let the running call, which was allowed, open those of its paths that the workspace would
+        refuse: paths outside of it and, for a change, protected ones.
+        """
         if effect not in (Effect.READ, Effect.WRITE):
             return
         for target in targets:
             path = self.workspace.resolve(target)
-            writes = effect is Effect.WRITE and self.workspace.protection(path)
-            if writes or not self.workspace.is_inside(path):
+            changes_protected = effect is Effect.WRITE and self.workspace.protection(path)
+            if changes_protected or not self.workspace.is_inside(path):
                 self.workspace.grant(path, "write" if effect is Effect.WRITE else "read")
 
     def find_danger(self, line: str) -> str:
-        """Why a shell line of the user cannot be undone, or acts outside of the workspace;
-        otherwise empty.
+        """Returns why a shell line that the user typed is dangerous: it cannot be undone, or acts
+        outside of the workspace. Empty if it is not.
         """
         from ouro.safety.shell.floor import floor
         from ouro.safety.shell.parse import parse_line
@@ -269,39 +300,48 @@ class Permissions:
         return floor(parsed, Places(self.workspace, parsed))
 
     def remember(self, rule: str, kind: Kind = "allow", *, save: bool = True) -> None:
-        """Add a rule, or several separated by commas, and save them. Raises ConfigError: the rule
-        cannot be read.
+        """Add a rule, or several separated by commas, and save them for the project (unless `save`
+        is False). Rules that hold already are left out.
+
+        Raises:
+            ConfigError: one of them is not a rule, or the saved rules cannot be read.
+            OSError: they cannot be saved. They hold nevertheless.
         """
-        new = [rule for rule in parse_rules(rule) if rule not in self._rules[kind]]
-        self._rules[kind] += new  # it holds even if it cannot be saved
+        new = [added for added in parse_rules(rule) if added not in self._rules[kind]]
+        self._rules[kind] += new  # before they are saved: they hold even if that fails
         if save and self.saved is not None:
             for added in new:
                 self.saved.add(str(added), kind)
 
     def revoke(self, rule: str, kind: Kind) -> None:
-        """Drop a rule, and delete it from the file if it is saved."""
+        """Remove a rule, also from the saved rules of the project."""
         self._rules[kind][:] = [other for other in self._rules[kind] if str(other) != rule]
         if self.saved is not None:
             self.saved.remove(rule, kind)
 
     @contextmanager
     def widen(self, allow: Sequence[str]) -> Iterator[None]:
-        """Inside this context these allow rules hold. Raises ConfigError if one of them cannot be
-        read.
+        """Inside this context these allow rules hold too. Raises ConfigError if one of them is not
+        a rule.
         """
         added = [parse_rule(text) for text in allow]
         self._rules["allow"] += added
         try:
             yield
         finally:
-            ids = set(map(id, added))  # the user may have a rule that is equal
+            # By identity: the user may have a rule that is equal, which must stay.
+            ids = set(map(id, added))
             self._rules["allow"] = [rule for rule in self._rules["allow"] if id(rule) not in ids]
 
     def find_rule(
         self, kind: Kind, tool: str, effect: Effect, test: Callable[[Rule], bool], what: str = ""
     ) -> Rule | None:
-        """The first rule of a kind that is for the tool and passes the test; None if there is none.
-        The use of an allow rule is noted: `what` is what it allows.
+        """Returns the first rule of a kind that is about the tool and passes the test; None if
+        there is none.
+
+        Args:
+            test: whether the pattern of a rule covers the target.
+            what: what an allow rule would allow, for the record of its use; empty: the tool.
         """
         rule = next(filter(test, self._rules_about(kind, tool, effect)), None)
         if rule is not None and kind == "allow":
@@ -311,38 +351,44 @@ class Permissions:
     def find_path_rule(
         self, kind: Kind, tool: str, effect: Effect, path: Path, unresolved: Path
     ) -> Rule | None:
-        """The first `ask` or `deny` rule about a path, with links followed (`path`) or not
-        (`unresolved`).
+        """Returns the first rule of a kind (`ask` or `deny`) that covers a path with its links
+        followed (`path`), or as it was named (`unresolved`). None if there is none.
         """
         places = list(product((path, unresolved), self._roots))
         return self.find_rule(
             kind,
             tool,
             effect,
-            lambda rule: any(rule.matches_path(path, root, widely=True) for path, root in places),
+            lambda rule: any(rule.matches_path(place, root, widely=True) for place, root in places),
         )
 
     @property
     def _roots(self) -> tuple[Path, ...]:
-        """The folders for relative patterns; a subagent with its own folder also has those of the
-        session.
+        """The folders that a relative pattern may start from: the root of the workspace, and for a
+        subagent, which may have a folder of its own, also those of its session.
         """
         return (self.workspace.root, *(self._parent._roots if self._parent else ()))
 
     def unreadable(self) -> re.Pattern[str] | None:
-        """A pattern of the paths that rules deny to read; None if there is no such rule."""
+        """Returns a regular expression for the paths that rules deny to read, as `readable_bytes`
+        writes them; None if there is no such rule.
+        """
         patterns = [path_regex(pattern, root) for pattern, root in self._denied_patterns()]
         return re.compile("|".join(patterns), re.IGNORECASE | re.DOTALL) if patterns else None
 
     def _denied_patterns(self) -> list[tuple[str, Path]]:
-        """The patterns that rules deny to read, each with every folder that it may be relative to."""
+        """Returns the patterns of the rules that deny to read, each paired with every folder that
+        it may start from.
+        """
         rules = self._rules_about("deny", "read", Effect.READ)
         patterns = [rule.pattern for rule in rules if rule.pattern]
         return list(product(patterns, self._roots))
 
     def unreadable_files(self) -> list[Path]:
-        """The files and folders that rules deny to read, below the workspace or below the path of a
-        rule. Blocks.
+        """Returns the existing files and folders that rules deny to read, with links followed.
+
+        Searched is below the fixed beginning of each pattern, and for a bare name below the
+        workspace. Blocks.
 
         Raises:
             OSError: there are too many of them, or too many files to search.
@@ -370,7 +416,9 @@ class Permissions:
         return [path for path in dict.fromkeys(paths) if path.exists()]
 
     def _starts_of_denied(self) -> tuple[str, ...]:
-        """The beginnings of the paths that rules deny to read, each up to the first wildcard."""
+        """Returns the text before the first wildcard of each pattern that rules deny to read. A
+        path that is denied begins with one of them.
+        """
         starts = [
             re.split(r"[*?]", readable_bytes(absolute_pattern(pattern, root)))[0]
             for pattern, root in self._denied_patterns()
@@ -382,8 +430,10 @@ class Permissions:
         return (*filter(None, starts), *roots)
 
     def _names_in(self, folder: str, unreadable: re.Pattern[str]) -> _FolderNames:
-        """What is in a folder, by a pattern of denied paths. The folder is read again only if it
-        changed: no program can set its time of change.
+        """Returns which names in a folder match the pattern `unreadable`, and which folders in it
+        are to be searched.
+
+        The folder is read again only if it changed: no program can set its time of change (ctime).
         """
         status = os.stat(folder)  # noqa: PTH116 - for many folders
         state = (status.st_dev, status.st_ino, status.st_ctime_ns, status.st_mtime_ns)
@@ -407,15 +457,18 @@ class Permissions:
         return names
 
     def keeps_back(self, path: Path) -> bool:
-        """Whether a search of a folder must skip this file, because a rule denies to read it, or
-        asks about it.
+        """Whether a search must skip this file, because a rule denies to read it or asks about
+        it.
         """
         kinds: tuple[Kind, ...] = ("deny", "ask")
         return any(self.find_path_rule(kind, "grep", Effect.READ, path, path) for kind in kinds)
 
     def permits_path(self, tool: str, effect: Effect, path: Path) -> bool:
-        """Whether mode and allow rules let a path be read or written; ask and deny rules are not
-        checked.
+        """Whether a path may be read or written without a question, by an allow rule or by the
+        mode.
+
+        The caller must check ask and deny rules and protected paths before. Memory files may always
+        be written.
         """
         workspace = self.workspace
         inside = workspace.is_inside(path)
@@ -434,11 +487,13 @@ class Permissions:
         return inside and self.mode in ("edit", "auto")
 
     def _rules_about(self, kind: Kind, tool: str, effect: Effect) -> Iterator[Rule]:
-        """The rules of a kind that are for a tool, whatever their pattern."""
+        """Returns the rules of a kind that are about a tool, whatever their patterns are."""
         return (rule for rule in self._rules[kind] if rule.covers(tool, effect))
 
     def _decide_target(self, tool: str, effect: Effect, target: str, outside: bool) -> Decision:
-        """The decision on one target: a path, a shell line, an address, or the name of a tool."""
+        """Decide on one target. By the effect it is a path, a shell line, an address, or the name
+        of a tool; for another effect only an ask rule without a pattern counts.
+        """
         if effect in (Effect.READ, Effect.WRITE):
             return self._decide_file(tool, effect, target)
         if effect is Effect.RUN:
@@ -454,11 +509,13 @@ class Permissions:
         return Ask(f"the rule `ask {rule}` says so") if rule else Allow()
 
     def _decide_file(self, tool: str, effect: Effect, target: str) -> Decision:
-        """Decide on reading or writing a path. Deny rules come first, then plan mode and protected
-        paths, then ask rules; what neither mode nor allow rules permit needs a question.
+        """Decide on reading or writing a path.
+
+        In this order: a deny rule and the plan mode deny; a protected path and an ask rule need a
+        question; the mode or an allow rule allows. Everything else needs a question.
         """
         path = self.workspace.resolve(target)
-        # Links are not followed here, because a rule may name the link.
+        # Also without following links, because a rule may name the link.
         expanded = os.path.expanduser(target.replace("\0", ""))  # noqa: PTH111 - Path's raises for ~nobody
         unresolved = Path(os.path.normpath(self.workspace.root / expanded))
         if rule := self.find_path_rule("deny", tool, effect, path, unresolved):
@@ -472,16 +529,18 @@ class Permissions:
             return Ask(f"{shown}: the rule `ask {rule}` says so")
         if self.permits_path(tool, effect, path):
             return Allow()
-        reason_outside = (
-            f"it changes {shown}"
+        question = (
+            f"it changes {shown}"  # reading inside the workspace was allowed above
             if self.workspace.is_inside(path)
             else f"{shown} is outside the workspace"
         )
-        return Ask(reason_outside, path_rule(effect.value, path, self.workspace))
+        return Ask(question, path_rule(effect.value, path, self.workspace))
 
     def _decide_url(self, tool: str, url: str) -> Decision:
-        """Decide on an address. A secret in it is never sent; about a long encoded text the user is
-        always asked.
+        """Decide on an address.
+
+        In this order: a deny rule and a secret in the address deny; a long text that may be encoded
+        data and an ask rule need a question; an allow rule allows. Another host needs a question.
         """
         if rule := self.find_rule("deny", tool, Effect.NET, lambda rule: rule.matches_url(url)):
             return Deny(f"The rule `deny {rule}` forbids {url}.")
@@ -497,7 +556,9 @@ class Permissions:
         return _question_about_host(tool, host)
 
     def _decide_named_tool(self, tool: str, effect: Effect, name: str) -> Decision:
-        """Decide on a tool of an MCP server, or of a file: only its name is known."""
+        """Decide on a tool of an MCP server, or from a file. Nothing is known but its name, so only
+        the mode `auto` and allow rules allow it.
+        """
         if rule := self.find_rule("deny", tool, effect, lambda rule: rule.matches_name(name)):
             return Deny(f"The rule `deny {rule}` forbids {name}.")
         if self.mode == "plan":

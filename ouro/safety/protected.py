@@ -150,7 +150,9 @@ _INVISIBLE_IN_NAMES = late_pattern("[\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe
 
 
 def protection(path: Path) -> str:
-    """Why changing a real path needs a question; empty if it does not."""
+    """Returns why a change of a real path needs a question, whatever the workspace is; empty if it
+    needs none.
+    """
     names = [_folded_name(part) for part in path.parts]
     if ".git" in names:
         return "git obeys what is in .git"
@@ -166,13 +168,15 @@ def protection(path: Path) -> str:
 
 
 def _has_settings_of_ouro(names: list[str]) -> bool:
-    """Whether one of the names of a path is `.ouro`, and the name after it is not `memory`."""
-    with_next = pairwise((*names, ""))
-    return any(name == ".ouro" and inner != "memory" for name, inner in with_next)
+    """Whether a path has a folder `.ouro` among its names, and is not in the `memory` of that
+    folder. `names` are the folded names of the path.
+    """
+    names_with_next = pairwise((*names, ""))
+    return any(name == ".ouro" and following != "memory" for name, following in names_with_next)
 
 
 def _is_in_ouro_home(path: Path) -> bool:
-    """Whether a path is in ouro's own folder, but not in its memory."""
+    """Whether a real path is in ouro's own folder (OURO_HOME), and not in its memory."""
     ouro_home = _real(get_home())
     return is_under(path, ouro_home) and not is_under(path, ouro_home / "memory")
 
@@ -189,7 +193,9 @@ def is_acting(name: str, above: str) -> bool:
 
 
 def _is_acting_name(name: str, above: str) -> bool:
-    """Whether programs obey a file or folder of this name; `above` is the folder around it."""
+    """Whether other programs than git and shells obey a file or folder with this folded name;
+    `above` is the folded name of its folder.
+    """
     return (
         name in _ACTING_FILES
         or name in _ACTING_FOLDERS
@@ -199,8 +205,8 @@ def _is_acting_name(name: str, above: str) -> bool:
 
 
 def acting_regex() -> str:
-    """A regular expression (POSIX) for the paths that programs obey, other than git's, for sandboxes
-    that take patterns.
+    """Returns a regular expression (POSIX) for the paths of files and folders that programs obey,
+    for a sandbox that takes patterns. Those of git are not among them.
     """
     names = sorted(_START_FILES | _ACTING_FILES | _ACTING_FOLDERS)
     below = (
@@ -211,39 +217,43 @@ def acting_regex() -> str:
 
 
 def _fast_folded_name(name: str) -> str:
-    """The same as `_folded_name`, faster for a usual name: it is called for each entry of the
-    workspace.
+    """Returns the same as `_folded_name`, but faster for an ASCII name: it is called for each entry
+    of the workspace.
     """
     return name.lower() if name.isascii() else _folded_name(name)
 
 
 def is_reserved(path: Path, root: Path) -> bool:
-    """Whether a real path below `root` is in a reserved area that does not contain `root`."""
+    """Whether a real path is in a reserved area. An area that contains `root`, a folder that the
+    user works in, does not count.
+    """
     parts, root_parts, areas = _folded_parts(str(path)), _folded_parts(str(root)), _areas()
     for end in range(1, len(parts) + 1):
-        start = parts[:end]
-        if start in areas and root_parts[:end] != start:
+        folder = parts[:end]
+        contains_root = root_parts[:end] == folder
+        if folder in areas and not contains_root:
             return True
     return False
 
 
 def reserved_area(path: Path) -> Path | None:
-    """The reserved area (keys, settings, system files) that a real path is in; None if it is in
-    none.
+    """Returns the innermost reserved area (keys, settings, system files) that a real path is in;
+    None if it is in none.
     """
     return _find_area(path, _areas())
 
 
 def reserved_areas() -> tuple[Path, ...]:
-    """Areas where opening a file always needs a question, even for reading."""
+    """Returns the areas where opening a file always needs a question, even for reading."""
     return tuple(_areas().values())
 
 
 def existing_reserved_areas() -> list[Path]:
-    """The reserved areas that exist, without those of the system, in the order of `reserved_areas`. Blocks.
+    """Returns the reserved areas that exist, without those of the system, in the order of
+    `reserved_areas`. Blocks.
 
-    Called before each command: to look at the folders above costs 0.02 ms (0.1 ms if they have
-    changed), to look for each of 200 areas 0.6 ms.
+    Called before each command. To look for each of 200 areas takes 0.6 ms. To look which names of
+    areas are in the folders above takes 0.02 ms, or 0.1 ms if these have changed.
     """
     numbered_areas: list[tuple[int, Path]] = []
     for folder, areas in _areas_by_folder(*_homes()).items():
@@ -255,23 +265,25 @@ def existing_reserved_areas() -> list[Path]:
 _names_by_folder: dict[str, tuple[tuple[int, ...], frozenset[str]]] = {}
 """The state of each folder with areas, and the names of areas that were in it."""
 _MTIME_MARGIN = 2_000_000_000
-"""Nanoseconds in which a folder may change again without another time of change: of a folder that
-changed so lately, the names are not kept.
+"""Nanoseconds in which a folder may change again without getting another time of change. The names
+in a folder that changed so recently are not cached.
 """
 
 
 def _area_names_in(folder: str, areas: Collection[str]) -> Collection[str]:
-    """The names of areas that are in a folder. It is listed if it has changed since the last call."""
+    """Returns the names of `areas` that are in a folder; all of them if it cannot be listed, none
+    if it does not exist. It is listed only if it has changed since the last call.
+    """
     try:
         status = os.stat(folder)  # noqa: PTH116 - called before each command
         state = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
-        state_before, names = _names_by_folder.get(folder, ((), frozenset()))
-        if state == state_before:
-            return names
+        cached_state, cached_names = _names_by_folder.get(folder, ((), frozenset()))
+        if state == cached_state:
+            return cached_names
         all_names = os.listdir(folder)  # noqa: PTH208 - only names
     except FileNotFoundError:
         return ()
-    except OSError:  # it may be entered, but not listed
+    except OSError:  # perhaps its files can be opened nevertheless
         return areas
     names = frozenset(name.casefold() for name in all_names).intersection(areas)
     if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _MTIME_MARGIN:
@@ -280,7 +292,7 @@ def _area_names_in(folder: str, areas: Collection[str]) -> Collection[str]:
 
 
 def reserved_below(folder: Path) -> list[Path]:
-    """The reserved areas below a folder, without the folder itself."""
+    """Returns the reserved areas below a real folder, without the folder itself."""
     start = _folded_parts(str(folder))
     below = []
     for parts, area in _areas().items():
@@ -290,29 +302,36 @@ def reserved_below(folder: Path) -> list[Path]:
 
 
 def _find_area(path: Path, areas: Mapping[tuple[str, ...], Path]) -> Path | None:
-    """The innermost of `areas` that a path is in. Looked up by each folder above the path: there
-    are some 200 areas, and a command names many paths.
+    """Returns the innermost of `areas` (by the parts of their paths) that a path is in; None if it
+    is in none.
+
+    The path and each folder above it are looked up. To compare with each of some 200 areas would
+    take longer, and a command names many paths.
     """
     parts = _folded_parts(str(path))
-    for end in range(len(parts), 0, -1):
+    for end in range(len(parts), 0, -1):  # the path itself first, the root last
         if (area := areas.get(parts[:end])) is not None:
             return area
     return None
 
 
 def _areas() -> dict[tuple[str, ...], Path]:
-    """All reserved areas, by the parts of their paths."""
+    """Returns all reserved areas, by the folded parts of their paths."""
     return _reserved_by_parts(*_homes())
 
 
 def _homes() -> tuple[str, str]:
-    """The variables on which the areas depend, as keys of the caches."""
+    """Returns the values of the variables on which the reserved areas depend. With them as
+    arguments the cached functions below notice a change.
+    """
     return os.environ.get("HOME", ""), os.environ.get("OURO_HOME", "")
 
 
 @lru_cache(maxsize=8)
 def _reserved_by_parts(_home: str, _own: str) -> dict[tuple[str, ...], Path]:
-    """The areas by their path parts; called for each file, so cached for each home folder."""
+    """Returns all reserved areas, by the folded parts of their paths. Called for each file, so it
+    is cached; the arguments are only the key of the cache.
+    """
     home, ouro_home = _real(Path.home()), _real(get_home())
     keys, secrets = (
         (home / name for name in KEYS_IN_HOME),
@@ -325,9 +344,14 @@ def _reserved_by_parts(_home: str, _own: str) -> dict[tuple[str, ...], Path]:
 
 @lru_cache(maxsize=8)
 def _areas_by_folder(home: str, ouro_home: str) -> dict[str, dict[str, list[tuple[int, Path]]]]:
-    """The areas of `_reserved_by_parts`, each with its number, by the folder to read and by their
-    first name in it; without those of the system.
+    """Returns the reserved areas, without those of the system, grouped for
+    `existing_reserved_areas`.
+
+    The outer key is the folder to list: home, its .config, or ouro's own folder. The inner key is
+    the folded name in that folder which the path of the area begins with. Each area has its number
+    in the order of `reserved_areas`.
     """
+    # The innermost come first: an area belongs to the first folder that it is in.
     read_folders = [_real(get_home()), _real(Path.home()) / ".config", _real(Path.home())]
     by_folder: dict[str, dict[str, list[tuple[int, Path]]]] = {}
     for number, area in enumerate(_reserved_by_parts(home, ouro_home).values()):
@@ -342,21 +366,25 @@ def _areas_by_folder(home: str, ouro_home: str) -> dict[str, dict[str, list[tupl
 
 
 def is_under(path: Path, area: Path) -> bool:
-    """Whether `path` is `area` or below it. Case is ignored on every disk, even if that costs a
-    question: `.SSH` counts as `.ssh`.
+    """Whether a path is the area or below it. Case is ignored on every disk, so that `.SSH` counts
+    as `.ssh`: at worst the user is asked needlessly.
     """
     start = _folded_parts(str(area))
     return _folded_parts(str(path))[: len(start)] == start
 
 
 def _is_among(path: Path, names: Sequence[str]) -> bool:
-    """Whether a path is one of these places of the home folder, or below one."""
+    """Whether a real path is one of the places with these names in the home folder, or below
+    one.
+    """
     return _find_area(path, _areas_in_home(str(_real(Path.home())), tuple(names))) is not None
 
 
 @lru_cache(maxsize=8)
 def _areas_in_home(home: str, names: tuple[str, ...]) -> dict[tuple[str, ...], Path]:
-    """These places of the home folder, by the parts of their paths."""
+    """Returns the places with these names in the home folder, by the folded parts of their
+    paths.
+    """
     areas = (Path(home) / name for name in names)
     return {_folded_parts(str(area)): area for area in areas}
 
@@ -368,10 +396,12 @@ def _real(path: Path) -> Path:
 
 @lru_cache(maxsize=1024)
 def _folded_parts(path: str) -> tuple[str, ...]:
-    """The folded names of a path."""
+    """Returns the names of a path, each as `_folded_name` makes it."""
     return tuple(_folded_name(part) for part in Path(path).parts)
 
 
 def _folded_name(name: str) -> str:
-    """The name as a disk may read it that ignores case, invisible characters and ligatures."""
+    """Returns a name in lower case, without invisible characters and ligatures. Some disks treat
+    names as equal that differ only in these.
+    """
     return unicodedata.normalize("NFKC", _INVISIBLE_IN_NAMES.sub("", name)).casefold()

@@ -35,7 +35,7 @@ nothing else runs. `auto`: everything except the hard floor.
 
 
 def narrower(one: Mode, other: Mode) -> Mode:
-    """The one of two modes that permits less."""
+    """Returns the one of two modes that permits less."""
     return min(one, other, key=MODES_BY_WIDTH.index)
 
 
@@ -112,13 +112,16 @@ class Rule(msgspec.Struct, frozen=True):
         return self.head if self.pattern is None else f"{self.head}({self.pattern})"
 
     def covers(self, tool: str, effect: Effect) -> bool:
-        """Whether the rule is about this tool; `write` covers every tool that changes files."""
+        """Whether the rule is about this tool, by its name or by its effect: `write` covers every
+        tool that changes files. The pattern is not looked at.
+        """
         return _EFFECT_BY_WORD.get(self.head) is effect or fnmatch.fnmatchcase(tool, self.head)
 
     def matches_line(self, text: str) -> bool:
         """Whether the pattern covers a whole command; `git push *` covers `git push` too."""
         if self.pattern is None:
             return True
+        # `git push:*` is how other agents write `git push *`.
         pattern = " ".join(re.sub(r":\*$", " *", self.pattern).split())
         if pattern.endswith(" *"):
             regex = _translate_glob(pattern.removesuffix(" *"), ".*") + r"(?: .*)?"
@@ -127,11 +130,11 @@ class Rule(msgspec.Struct, frozen=True):
         return bool(re.fullmatch(regex, text, re.DOTALL))
 
     def matches_path(self, path: Path, root: Path, *, widely: bool = False) -> bool:
-        """Whether the pattern covers a path: relative to `root`, to home with `~`, or a bare name
-        anywhere.
+        """Whether the pattern covers a path, as `path_regex` says.
 
         Args:
-            widely: ignore case, as some disks do; for rules that deny.
+            root: the folder that a relative pattern starts from.
+            widely: whether case is ignored, as some disks do; for rules that deny or ask.
         """
         if self.pattern is None:
             return True
@@ -141,14 +144,16 @@ class Rule(msgspec.Struct, frozen=True):
         )
 
     def matches_name(self, name: str) -> bool:
-        """Whether the pattern covers a tool of an MCP server: `github.*` covers
-        `github.create_issue`.
+        """Whether the pattern covers the name of a tool: `github.*` covers `github.create_issue`, a
+        tool of an MCP server.
         """
         return self.pattern is None or fnmatch.fnmatchcase(name, self.pattern)
 
     def matches_url(self, url: str) -> bool:
-        """Whether the pattern covers a URL by its host, or by its prefix if the pattern has a
-        scheme.
+        """Whether the pattern covers a URL.
+
+        A pattern without a scheme covers a host. One with a scheme covers the whole URL: without a
+        path only the root of the host, or all of it if the host ends with a star.
         """
         if self.pattern is None:
             return True
@@ -157,9 +162,9 @@ class Rule(msgspec.Struct, frozen=True):
             return fnmatch.fnmatchcase(requested.hostname or "", self.pattern.lower())
         scheme, _, rest = self.pattern.partition("://")
         host, slash, path = rest.partition("/")
-        below = ".*" if host.endswith("*") else "/?"
-        if slash:
-            below = _translate_glob(f"/{path}", ".*")
+        below = _translate_glob(f"/{path}", ".*")
+        if not slash:
+            below = ".*" if host.endswith("*") else "/?"
         # In the host a star is no slash: `https://*.a.example/*` is not
         # `https://evil.example/x.a.example/`.
         location = _translate_glob(re.sub(r"\*+", "*", f"{scheme}://{host}".lower()), "[^/]*")
@@ -167,69 +172,109 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 def requested_url(url: str) -> SplitResult:
-    """The parts of a URL as it is requested: without user, usual port, fragment, and `..` in its
-    path. All are empty if it is not valid.
+    """Returns the parts of a URL as a client requests it: without user, usual port and fragment,
+    and with `..` in its path resolved. All parts are empty if the URL is not valid.
     """
     try:
         parts = urlsplit(url)
         host, port = (parts.hostname or "").rstrip("."), parts.port
     except ValueError:
         return urlsplit("")
-    location = f"[{host}]" if ":" in host else host
+    location = f"[{host}]" if ":" in host else host  # an address of IPv6
     if port not in (None, {"http": 80, "https": 443}.get(parts.scheme)):
         location += f":{port}"
     path = re.sub("%2e", ".", parts.path or "/", flags=re.IGNORECASE)
     if re.search(r"/\.\.?(/|\Z)", path):
-        path = urlsplit(urljoin("http://host", path)).path
+        path = urlsplit(urljoin("http://host", path)).path  # resolves `.` and `..`
     return parts._replace(netloc=location, path=path, fragment="")
 
 
 def parse_rule(text: str, where: str = "") -> Rule:
-    """Parse a rule. Raises ConfigError if it is not a rule; the message begins with `where`."""
+    """Parse a rule such as `edit` or `shell(git status *)`.
+
+    Raises:
+        ConfigError: it is not a rule, or has empty brackets; the message begins with `where`.
+    """
+    not_a_rule = ConfigError(f"{where}`{text}` is not a permission rule.", _RULE_HINT)
     match = _RULE_TEXT.fullmatch(text.strip())
-    if not match or (match[2] is not None and not match[2].strip()):
-        raise ConfigError(f"{where}`{text}` is not a permission rule.", _RULE_HINT)
-    return Rule(match[1], match[2].strip() if match[2] is not None else None)
+    if not match:
+        raise not_a_rule
+    head, pattern = match[1], match[2]
+    if pattern is None:
+        return Rule(head)
+    if not pattern.strip():
+        raise not_a_rule
+    return Rule(head, pattern.strip())
 
 
 def parse_rules(text: str) -> tuple[Rule, ...]:
-    """Parse rules separated by commas. Raises ConfigError: one of them is not a rule."""
+    """Parse rules separated by commas. Raises ConfigError: one of them is not a rule.
+
+    A comma separates only between `)` and a head with `(`, because patterns may have commas.
+    """
     return tuple(
         parse_rule(piece) for piece in re.split(r"(?<=\)),\s*(?=[A-Za-z_][\w*.-]*\()", text)
     )
 
 
 def path_rule(effect: str, path: Path, workspace: Workspace) -> str:
-    """The rule that allows to read or write `path` and the files beside it; empty for a protected
-    path, or a name with pattern characters. `effect`: `read` or `write`.
+    """Returns the rule that is offered when the user is asked about `path`, for the answer
+    "always".
+
+    In the workspace it covers the top folder that the path is in, or a file directly in the root.
+    Elsewhere it covers the folder of the path, but only the path itself directly in home or in a
+    folder such as /etc. Empty for a protected path, and for a name with characters of patterns.
+
+    Args:
+        effect: `read` or `write`, which the rule allows.
     """
-    root, home = workspace.root, workspace.resolve("~")
     if workspace.protection(path):
         return ""
-    if path.is_relative_to(root):
-        names = path.relative_to(root).parts
-        pattern = f"./{names[0]}" if names else "./**"
-        if len(names) > 1:
-            pattern = f"{names[0]}/**"
+    if path.is_relative_to(workspace.root):
+        pattern = _pattern_inside(path.relative_to(workspace.root))
     else:
-        base, start = (path.relative_to(home), "~/") if path.is_relative_to(home) else (path, "")
-        # Not all of home, nor all of a folder such as /etc.
-        is_near_top = len(base.parts) < (2 if start else 3)
-        pattern = f"{start}{base}" if is_near_top else f"{start}{base.parent}/**"
+        pattern = _pattern_outside(path, workspace.resolve("~"))
     pattern = readable_bytes(pattern)
     return f"{effect}({pattern})" if has_no_wildcard(pattern.removesuffix("/**")) else ""
 
 
+def _pattern_inside(path: Path) -> str:
+    """Returns the pattern for a path relative to the workspace: its top folder, a file in the root,
+    or everything for the root itself.
+    """
+    names = path.parts
+    if not names:
+        return "./**"
+    if len(names) == 1:
+        return f"./{names[0]}"
+    return f"{names[0]}/**"
+
+
+def _pattern_outside(path: Path, home: Path) -> str:
+    """Returns the pattern for the folder of an absolute path; for the path itself if that folder is
+    home, the root of the disk, or a folder in that.
+    """
+    if path.is_relative_to(home):
+        below_home = path.relative_to(home)
+        is_near_top = len(below_home.parts) < 2
+        return f"~/{below_home}" if is_near_top else f"~/{below_home.parent}/**"
+    is_near_top = len(path.parts) < 3
+    return f"{path}" if is_near_top else f"{path.parent}/**"
+
+
 def has_no_wildcard(text: str) -> bool:
-    """Whether a text means only itself in the pattern of a rule."""
+    """Whether a text means only itself in the pattern of a rule: it has no wildcard, bracket or
+    line break.
+    """
     return not re.search(r"[*?\[\]\n()]", text)
 
 
 def absolute_pattern(pattern: str, root: Path) -> str:
-    """The pattern with `root` or the home folder before it; empty for a bare name, which may be in
-    any folder.
+    """Returns the pattern as an absolute one: a relative one below `root`, and one with `~` below
+    home. Empty for a bare name, such as `*.pem`, which may be in any folder.
     """
-    pattern = pattern.rstrip("/") if pattern.endswith("/") and len(pattern) > 1 else pattern
+    if pattern.endswith("/") and len(pattern) > 1:
+        pattern = pattern.rstrip("/")
     if pattern.startswith("~"):
         return os.path.expanduser(pattern)  # noqa: PTH111 - a pattern is not a path
     if pattern.startswith("/"):
@@ -238,8 +283,10 @@ def absolute_pattern(pattern: str, root: Path) -> str:
 
 
 def path_regex(pattern: str, root: Path) -> str:
-    """The regular expression for the paths that a pattern covers, and for what is below them. It is
-    for paths as `path_text` writes them.
+    """Returns the regular expression for the paths that a pattern covers, and for all that is below
+    them. It is for paths as `path_text` writes them.
+
+    A relative pattern starts from `root`, one with `~` from home, and a bare name is in any folder.
     """
     pattern = readable_bytes(pattern)
     full = readable_bytes(absolute_pattern(pattern, root))
@@ -249,19 +296,21 @@ def path_regex(pattern: str, root: Path) -> str:
 
 
 def _translate_glob(pattern: str, star: str) -> str:
-    """Translate a pattern to a regular expression: `**` is anything, `*` is `star`, `?` is one
-    character.
+    """Translate a pattern to a regular expression: `*` becomes `star`, `**` anything, `**/` any
+    folders or none, and `?` one character.
 
-    If the same star follows, the shortest match of the first is enough: `*a*b*c` is matched in
-    linear time.
+    If the same star follows again after a text, the shortest match of the first is enough: with an
+    atomic group `*a*b*c` is matched in linear time.
     """
     texts = re.split(r"\*\*/|\*+", pattern)
     stars = [
         {"**/": "(?:.*/)?", "*": star}.get(mark, ".*") for mark in re.findall(r"\*\*/|\*+", pattern)
     ]
     regex = _escape_literal(texts[0])
-    for current, text, following in zip(stars, texts[1:], (*stars, "")[1:], strict=True):
-        # `?` matches a slash, but a star may not.
+    next_stars = (*stars, "")[1:]
+    for current, text, following in zip(stars, texts[1:], next_stars, strict=True):
+        # A later match of the text is not needed if the star can match the text too. A star that
+        # stops at slashes may not: `?` in the text may be one.
         may_skip_text = current == ".*" or (current == star and "?" not in text)
         literal = _escape_literal(text)
         is_shortest_enough = may_skip_text and current == following
@@ -304,7 +353,7 @@ class RuleStore:
         self._project = path_text(project.resolve())
 
     def load(self, kind: Kind = "allow") -> tuple[str, ...]:
-        """The project's rules of a kind, oldest first; none if there is no file.
+        """Returns the project's saved rules of a kind, oldest first; empty if there is no file.
 
         Raises:
             ConfigError: the file does not hold rules; it is not changed.
@@ -312,8 +361,8 @@ class RuleStore:
         return self.load_kinds()[kind]
 
     def load_kinds(self) -> Mapping[Kind, tuple[str, ...]]:
-        """The project's rules by kind, oldest first. Raises ConfigError if the file does not hold
-        rules.
+        """Returns the project's saved rules by their kinds, each oldest first. Raises ConfigError
+        if the file does not hold rules.
         """
         rules_by_kind: dict[Kind, tuple[str, ...]] = {"allow": (), "ask": (), "deny": ()}
         for kind, rule in map(_parse_saved_rule, self._read().get(self._project, ())):
@@ -328,24 +377,21 @@ class RuleStore:
             OSError: it cannot be written.
         """
         parse_rule(rule)  # raises ConfigError before anything is saved
-        self._change(
-            lambda saved: (
-                saved
-                if _format_saved_rule(kind, rule) in saved
-                else (*saved, _format_saved_rule(kind, rule))
-            )
-        )
+        text = _format_saved_rule(kind, rule)
+        self._change(lambda saved: saved if text in saved else (*saved, text))
 
     def remove(self, rule: str, kind: Kind = "allow") -> None:
         """Delete a saved rule, if it is there. Raises ConfigError if the file does not hold rules,
         OSError if it cannot be written.
         """
-        self._change(
-            lambda saved: tuple(text for text in saved if text != _format_saved_rule(kind, rule))
-        )
+        removed = _format_saved_rule(kind, rule)
+        self._change(lambda saved: tuple(text for text in saved if text != removed))
 
     def note_use(self, rule: str, what: str) -> None:
-        """Record what an allow rule has allowed; a failure is ignored."""
+        """Append to the record of uses what an allow rule has just allowed. A failure is ignored.
+
+        If the record is larger than `_MAX_USES`, it is rewritten with the last use of each rule.
+        """
         use = RuleUse(self._project, rule, what, datetime.now(UTC).isoformat(timespec="seconds"))
         with suppress(OSError):
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -363,18 +409,22 @@ class RuleStore:
                 write_private(self._uses, "".join(f"{line}\n" for line in last_uses.values()))
 
     def uses(self) -> dict[str, RuleUse]:
-        """The last use of each rule in this project."""
+        """Returns the last use of each rule in this project, by the text of the rule."""
         return {use.rule: use for use in self._all_uses() if use.project == self._project}
 
     def _all_uses(self) -> Iterator[RuleUse]:
-        """Yield the recorded uses of all projects, oldest first; skips lines that cannot be read."""
-        for row in self._uses.read_bytes().splitlines() if self._uses.is_file() else ():
+        """Yield the recorded uses of all projects, oldest first. Lines that cannot be read are left
+        out.
+        """
+        if not self._uses.is_file():
+            return
+        for line in self._uses.read_bytes().splitlines():
             with suppress(msgspec.MsgspecError):
-                yield decode_json(row, RuleUse)
+                yield decode_json(line, RuleUse)
 
     def _change(self, change: Callable[[tuple[str, ...]], tuple[str, ...]]) -> None:
-        """Change the rules of the project in the file, under its lock. A project without rules is
-        left out.
+        """Replace the project's rules in the file by what `change` makes of them, under the lock of
+        the file. It is not written if that is the same. Projects without rules are left out.
         """
         import yaml
 
@@ -382,19 +432,18 @@ class RuleStore:
         with lock_file(self._path.with_suffix(".lock")):
             projects = self._read()
             saved = projects.get(self._project, ())
-            if (changed := change(saved)) != saved:
-                texts = {
-                    name: list(rules)
-                    for name, rules in {**projects, self._project: changed}.items()
-                    if rules
-                }
-                write_private(
-                    self._path,
-                    _FILE_HEADER + yaml.safe_dump(texts, allow_unicode=True, sort_keys=True),
-                )
+            changed = change(saved)
+            if changed == saved:
+                return
+            all_projects = {**projects, self._project: changed}
+            lists = {name: list(rules) for name, rules in all_projects.items() if rules}
+            text = yaml.safe_dump(lists, allow_unicode=True, sort_keys=True)
+            write_private(self._path, _FILE_HEADER + text)
 
     def _read(self) -> dict[str, tuple[str, ...]]:
-        """The rules of all projects. Raises ConfigError if a rule of this project is invalid."""
+        """Returns the saved texts of the rules by the folders of their projects. Raises ConfigError
+        if the file cannot be read, or a rule of this project is not valid.
+        """
         table = read_yaml(self._path)
         projects = {
             name: convert(node, tuple[str, ...], str(self._path), name)
@@ -402,7 +451,7 @@ class RuleStore:
         }
         for rule in projects.get(self._project, ()):
             _kind, text = _parse_saved_rule(rule)
-            parse_rule(text, f"{tilde(self._path)}: ")  # only for its error
+            parse_rule(text, f"{tilde(self._path)}: ")  # raises ConfigError
         return projects
 
 
@@ -410,8 +459,8 @@ _NAMED_KINDS: tuple[Kind, ...] = ("ask", "deny")
 
 
 def _parse_saved_rule(saved: str) -> tuple[Kind, str]:
-    """The kind and the rule of a saved text; without a kind it is `allow`, as earlier versions
-    wrote it.
+    """Returns the kind and the rule of a saved text. A text that does not begin with a kind is an
+    `allow` rule.
     """
     word, _, rule = saved.partition(" ")
     for kind in _NAMED_KINDS:
@@ -421,5 +470,7 @@ def _parse_saved_rule(saved: str) -> tuple[Kind, str]:
 
 
 def _format_saved_rule(kind: Kind, rule: str) -> str:
-    """The text that the file has for a rule."""
+    """Returns the text that the file has for a rule: the rule, after its kind unless that is
+    `allow`.
+    """
     return rule if kind == "allow" else f"{kind} {rule}"

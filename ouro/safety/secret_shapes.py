@@ -1,4 +1,5 @@
-"""may_match: whether the scanner of secrets could find something in a text, so that it must be loaded.
+"""may_match: whether the scanner of secrets could find something in a text, so that it must be
+loaded.
 
 Its rules were read once: a text that one of them matches contains one of the words or shapes here.
 """
@@ -54,15 +55,18 @@ _SCANNER_SHAPES = late_pattern(
 _OWN_MARKS = late_pattern(
     r"(?<![\w-])(?:memory-[0-9a-f]{16}|mem_[0-9a-f]{8}(?::[0-9a-f]{8})?|command:[0-9a-f]{8})(?![\w-])"
 )
-"""What ouro itself writes around recalled notes: `<memory-f6d2abd85f79dce6 recalled="mem_3f6c1e07:b59c917e">`.
-Only whole words: a secret that contains such a mark is still found.
+"""What ouro itself writes around recalled notes: `<memory-f6d2abd85f79dce6
+recalled="mem_3f6c1e07:b59c917e">`. Only whole words: a secret that contains such a mark is still
+found.
 """
 _BASE64_TEXT = late_pattern(r"[\w+/-]{24,}", re.ASCII)
 
 
 def may_match(text: str) -> bool:
-    """Whether a rule of the scanner could match `text`, or what is encoded in it as base64; True if
-    in doubt.
+    """Whether a rule of the scanner could match `text`, or a text that is encoded in it as base64.
+
+    True if that is not known: for a long text, and for another version of the scanner than the
+    shapes were made for.
     """
     if len(text) > MAX_LENGTH or not _knows_installed_scanner():
         return True
@@ -72,29 +76,34 @@ def may_match(text: str) -> bool:
         return True
     for match in _BASE64_TEXT.finditer(text):
         data = match[0].translate(str.maketrans("-_", "+/"))
-        decoded = base64.b64decode(data[: len(data) - (len(data) % 4 == 1)] + "==")
-        # The scanner ignores what is not ASCII. Paths are such data: their bytes by chance held a
-        # word of a rule, and the scanner was loaded for nothing (100 ms).
+        if len(data) % 4 == 1:  # base64 never has such a length
+            data = data[:-1]
+        decoded = base64.b64decode(data + "==")
+        # The scanner ignores what is not ASCII. A path is decoded to such data: its bytes held a
+        # word of a rule by chance, and the scanner was loaded for nothing (100 ms).
         if decoded.isascii() and may_match(decoded.decode("ascii")):
             return True
     return False
 
 
 def without_own_marks(text: str) -> str:
-    """`text` without the marks of recalled notes and commands: they look like tokens, so that each
-    message with a note would load the scanner (100 to 250 ms).
+    """Returns `text` without the marks of recalled notes and commands. They look like tokens, so
+    that each message with a note would load the scanner (100 to 250 ms).
     """
-    return _OWN_MARKS.sub("", text) if "mem" in text or "command:" in text else text
+    may_have_marks = "mem" in text or "command:" in text
+    return _OWN_MARKS.sub("", text) if may_have_marks else text
 
 
 @cache
 def _knows_installed_scanner() -> bool:
-    """Whether the installed scanner has the version for which the shapes were made."""
+    """Whether the installed scanner has the version for which the shapes were made; True if none is
+    installed.
+    """
     # Imported late: the rules are compiled once.
     from importlib.util import find_spec
 
     spec = find_spec("kingfisher_sdk")
     if spec is None or spec.origin is None:
-        return True  # the scanner is not installed
+        return True
     folder = Path(spec.origin).parents[1]
     return (folder / f"kingfisher_secret_scanner-{RULES_VERSION}.dist-info").exists()

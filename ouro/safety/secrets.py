@@ -59,12 +59,14 @@ class SecretScanner:
         return self._scanner is not None
 
     def prepare(self) -> None:
-        """Compile the rules in the background if that was never done on this machine."""
+        """Start to compile the rules in the background if that was never done on this machine. Does
+        not wait.
+        """
         if not _is_compiled():
             self._start()
 
     def _start(self) -> None:
-        """Start the thread that builds the scanner, once."""
+        """Start the thread that builds the scanner, unless it was started before."""
         with self._lock:
             if self._building is None:
                 self._building = threading.Thread(
@@ -75,10 +77,11 @@ class SecretScanner:
     def find(
         self, data: bytes, until: float, on_wait: Callable[[], None] | None = None
     ) -> list[tuple[int, int, str]]:
-        """The secrets in `data`: start, end and rule name of each.
+        """Returns the secrets in `data`: of each its start and end in bytes, and the name of the
+        rule that found it.
 
-        Waits for the scanner until `until` (of `time.monotonic`); returns nothing if it is not
-        ready by then. Calls `on_wait` if the rules are still compiled after a moment.
+        Waits for the scanner until the time `until` (of `time.monotonic`); returns nothing if it is
+        not ready by then. Calls `on_wait` if the rules are not compiled after `_SILENT_WAIT`.
         """
         self._wanted.set()
         self._start()
@@ -93,21 +96,21 @@ class SecretScanner:
         for finding in self._scanner.scan(data):
             if finding.visible:
                 fields = finding.to_dict()
-                rule = re.sub(r"[^a-z0-9]+", "-", str(fields["rule_id"]).rpartition(".")[2].lower())
-                spans.append(
-                    (fields["location"]["start_offset"], fields["location"]["end_offset"], rule)
-                )
+                location = fields["location"]
+                short_id = str(fields["rule_id"]).rpartition(".")[2].lower()
+                rule = re.sub(r"[^a-z0-9]+", "-", short_id)
+                spans.append((location["start_offset"], location["end_offset"], rule))
         return spans
 
     def _build(self) -> None:
-        """Compile the rules if needed, and load the scanner when it is wanted. Without it ouro's
-        own rules still mask.
+        """Copy or compile the rules if needed, and load the scanner as soon as `find` wants it.
+        Runs in a thread. If anything fails, ouro's own rules still mask.
         """
         try:
             if not _is_compiled():
                 _copy_installed_rules()
             if not _is_compiled() and _has_scanner():
-                self._wanted.wait(_COMPILE_DELAY)
+                self._wanted.wait(_COMPILE_DELAY)  # compiles later, or as soon as it is wanted
                 _compile_once()
             self._wanted.wait()
             from kingfisher_sdk import Rules, Scanner
@@ -119,19 +122,20 @@ class SecretScanner:
 
 @cache
 def shared_scanner() -> SecretScanner:
-    """The scanner of the process. It holds no secret values, and is the same for every session."""
+    """Returns the scanner of the process, which all sessions use. It holds no secret values."""
     return SecretScanner()
 
 
 def _cache_folder() -> Path | None:
-    """The folder of compiled rules; None if the scanner's own variable (KF_RULE_CACHE_DIR) names it."""
+    """Returns the folder for compiled rules, which is made if it is missing; None if the scanner's
+    own variable KF_RULE_CACHE_DIR names a folder.
+    """
     if os.environ.get("KF_RULE_CACHE_DIR"):
         return None
     folder = get_home() / "cache" / "secret-rules"
     try:
         return ensure_private_dir(folder)
-    except OSError:
-        # If home is not writable, the rules are compiled each time.
+    except OSError:  # home is not writable: the rules are compiled each time
         return folder
 
 
@@ -144,14 +148,16 @@ def _has_scanner() -> bool:
 
 
 def _is_compiled() -> bool:
-    """Whether there are compiled rules, perhaps of another version."""
+    """Whether there are compiled rules in the folder of the user, perhaps of another version."""
     folder = _cache_folder() or Path(os.environ["KF_RULE_CACHE_DIR"])
     return any(folder.glob("*.vscdb"))
 
 
 def _compile_once() -> None:
-    """Compile the rules in a separate process, or wait until another ouro has compiled them. Without
-    this lock fifty first starts at once took 4.5 s of CPU each.
+    """Compile the rules in a separate process and wait for it; with the lock, or without one if
+    home cannot be written. If another ouro compiles them, only wait for that.
+
+    Without the lock fifty first starts at once took 4.5 s of CPU each.
     """
     with ExitStack() as stack:
         inherited: tuple[int, ...] = ()
@@ -172,8 +178,8 @@ def _compile_once() -> None:
 
 
 def compile_for_installation() -> None:
-    """Compile the rules into the folder of the installation, for all users. Called by install.sh;
-    takes seconds.
+    """Compile the rules into the folder of the installation, from which `_copy_installed_rules`
+    copies them for each user. Called by install.sh; takes seconds.
 
     Raises:
         ImportError: the scanner is not installed.
@@ -192,16 +198,16 @@ def compile_for_installation() -> None:
 
 
 def _installed_rules() -> Path:
-    """The folder of the rules that were compiled with the installation."""
+    """Returns the folder of the rules that are compiled once with the installation."""
     return Path(sys.prefix, "share", "ouro", "secret-rules")
 
 
 def _copy_installed_rules() -> None:
-    """Copy the compiled rules of the installation to the folder of the user, unless another user
-    could change them.
+    """Copy the compiled rules of the installation to the folder of the user. A file that another
+    user than root could have changed is left out.
 
-    They are copied because the scanner reads only files of the user. It compiles rules of another
-    version again.
+    They are copied because the scanner reads only files of the user. If they are of another version
+    of the scanner, it compiles them again.
     """
     folder = _cache_folder()
     if folder is None:
@@ -352,10 +358,10 @@ class SecretMask:
         self._known_values = [*self._known_values, *_compile_known_values(values)]
 
     def mask(self, text: str) -> str:
-        """`text` with `[secret:rule:hash]` instead of each secret; the same secret always gets the
-        same mark.
+        """Returns `text` with a placeholder `[secret:RULE:HASH]` instead of each secret; the same
+        secret always gets the same hash.
 
-        A text in which the scanner may find something waits for it.
+        Waits for the scanner if it may find something in the text.
         """
         for pattern in self._known_values:
             text = pattern.sub(
@@ -363,11 +369,12 @@ class SecretMask:
             )
         if self._needs_scanner(text):
             text = self._mask_findings(text)
-        lowered, words = _lowercase(text), _long_words(text)
+        lowered, long_words = _lowercase(text), _long_words(text)
         for name, pattern in _RULES.items():
             if not _may_apply(name, lowered):
                 continue
-            if name in ("token", "prefixed") and not pattern.search(words):
+            # To search only the long words is faster, and finds every match of these two.
+            if name in ("token", "prefixed") and not pattern.search(long_words):
                 continue
             mask = partial(_mask_match, name)
             if name in _BEGINNINGS:
@@ -375,76 +382,90 @@ class SecretMask:
             else:
                 masked = pattern.sub(mask, text)
             if masked != text:
-                text, lowered, words = masked, _lowercase(masked), _long_words(masked)
+                text, lowered, long_words = masked, _lowercase(masked), _long_words(masked)
         return text
 
     def _needs_scanner(self, text: str) -> bool:
-        """Whether the scanner may find something in `text`."""
-        is_token = _may_hold_a_token(_long_words(without_own_marks(text)))
-        return is_token and (self.scanner.is_ready or may_match(text))
+        """Whether the scanner may find something in `text`. As long as it is not loaded, the text
+        is checked more closely, so that it is seldom loaded for nothing.
+        """
+        may_have_token = _may_hold_a_token(_long_words(without_own_marks(text)))
+        return may_have_token and (self.scanner.is_ready or may_match(text))
 
     def kind_of_secret(self, text: str) -> str:
-        """The rule that finds a secret in `text`; empty if none does."""
+        """Returns the name of the first rule that finds a secret in `text`; empty if none does.
+
+        It is "a secret" if the text has placeholders of all these rules already, so that the new
+        one cannot be told from them.
+        """
         masked = self.mask(text)
         if masked == text:
             return ""
-        masked_before = set(_MASK_TEXT.findall(text))
-        return next(
-            (kind for kind in _MASK_TEXT.findall(masked) if kind not in masked_before), "a secret"
-        )
+        kinds_before = set(_MASK_TEXT.findall(text))
+        new_kinds = (kind for kind in _MASK_TEXT.findall(masked) if kind not in kinds_before)
+        return next(new_kinds, "a secret")
 
     def kind_in_memory(self, text: str) -> str:
-        """The rule that finds a secret in `text`, also in a sentence; empty if none does."""
+        """Returns the name of the first rule that finds a secret in `text`, or the kind of a secret
+        that a sentence tells; empty if there is none. For texts that memory would save.
+        """
         from ouro.safety.spoken_secrets import spoken_secret  # rarely needed
 
         return self.kind_of_secret(text) or spoken_secret(text)
 
     def _announce_wait(self) -> None:
-        """Inform the user, once, that a text waits until the rules are compiled."""
-        announce, self._on_wait = self._on_wait, None
-        if announce is not None:
-            announce()
+        """Inform the user, at the first call, that a text waits until the rules are compiled."""
+        on_wait, self._on_wait = self._on_wait, None
+        if on_wait is not None:
+            on_wait()
 
     def _mask_findings(self, text: str) -> str:
-        """The text with a placeholder for each finding of the scanner."""
+        """Returns the text with a placeholder for each finding of the scanner. A finding that
+        overlaps one already masked, or has a placeholder in it, stays as it is.
+        """
+        # The patience counts from the first text that needs the scanner, for all texts together.
         self._give_up_at = self._give_up_at or time.monotonic() + self._patience
         data = text.encode("utf-8", "replace")
         findings = self.scanner.find(data, self._give_up_at, self._announce_wait)
-        # From the last one, so that the offsets of the others stay valid.
+        # The last one first, so that the offsets of the others stay valid.
         spans = sorted(findings, reverse=True)
-        end = len(data)
+        start_of_masked = len(data)
         for start, stop, rule in spans:
-            if stop <= end and _PLACEHOLDER.encode() not in data[start:stop]:
+            if stop <= start_of_masked and _PLACEHOLDER.encode() not in data[start:stop]:
                 data = data[:start] + _placeholder(rule, data[start:stop]).encode() + data[stop:]
-                end = start
+                start_of_masked = start
         return data.decode("utf-8", "replace") if spans else text
 
 
 def _lowercase(text: str) -> str:
-    """`text` in lower case, with the same length."""
+    """Returns `text` in lower case, with the same length, so that offsets in it hold for `text`."""
     for letter, plain in _FOLDED_LETTERS.items():
         text = text.replace(letter, plain)
     return text.lower()
 
 
 def _may_hold_a_token(words: str) -> bool:
-    """Whether one of the words has letters and digits."""
+    """Whether one of the words, separated by spaces, has letters and digits (ASCII)."""
     return any(_LETTER.search(word) and _DIGIT.search(word) for word in words.split())
 
 
-def _may_apply(rule: str, small: str) -> bool:
-    """Whether a text in lower case has one of the words that each match of a rule contains."""
-    return rule not in _REQUIRED_TEXTS or any(word in small for word in _REQUIRED_TEXTS[rule])
+def _may_apply(rule: str, lowered: str) -> bool:
+    """Whether a rule may match in a text, given in lower case: the text has one of the words that
+    every match of the rule contains. True for a rule without such words.
+    """
+    return rule not in _REQUIRED_TEXTS or any(word in lowered for word in _REQUIRED_TEXTS[rule])
 
 
 def _long_words(text: str) -> str:
-    """The words of `text` that are long enough for a token, with a space between them."""
+    """Returns the words of `text` with at least `_MIN_TOKEN_LENGTH` bytes, with a space between
+    them. A word has only characters that a token may have.
+    """
     words = text.encode("utf-8", "replace").translate(_TOKEN_BYTES).split()
     return b" ".join(word for word in words if len(word) >= _MIN_TOKEN_LENGTH).decode()
 
 
 def _find_offsets(text: str, words: Iterable[str]) -> list[int]:
-    """Where each of the words occurs in the text, sorted."""
+    """Returns the offsets at which one of the words begins in the text, sorted."""
     offsets = []
     for word in words:
         offset = text.find(word)
@@ -460,16 +481,19 @@ def _replace_at(
     replace: Callable[[re.Match[str]], str],
     text: str,
 ) -> str:
-    """Replace the matches of a pattern that can match only at `offsets`: the same result as
-    `pattern.sub(replace, text)` in less time.
+    """Returns the text with the matches of a pattern replaced that begin at one of the sorted
+    `offsets`.
+
+    If the pattern can match nowhere else, this is the same as `pattern.sub(replace, text)` in less
+    time.
     """
     pieces: list[str] = []
-    end = 0
+    end_of_last = 0
     for offset in offsets:
-        if offset >= end and (match := pattern.match(text, offset)):
-            pieces += (text[end:offset], replace(match))
-            end = match.end()
-    return "".join((*pieces, text[end:])) if pieces else text
+        if offset >= end_of_last and (match := pattern.match(text, offset)):
+            pieces += (text[end_of_last:offset], replace(match))
+            end_of_last = match.end()
+    return "".join((*pieces, text[end_of_last:])) if pieces else text
 
 
 def is_secret_name(name: str) -> bool:
@@ -478,7 +502,10 @@ def is_secret_name(name: str) -> bool:
 
 
 def _compile_known_values(values: Iterable[str]) -> list[re.Pattern[str]]:
-    """A list of one pattern for all forms of the values, longest first; empty without values."""
+    """Returns one pattern, in a list, that matches all forms of the values; the list is empty if
+    all values are too short. Longer forms are tried first, because a shorter one may be a part of
+    them.
+    """
     long_values = (value for value in values if len(value) >= MIN_SECRET_LENGTH)
     forms = set(chain.from_iterable(map(_forms_of, long_values)))
     if not forms:
@@ -488,7 +515,9 @@ def _compile_known_values(values: Iterable[str]) -> list[re.Pattern[str]]:
 
 
 def _forms_of(value: str) -> Iterator[str]:
-    """Yield a value verbatim and encoded for URLs, JSON and base64, also inside a longer text."""
+    """Yield a value as it is, and encoded for URLs, JSON and base64. In base64 a value has three
+    forms, by its position in a longer encoded text.
+    """
     yield from {value, quote(value, safe=""), quote(value), json.dumps(value)[1:-1]}
     data = value.encode("utf-8", "replace")
     for bytes_before in range(3):
@@ -505,8 +534,12 @@ of base64 that also hold bits of a neighbour, or are padding.
 
 
 def _base64_inside(data: bytes, bytes_before: int) -> str:
-    """The characters of base64 that `data` always has inside a longer text, if so many bytes of its
-    first group of three come before it.
+    """Returns the characters of base64 that only `data` determines when it is encoded as part of a
+    longer text.
+
+    base64 encodes groups of three bytes as four characters. `bytes_before` (0 to 2) is the number
+    of other bytes before `data` in its first group. Characters that also hold bits of a neighbour
+    are left out.
     """
     encoded = base64.b64encode(b"\0" * bytes_before + data).decode()
     start = _SHARED_AT_START[bytes_before]
@@ -515,14 +548,19 @@ def _base64_inside(data: bytes, bytes_before: int) -> str:
 
 
 def _mask_match(rule: str, match: re.Match[str]) -> str:
-    """The text of a match with a placeholder for its group `secret`, unless it holds one already."""
+    """Returns the text of a match with a placeholder instead of its group `secret`; unchanged if
+    that group holds a placeholder already.
+    """
     secret = match["secret"]
     if _PLACEHOLDER in secret:
         return match[0]
-    start, end = match.start("secret") - match.start(), match.end("secret") - match.start()
-    return match[0][:start] + _placeholder(rule, secret.encode("utf-8", "replace")) + match[0][end:]
+    before = match.string[match.start() : match.start("secret")]
+    after = match.string[match.end("secret") : match.end()]
+    return before + _placeholder(rule, secret.encode("utf-8", "replace")) + after
 
 
 def _placeholder(rule: str, secret: bytes) -> str:
-    """What replaces a secret: the name of the rule, and the beginning of the secret's hash."""
+    """Returns the placeholder for a secret, `[secret:RULE:HASH]`, with the first four digits of its
+    SHA-256.
+    """
     return f"{_PLACEHOLDER}{rule}:{hashlib.sha256(secret).hexdigest()[:4]}]"

@@ -1,7 +1,7 @@
-"""Secrets that a sentence tells: "the password of the database is hunter2".
+"""Finds secrets that a sentence tells: "the password of the database is hunter2".
 
 They have no shape of their own, so that only the words around them show what they are. Memory
-refuses them; they are not masked elsewhere, where a wrong guess would change what was said.
+refuses them. Elsewhere they are not masked, because a wrong guess would change what was said.
 """
 
 from __future__ import annotations
@@ -128,29 +128,41 @@ _KINDS = ("password", "pin", "token")
 
 
 def spoken_secret(text: str) -> str:
-    """The kind of the first secret that a sentence of `text` tells; empty if none does."""
-    for match, is_beside in _candidates(text):
+    """Returns the kind of the first secret that a sentence of `text` tells, such as "password in a
+    sentence"; empty if none does.
+    """
+    for match, is_weak in _candidates(text):
         kind = next((kind for kind in _KINDS if match.groupdict().get(kind)), "")
-        if _is_value(kind, match["value"], match["rest"] or "", is_beside=is_beside):
+        if _is_value(kind, match["value"], match["rest"] or "", is_weak=is_weak):
             return f"{kind} in a sentence"
     return ""
 
 
 def _candidates(text: str) -> Iterator[tuple[re.Match[str], bool]]:
-    """Yield each match that may tell a secret, and whether only its place beside the word shows
-    it.
+    """Yield each match that may tell a secret, and whether it is weak: no verb such as "is" joins
+    the name to the value, as in `password hunter2`, `hunter2 as password` and `passwords: hunter2`.
     """
     for pattern in (_NAME_IS_VALUE, _VALUE_IS_NAME, _EAST_ASIAN, _NAME_VALUE):
         start = 0
         while match := pattern.search(text, start):
             groups = match.groupdict()
-            is_beside = pattern is _NAME_VALUE or bool(groups.get("as") or groups.get("plural"))
-            yield match, is_beside
-            start = match.start("value") if match.start("value") > start else match.end("value")
+            is_weak = pattern is _NAME_VALUE or bool(groups.get("as") or groups.get("plural"))
+            yield match, is_weak
+            # The value may itself be the name of another secret: `the password token is hunter2`.
+            value_start, value_end = match.span("value")
+            start = value_start if value_start > start else value_end
 
 
-def _is_value(kind: str, value: str, rest: str, *, is_beside: bool) -> bool:
-    """Whether a word after "password is" may be the secret itself, and not a description of it."""
+def _is_value(kind: str, value: str, rest: str, *, is_weak: bool) -> bool:
+    """Whether the value in a sentence about a secret may be the secret itself, and not a word that
+    describes it, as in `the password is required`.
+
+    Args:
+        kind: one of `_KINDS`; empty if the sentence does not name the kind.
+        value: the value with its quotes and marks.
+        rest: the text after it, up to the end of the line.
+        is_weak: as in `_candidates`. Then a word of letters is not enough.
+    """
     is_quoted = value[0] in _QUOTES
     bare = value[1:-1].strip() if is_quoted else value.rstrip(".,;:!?)]\"'`*_»”")
     if len(bare) < 3 or _PLACE_OR_VARIABLE.match(bare):
@@ -162,17 +174,22 @@ def _is_value(kind: str, value: str, rest: str, *, is_beside: bool) -> bool:
     if is_quoted and " " in bare:
         return _is_phrase(bare.split())
     if not _has_only_letters(bare):
-        return len(bare) >= (_MIN_MIXED if is_beside else _MIN_PIN)
-    if is_beside:
+        return len(bare) >= (_MIN_MIXED if is_weak else _MIN_PIN)
+    if is_weak:
         return False
-    return not _describes_secret(bare) if is_quoted else _is_plain_value(kind, bare, value, rest)
+    if is_quoted:
+        return not _describes_secret(bare)
+    return _is_plain_value(kind, bare, value, rest)
 
 
 def _is_number(kind: str, number: str, rest: str, is_quoted: bool) -> bool:
-    """Whether a number is the secret itself, and not its length (`the password is 12 characters`)."""
+    """Whether a number is the secret itself, and not its length (`the password is 12 characters`).
+
+    `rest` is the text after it; a number that is not the last word of its clause counts something.
+    """
     min_length = {"pin": _MIN_PIN, "password": _MIN_PIN}.get(kind, 8)
-    is_counted = not is_quoted and not _CLAUSE_END.match(rest)
-    return len(number) >= min_length and not is_counted
+    counts_something = not is_quoted and not _CLAUSE_END.match(rest)
+    return len(number) >= min_length and not counts_something
 
 
 def _has_only_letters(word: str) -> bool:
@@ -181,23 +198,32 @@ def _has_only_letters(word: str) -> bool:
 
 
 def _describes_secret(word: str) -> bool:
-    """Whether a word is one that a sentence says of a secret: `required`, `encrypted`."""
+    """Whether a word describes a secret, such as `required` and `encrypted`, or names one. Of a
+    word with hyphens each part is looked at.
+    """
     if _SECRET_WORD.fullmatch(word) or _IDLE_ENDING.search(word):
         return True
     return any(part in _IDLE_WORDS for part in word.lower().split("-"))
 
 
 def _is_plain_value(kind: str, bare: str, value: str, rest: str) -> bool:
-    """Whether a word of letters is the secret: it ends its clause, and does not describe a secret.
+    """Whether a word of letters without quotes is the secret itself.
 
-    `bare` is the word without quotes and marks, `value` as it was written, `rest` what follows it.
+    It is if it ends its clause and does not describe a secret. A password may also be a phrase of
+    several words. An ordinary word is not a token, and a short one in capitals is not a secret.
+
+    Args:
+        bare: the word without marks at its end.
+        value: the word as it was written.
+        rest: the text after it.
     """
-    is_of_one_case = bare[1:].lower() == bare[1:]
-    if kind != "password" and "-" not in bare and is_of_one_case:
+    is_ordinary_word = "-" not in bare and bare[1:].lower() == bare[1:]
+    if kind != "password" and is_ordinary_word:
         return False
     if bare.isupper() and len(bare) <= _MIN_MIXED:
         return False
-    is_last = bare != value or bool(_CLAUSE_END.match(rest))
+    ends_with_mark = bare != value
+    is_last = ends_with_mark or bool(_CLAUSE_END.match(rest))
     if is_last:
         return not _describes_secret(bare)
     sentence = re.split(r"[.,;!?]", f"{bare}{rest}")[0].split()
@@ -206,6 +232,8 @@ def _is_plain_value(kind: str, bare: str, value: str, rest: str) -> bool:
 
 
 def _is_phrase(words: list[str]) -> bool:
-    """Whether these words are a pass phrase: no sentence has so many without a small word."""
+    """Whether these words are a pass phrase: 4 to 10 words of letters. A part of a sentence with so
+    many words has a small word such as `the`.
+    """
     has_small = any(word.lower() in _SMALL_WORDS for word in words)
     return 4 <= len(words) <= 10 and not has_small and all(map(_has_only_letters, words))

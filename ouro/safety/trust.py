@@ -1,5 +1,5 @@
-"""Trust of folders: the files of a folder that ouro obeys (acting files), and the contents that the
-user trusts.
+"""Trust of folders: which files of a project ouro obeys (acting files), and whether the user trusts
+them with their present contents.
 """
 
 from __future__ import annotations
@@ -50,36 +50,44 @@ class TrustStore:
         self._entries = self._read()
 
     def is_trusted(self, root: Path, files: Sequence[Path]) -> bool:
-        """Whether the user has trusted exactly this folder with the present contents of `files`;
-        True without files.
+        """Whether the user has trusted this folder with the present contents of `files`; True
+        without files. Trust of a folder above it does not count.
         """
         return not self.find_untrusted(root, files)
 
     def find_untrusted(self, root: Path, files: Sequence[Path]) -> tuple[Path, ...]:
-        """The `files` that the user has not trusted, or that have changed since."""
+        """Returns those of the `files` that the user has not trusted, or that have changed since.
+
+        Raises:
+            ConfigError: one of them cannot be read.
+        """
         hashes, root = self._entry(root).files, root.resolve()
         return tuple(
             path for path in files if hashes.get(_name_below(root, path)) != _content_hash(path)
         )
 
     def was_trusted(self, root: Path) -> bool:
-        """Whether the folder was trusted before: what is untrusted now is new or changed."""
+        """Whether the user has ever trusted files of this folder. Files that are untrusted now are
+        new then, or have changed.
+        """
         return bool(self._entry(root).files)
 
     def trust(self, root: Path, files: Sequence[Path]) -> None:
-        """Remember that the user trusts `root` as long as `files` stay as they are.
+        """Save that the user trusts these files of a folder with their present contents. What was
+        trusted before stays trusted.
 
         Raises:
-            ConfigError: it could not be written, and holds only for this process.
+            ConfigError: a file cannot be read; or the store cannot be written, and the trust holds
+                only for this process.
         """
         import yaml
 
         root = root.resolve()
-        seen = {_name_below(root, path): _content_hash(path) for path in files}
+        new_hashes = {_name_below(root, path): _content_hash(path) for path in files}
         self._entries = {**self._entries, **self._read()}  # another ouro may have written meanwhile
-        self._entries[_escaped_text(root)] = TrustEntry({**self._entry(root).files, **seen})
+        self._entries[_escaped_text(root)] = TrustEntry({**self._entry(root).files, **new_hashes})
         try:
-            if self._broken:
+            if self._broken:  # the user may still want what is in it
                 self._path.replace(self._path.with_name(f"{self._path.name}.broken"))
             entries = {key: {"files": dict(entry.files)} for key, entry in self._entries.items()}
             write_private(self._path, FILE_HEADER + yaml.safe_dump(entries))
@@ -90,11 +98,13 @@ class TrustStore:
             ) from error
 
     def _entry(self, root: Path) -> TrustEntry:
-        """What the user trusts in a folder; an empty entry if nothing."""
+        """Returns what the user trusts in a folder; an empty entry if nothing."""
         return self._entries.get(_escaped_text(root.resolve()), TrustEntry())
 
     def _read(self) -> dict[str, TrustEntry]:
-        """The trusted folders. If the file is broken none is trusted, and `notice` says so."""
+        """Returns the entries of the file by their folders; empty if there is no file. If it is
+        broken the result is empty too, and `notice` says so.
+        """
         name = tilde(self._path)
         try:
             table = read_yaml(self._path, name)
@@ -108,8 +118,8 @@ class TrustStore:
 
 
 def _escaped_text(path: Path) -> str:
-    """A path as text for the file: bytes that are not UTF-8 are written as `\\xff`, and a backslash
-    is doubled.
+    """Returns a path as text for the file: a byte that is not UTF-8 is written like `\\xff`, and a
+    backslash is doubled.
     """
     return os.fsencode(path).replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
 
@@ -201,12 +211,20 @@ class FoundInstructions(msgspec.Struct, frozen=True):
 
 
 def acting_files(root: Path, cwd: Path | None = None) -> tuple[Path, ...]:
-    """The files of a folder that ouro would obey: instructions, extension files, and the project's
-    settings.
+    """Returns the files of a project that ouro obeys, each once:
 
-    These are instructions from `root` down to `cwd`, those below that git tracks, and their
-    imports; and the programs of the project that hooks and MCP servers name. Links that lead out of
-    the folder and files that are not regular are left out: nothing may read those either.
+    - instructions in the folders from `root` down to `cwd`, those below that git tracks, and the
+      files that they import;
+    - extension files, such as commands and skills;
+    - the project's settings;
+    - the programs of the project that hooks and MCP servers name.
+
+    Links that lead out of the project and files that are not regular are left out: nothing may read
+    those either. Blocks.
+
+    Args:
+        root: the folder of the project.
+        cwd: the folder in which ouro works; None: `root`.
     """
     root = root.resolve()
     inner = (cwd or root).resolve()
@@ -221,15 +239,19 @@ def acting_files(root: Path, cwd: Path | None = None) -> tuple[Path, ...]:
 
 
 def programs_of(root: Path) -> frozenset[Path]:
-    """The programs of a folder that its settings name. Blocks."""
+    """Returns the programs below a folder that hooks and MCP servers in its settings name.
+    Blocks.
+    """
     root = root.resolve()
     return frozenset(named_programs(root, root, _settings_files(root)))
 
 
 def _settings_files(root: Path) -> tuple[Path, ...]:
-    """The settings of a project that ouro obeys; Claude Code's only if they have hooks."""
-    hooks = (root / name for name in CLAUDE_SETTINGS if _has_hooks(root / name))
-    files = (root / CONFIG_FILE, root / MCP_FILE, *hooks)
+    """Returns the settings files of a project that ouro obeys; those of Claude Code only if they
+    have hooks.
+    """
+    with_hooks = (root / name for name in CLAUDE_SETTINGS if _has_hooks(root / name))
+    files = (root / CONFIG_FILE, root / MCP_FILE, *with_hooks)
     return tuple(path for path in files if _is_acting(path, root))
 
 
@@ -238,17 +260,19 @@ def _is_markdown(path: Path) -> bool:
 
 
 def instruction_files(root: Path, folder: Path) -> tuple[Path, ...]:
-    """The files of instructions in the folders from `root` down to `folder`, in this order."""
+    """Returns the files of instructions in the folders from `root` down to `folder`, in this order;
+    only those in `root` if `folder` is not below it.
+    """
     root, inner = root.resolve(), folder.resolve()
-    folders = [inner, *inner.parents]
-    folders_on_the_way = folders[: folders.index(root) + 1] if root in folders else [root]
-    return tuple(
-        path for parent in reversed(folders_on_the_way) for path in instructions_in(parent, root)
-    )
+    upwards = [inner, *inner.parents]
+    up_to_root = upwards[: upwards.index(root) + 1] if root in upwards else [root]
+    return tuple(path for parent in reversed(up_to_root) for path in instructions_in(parent, root))
 
 
 def instructions_in(folder: Path, root: Path) -> list[Path]:
-    """The files of instructions in this one folder. Both paths must be resolved."""
+    """Returns the files of instructions directly in a folder, in the order of `INSTRUCTION_FILES`.
+    Both paths must be resolved.
+    """
     return [
         path
         for name in INSTRUCTION_FILES
@@ -268,21 +292,23 @@ def with_imports(
             except keys.
 
     Returns:
-        Each file once, followed by its imports; and a line with the reason for each import that is
-        not read.
+        The instructions: each file once, and after it those that it imports. And a line for each
+        import that is not read, with the reason; without one for a name that is no file, unless it
+        ends with `.md`, because `@name` is not always meant as an import.
     """
     instructions: dict[Path, FoundInstructions] = {}
     refused: list[str] = []
     is_allowed = _is_users_file if is_users else _is_acting
 
     def add(path: Path, by: Path | None, depth: int) -> None:
-        """Add a file, imported by another at this depth, and its imports."""
+        """Add a file and the files that it imports, unless it was added before. `by` is the file
+        that imports it (None for one of `files`), `depth` the number of imports above it.
+        """
         if path in instructions:
             return
         instructions[path] = FoundInstructions(path, by)
-        for name in dict.fromkeys(
-            _IMPORT_MARK.findall(_CODE_IN_MARKDOWN.sub("", read_start(path, _MAX_READ)))
-        ):
+        text = _CODE_IN_MARKDOWN.sub("", read_start(path, _MAX_READ))
+        for name in dict.fromkeys(_IMPORT_MARK.findall(text)):
             target = Path(name).expanduser() if name.startswith("~/") else path.parent / name
             if not target.is_file():
                 if name.endswith(".md"):
@@ -300,17 +326,21 @@ def with_imports(
 
 
 def _import_problem(target: Path, depth: int, number: int) -> str:
-    """Why a file is not imported at this depth and after this number of files; empty if it is."""
+    """Returns why a file is not imported; empty if it is. `depth` is the number of imports above
+    the file that imports it, `number` the number of files before it.
+    """
     if reason := _find_import_obstacle(target):
         return f"not imported: {reason}"
     if depth >= MAX_IMPORT_DEPTH:
         return f"imported more than {MAX_IMPORT_DEPTH} deep"
-    return f"one of more than {MAX_IMPORTS} imports" if number >= MAX_IMPORTS else ""
+    if number >= MAX_IMPORTS:
+        return f"one of more than {MAX_IMPORTS} imports"
+    return ""
 
 
 def _find_import_obstacle(path: Path) -> str:
-    """Why a file is never imported as instructions: it may hold keys, or is not text. Empty if it
-    may be imported.
+    """Returns why a file is never imported as instructions: it may hold keys, cannot be read, or is
+    not text. Empty if it may be imported.
     """
     names = {path.name, path.resolve().name}
     if any(_SECRET_FILE.fullmatch(name) for name in names) or reserved_area(path.resolve()):
@@ -321,14 +351,15 @@ def _find_import_obstacle(path: Path) -> str:
     except OSError as error:
         return f"it cannot be read ({error.strerror})"
     text = data.decode("utf-8", "replace")
-    # The last character may be cut.
-    is_text = "\0" not in text and text[:-1].count("\ufffd") <= len(text) // _CHARACTERS_PER_DAMAGED
+    # Without the last character, which may be cut at `_MAX_READ`.
+    damaged = text[:-1].count("\ufffd")
+    is_text = "\0" not in text and damaged <= len(text) // _CHARACTERS_PER_DAMAGED
     return "" if is_text and not data.startswith(_BINARY_BEGINNINGS) else "it is not text"
 
 
 def extension_files(root: Path, kind: ExtensionKind) -> list[Path]:
-    """The extension files of a project: of skills all files, of tools the Python files, of other
-    kinds the Markdown files.
+    """Returns the extension files of a kind in a project, as `files_below` does, in the order of
+    `EXTENSION_FOLDERS`. Empty for the home folder.
     """
     root = root.resolve()
     if root == Path.home().resolve():  # these belong to the user, not to a project
@@ -341,22 +372,23 @@ def extension_files(root: Path, kind: ExtensionKind) -> list[Path]:
 
 
 def files_below(folder: Path, kind: ExtensionKind, *, inside: Path = Path("/")) -> list[Path]:
-    """The files of a kind in a folder and below it: at most `MAX_FILES`, in at most `MAX_DEPTH`
-    levels. Hidden files are left out, except in skills, whose files refer to each other.
+    """Returns the extension files of a kind in a folder and below it: of skills all files, of tools
+    the Python files, of rules also `.mdc` files, of other kinds the Markdown files.
 
-    Links are followed, but not out of the resolved folder `inside`: a repository with a link to `/`
-    would stop ouro.
+    At most `MAX_FILES`, from at most `MAX_DEPTH` levels below the folder. Hidden files are left
+    out, except in skills, whose files refer to each other. Links are followed, but not out of the
+    resolved folder `inside`: ouro would search the whole disk if a repository has a link to `/`.
     """
     paths: list[Path] = []
     seen: set[Path] = set()
     for parent, folders, files in os.walk(folder, followlinks=True):
         real = Path(parent).resolve()
         if real in seen or not real.is_relative_to(inside):
-            folders.clear()
+            folders.clear()  # is not walked into
             continue
         seen.add(real)
-        is_deep = len(Path(parent).relative_to(folder).parts) >= MAX_DEPTH
-        folders[:] = [] if is_deep else sorted(name for name in folders if _is_used(name, kind))
+        is_deepest = len(Path(parent).relative_to(folder).parts) >= MAX_DEPTH
+        folders[:] = [] if is_deepest else sorted(name for name in folders if _is_used(name, kind))
         paths += _used_files(Path(parent), files, kind, inside)
         if len(paths) >= MAX_FILES:
             break
@@ -366,7 +398,9 @@ def files_below(folder: Path, kind: ExtensionKind, *, inside: Path = Path("/")) 
 def _used_files(
     folder: Path, names: Sequence[str], kind: ExtensionKind, inside: Path
 ) -> list[Path]:
-    """The files of a kind in a folder itself, without links out of the folder `inside`."""
+    """Returns the paths of those of the `names` in a folder that are extension files of a kind,
+    sorted. Links out of the folder `inside` are left out.
+    """
     endings = _FILE_ENDINGS.get(kind, (".md",))
     used = [name for name in names if name.endswith(endings) and _is_used(name, kind)]
     paths = [folder / name for name in sorted(used)[:MAX_FILES]]
@@ -374,12 +408,17 @@ def _used_files(
 
 
 def _is_used(name: str, kind: ExtensionKind) -> bool:
-    """Whether a file or folder of this name may be part of an extension."""
+    """Whether a file or folder of this name may be part of an extension: it is not hidden, or the
+    kind is skills, and it is not of git, macOS or Python.
+    """
     return not name.startswith(".") or (kind == "skills" and name not in _IGNORED_IN_SKILLS)
 
 
 def _tracked_below(root: Path, folder: Path) -> list[Path]:
-    """The instruction files below `folder` that git tracks: others come with packages and tools."""
+    """Returns the files of instructions below `folder` that git tracks. Others are left out,
+    because they come with packages and tools. Empty if the project is not a repository, or git
+    fails.
+    """
     if not os.path.lexists(root / ".git"):
         return []
     try:
@@ -392,9 +431,11 @@ def _tracked_below(root: Path, folder: Path) -> list[Path]:
 
 
 def _is_acting(path: Path, root: Path) -> bool:
-    """Whether a file of the project can be read and is obeyed: a link out of the project is not."""
+    """Whether a path is a regular file of the project that can be read, with links followed. A link
+    out of the project is not obeyed, nor is a file in ouro's own folder.
+    """
     resolved, ouro_home = path.resolve(), _resolve(get_home())
-    # In the user's home, `.ouro/` belongs to the user, not to a project.
+    # If the project is the home folder, its `.ouro/` belongs to the user, not to the project.
     return (
         os.access(path, os.R_OK)
         and resolved.is_file()
@@ -409,14 +450,16 @@ def _resolve(path: Path) -> Path:
 
 
 def _is_users_file(path: Path, home: Path) -> bool:
-    """Whether a path is in the folder `home`, also with links followed, and in no place of keys."""
+    """Whether a path, with links followed, is in the folder `home` and not in a place of keys."""
     resolved = path.resolve()
     return resolved.is_relative_to(home.resolve()) and reserved_area(resolved) is None
 
 
 def _has_hooks(path: Path) -> bool:
-    """Whether a settings file of Claude Code may have hooks. Without hooks it needs no trust: ouro
-    ignores the permissions in it, which Claude Code changes often.
+    """Whether a settings file of Claude Code has hooks; True if it cannot be read as an object.
+
+    Without hooks it needs no trust: ouro ignores the permissions in it, and Claude Code changes
+    them often.
     """
     try:
         settings = json.loads(read_start(path, _MAX_READ) or "{}")

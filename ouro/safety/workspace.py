@@ -1,5 +1,5 @@
-"""Workspace: which paths the file tools may open, folders of memory among them. The opened file is
-checked, too.
+"""Workspace: which paths the file tools may open, and how they open them safely. Folders of
+long-term memory belong to it.
 """
 
 from __future__ import annotations
@@ -85,19 +85,24 @@ class GuardedMemory(msgspec.Struct, frozen=True):
         return protected.is_under(path, self.path)
 
     def keeps(self, path: Path) -> bool:
-        """Whether a real path is a memory file: a regular Markdown file without further hard links."""
-        if not self.holds(path) or not _MEMORY_FILE_NAME.fullmatch(
-            os.path.relpath(path, self.path)
-        ):
+        """Whether a real path is a memory file, or may become one: a Markdown file in the folder or
+        in its archive. An existing one must be a regular file without further hard links.
+        """
+        if not self.holds(path):
+            return False
+        name = os.path.relpath(path, self.path)
+        if not _MEMORY_FILE_NAME.fullmatch(name):
             return False
         try:
             status = path.lstat()
         except OSError:
-            return True  # it may become one
+            return True  # not there yet
         return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
 
     def find_tampering(self) -> str:
-        """Why a git command in the folder might run other programs; empty if it cannot."""
+        """Returns why a git command in the folder might run programs that are not ouro's choice;
+        empty if it cannot.
+        """
         if self.state_dir is None:
             return "the host repository keeps this memory"
         git_dir = self.path / ".git"
@@ -116,19 +121,22 @@ class GuardedMemory(msgspec.Struct, frozen=True):
         return next((f"{path} names programs" for path in self._find_acting_files()), "")
 
     def _find_acting_files(self) -> Iterator[Path]:
-        """Yield the files in the folder that git obeys: attributes, and nested repositories, because
-        `git status` reads their settings.
+        """Yield the files in the folder and below it that git obeys: attributes, and nested
+        repositories, because `git status` reads their settings. The memory's own .git is left out.
         """
         for root, folders, files in os.walk(self.path):
-            if Path(root) == self.path and ".git" in folders:
-                folders.remove(".git")
+            is_top = Path(root) == self.path
+            if is_top and ".git" in folders:
+                folders.remove(".git")  # is not walked into
             names = {name.casefold(): name for name in (*folders, *files)}
-            acting = {".gitattributes", ".git"} if Path(root) != self.path else {".gitattributes"}
+            acting = {".gitattributes"} if is_top else {".gitattributes", ".git"}
             yield from (Path(root, names[name]) for name in sorted(acting & names.keys()))
 
 
 def _has_own_settings(config: Path) -> bool:
-    """Whether a configuration of git has ouro's settings, and beside them only harmless ones."""
+    """Whether a configuration of git has all lines of `GIT_CONFIG`, and otherwise only lines that
+    name no program, such as a remote. False if it cannot be read.
+    """
     own_lines = set(GIT_CONFIG.splitlines())
     lines = read_start(config, _MAX_CONFIG_BYTES, os.O_NOFOLLOW).splitlines()
     are_harmless = all(line in own_lines or _HARMLESS_SETTING.fullmatch(line) for line in lines)
@@ -156,7 +164,9 @@ class FilePlace(msgspec.Struct, frozen=True):
 
     path: Path
     folder: int
+    """The descriptor of the open folder."""
     name: str
+    """The name of the file in the folder."""
 
     def stat(self) -> os.stat_result | None:
         """The status of the file; links are not followed. None if it does not exist."""
@@ -170,8 +180,10 @@ class Workspace:
     """The folders that ouro works in, and the paths elsewhere that the user has allowed.
 
     Args:
-        memory: the folders of long-term memory; the file tools read and write Markdown in them, at any location.
-        confines: returns whether a sandbox confines commands to the workspace, or the user does not want one.
+        memory: the folders of long-term memory; the file tools read and write Markdown in them, at
+            any location.
+        confines: returns whether a sandbox confines commands to the workspace, or the user does not
+            want one.
         hides: returns whether a sandbox hides from commands what rules deny to read.
     """
 
@@ -198,25 +210,31 @@ class Workspace:
         """Folders that the user has added in the session."""
 
     def add(self, folder: Path) -> None:
-        """Make a folder part of the workspace; places of keys below it stay closed."""
+        """Make a folder part of the workspace for this session; places of keys below it stay
+        closed.
+        """
         real = Path(os.path.realpath(folder))
         if real not in self.roots:
             self.roots = (*self.roots, real)
             self.added = (*self.added, real)
 
     def resolve(self, text: str) -> Path:
-        """The real path that `text` names: `~`, relative to the root, links followed."""
+        """Returns the real path that `text` names: `~` is home, a relative path starts from the
+        root, and links are followed. Raises ToolError if the path changes all the time.
+        """
         text = text.replace("\0", "\ufffd")
         return _real(self.root / os.path.expanduser(text))  # noqa: PTH111 - Path's raises for ~nobody
 
     def is_inside(self, path: Path) -> bool:
-        """Whether `path` is part of the workspace: below a root, and not a system file or a place
-        of keys.
+        """Whether a path, with links followed, is part of the workspace: it is below one of the
+        roots, and not a system file or in a place of keys.
         """
         return self._covers(_real(path))
 
     def protection(self, path: Path) -> str:
-        """Why writing to `path` needs a question even inside the workspace; empty if it does not."""
+        """Returns why a change of a path, with links followed, needs a question even inside the
+        workspace; empty if it does not.
+        """
         return self._protection(_real(path))
 
     def memory_at(self, path: Path) -> GuardedMemory | None:
@@ -236,21 +254,21 @@ class Workspace:
         _granted.set(_granted.get() | {(access, _comparable(_real(path)))})
 
     def shown(self, path: Path) -> str:
-        """`path` for the screen and the model: relative to the root inside it, else with `~`."""
+        """Returns a path as text for the screen and the model: relative to the root, with `~` below
+        home, otherwise absolute.
+        """
         if _is_below(path, self.root):
-            return path_text(
-                path.relative_to(self.root) if path.is_relative_to(self.root) else path
-            )
+            # Below the root only if the disk ignores case: then it stays absolute.
+            is_spelled_alike = path.is_relative_to(self.root)
+            return path_text(path.relative_to(self.root) if is_spelled_alike else path)
         home = Path.home()
         if path.is_relative_to(home) and path != home:
             return f"~/{path_text(path.relative_to(home))}"
         return path_text(path)
 
     def check(self, path: Path, access: Access) -> None:
-        """Refuse a real path that the running call may not open.
-
-        Raises:
-            ToolError: it is outside, or protected, and was not granted.
+        """Raise ToolError if the running call may not open a real path: it is outside of the
+        workspace, or protected and to be written, and was not granted. To `show` it is allowed.
         """
         if access == "show" or self._is_granted(path, access):
             return
@@ -265,7 +283,10 @@ class Workspace:
             )
 
     def closed_below(self, folder: Path) -> list[Path]:
-        """Places below `folder` that a search of it must leave out: keys, system files."""
+        """Returns the existing places below `folder` that a search of it must leave out: places of
+        keys and system files that are neither part of the workspace nor granted to the running
+        call.
+        """
         inner = (
             area
             for area in protected.reserved_areas()
@@ -281,11 +302,15 @@ class Workspace:
     def place(
         self, text: str, access: Access, *, create_parents: bool = False
     ) -> Iterator[FilePlace]:
-        """Yield the place that `text` names, with its folder open inside this context. The file
-        itself need not exist.
+        """Yield the place of the file that `text` names, with its folder open inside this context.
+        The file itself need not exist.
+
+        Args:
+            create_parents: whether missing folders above it are made.
 
         Raises:
-            ToolError: it may not be opened, or its folder does not exist or is not a folder.
+            ToolError: it may not be opened, it is the root of the disk, or its folder is missing or
+                not a folder.
         """
         path = self.resolve(text)
         self.check(path, access)
@@ -293,8 +318,8 @@ class Workspace:
             raise ToolError(f"{path} is a folder.")
         folder = self._open_folder(path.parent, create=create_parents)
         try:
-            # A folder may have become a link since `resolve`: the real path of the opened folder
-            # counts.
+            # Checked again: a folder may have become a link since `resolve`. What counts is the
+            # real path of the opened folder.
             real = Path(path_of(folder), path.name)
             self.check(real, access)
             yield FilePlace(real, folder, path.name)
@@ -326,13 +351,13 @@ class Workspace:
             return self.open_in(place)
 
     def open_in(self, place: FilePlace) -> BinaryIO:
-        """Open the regular file at a place for reading. Raises ToolError if it may not be opened, or
-        is not a regular file.
+        """Open the regular file at a place for reading. Raises ToolError if it may not be opened,
+        or is not a regular file.
         """
-        # A pipe must not block.
+        # O_NONBLOCK: to open a pipe would wait for its other end.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         try:
-            # Checked before it is opened: opening a device can already have an effect.
+            # Checked also before it is opened: to open a device can already have an effect.
             self._require_regular(place.path, place.stat())
             descriptor = os.open(place.name, flags, dir_fd=place.folder)
         except OSError as error:
@@ -348,8 +373,9 @@ class Workspace:
             raise
 
     def _protection(self, path: Path) -> str:
-        """Why a path needs a question; empty if it needs none. In memory only its Markdown files
-        need none.
+        """Returns why a change of a real path needs a question; empty if it needs none.
+
+        In a folder of memory only the folder, its archive and the memory files need none.
         """
         folder = self.memory_at(path)
         if folder is None or ".git" in path.parts[len(folder.path.parts) :]:
@@ -362,12 +388,14 @@ class Workspace:
         )
 
     def _covers(self, path: Path) -> bool:
-        """Whether a real path is part of the workspace."""
+        """Whether a real path is below a root, and not in a reserved area below that root."""
         root = next((root for root in self.roots if _is_below(path, root)), None)
         return root is not None and not protected.is_reserved(path, root)
 
     def _require_regular(self, path: Path, status: os.stat_result | None) -> None:
-        """Raise ToolError if this is not the status of a regular file. It is None without a file."""
+        """Raise ToolError unless `status` is that of a regular file. None means that nothing is at
+        the path.
+        """
         if status is None:
             raise ToolError(f"{self.shown(path)} does not exist.")
         if not stat.S_ISREG(status.st_mode):
@@ -375,22 +403,28 @@ class Workspace:
             raise ToolError(f"{self.shown(path)} is {kind}, not a file.")
 
     def _is_granted(self, path: Path, access: Access) -> bool:
-        """Whether the running call may open the path, or a folder above it."""
+        """Whether the running call was granted this access to the path, or to a folder above it.
+        Who may write may also read.
+        """
         granted = {key for kind, key in _granted.get() if kind in (access, "write")}
         if not granted:
             return False
-        # A grant for a folder does not include places of keys below it.
+        # A grant for a folder does not include places of keys below it: for a path in such a
+        # place only grants in the same place count.
         area = protected.reserved_area(path)
-        reachable = (
+        counting = (
             folder
             for folder in (path, *path.parents)
             if area is None or protected.is_under(folder, area)
         )
-        return any(_comparable(folder) in granted for folder in reachable)
+        return any(_comparable(folder) in granted for folder in counting)
 
     def _open_folder(self, folder: Path, *, create: bool) -> int:
-        """Open a folder that is not a link; returns its descriptor. With `create`, missing folders are
-        made, and the place of each is checked before. Raises ToolError.
+        """Open a folder; returns its descriptor. With `create`, it and missing folders above it are
+        made, after a check that the running call may write there.
+
+        Raises:
+            ToolError: it may not be made, or is missing, a link, or not a folder.
         """
         flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
         try:
@@ -405,6 +439,7 @@ class Workspace:
         above = self._open_folder(folder.parent, create=True)
         try:
             new = Path(path_of(above), folder.name)
+            # The folders above a memory need no grant: the memory may not exist yet.
             if not any(protected.is_under(memory.path, new) for memory in self.memory):
                 self.check(new, "write")
             os.mkdir(folder.name, dir_fd=above)
@@ -420,13 +455,15 @@ class Workspace:
 
 
 def _is_below(path: Path, folder: Path) -> bool:
-    """Whether a path is the folder, or below it, as the disk compares names."""
+    """Whether a path is the folder or below it. On macOS case is ignored, as the disk does."""
     inner, outer = _comparable(path), _comparable(folder)
     return inner == outer or inner.startswith(outer if outer.endswith("/") else f"{outer}/")
 
 
 def _real(path: Path) -> Path:
-    """The path without links. Raises ToolError if it changes all the time."""
+    """Returns the path with all links followed. Raises ToolError if that fails `_MAX_TRIES` times,
+    because another program changes the links meanwhile.
+    """
     for _ in range(_MAX_TRIES):
         try:
             return Path(os.path.realpath(path))
@@ -436,9 +473,9 @@ def _real(path: Path) -> Path:
 
 
 def _comparable(path: Path) -> str:
-    """A text that is equal for equal paths: the disks of macOS ignore case."""
-    return (
-        unicodedata.normalize("NFC", str(path)).casefold()
-        if sys.platform == "darwin"
-        else str(path)
-    )
+    """Returns a text that is equal for paths which the disk treats as equal. The disks of macOS
+    ignore case and the form of accents.
+    """
+    if sys.platform == "darwin":
+        return unicodedata.normalize("NFC", str(path)).casefold()
+    return str(path)

@@ -64,6 +64,6 @@ DEFENCES = (
             "../safety/test_secret_shapes.py -k contains_a_mark"),
     Defence("M15", "ouro/safety/secrets.py", "return self.kind_of_secret(text) or spoken_secret(text)",
             "return self.kind_of_secret(text)", "test_m15_secrets_in_sentences.py"),
-    Defence("M15", "ouro/safety/spoken_secrets.py", "is_counted = not is_quoted and not _CLAUSE_END.match(rest)",
-            "is_counted = False", "test_m15_secrets_in_sentences.py"),
+    Defence("M15", "ouro/safety/spoken_secrets.py", "counts_something = not is_quoted and not _CLAUSE_END.match(rest)",
+            "counts_something = False", "test_m15_secrets_in_sentences.py"),
 )  # fmt: skip

@@ -132,9 +132,8 @@ def _resolve_for_process(pid: str, path: str) -> str:
     """
     if path.startswith(_PROCESS_FOLDER):
         below = path.replace(_PROCESS_FOLDER, "")
-    else:
-        below = f"cwd/{path}"
-    return os.path.realpath(f"/proc/{pid}/{below}")
+        return os.path.realpath(f"/proc/{pid}/{below}")
+    return os.path.realpath(f"/proc/{pid}/cwd/{path}")
 
 
 def _open_files(pid: str) -> set[str]:
