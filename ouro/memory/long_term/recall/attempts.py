@@ -118,11 +118,11 @@ class Undone(msgspec.Struct):
         return {step.call_id for step in steps}
 
     def judge(self, steps: Sequence[Step], reason: str = "") -> DeadEnd | None:
-        """The dead end of these changes, if a command failed with them, or the user gives a
-        `reason`; else None.
+        """The dead end that these changes were: a command failed while they were in force, or the
+        user gave a `reason` for the undo. None if neither is so.
         """
         if self.commands is not None:
-            return self.commands
+            return self.commands  # it was judged when it was found
         steps_with_change = steps[self.first : _end_of_attempt(self, steps)]
         if self.edits[0].is_by_command:
             return _judge_commands(
@@ -136,7 +136,9 @@ class Undone(msgspec.Struct):
         )
 
     def _commands_before(self, steps: Sequence[Step]) -> list[CommandStep]:
-        """The commands of the turn that may have made the change; else those that failed with it."""
+        """The commands that may have made the change: those of its turn, until it was seen. If none
+        of these changes files, the commands from then until the undo.
+        """
         turn = self.edits[0].turn
         earlier_commands = [step for step in _commands_in(steps[: self.first]) if step.turn == turn]
         changers = [step for step in earlier_commands if may_change(step.line)]
@@ -149,18 +151,22 @@ class Undone(msgspec.Struct):
 def steps_of(
     messages: Iterable[Message], last_turn: int, relative: Callable[[str], str] = str
 ) -> list[Step]:
-    """The changes and commands in these messages.
+    """The changes and commands in these messages, oldest first; only those of the last `MAX_TURNS`
+    turns.
 
     Args:
-        last_turn: the number of their last turn.
-        relative: returns a path as in the repository; empty if it is outside.
+        messages: oldest first.
+        last_turn: the number of the turn in which the last message is.
+        relative: returns the path of a file in the repository; empty if it is outside.
     """
     message_list = list(messages)
-    turn = last_turn - sum(map(begins_turn, message_list))
+    begun_turns = len([message for message in message_list if begins_turn(message)])
+    turn = last_turn - begun_turns
     calls: dict[str, ToolCall] = {}
     steps: list[Step] = []
     for message in message_list:
-        turn += begins_turn(message)
+        if begins_turn(message):
+            turn += 1
         calls.update({call.id: call for call in message.tool_calls})
         for reply in message.parts_of(ToolReply):
             steps += _read_steps(reply, calls.get(reply.call_id), turn, relative)
@@ -171,7 +177,7 @@ def _read_steps(
     reply: ToolReply, call: ToolCall | None, turn: int, relative: Callable[[str], str]
 ) -> list[Step]:
     """The steps that a tool result shows: the changes of files of the project, or the command that
-    ran; empty for other tools.
+    ran. Empty for other tools, and for a change that failed.
     """
     body = reply.display.body if reply.display else None
     if isinstance(body, Diff) and not reply.failed:
@@ -184,7 +190,9 @@ def _read_steps(
 
 
 def _is_of_project(change: FileChange) -> bool:
-    """Whether a change is about a file of the project, and not of its memory."""
+    """Whether a change is about a file of the project: not outside of it, and not of its memory. A
+    file that was moved does not count.
+    """
     return bool(change.path) and not change.moved_to and not change.path.startswith(".ouro/")
 
 
@@ -192,13 +200,15 @@ def _is_of_project(change: FileChange) -> bool:
 
 
 def find_undone(steps: Sequence[Step], read: ReadFile) -> list[Undone]:
-    """What was undone among the steps, with the files as they are now. Reads files."""
-    by_path: dict[str, list[tuple[int, EditStep]]] = {}
+    """The changes among the steps that were undone: their file has an earlier content again, after
+    a later step or now. What commands changed and git restored comes last. `read` reads each file.
+    """
+    edits_by_path: dict[str, list[tuple[int, EditStep]]] = {}
     for index, step in enumerate(steps):
         if isinstance(step, EditStep):
-            by_path.setdefault(step.change.path, []).append((index, step))
+            edits_by_path.setdefault(step.change.path, []).append((index, step))
     undone_by_file: list[Undone] = []
-    for path, edits in by_path.items():
+    for path, edits in edits_by_path.items():
         undone_by_file += _FileVersions(edits).find_undone(len(steps), partial(read, path))
     undone = _merge_overlapping(undone_by_file)
     commands = _find_undone_commands(steps)
@@ -208,7 +218,9 @@ def find_undone(steps: Sequence[Step], read: ReadFile) -> list[Undone]:
 
 
 def dead_end_of_commands(steps: Sequence[Step], reason: str) -> DeadEnd | None:
-    """The dead end of a turn whose files were changed by commands alone, and undone by the user."""
+    """The dead end of a turn in which only commands changed files, and the user undid that. None if
+    no command may have changed files, or if no command failed and `reason` is empty.
+    """
     commands = _commands_in(steps)
     return _judge_commands(commands, commands, reason)
 
@@ -239,12 +251,14 @@ class _FileVersions:
         self._undone: list[Undone] = []
 
     def find_undone(self, end: int, read: Callable[[], str | None]) -> list[Undone]:
-        """Find the edits that were undone, with the file as `read` returns it now. `end` is the
-        number of all steps.
+        """Find the edits that were undone by a later edit, or until now, when `read` returns what
+        the file contains. `end` is the number of all steps.
         """
         for index, step in self._edits:
             self._record_content(step.change.before, index)
-            if step.change.after not in [content.text for content in self._seen_contents]:
+            seen_texts = [content.text for content in self._seen_contents]
+            # An edit to a content that was seen undoes others, and cannot be undone itself.
+            if step.change.after not in seen_texts:
                 self._edits_in_force.append((index, step))
             self._record_content(step.change.after, index)
         if self._edits_in_force:
@@ -253,7 +267,7 @@ class _FileVersions:
 
     def _record_content(self, text: str | None, index: int) -> None:
         """Record that the file has this content at the step `index`. If it had the same content
-        before, the edits since then are undone.
+        before, the edits since the last such time are undone.
         """
         for number in reversed(range(len(self._seen_contents))):
             if self._seen_contents[number].text == text:
@@ -262,8 +276,8 @@ class _FileVersions:
         self._seen_contents.append(_SeenContent(text, len(self._edits_in_force)))
 
     def _compare_with_now(self, text: str | None, end: int) -> None:
-        """Compare the earlier contents with the present one, after all steps. If one is equal, the
-        edits since then are undone.
+        """Compare the present `text` of the file, after all steps, with the contents that it had,
+        the newest first. The edits after the first equal one are undone.
         """
         _, last_edit = self._edits_in_force[-1]
         for number in reversed(range(len(self._seen_contents))):
@@ -272,8 +286,8 @@ class _FileVersions:
                 return
 
     def _record_undone(self, content_number: int, end: int) -> None:
-        """Record the edits after a content as undone, and forget the contents after it: the file
-        has this content again before the step `end`.
+        """Record the edits after a content as undone: the file has this content again before the
+        step `end`. Forget these edits and the contents after it.
         """
         count = self._seen_contents[content_number].edit_count
         undone_edits = self._edits_in_force[count:]
@@ -285,21 +299,23 @@ class _FileVersions:
 
 
 def _is_content(present: str | None, content: str | None, change: FileChange) -> bool:
-    """Whether the present text of a file is the content that a change shows; of a long file a
-    change shows one part.
+    """Whether a file with the text `present` has the `content` of a change again; None stands for
+    no file. A change of a long file has only a part of the content: that part is compared.
     """
     if present is None or content is None or len(content) == len(present):
         return present == content
     is_part = change.first_line > 1 or len(present) > _SHOWN_PARTS
     if not is_part:
         return False
-    start, lines = change.first_line - 1, content.splitlines(keepends=True)
-    return present.splitlines(keepends=True)[start : start + len(lines)] == lines
+    start = change.first_line - 1
+    lines = content.splitlines(keepends=True)
+    present_lines = present.splitlines(keepends=True)
+    return present_lines[start : start + len(lines)] == lines
 
 
 def _merge_overlapping(undone: Sequence[Undone]) -> list[Undone]:
-    """Merge changes of several files that were undone together, so that each group is judged as
-    one.
+    """Merge changes of several files if one began before the other was undone, so that each group
+    is judged as one. Returns the groups in the order of their first steps.
     """
     groups: list[Undone] = []
     for change in sorted(undone, key=lambda change: change.first):
@@ -315,8 +331,8 @@ def _merge_overlapping(undone: Sequence[Undone]) -> list[Undone]:
 
 
 def _end_of_attempt(undone: Undone, steps: Sequence[Step]) -> int:
-    """The index of the step at which the change was over: the next edit, or the command that
-    restored the files.
+    """The index of the first step after these edits that is another edit, or a command that may
+    have restored their files; `undone.end` if there is none. Later failures are not due to them.
     """
     edit_ids = {id(step) for step in undone.edits}
     last_edit = max(index for index, step in enumerate(steps) if id(step) in edit_ids)
@@ -329,7 +345,9 @@ def _end_of_attempt(undone: Undone, steps: Sequence[Step]) -> int:
 
 
 def _restores(line: str, paths: Sequence[str]) -> bool:
-    """Whether a command may restore files: by git, or by moving or removing one of these."""
+    """Whether a shell line may restore files: by git, or by moving, copying or removing one of
+    `paths`.
+    """
     from ouro.safety import parse_line
 
     for command in parse_line(line).commands:
@@ -342,7 +360,9 @@ def _restores(line: str, paths: Sequence[str]) -> bool:
 
 
 def _find_failures(steps: Sequence[Step]) -> tuple[Failure, ...]:
-    """The commands whose last run failed; those that only look at files do not count."""
+    """The commands whose last run among the steps failed. A command that `describe_command` does
+    not name does not count, such as one that only looks at files.
+    """
     last_runs: dict[str, CommandStep] = {}
     for step in steps:
         if isinstance(step, CommandStep) and (name := describe_command(step.line)):
@@ -355,17 +375,19 @@ def _find_failures(steps: Sequence[Step]) -> tuple[Failure, ...]:
 
 
 def _find_undone_commands(steps: Sequence[Step]) -> DeadEnd | None:
-    """Find what commands of the last turn changed and git restored by the file's name. Returns the
-    dead end; None if there is none, or a file tool changed something too.
+    """The dead end of the last turn, if commands named a file and changed it, and a later `git
+    restore FILE` or `git checkout FILE` passed. None if that did not happen, or if an edit was seen
+    in the turn.
     """
-    turn = steps[-1].turn if steps else 0
-    turn_steps = [step for step in steps if step.turn == turn]
+    if not steps:
+        return None
+    turn_steps = [step for step in steps if step.turn == steps[-1].turn]
     commands = _commands_in(turn_steps)
     if len(commands) < len(turn_steps):
         return None
     passed_indexes = [index for index, step in enumerate(commands) if step.code == 0]
     for index in passed_indexes:
-        files = _files_restored_by_name(commands[index].line)
+        files = _find_restored_files(commands[index].line)
         changers = [step for step in commands[:index] if _may_change_any(step.line, files)]
         if changers:
             return _judge_commands(changers, commands[:index])
@@ -375,32 +397,38 @@ def _find_undone_commands(steps: Sequence[Step]) -> DeadEnd | None:
 def _judge_commands(
     tried: Sequence[CommandStep], ran: Sequence[CommandStep], reason: str = ""
 ) -> DeadEnd | None:
-    """The dead end of commands (`tried`) that changed files, if one of the commands `ran` after
-    them failed, or the user gives a reason; else None.
+    """The dead end of the commands among `tried` that may have changed files, if one of the
+    commands `ran` failed, or the user gave a reason; else None. A command may be in both lists.
     """
     failures = _find_failures(ran)
-    failed_lines = {failure.line for failure in failures}
-    changing = [step for step in tried if may_change(step.line)]
-    changers = [step for step in changing if step.line not in failed_lines] or changing
-    if not changers or not (failures or reason):
+    if not failures and not reason:
         return None
+    changers = [step for step in tried if may_change(step.line)]
+    if not changers:
+        return None
+    failed_lines = {failure.line for failure in failures}
+    passed_changers = [step for step in changers if step.line not in failed_lines]
+    changers = passed_changers or changers
     return DeadEnd(changers[-1].turn, commands=tuple(changers), failures=failures, reason=reason)
 
 
-def _files_restored_by_name(line: str) -> set[str]:
-    """The files that `git restore FILE` or `git checkout -- FILE` names."""
+def _find_restored_files(line: str) -> set[str]:
+    """The words after `git restore` and `git checkout` in a shell line, without options: the files
+    that are restored. (`git checkout BRANCH` returns a branch: no command has changed it.)
+    """
     from ouro.safety import parse_line
 
     files: set[str] = set()
     for command in parse_line(line).commands:
         words = [word.text for word in command.words]
-        if command.program == "git" and words[1:2] in (["restore"], ["checkout"]):
+        subcommand = words[1] if len(words) > 1 else ""
+        if command.program == "git" and subcommand in ("restore", "checkout"):
             files.update(word for word in words[2:] if not word.startswith("-"))
     return files
 
 
 def _may_change_any(line: str, files: set[str]) -> bool:
-    """Whether a command that may change files names one of these."""
+    """Whether a shell line may change files, and names one of `files`."""
     from ouro.safety import parse_line
 
     words: set[str] = set()
@@ -410,7 +438,9 @@ def _may_change_any(line: str, files: set[str]) -> bool:
 
 
 def may_change(line: str) -> bool:
-    """Whether a command may have changed files, and is none of git."""
+    """Whether a shell line may have changed files. A line with git does not count: it is how
+    changes are undone.
+    """
     from ouro.safety import parse_line
     from ouro.utils.prohibitions import only_reads
 
@@ -426,21 +456,24 @@ def find_checked_turns(messages: Iterable[Message], last_turn: int) -> frozenset
 
 
 def checked_turns(steps: Sequence[Step]) -> frozenset[int]:
-    """The turns that ended with passing checks: the last run of each check passed."""
+    """The numbers of the turns that ran checks, and in which the last run of each check passed."""
     last_runs: dict[tuple[int, str], CommandStep] = {}
     for step in _commands_in(steps):
         name = describe_command(step.line)
         if name and is_check(name):
             last_runs[step.turn, name] = step
+    turns = frozenset(turn for turn, _ in last_runs)
     failed_turns = {turn for (turn, _), step in last_runs.items() if step.code != 0}
-    return frozenset(turn for turn, _ in last_runs) - failed_turns
+    return turns - failed_turns
 
 
 # What repeats it
 
 
 def tried_of(dead_end: DeadEnd) -> tuple[Tried, ...]:
-    """What a note keeps of an attempt, to recognize it: no text of the change."""
+    """What a note keeps of a dead end, to recognize its repetition: for each changed file its path
+    and hashes of the words that changed, for each command a hash. No text of the change is kept.
+    """
     from ouro.memory.long_term.notes.note import Tried
 
     tried: list[Tried] = []
@@ -456,7 +489,9 @@ def tried_of(dead_end: DeadEnd) -> tuple[Tried, ...]:
 
 
 def marks_of(changes: Sequence[FileChange]) -> list[str]:
-    """Hashes of the words that changes add and remove; the lowest `MAX_MARKS` of them."""
+    """Hashes of the words that changes add (`+word`) and remove (`-word`); the lowest `MAX_MARKS`
+    of them. If the changes only move words, hashes of these words without a sign.
+    """
     added: set[str] = set()
     removed: set[str] = set()
     for change in changes:
@@ -464,34 +499,39 @@ def marks_of(changes: Sequence[FileChange]) -> list[str]:
         for start, end, new_start, new_end in change.line_changes():
             removed.update(_words_of(old_lines[start:end]))
             added.update(_words_of(new_lines[new_start:new_end]))
-    words = [f"+{word}" for word in added - removed] + [f"-{word}" for word in removed - added]
-    return sorted(map(digest, words or sorted(added)))[:MAX_MARKS]
+    words = {f"+{word}" for word in added - removed} | {f"-{word}" for word in removed - added}
+    return sorted(map(digest, words or added))[:MAX_MARKS]
 
 
 def repeats(tried: Sequence[Tried], steps: Sequence[Step], new_steps: Sequence[Step]) -> bool:
-    """Whether `new_steps`, which are among the steps of a turn, do again one of the things that
-    were tried.
+    """Whether `new_steps` repeat one of the things that were tried. They are the newest of `steps`,
+    the steps of a turn.
     """
     return any(_does_again(attempt, steps, new_steps) for attempt in tried)
 
 
 def _does_again(tried: Tried, steps: Sequence[Step], new_steps: Sequence[Step]) -> bool:
-    """Whether the new steps do again what was tried."""
+    """Whether the new steps run the command again that was tried, or change the file again in the
+    same way.
+    """
     if tried.command:
         return any(_runs_again(tried, step) for step in _commands_in(new_steps))
     changes = _changes_of(tried.path, new_steps)
     if not changes:
         return False
-    # A change may be made again in one call, or little by little.
-    marks_of_ways = [marks_of([change]) for change in changes]
-    marks_of_ways.append(marks_of(_changes_of(tried.path, steps)))
+    # A change may be made again by one call, or by all calls of the turn together.
+    new_marks = [marks_of([change]) for change in changes]
+    new_marks.append(marks_of(_changes_of(tried.path, steps)))
     earlier_marks = tried.marks.split()
-    return any(similarity(earlier_marks, marks) >= MIN_SIMILARITY for marks in marks_of_ways)
+    return any(similarity(earlier_marks, marks) >= MIN_SIMILARITY for marks in new_marks)
 
 
 def _runs_again(tried: Tried, step: CommandStep) -> bool:
-    """Whether a step runs the command again. If the command itself failed, it must fail again."""
-    return tried.command == digest(step.line) and (step.failed or not tried.failed)
+    """Whether a step runs the command again. A command that failed itself must fail again: a run
+    that passes repeats nothing.
+    """
+    is_same_result = step.failed or not tried.failed
+    return tried.command == digest(step.line) and is_same_result
 
 
 def _changes_of(path: str, steps: Sequence[Step]) -> list[FileChange]:
@@ -500,20 +540,24 @@ def _changes_of(path: str, steps: Sequence[Step]) -> list[FileChange]:
 
 
 def is_same_attempt(first: Sequence[Tried], second: Sequence[Tried], min_similarity: float) -> bool:
-    """Whether the same files were changed in the same way, and the same commands tried."""
-    marks = {tried.path: tried.marks.split() for tried in second}
-    commands = {tried.command for tried in second}
-    if {tried.path for tried in first} != marks.keys() or {
-        tried.command for tried in first
-    } != commands:
+    """Whether both attempts ran the same commands, and changed the same files: each file with a
+    similarity of at least `min_similarity`.
+    """
+    if {tried.command for tried in first} != {tried.command for tried in second}:
+        return False
+    second_marks = {tried.path: tried.marks.split() for tried in second}
+    if {tried.path for tried in first} != second_marks.keys():
         return False
     return all(
-        similarity(tried.marks.split(), marks[tried.path]) >= min_similarity for tried in first
+        similarity(tried.marks.split(), second_marks[tried.path]) >= min_similarity
+        for tried in first
     )
 
 
 def similarity(first: Sequence[str], second: Sequence[str]) -> float:
-    """The share of common marks (Jaccard), from the lowest hashes of both (Broder 1997)."""
+    """The share of the marks that both have, from 0 to 1; 1 if both are empty. Estimated from the
+    lowest hashes of both together: the Jaccard similarity by MinHash (Broder 1997).
+    """
     if not first and not second:
         return 1.0
     lowest = sorted({*first, *second})[:MAX_MARKS]
@@ -522,7 +566,7 @@ def similarity(first: Sequence[str], second: Sequence[str]) -> float:
 
 
 def digest(text: str) -> str:
-    """A short hash of a text, without differences of space."""
+    """A short hash of a text. Texts that differ only in spaces and line breaks have the same one."""
     return hashlib.sha256(" ".join(text.split()).encode(errors="replace")).hexdigest()[:8]
 
 

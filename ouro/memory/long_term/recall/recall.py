@@ -11,7 +11,6 @@ merged by reciprocal rank fusion with k = 60 (Cormack, Clarke and Büttcher 2009
 from __future__ import annotations
 
 import hashlib
-import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -143,17 +142,20 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         return Graph(self.search.index)
 
     def find(self, text: str, situation: Situation, *, by_words: bool = False) -> Recalled:
-        """Find notes by entities, words and (unless `by_words`) vectors, then along the edges of
-        the graph.
+        """Find the notes that are relevant to a message: by words and vectors (only by words if
+        `by_words`), by the entities that it names, and standing rules for such a task. Then add
+        notes that are linked to them, and to core lines which the message is about.
 
-        Each sentence of the message is searched for separately.
+        Each sentence of the message is searched for separately. A note has a score for its best
+        rank among the relevant ones, plus one for its rank among those that name an entity.
         """
         start = time.perf_counter()
         limit = 3 * self.settings.retrieval_top_k
         filter_ = SearchFilter(kinds=("note",), project=situation.project)
-        weights_of_named = self.graph.naming(entities_in(text))
-        named_ids = sorted(weights_of_named, key=lambda note_id: -weights_of_named[note_id])[:limit]
+        weights = self.graph.naming(entities_in(text))
+        named_ids = sorted(weights, key=lambda note_id: -weights[note_id])[:limit]
         search = Search(self.search.index) if by_words else self.search
+        linked_score = _HOP_WEIGHT / (RANK_CONSTANT + 1)
         reasons: dict[str, str] = {}
         scores: dict[str, float] = {}
         for question in questions_in(text):
@@ -164,26 +166,24 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         for rank, note_id in enumerate(named_ids, 1):
             scores[note_id] = scores.get(note_id, 0.0) + 1 / (RANK_CONSTANT + rank)
         for note_id in self._find_standing(text, search, situation):
-            scores.setdefault(note_id, _HOP_WEIGHT / (RANK_CONSTANT + 1))
+            scores.setdefault(note_id, linked_score)
             reasons.setdefault(note_id, STANDING_RULE)
         candidates = [
             _Candidate(note_id, score, reasons.get(note_id) or "names the same entity")
             for note_id, score in scores.items()
         ]
-        candidates += [
-            _Candidate(
-                note_id, _HOP_WEIGHT / (RANK_CONSTANT + 1), f"linked to “{one_line(text, 60)}”"
-            )
-            for note_id, text in situation.linked.items()
-            if note_id not in scores
-        ]
+        for note_id, core_line in situation.linked.items():
+            if note_id not in scores:
+                reason = f"linked to “{one_line(core_line, 60)}”"
+                candidates.append(_Candidate(note_id, linked_score, reason))
         return self._select(candidates, situation, "local", start)
 
     def _find_standing(self, text: str, search: Search, situation: Situation) -> list[str]:
-        """The second question: the rules and preferences for such a task, among these alone.
+        """The ids of at most `MAX_STANDING` rules and preferences for such a task, nearest first;
+        empty if the message is a question.
 
-        A word of any task (`test`) is no subject among all notes, but names the kind of task among
-        rules. No words of a language are looked for: only the kind of the note, and what is near.
+        They are searched for apart from other notes: a word of any task (`test`) is no subject
+        among all notes, but names the kind of task among rules.
         """
         if not is_request(text):
             return []
@@ -199,7 +199,9 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         ]
 
     def find_by_hypotheses(self, hypotheses: Sequence[str], situation: Situation) -> Recalled:
-        """Find the `top_k` notes nearest to each hypothesis. Raises ModelError."""
+        """Find the notes nearest in meaning to each hypothesis: `retrieval_top_k` of each scope,
+        and those linked to the best of them. Raises ModelError.
+        """
         start = time.perf_counter()
         filters = [
             SearchFilter(kinds=("note",), scope=scope, project=situation.project)
@@ -215,8 +217,8 @@ class Recall(msgspec.Struct, eq=False, dict=True):
     def find_about_files(
         self, note_ids: Sequence[str], situation: Situation, room: int
     ) -> Recalled:
-        """Select which of these notes, about files that were just used, are sent: at most `room`
-        tokens.
+        """Select which of these notes about files that were just used are sent: at most `room`
+        tokens. The first ids have the best scores.
         """
         start = time.perf_counter()
         candidates = [
@@ -228,8 +230,8 @@ class Recall(msgspec.Struct, eq=False, dict=True):
     def find_about_commands(
         self, note_ids: Sequence[str], situation: Situation, room: int
     ) -> Recalled:
-        """Select which of these notes, about commands that were just run, are sent: at most `room`
-        tokens.
+        """Select which of these notes about commands that were just run are sent: at most `room`
+        tokens. The first ids have the best scores.
         """
         start = time.perf_counter()
         candidates = [
@@ -239,8 +241,8 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         return self._select(candidates, situation, "touch", start, room=room, about=_ABOUT_COMMANDS)
 
     def find_repeated(self, note_ids: Sequence[str], situation: Situation, room: int) -> Recalled:
-        """Select which of these dead ends, that were just repeated, are sent: at most `room`
-        tokens.
+        """Select which of these dead ends that were just repeated are sent: at most `room` tokens.
+        The first ids have the best scores.
         """
         start = time.perf_counter()
         candidates = [
@@ -263,8 +265,8 @@ class Recall(msgspec.Struct, eq=False, dict=True):
 
         Args:
             start: when recall began, by `time.perf_counter`.
-            room: tokens for notes about what tools did. None: it is for a message, whose budget counts, and
-                neighbours of the candidates are added.
+            room: tokens for notes about what tools did. None: the notes are for a message; they have the token
+                budget of the settings, and notes linked to the best candidates are added.
             about: what the notes are about, in the text for the model; not used for a message.
         """
         if room is None:
@@ -281,7 +283,9 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         return Recalled(tuple(items), block, way, (time.perf_counter() - start) * 1_000)
 
     def _add_neighbours(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
-        """The candidates, and the neighbours of the best of them."""
+        """The candidates, followed by the notes that are linked to the best of them. A linked note
+        scores less than each of the best, the less the more links are between.
+        """
         best = _select_best(candidates, self.settings.retrieval_top_k)
         if not best:
             return []
@@ -292,46 +296,30 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             neighbours.pop(candidate.note_id, None)
         extended = [*candidates]
         for note_id, (hops, link) in neighbours.items():
-            extended.append(
-                _Candidate(
-                    note_id,
-                    best[-1].score * _HOP_WEIGHT**hops,
-                    f"{link.replace('_', ' ')}, {hops} away",
-                )
-            )
+            score = best[-1].score * _HOP_WEIGHT**hops
+            reason = f"{link.replace('_', ' ')}, {hops} away"
+            extended.append(_Candidate(note_id, score, reason))
         return extended
 
     def _weigh(
         self, candidates: Iterable[_Candidate], situation: Situation
     ) -> list[tuple[Note, RecalledNote]]:
-        """Weight the scores by confidence, age, use and changed files. Returns each note with its
-        item, best first; an item that may not be sent says why.
+        """Read the best candidates, and weight their scores by confidence, age, use and changed
+        files. Returns each note with its item, the highest score first. An item that may not be
+        sent is "skipped", with the reason.
         """
         now, half_life = datetime.now(UTC), self.settings.half_life_days
         candidates_with_files = self._read_best(candidates, situation)
-        other_branches = {
-            file.note.branch
-            for _, file in candidates_with_files
-            if not is_visible(file.note, situation.branch)
-        }
-        merged = (
-            situation.merged(frozenset(filter(None, other_branches)))
-            if other_branches
-            else frozenset()
-        )
-        weighed = []
+        merged = self._find_merged_branches([file for _, file in candidates_with_files], situation)
+        weighed: list[tuple[Note, RecalledNote]] = []
         for candidate, file in candidates_with_files:
-            note = file.note
+            note, reason = file.note, candidate.reason
+            score = candidate.score * confidence_now(note, now, half_life)
+            score *= _recency_weight(note, now) * self.usefulness(note.id)
             changed_files = self.anchors.changed_paths(note.anchors) if self.anchors else ()
-            weight = (
-                _recency_weight(note, now)
-                * self.usefulness(note.id)
-                * (_STALE_WEIGHT if changed_files else 1.0)
-            )
-            score = candidate.score * confidence_now(note, now, half_life) * weight
-            reason = candidate.reason + (
-                f"; stale: {', '.join(changed_files)} changed" if changed_files else ""
-            )
+            if changed_files:
+                score *= _STALE_WEIGHT
+                reason += f"; stale: {', '.join(changed_files)} changed"
             item = RecalledNote(note.id, note.text, "loaded", reason, file.scope, round(score, 4))
             skip_reason = self._reason_to_skip(file, situation, merged, now)
             skip_reason = skip_reason or self._reason_to_skip_citation(note, changed_files)
@@ -340,26 +328,40 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             weighed.append((note, item))
         return sorted(weighed, key=lambda pair: -pair[1].score)
 
+    def _find_merged_branches(
+        self, files: Iterable[NoteFile], situation: Situation
+    ) -> frozenset[str]:
+        """The branches of these notes, other than the current one, that are merged. Git is asked
+        only if a note is of another branch.
+        """
+        other_branches: set[str] = set()
+        for file in files:
+            if file.note.branch and not is_visible(file.note, situation.branch):
+                other_branches.add(file.note.branch)
+        return situation.merged(frozenset(other_branches)) if other_branches else frozenset()
+
     def _read_best(
         self, candidates: Iterable[_Candidate], situation: Situation
     ) -> list[tuple[_Candidate, NoteFile]]:
-        """The files of the best candidates, each in its last version.
+        """Each of the best candidates with the file of its latest version, best first. Several
+        versions of a note are one candidate, the best of them. Notes that are gone are left out.
 
         A dead end comes with the tool result that repeats it, not before.
         """
         chosen = _select_best(candidates, 4 * self.settings.retrieval_top_k)
         latest = self.graph.latest_of(candidate.note_id for candidate in chosen)
         best_by_latest: dict[str, _Candidate] = {}
-        for candidate in chosen:  # the last version of each, with the best score of any version
+        for candidate in chosen:  # best first: the best of several versions is set
             best_by_latest.setdefault(latest[candidate.note_id], candidate)
         files: list[tuple[_Candidate, NoteFile]] = []
-        for latest_id, candidate in itertools.islice(
-            best_by_latest.items(), 2 * self.settings.retrieval_top_k
-        ):
+        notes_to_read = list(best_by_latest.items())[: 2 * self.settings.retrieval_top_k]
+        for latest_id, candidate in notes_to_read:
             # A planted note that names another one as its earlier version must not hide that one.
-            ids = (latest_id, candidate.note_id)
-            trusted = (self._read_trusted(note_id, situation) for note_id in ids)
-            file = next(filter(None, trusted), None) or self._read_note(latest_id)
+            file = (
+                self._read_trusted(latest_id, situation)
+                or self._read_trusted(candidate.note_id, situation)
+                or self._read_note(latest_id)
+            )
             if file is None:
                 continue
             if file.note.category != DEAD_ENDS or candidate.reason == REPEATED:
@@ -377,9 +379,11 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         is_decayed = has_decayed(file.note, now, self.settings.half_life_days)
         return _reason_to_skip_file(file, situation, merged, is_decayed=is_decayed)
 
-    def _reason_to_skip_citation(self, note: Note, stale: Sequence[str]) -> str:
-        """Why a note whose files changed is not sent; empty if the code that it cites is there."""
-        if not stale or self.anchors is None:
+    def _reason_to_skip_citation(self, note: Note, changed_files: Sequence[str]) -> str:
+        """Why a note is not sent whose files changed: the code that it cites is gone. Empty if that
+        code is there, or no file changed.
+        """
+        if not changed_files or self.anchors is None:
             return ""
         is_gone = self.anchors.is_code_gone(note.text, note.anchors)
         return "the code that it cites is not on this branch" if is_gone else ""
@@ -387,8 +391,11 @@ class Recall(msgspec.Struct, eq=False, dict=True):
     def _fit(
         self, weighed: Iterable[tuple[Note, RecalledNote]], situation: Situation, room: int
     ) -> tuple[list[RecalledNote], list[str]]:
-        """Fit the notes into `room` tokens; returns all items with their state, and the texts of
-        the loaded ones.
+        """Load the first notes that fit into `room` tokens, at most `retrieval_top_k`. Returns all
+        items with their final state, and the texts of the loaded ones.
+
+        A note that is in the request already is skipped. The first note without room ends the
+        loading: no smaller one after it is taken instead.
         """
         items: list[RecalledNote] = []
         texts: list[str] = []
@@ -404,7 +411,8 @@ class Recall(msgspec.Struct, eq=False, dict=True):
                     item, state="cut", reason=f"not among the {self.settings.retrieval_top_k} best"
                 )
             elif is_loaded and item.tokens > room:
-                item, room = replace(item, state="cut", reason="no room in the budget"), 0
+                item = replace(item, state="cut", reason="no room in the budget")
+                room = 0
             elif is_loaded:
                 texts.append(text)
                 room -= item.tokens
@@ -413,19 +421,22 @@ class Recall(msgspec.Struct, eq=False, dict=True):
 
     def _read_earlier_versions(self, note_id: str, situation: Situation) -> list[Note]:
         """The trusted versions before this one, oldest first."""
-        earlier_ids = itertools.takewhile(
-            lambda version: version != note_id, self.graph.chain(note_id)
-        )
-        return [
-            file.note for version in earlier_ids if (file := self._read_trusted(version, situation))
-        ]
+        versions: list[Note] = []
+        for version_id in self.graph.chain(note_id):
+            if version_id == note_id:
+                break
+            if file := self._read_trusted(version_id, situation):
+                versions.append(file.note)
+        return versions
 
     def _read_trusted(self, note_id: str, situation: Situation) -> NoteFile | None:
-        """The note if its file is approved, else None: no planted note is quoted as an earlier
-        version.
+        """The note of that id; None if there is none, or its file has unapproved changes: no
+        planted note is quoted as a version of another.
         """
         file = self._read_note(note_id)
-        return None if file is None or (file.scope, file.name) in situation.untrusted else file
+        if file is None or (file.scope, file.name) in situation.untrusted:
+            return None
+        return file
 
     def _read_note(self, note_id: str) -> NoteFile | None:
         """The note of that id; None if it was deleted since the index was updated, or is of another
@@ -445,7 +456,7 @@ def _select_best(candidates: Iterable[_Candidate], count: int) -> list[_Candidat
 def _reason_to_skip_file(
     file: NoteFile, situation: Situation, merged: frozenset[str], *, is_decayed: bool
 ) -> str:
-    """Why a note is not sent; empty when it may be."""
+    """Why a note is not sent, by the state of its file and its branch; empty if it may be."""
     note = file.note
     if (file.scope, file.name) in situation.untrusted:
         return "changed outside of ouro: waiting for approval"
@@ -461,19 +472,23 @@ def _reason_to_skip_file(
 
 
 def _recency_weight(note: Note, now: datetime) -> float:
-    """A weight from 0.8 to 1: of two equally relevant notes the newer one comes first."""
+    """A weight that falls with the age from 1 to 0.8, so that of two equally relevant notes the
+    newer one comes first; 0.9 if the age is unknown.
+    """
     days = age_in_days(note.updated_at or note.created_at, now)
-    return 0.9 if days is None else float(0.8 + 0.2 * 0.5 ** (max(0, days) / _RECENT_DAYS))
+    if days is None:
+        return 0.9
+    share_left = 0.5 ** (max(0, days) / _RECENT_DAYS)
+    return float(0.8 + 0.2 * share_left)
 
 
 def _note_line(note: Note, item: RecalledNote, earlier: Sequence[Note], versions: int) -> str:
-    """The note as the model reads it, with up to `versions` earlier versions (0: all)."""
+    """The note as the model reads it: id, remarks in parentheses, text; below it its last
+    `versions` earlier versions, newest first (0: all of them).
+    """
     source = "the user said" if note.source == "user" else "concluded"
-    remarks = [
-        item.scope,
-        note.category,
-        f"{source}, {(note.confirmed_at or note.updated_at or note.created_at)[:10]}",
-    ]
+    last_day = (note.confirmed_at or note.updated_at or note.created_at)[:10]
+    remarks = [item.scope, note.category, f"{source}, {last_day}"]
     if note.tentative:
         remarks.append(f"tentative since {note.tentative}: nothing has confirmed it")
     if earlier:
@@ -483,9 +498,7 @@ def _note_line(note: Note, item: RecalledNote, earlier: Sequence[Note], versions
     if "stale" in item.reason:
         remarks.append("may be out of date: " + item.reason.rpartition("stale: ")[2])
     remarks += [
-        f"{edge.relationship} {edge.id}"
-        for edge in note.related
-        if edge.relationship == "contradicts"
+        f"contradicts {edge.id}" for edge in note.related if edge.relationship == "contradicts"
     ]
     earlier_lines = [
         f"  before ({(version.updated_at or version.created_at)[:10]}):"
@@ -496,5 +509,7 @@ def _note_line(note: Note, item: RecalledNote, earlier: Sequence[Note], versions
 
 
 def _mark_of_note(note_id: str, text: str) -> str:
-    """The mark of a note in a request: its id and the version of its text."""
+    """The mark of a note in a request: its id and a short hash of its text, so that a note whose
+    text changed may be sent again.
+    """
     return f"{note_id}:{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:8]}"
