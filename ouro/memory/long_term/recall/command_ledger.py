@@ -8,7 +8,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -109,15 +109,26 @@ class CommandRecord(msgspec.Struct, frozen=True):
 
     @property
     def result(self) -> str:
-        """`passed 14 of 15 times, last with exit code 2`."""
+        """How often it passed, or that it always failed, and how the last run failed: `passed 14 of
+        15 times, last with exit code 2`. The last run is left out if it passed.
+        """
         verb, count = ("passed", self.passed) if self.passed else ("failed", self.runs)
         times = plural(count, "time") if count == self.runs else f"{count} of {self.runs} times"
-        how = (
-            "stopped by a signal or the time limit"
-            if self.last == STOPPED
-            else f"with exit code {self.last}"
-        )
-        return f"{verb} {times}" + (f", last {how}" if self.last else "")
+        if self.last == 0:
+            return f"{verb} {times}"
+        if self.last == STOPPED:
+            return f"{verb} {times}, last stopped by a signal or the time limit"
+        return f"{verb} {times}, last with exit code {self.last}"
+
+
+class _FinishedRun(NamedTuple):
+    """A run of a command that is not written yet."""
+
+    line: str
+    """The shell line; in the file it is the normalized command."""
+    code: int
+    """The exit code, or `STOPPED`."""
+    seconds: float
 
 
 class CommandLedger(msgspec.Struct, eq=False):
@@ -129,69 +140,71 @@ class CommandLedger(msgspec.Struct, eq=False):
     branch: Callable[[], str]
     _folders: dict[str, str] = msgspec.field(default_factory=dict)
     """Call id of a running command -> the folder in which it runs."""
-    _unsaved_runs: list[tuple[str, int, float]] = msgspec.field(default_factory=list)
+    _unsaved_runs: list[_FinishedRun] = msgspec.field(default_factory=list)
     _run_here: set[str] = msgspec.field(default_factory=set)
     """The commands that this session ran."""
 
     def observe(self, event: Event) -> None:
-        """Collect the result of a command of the shell tool; `save` writes it. Does not block."""
+        """Collect the result when a command of the shell tool has ended; `save` writes it. Other
+        tools and calls that ran no command are ignored. Does not block.
+        """
         if isinstance(event, ToolStarted) and event.call.name == "shell":
             self._folders[event.call.id] = str(event.call.arguments.get("cwd") or "")
-        elif (
-            isinstance(event, ToolFinished)
-            and (folder := self._folders.pop(event.call_id, None)) is not None
-        ):
-            body = event.display.body
-            if isinstance(body, CommandOutput) and (event.failed or body.exit_code == 0):
-                code = STOPPED if body.exit_code is None else body.exit_code
-                self._unsaved_runs.append(
-                    (
-                        f"cd -- {folder}\n{body.command}" if folder else body.command,
-                        code,
-                        event.seconds,
-                    )
-                )
+            return
+        if not isinstance(event, ToolFinished) or event.call_id not in self._folders:
+            return
+        folder = self._folders.pop(event.call_id)
+        body = event.display.body
+        if isinstance(body, CommandOutput) and (event.failed or body.exit_code == 0):
+            line = f"cd -- {folder}\n{body.command}" if folder else body.command
+            code = STOPPED if body.exit_code is None else body.exit_code
+            self._unsaved_runs.append(_FinishedRun(line, code, event.seconds))
 
     def save(self) -> None:
-        """Write the results that were collected since the last call."""
+        """Add the runs that were collected since the last call to the file. A command that cannot
+        be normalized, or holds a secret, is left out. An error of the file is logged.
+        """
         runs, self._unsaved_runs = self._unsaved_runs, []
-        normalized = ((normalize_command(line), code, seconds) for line, code, seconds in runs)
-        kept_runs = [run for run in normalized if run[0] and not self.finds_secret(run[0])]
+        normalized_runs = [run._replace(line=normalize_command(run.line)) for run in runs]
+        kept_runs = [run for run in normalized_runs if run.line and not self.finds_secret(run.line)]
         if not kept_runs:
             return
         from ouro.memory.long_term.notes.notebook import timestamp
 
-        self._run_here.update(name for name, _, _ in kept_runs)
+        self._run_here.update(run.line for run in kept_runs)
         try:
             ensure_private_dir(self.path.parent)
             with lock_file(self.path.with_suffix(".lock"), _LOCK_TIMEOUT):
                 records, branch = self.records(), self.branch()
                 for name, code, seconds in kept_runs:
-                    codes = records.pop(name).codes if name in records else {}
-                    codes = {**codes, code: codes.get(code, 0) + 1}
+                    # Removed and inserted, so that the command that ran last is the last one.
+                    earlier_codes = records.pop(name).codes if name in records else {}
+                    codes = {**earlier_codes, code: earlier_codes.get(code, 0) + 1}
                     records[name] = CommandRecord(
                         codes, code, round(seconds, 1), timestamp(), branch
                     )
-                write_private(
-                    self.path, msgspec.json.encode(dict(list(records.items())[-MAX_COMMANDS:]))
-                )
+                newest_records = dict(list(records.items())[-MAX_COMMANDS:])
+                write_private(self.path, msgspec.json.encode(newest_records))
         except OSError as error:
             log.warning("commands are not recorded: %s", error)
 
     def records(self) -> dict[str, CommandRecord]:
-        """Read the records, by normalized command, the last run last."""
+        """Read the record of each normalized command from the file; the command that ran last is
+        the last one. Empty if the file cannot be read.
+        """
         return read_state(self.path, dict[str, CommandRecord])
 
     def find_relevant(self, text: str) -> dict[str, CommandRecord]:
-        """At most `MAX_SENT` commands that a message is about and this session did not run; passed
-        ones come first.
+        """At most `MAX_SENT` commands that a message is about and this session did not run: those
+        that passed most often first, of equal ones the newest.
         """
         records = self.records()
         if not records:  # most projects: nothing is imported
             return {}
-        subjects = _stems(_TYPE_CHECK.sub("typecheck", text.lower())) | (
-            {"test"} if _TASK_VERB.search(text.lower()) else set()
-        )
+        lowered = text.lower()
+        subjects = _stems(_TYPE_CHECK.sub("typecheck", lowered))
+        if _TASK_VERB.search(lowered):
+            subjects.add("test")
         matching = [
             name
             for name in reversed(records)
@@ -202,7 +215,7 @@ class CommandLedger(msgspec.Struct, eq=False):
 
 
 def ledger_of(repo: ScopeMemory, finds_secret: Callable[[str], str], cwd: Path) -> CommandLedger:
-    """The commands of the project that a memory belongs to; all its worktrees share them."""
+    """The ledger of the project to which this repo memory belongs; its worktrees share one."""
     name = repo.store.repository.state_dir.stem
     return CommandLedger(
         get_command_ledger_dir() / f"{name}.json", finds_secret, lambda: git_branch(cwd)
@@ -210,7 +223,9 @@ def ledger_of(repo: ScopeMemory, finds_secret: Callable[[str], str], cwd: Path) 
 
 
 def project_commands(editor: MemoryEditor) -> dict[str, CommandRecord]:
-    """The recorded commands of the project whose memory is in use; none without one. Blocks."""
+    """The recorded commands of the project whose memory is in use; empty if no project's memory
+    is. Blocks.
+    """
     repo = next((scope for scope in editor.scopes if scope.name == "repo"), None)
     if repo is None:
         return {}
@@ -218,7 +233,9 @@ def project_commands(editor: MemoryEditor) -> dict[str, CommandRecord]:
 
 
 def commands_block(records: Mapping[str, CommandRecord], mark: str) -> str:
-    """The text about these commands for the model."""
+    """The text about these commands for the model, between tags named `mark`; the tag lists their
+    marks, by which `recalled_marks` finds what was sent.
+    """
     rows = (
         f"`{name}` {record.result}; {record.seconds:g} s, {record.at[:10]}"
         for name, record in records.items()
@@ -228,13 +245,16 @@ def commands_block(records: Mapping[str, CommandRecord], mark: str) -> str:
 
 
 def command_mark(name: str) -> str:
-    """The name of a command among `recalled_marks`."""
+    """The short text that stands for a command among `recalled_marks`: a hash, because a command
+    has spaces.
+    """
     return f"command:{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def normalize_command(text: str) -> str:
-    """The only command of a shell line, without file names and texts; empty if the line has several
-    commands, or its exit code may be from something else.
+    """The only command of a shell line, without file names and texts, after a `cd` if there is one.
+    Empty if the line has several commands, if its exit code may be from something else or says
+    nothing about the project, or if the result is longer than `_MAX_LENGTH`.
 
     Only words such as options and targets remain, because the line is sent to later sessions: no
     sentence from outside may be sent with it.
@@ -251,48 +271,56 @@ def normalize_command(text: str) -> str:
     if command.program in _IGNORED_PROGRAMS or command.computed or command.stdin is not None:
         return ""
     line = _line_without_texts(command.program, [word.text for word in command.words])
-    if line:
-        line = _change_of_folder(cd_targets) + line
+    if not line:
+        return ""
+    if cd_targets:
+        line = _cd_before_command(cd_targets[0]) + line
     return line if len(line) <= _MAX_LENGTH else ""
 
 
-def _change_of_folder(folders: Sequence[str]) -> str:
-    """`cd FOLDER && `, if the first folder is below the current one and has no odd characters."""
-    if not folders or folders[0].startswith(("/", "..", "~")):
-        return ""
-    return f"cd {folders[0]} && " if _PLAIN_WORD.fullmatch(folders[0]) else ""
+def _cd_before_command(folder: str) -> str:
+    """`cd FOLDER && `; empty if the folder is not below the current one, or could be a sentence."""
+    is_below = not folder.startswith(("/", "..", "~"))
+    return f"cd {folder} && " if is_below and _PLAIN_WORD.fullmatch(folder) else ""
 
 
 def _line_without_texts(program: str, words: Sequence[str]) -> str:
-    """A command without file names and texts; empty if its code is in the line, or its program has
-    an odd name.
+    """A command without file names and texts; one `_OMITTED` stands for each row of words that are
+    left out. `words` begin with the program as it was written.
+
+    Empty if an interpreter runs no script of the project, or the program's name could be a sentence.
     """
     name = program if words[0].startswith("/") else words[0]
-    is_script = name in _INTERPRETERS
-    runs_no_file = is_script and (words[1:2] or ["/"])[0].startswith(_NOT_A_SCRIPT)
-    if runs_no_file or not _PLAIN_WORD.fullmatch(name):
+    arguments = words[1:]
+    is_interpreter = name in _INTERPRETERS
+    runs_script = bool(arguments) and not arguments[0].startswith(_NOT_A_SCRIPT)
+    if (is_interpreter and not runs_script) or not _PLAIN_WORD.fullmatch(name):
         return ""
-    line = " ".join([name, *_words_without_texts(words[1:], is_script=is_script)])
+    line = " ".join([name, *_words_without_texts(arguments, is_interpreter=is_interpreter)])
     return re.sub(rf"{_OMITTED}(?: {_OMITTED})+", _OMITTED, line)
 
 
-def _words_without_texts(words: Sequence[str], *, is_script: bool) -> Iterator[str]:
-    """Yield the options and the first operands, without file names; `_OMITTED` for each other word."""
+def _words_without_texts(words: Sequence[str], *, is_interpreter: bool) -> Iterator[str]:
+    """Yield each argument of a command, or `_OMITTED` for it.
+
+    Options are kept, and the first `_MAX_OPERANDS` other words if they are no file names; the first
+    of an interpreter is its script, and kept. A word that could be a sentence is never kept.
+    """
     operands = 0
     for word in words:
-        is_option = word.startswith("-")
-        operands += not is_option
-        is_named = is_option or (is_script and operands == 1) or not _FILE_NAME.fullmatch(word)
-        is_kept = (
-            is_named and (is_option or operands <= _MAX_OPERANDS) and _PLAIN_WORD.fullmatch(word)
-        )
-        yield word if is_kept else _OMITTED
+        if word.startswith("-"):
+            is_wanted = True
+        else:
+            operands += 1
+            is_script = is_interpreter and operands == 1
+            is_wanted = operands <= _MAX_OPERANDS and (is_script or not _FILE_NAME.fullmatch(word))
+        yield word if is_wanted and _PLAIN_WORD.fullmatch(word) else _OMITTED
 
 
 def describe_command(text: str) -> str:
-    """A short name of a shell line: the normalized command, or for a line with several commands
-    their programs. Empty if one of several commands only looks at files: the exit code may be its
-    own.
+    """A short name of a shell line: the normalized command, else for a line with several commands
+    their programs. Empty for another line, and if one of several commands only shows or moves
+    files: the exit code may be that one's.
     """
     if name := normalize_command(text):
         return name
@@ -306,7 +334,9 @@ def describe_command(text: str) -> str:
 
 
 def name_programs(text: str) -> str:
-    """The programs of a line, without their arguments."""
+    """The programs of a line without their arguments, as `make … && pytest …`. Left out are those
+    whose failure says nothing about the project, and names that could be a sentence.
+    """
     from ouro.safety import parse_line
 
     programs = [command.program for command in parse_line(text).commands if command.kind == "plain"]
@@ -315,12 +345,14 @@ def name_programs(text: str) -> str:
 
 
 def is_check(name: str) -> bool:
-    """Whether a normalized command tests, checks or builds, by the names of programs and targets."""
+    """Whether a normalized command tests, checks or builds the project, by the words in it and what
+    its programs are known to do.
+    """
     return not _subjects(name).isdisjoint(_stems(_SUBJECTS_OF_CHECKS))
 
 
 def _subjects(command: str) -> set[str]:
-    """The stems of what a command is about, also by the names of known programs."""
+    """The stems of the words in a command, and of what its known programs do."""
     from ouro.memory.index import find_stems
 
     programs = {word.rpartition("/")[2] for word in command.split()}
@@ -331,7 +363,7 @@ def _subjects(command: str) -> set[str]:
 
 
 def _stems(text: str) -> set[str]:
-    """The stems of the words of a text that may name a subject."""
+    """The stems of the words of a text in lower case, without those that name no subject."""
     from ouro.memory.index import find_stems
 
     words = (word for word in _LETTERS.findall(text) if word not in _WORDS_WITHOUT_SUBJECT)

@@ -51,8 +51,8 @@ class CommandLooks(msgspec.Struct, eq=False):
     _branch: str = ""
 
     def look(self, turn: int, last_steps: Sequence[Step]) -> None:
-        """Compare the files after the last steps of a turn, if a command failed in them, or the
-        last look found changes.
+        """Record what the turn has changed in files until now, if a command failed in its
+        `last_steps`, or if its last look found changes: the commands may have undone them.
         """
         from ouro.memory.long_term.recall.attempts import CommandStep
 
@@ -60,20 +60,25 @@ class CommandLooks(msgspec.Struct, eq=False):
         if not commands:
             return
         first_failed = next(filter(_is_failure, commands), None)
-        if first_failed is None and not self._is_changed(turn):
+        if first_failed is None and not self._has_seen_changes(turn):
             return
         seen_at = first_failed or commands[-1]
         look = CommandLook(
             turn, commands[0].call_id, seen_at.call_id, self._changed_project_files()
         )
-        self._looks = [*self._looks[1 - _MAX_LOOKS :], look]
+        self._looks = [*self._looks, look][-_MAX_LOOKS:]
 
-    def _is_changed(self, turn: int) -> bool:
+    def _has_seen_changes(self, turn: int) -> bool:
         """Whether the last look was in this turn, and found changes."""
-        return any(look.turn == turn and look.files for look in self._looks[-1:])
+        if not self._looks:
+            return False
+        last_look = self._looks[-1]
+        return last_look.turn == turn and bool(last_look.files)
 
     def _changed_project_files(self) -> dict[str, tuple[str | None, str | None]]:
-        """The files of the project that the turn has changed, with their texts before it and now."""
+        """The files of the project that the turn has changed: by path, the text before the turn and
+        the text now. Files of the project's memory are left out.
+        """
         files: dict[str, tuple[str | None, str | None]] = {}
         for path, (old_content, new_content) in self.changed_files().items():
             name = self.finder.relative(str(path))
@@ -82,10 +87,11 @@ class CommandLooks(msgspec.Struct, eq=False):
         return files
 
     def add_changes(self, steps: Sequence[Step]) -> list[Step]:
-        """Insert into the steps what commands had changed at each look, before the command that
-        failed.
+        """The steps, with what commands changed inserted as edits: a change before the command that
+        failed with it, the undo of a change before the commands of its look.
 
-        A file that a tool edited is left out: its contents are known from the edits.
+        A file that a tool edited is left out: its contents are known from the edits. So are looks
+        at commands that are not among the steps.
         """
         from ouro.memory.long_term.recall.attempts import EditStep
 
@@ -95,16 +101,14 @@ class CommandLooks(msgspec.Struct, eq=False):
         for look in self._looks:
             if look.first not in call_ids:
                 continue
-            for change, call in contents.see(look, edited_paths):
-                index = next(
-                    position for position, step in enumerate(all_steps) if step.call_id == call
-                )
-                all_steps.insert(index, EditStep(look.turn, call, change, is_by_command=True))
+            for change, call_id in contents.see(look, edited_paths):
+                index = [step.call_id for step in all_steps].index(call_id)
+                all_steps.insert(index, EditStep(look.turn, call_id, change, is_by_command=True))
         return all_steps
 
     def record_branch(self) -> bool:
-        """Record which branch is in use; returns whether it differs from the one at the last call.
-        A change of branch changes files, and undoes nothing.
+        """Record which branch is in use. Returns whether it differs from the one at the last call;
+        the first call returns True on any branch.
         """
         last_branch, self._branch = self._branch, git_branch(self.finder.root)
         return last_branch != self._branch
@@ -120,11 +124,15 @@ class _FileContents(msgspec.Struct):
     """The contents at the last look."""
 
     def see(self, look: CommandLook, edited_paths: set[str]) -> list[tuple[FileChange, str]]:
-        """Compare a look with the one before. Returns the changes since then, each with the call
-        before which it was made.
+        """Compare a look with the one before, without `edited_paths`. Returns each change since
+        then, with the id of the call before which it is inserted into the steps.
+
+        A file of which an earlier look of the turn found a change, and this one finds none, is as
+        it was before the turn.
         """
         if look.turn != self.turn:
-            self.before, self.turn = {}, look.turn
+            self.before = {}
+            self.turn = look.turn
         for path, (content_before, _) in look.files.items():
             if path not in edited_paths:
                 self.before[path] = content_before
@@ -132,10 +140,11 @@ class _FileContents(msgspec.Struct):
         for path, content_before in self.before.items():
             is_restored = path not in look.files
             content = content_before if is_restored else look.files[path][1]
-            last_content, self.last[path] = self.last.get(path, content_before), content
+            last_content = self.last.get(path, content_before)
+            self.last[path] = content
             if content != last_content:
-                call = look.first if is_restored else look.failed
-                changes.append((FileChange(path, last_content, content), call))
+                call_id = look.first if is_restored else look.failed
+                changes.append((FileChange(path, last_content, content), call_id))
         return changes
 
 

@@ -90,7 +90,9 @@ class DeadEnds(msgspec.Struct, eq=False):
     # What failed
 
     async def compare_files_after_tools(self) -> None:
-        """Compare the files after a command that failed, and until they are as before again."""
+        """Record what commands changed in files, if a command of the last answer failed, or the
+        files still differed at the last look. A timeout and errors are logged.
+        """
         try:
             async with asyncio.timeout(_LOOK_TIMEOUT):
                 await asyncio.to_thread(self._compare_files)
@@ -98,8 +100,8 @@ class DeadEnds(msgspec.Struct, eq=False):
             log.warning("dead ends: the files are not compared: %s", error)
 
     def _compare_files(self) -> None:
-        """Record what differs in the files after the commands of the last answer."""
-        self.looks.look(self.memory.transcript.turns, self._steps_of_answer())
+        """Record what the turn has changed in files until now, after the steps of the last answer."""
+        self.looks.look(self.memory.transcript.turns, self._read_last_steps())
 
     def turn_ended(self) -> None:
         """Look for dead ends of the last turns in the background; returns at once."""
@@ -107,12 +109,12 @@ class DeadEnds(msgspec.Struct, eq=False):
         self._look_in_background(self._find_and_keep(messages, self.memory.transcript.turns))
 
     def on_files_undone(self, messages: Sequence[Message], turn: int, reason: str) -> None:
-        """Look in the background for dead ends among these messages, after the user undid what they
-        did to files. Returns at once.
+        """Look in the background for dead ends among these messages, after the user undid their
+        changes of files. Returns at once.
 
         Args:
-            turn: the number of their last turn.
-            reason: why, in the words of the user.
+            turn: the number of the turn in which the last message is.
+            reason: why it was undone, in the words of the user; empty if none was given.
         """
         self._look_in_background(self._find_and_keep(messages, turn, reason, by_user=True))
 
@@ -147,7 +149,9 @@ class DeadEnds(msgspec.Struct, eq=False):
     async def _find_and_keep(
         self, messages: Sequence[Message], turn: int, reason: str = "", *, by_user: bool = False
     ) -> None:
-        """Find dead ends in these messages, and write their notes; errors are logged."""
+        """Find the dead ends among these messages, and keep a note of each; errors are logged. The
+        notes of an undo `by_user` are remembered, because a redo archives them.
+        """
         try:
             dead_ends = await asyncio.to_thread(
                 self._find_dead_ends, messages, turn, reason, by_user=by_user
@@ -164,36 +168,45 @@ class DeadEnds(msgspec.Struct, eq=False):
     def _find_dead_ends(
         self, messages: Sequence[Message], turn: int, reason: str, *, by_user: bool
     ) -> list[DeadEnd]:
-        """Find the dead ends among the changes that were undone and not judged before. Returns none
-        if another branch is in use now: it changes files, and undoes nothing. Reads files.
+        """Find the dead ends among the changes that were undone; each change is judged once. Reads
+        files.
+
+        Returns none if the branch was changed since the last look: that changes files, and undoes
+        nothing. An undo by the user counts all the same.
         """
         from ouro.memory.long_term.recall.attempts import (
             dead_end_of_commands,
             find_undone,
         )
 
-        steps = self.looks.add_changes(self._steps(messages, turn))
+        steps = self.looks.add_changes(self._read_steps(messages, turn))
         candidates: list[DeadEnd | None] = []
         for undone in find_undone(steps, self._read_project_file):
             calls = undone.calls
             if self._judged.isdisjoint(calls):
                 candidates.append(undone.judge(steps, reason))
             self._judged.update(calls)
-        is_other_branch = self.looks.record_branch() and not by_user
-        if by_user and not candidates:
-            candidates.append(dead_end_of_commands(steps, reason))
+        is_other_branch = self.looks.record_branch()
         if by_user:
+            if not candidates:
+                candidates.append(dead_end_of_commands(steps, reason))
             self._judged.update(step.call_id for step in steps)
-        return [dead_end for dead_end in candidates if dead_end is not None and not is_other_branch]
+        elif is_other_branch:
+            return []
+        return [dead_end for dead_end in candidates if dead_end is not None]
 
-    def _steps(self, messages: Sequence[Message], turn: int) -> list[Step]:
-        """The changes and commands in these messages."""
+    def _read_steps(self, messages: Sequence[Message], turn: int) -> list[Step]:
+        """The changes and commands in these messages; `turn` is the number of the turn in which the
+        last message is.
+        """
         from ouro.memory.long_term.recall.attempts import steps_of
 
         return steps_of(messages, turn, self.finder.relative)
 
     def _read_project_file(self, path: str) -> str | None:
-        """The text of a file; None if there is none, UNREADABLE if it is too large or no text."""
+        """The text of a file of the project; None if there is no such file, UNREADABLE if it is
+        too large or no text.
+        """
         file_path = self.finder.root / path
         try:
             if file_path.stat().st_size > _MAX_FILE_BYTES:
@@ -208,7 +221,12 @@ class DeadEnds(msgspec.Struct, eq=False):
     # What is kept of it
 
     async def _keep_note(self, dead_end: DeadEnd) -> str:
-        """Write the note; returns its id, empty if the same was tried before. Raises as `Notebook`."""
+        """Write or propose a note of the dead end, and show it to the user as the settings say.
+        Returns its id; empty if the same was tried before. Raises as `Notebook`.
+
+        A note that was written is then proposed with why the commands failed added to it: that is
+        words of others, which wait for approval.
+        """
         kept = await self.manager.run_under_lock(partial(self._write_note, dead_end))
         if kept is None:
             return ""
@@ -221,38 +239,33 @@ class DeadEnds(msgspec.Struct, eq=False):
         return note.id
 
     async def _add_output(self, note: Note, dead_end: DeadEnd) -> None:
-        """Propose what the command printed, or in the background what a model says about it."""
+        """Propose to add to the note why the commands failed: in the words of a model, which is
+        asked in the background; without a model what a command printed.
+        """
         if self.ask is not None:
-            self.channel.start("dead ends", self._add_reason(self.ask, note, dead_end))
+            self.channel.start("dead ends", self._add_models_reason(self.ask, note, dead_end))
         else:
-            await self._propose_words(
-                note, dead_end, f"It printed: “{_telling_output_line(dead_end)}”"
-            )
+            await self._propose_addition(note, dead_end, _quote_output(dead_end))
 
-    async def _add_reason(self, ask: AskModel, note: Note, dead_end: DeadEnd) -> None:
-        """Propose what a model says about the failure; without a usable answer what the command
-        printed.
+    async def _add_models_reason(self, ask: AskModel, note: Note, dead_end: DeadEnd) -> None:
+        """Ask a model why the commands failed, and propose to add its answer to the note. Without a
+        usable answer, propose what a command printed.
         """
         from ouro.memory.long_term.recall.failure_reason import ask_reason
 
         why = await ask_reason(ask, dead_end, self.finder.mark)
-        addition = (
-            f"Why, by a model: “{why}”"
-            if why
-            else f"It printed: “{_telling_output_line(dead_end)}”"
-        )
-        await self._propose_words(note, dead_end, addition)
+        addition = f"Why, by a model: “{why}”" if why else _quote_output(dead_end)
+        await self._propose_addition(note, dead_end, addition)
 
-    async def _propose_words(self, note: Note, dead_end: DeadEnd, words: str) -> None:
-        """Propose a note with these words added, and show the proposal."""
-        for event in await self.manager.run_under_lock(
-            partial(self._propose_output, note, words, dead_end)
-        ):
+    async def _propose_addition(self, note: Note, dead_end: DeadEnd, addition: str) -> None:
+        """Propose the note with a sentence added to its text, and show the proposal to the user."""
+        propose = partial(self._propose_longer_note, note, addition, dead_end)
+        for event in await self.manager.run_under_lock(propose):
             self.channel.emit(event)
 
     def _write_note(self, dead_end: DeadEnd) -> _KeptNote | None:
-        """Write or propose the note of a dead end. Returns None if the same was tried before: the
-        earlier note is then confirmed.
+        """Write a note of the dead end, or propose it if the user is asked about each note. Returns
+        None if there is a note of the same attempt: that one is then confirmed.
         """
         from ouro.memory.long_term.notes.note import DEAD_ENDS, Note, new_id
         from ouro.memory.long_term.notes.notebook import note_event
@@ -283,12 +296,12 @@ class DeadEnds(msgspec.Struct, eq=False):
         is_shown = self.write != "silent"
         return _KeptNote(change.note, note_event(change) if is_shown else None)
 
-    def _propose_output(self, note: Note, words: str, dead_end: DeadEnd) -> list[Event]:
-        """Propose a note with words from the output of a command added. Returns the event of the
-        proposal; none if the note was changed meanwhile.
+    def _propose_longer_note(self, note: Note, addition: str, dead_end: DeadEnd) -> list[Event]:
+        """Propose the note with a sentence added to its text. Returns the event of the proposal;
+        none if the note was changed or archived meanwhile, or on an error, which is logged.
         """
         turn = TurnRef(self.memory.session_id, dead_end.turn)
-        longer_note = replace(note, text=f"{note.text} {words}")
+        longer_note = replace(note, text=f"{note.text} {addition}")
         sources = [f"`{failure.name}`" for failure in dead_end.failures]
         reason = f"a command printed “{_telling_output_line(dead_end)}”"
         try:
@@ -309,21 +322,21 @@ class DeadEnds(msgspec.Struct, eq=False):
         before: Note | None = None,
         sources: Sequence[str] = (),
     ) -> Event:
-        """Store a pending proposal of a new note, or of a change of the note `before`; returns its
-        event. Raises SecretInMemory.
+        """Store a pending proposal: of the new `note`, or that it replaces the version `before`.
+        Returns the event of the proposal. Raises SecretInMemory.
         """
         from ouro.memory.long_term.notes.note import note_text
         from ouro.memory.long_term.notes.notebook import proposal_event
 
-        earlier = note_text(before) if before else None
-        edit = FileEdit(note.file_name, earlier, note_text(note))
+        earlier_text = note_text(before) if before else None
+        edit = FileEdit(note.file_name, earlier_text, note_text(note))
         self.repo.store.demand_no_secret([edit.after])
         self.repo.propose([edit], reason, sources, turn)
         return proposal_event([note])
 
     async def _archive_notes_of_undo(self) -> None:
-        """Archive the notes that the last undo of the user made, and forget their ids: if this
-        fails, it is logged and not tried again.
+        """Archive the notes that the last undo of the user made. This is tried once: an error is
+        logged.
         """
         from ouro.memory.long_term.notes.notebook import notes_event
 
@@ -342,11 +355,10 @@ class DeadEnds(msgspec.Struct, eq=False):
         """The id of the trusted note about the same attempt; empty if there is none."""
         from ouro.memory.long_term.recall.attempts import is_same_attempt
 
-        for dead_end in self.finder.dead_ends():
-            if is_same_attempt(dead_end.tried, new.tried, _MIN_SAME_MARKS) and self._is_trusted(
-                dead_end.id
-            ):
-                return dead_end.id
+        for note in self.finder.dead_ends():
+            is_same = is_same_attempt(note.tried, new.tried, _MIN_SAME_MARKS)
+            if is_same and self._is_trusted(note.id):
+                return note.id
         return ""
 
     def _is_trusted(self, note_id: str) -> bool:
@@ -366,17 +378,17 @@ class DeadEnds(msgspec.Struct, eq=False):
     # What repeats it
 
     def find_repeated(self, room: int) -> Recalled | None:
-        """The dead ends that the last tool calls repeated, each once a session, for at most `room`
-        tokens. None if there is none. Blocks.
+        """The notes of the dead ends that the last tool calls repeated, for at most `room` tokens;
+        each is sent once in a session. None if there is none. Blocks.
         """
         if not self.repo.loaded.notes:
             return None
-        steps, last_steps = self._last_steps()
+        steps, last_steps = self._read_steps_of_turn()
         if not last_steps:
             return None
         from ouro.memory.long_term.recall.attempts import repeats
 
-        reminded = self._reminded | self._reminded_before()
+        reminded = self._reminded | self._find_reminded()
         candidates = [note for note in self.finder.dead_ends() if note.id not in reminded]
         ids = [note.id for note in candidates if repeats(note.tried, steps, last_steps)]
         if not ids:
@@ -385,18 +397,20 @@ class DeadEnds(msgspec.Struct, eq=False):
         self._reminded.update(item.id for item in recalled.items if item.state == "loaded")
         return recalled if recalled.text else None
 
-    def _steps_of_answer(self) -> list[Step]:
-        """The steps of the last answer. Its cost does not grow with the turn."""
+    def _read_last_steps(self) -> list[Step]:
+        """The steps of the last answer. Only its messages are read: the cost does not grow with the
+        turn.
+        """
         messages: list[Message] = []
         for entry in reversed(self.memory.transcript.entries):
             messages.append(entry.message)
             if entry.message.role == "assistant":
                 break
         messages.reverse()
-        return self._steps(messages, self.memory.transcript.turns)
+        return self._read_steps(messages, self.memory.transcript.turns)
 
-    def _last_steps(self) -> tuple[list[Step], list[Step]]:
-        """The steps of this turn, and those of the last answer."""
+    def _read_steps_of_turn(self) -> tuple[list[Step], list[Step]]:
+        """All steps of the current turn, and those of its last answer alone."""
         turn_messages: list[Message] = []
         for entry in reversed(self.memory.transcript.entries):
             turn_messages.append(entry.message)
@@ -404,12 +418,15 @@ class DeadEnds(msgspec.Struct, eq=False):
                 break
         turn_messages.reverse()
         answers = [message for message in turn_messages if message.role == "assistant"]
-        steps = self._steps(turn_messages, self.memory.transcript.turns)
+        steps = self._read_steps(turn_messages, self.memory.transcript.turns)
         last_calls = {call.id for call in answers[-1].tool_calls} if answers else set()
-        return steps, [step for step in steps if step.call_id in last_calls]
+        last_steps = [step for step in steps if step.call_id in last_calls]
+        return steps, last_steps
 
-    def _reminded_before(self) -> set[str]:
-        """The notes of which this session was reminded, also before a resume."""
+    def _find_reminded(self) -> set[str]:
+        """The ids of all notes that were sent in this session, also before a resume, by the records
+        of the transcript.
+        """
         note_ids: set[str] = set()
         for record in self.memory.transcript.recalled.values():
             note_ids.update(item.id for item in record.items if item.state == "loaded")
@@ -417,7 +434,9 @@ class DeadEnds(msgspec.Struct, eq=False):
 
 
 def _describe(dead_end: DeadEnd) -> str:
-    """The text of the note."""
+    """The text of the note about a dead end: what was tried, which commands failed, and why the
+    user undid it. Nothing that a command printed is in it.
+    """
     from ouro.memory.long_term.recall.command_ledger import name_programs, normalize_command
 
     if dead_end.edits:
@@ -438,8 +457,8 @@ def _describe(dead_end: DeadEnd) -> str:
 
 
 def _join_names(names: Sequence[str], *, is_file: bool = True) -> str:
-    """File names or commands in one line, with the number of those that are left out; names that
-    could be a sentence are not shown.
+    """The first `_MAX_NAMES` file names or commands in one line, and the number of the others. `…`
+    stands for a file name that could be a sentence: a note must hold no words of others.
     """
     shown_names = [
         f"`{name}`" if not is_file or _PLAIN_FILE_NAME.fullmatch(name) else "…" for name in names
@@ -449,10 +468,14 @@ def _join_names(names: Sequence[str], *, is_file: bool = True) -> str:
     return f"{joined} and {left_out} more" if left_out > 0 else joined
 
 
+def _quote_output(dead_end: DeadEnd) -> str:
+    return f"It printed: “{_telling_output_line(dead_end)}”"
+
+
 def _telling_output_line(dead_end: DeadEnd) -> str:
-    """The most telling line that a failed command printed: the first one that names a changed file,
-    else the last one. Lines of a traceback that only say where it was are left out. Empty without a
-    line.
+    """One line that the first failed command with output printed: the first line that names a
+    changed file, else the last line. Lines of a traceback that only say where it was are left out.
+    Empty if no failed command printed another line.
     """
     names = [path.rpartition("/")[2] for path in dead_end.paths]
     for failure in dead_end.failures:

@@ -49,7 +49,9 @@ class _Answer(msgspec.Struct):
 
 
 async def ask_reason(ask: AskModel, dead_end: DeadEnd, mark: str) -> str:
-    """Why the commands failed; empty if no model answers, or its answer is not from the output."""
+    """A model's sentence about why the commands of a dead end failed. Empty if they printed
+    nothing, the model does not answer in time, or its answer is not from the output.
+    """
     failures = [failure for failure in dead_end.failures if failure.output.strip()]
     if not failures:
         return ""
@@ -72,8 +74,9 @@ def _request(failures: Sequence[Failure], mark: str) -> list[Message]:
 
 
 def _read_reason(answer: str, failures: Sequence[Failure]) -> str:
-    """The sentence in a model's answer. Empty if it is too long, or if a name in it, or all of its
-    words, were not printed.
+    """The sentence in a model's answer. Empty if the answer has no such form, if the sentence is
+    longer than `MAX_REASON`, and if it is not from the output: each name in it must be in a command
+    or its output, and at least one of its words.
     """
     decoded = decode_answer(answer, _Answer)
     if decoded is None:

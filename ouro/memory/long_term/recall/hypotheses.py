@@ -28,6 +28,8 @@ Answer with {count} lines, one sentence a line."""
 
 
 class HypothesisModel(msgspec.Struct, frozen=True):
+    """The model that writes hypotheses."""
+
     ask: Callable[[list[Message]], Awaitable[str]]
     window: Callable[[], int]
     """Returns its window, in tokens."""
@@ -40,15 +42,15 @@ class HypothesisModel(msgspec.Struct, frozen=True):
 def hypotheses_request(
     messages: Sequence[Spoken], text: str, count: int, mark: str, window: int
 ) -> list[Message]:
-    """The request for `count` sentences, with the newest messages that fit into `window` tokens."""
-    budget = max(0, window - RESERVED_TOKENS)
-    new_message = text[: 3 * budget]  # at least three characters a token
+    """The request for `count` sentences about the message `text`, with the newest of the `messages`
+    before it that fit into a model's `window`. Both are quoted between tags named `mark`.
+    """
     from ouro.memory.long_term.capture.session_parts import newest_lines
 
-    earlier_messages = (
-        "\n".join(newest_lines(messages, budget - estimate(new_message), size=estimate))
-        or "nothing yet"
-    )
+    budget = max(0, window - RESERVED_TOKENS)
+    new_message = text[: 3 * budget]  # at least three characters a token
+    lines = newest_lines(messages, budget - estimate(new_message), size=estimate)
+    earlier_messages = "\n".join(lines) or "nothing yet"
     question = (
         f"Before:\n<{mark}>\n{quote_memory(earlier_messages)}\n</{mark}>\n\n"
         f"Now:\n<{mark}>\n{quote_memory(new_message)}\n</{mark}>"
@@ -57,7 +59,9 @@ def hypotheses_request(
 
 
 def read_hypotheses(answer: str, count: int) -> list[str]:
-    """The sentences in a model's answer, without numbers and bullets, each once."""
+    """The first `count` sentences in a model's answer, one a line: without numbers and bullets, cut
+    to `_MAX_SENTENCE` characters, each once. Short lines and headings are left out.
+    """
     lines = (_LINE_START.sub("", line).strip().rstrip("\"”'`") for line in answer.splitlines())
     usable = (line[:_MAX_SENTENCE] for line in lines if len(line) >= 8 and not line.endswith(":"))
     return list(dict.fromkeys(usable))[:count]

@@ -60,19 +60,22 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         return any(scope.loaded.notes for scope in self.scopes)
 
     def update_index(self) -> None:
-        """Index the notes as the scopes were read when the turn began. If nothing changed, no file
-        is read.
+        """Index the notes that changed since the last update, as the scopes were read when the turn
+        began. If nothing changed, no file is read. What takes longer than `UPDATE_TIMEOUT` is left
+        to the next call.
         """
         from ouro.memory.index import Sources
 
         build_id = self.lookup.search().index.build_id()
         loaded = tuple(scope.loaded for scope in self.scopes)
-        if self._indexed is not None and self._indexed[0] == build_id:
+        if self._indexed is not None:
+            indexed_build_id, indexed = self._indexed
             # A scope that was read again is a new object.
-            pairs = zip(self._indexed[1], loaded, strict=True)
-            if all(before is now for before, now in pairs):
+            is_same = all(before is now for before, now in zip(indexed, loaded, strict=True))
+            if indexed_build_id == build_id and is_same:
                 return
-        if self.lookup.update(Sources.of_scopes(self.scopes), UPDATE_TIMEOUT):
+        is_complete = self.lookup.update(Sources.of_scopes(self.scopes), UPDATE_TIMEOUT)
+        if is_complete:
             self._indexed = build_id, loaded
 
     def prepare(self) -> None:
@@ -84,32 +87,35 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
             vectors.embedder.prepare()
 
     def embed(self, text: str) -> bool:
-        """Make the vectors of a message; returns False without an embedding model, or if it does
-        not answer.
+        """Make the vectors of a message and its sentences, so that the search finds them ready.
+        Returns False without an embedding model, or if it does not answer.
         """
         from ouro.memory.index import parse_query
         from ouro.memory.long_term.recall.relevance import questions_in
 
         vectors = self.lookup.search().vectors
+        if vectors is None:
+            return False
+        questions = [parse_query(question).spoken for question in questions_in(text)]
         try:
-            return vectors is not None and bool(
-                vectors.questions([parse_query(question).spoken for question in questions_in(text)])
-            )
+            return bool(vectors.questions(questions))
         except ModelError:
             return False  # the embedder has logged it
 
     def find_ids_about_files(self, paths: Sequence[str]) -> list[str]:
-        """The ids of the notes about these files; paths are relative to the working folder."""
-        relative_paths = [*filter(None, map(self.relative, paths))]
-        return (
-            self.recall.graph.anchored_to(relative_paths, self._project) if relative_paths else []
-        )
+        """The ids of the notes about these files; paths are relative to the working folder. A path
+        outside of the repository is ignored.
+        """
+        paths_in_repository = [*filter(None, map(self.relative, paths))]
+        if not paths_in_repository:
+            return []
+        return self.recall.graph.anchored_to(paths_in_repository, self._project)
 
     def find_about_commands(
         self, lines: Sequence[str], sent: frozenset[str], room: int
     ) -> Recalled | None:
-        """The notes that name a program or a script which these shell lines run: the newest ones,
-        for at most `room` tokens. None if there is none.
+        """The newest notes that name a program or a script which these shell lines run, for at most
+        `room` tokens and without those whose marks are in `sent`. None if no note names one.
         """
         from ouro.utils.prohibitions import line_names, names_run
 
@@ -122,38 +128,42 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
                 ids.append(note_id)
         if not ids:
             return None
-        chosen = ids[:_MAX_NOTES_ABOUT_COMMANDS]
-        return self.recall.find_about_commands(chosen, self.situation(sent), room)
+        newest_ids = ids[:_MAX_NOTES_ABOUT_COMMANDS]
+        return self.recall.find_about_commands(newest_ids, self.situation(sent), room)
 
     def relative(self, path: str) -> str:
-        """The path in the repository of a path from the working folder; empty if it is outside."""
-        real_path, real_root = Path(os.path.realpath(self.cwd / path)), self.root.resolve()
-        return (
-            path_text(real_path.relative_to(real_root))
-            if real_path.is_relative_to(real_root)
-            else ""
-        )
+        """A path relative to the root of the repository, for one relative to the working folder;
+        links are followed. Empty if it is outside of the repository.
+        """
+        real_path = Path(os.path.realpath(self.cwd / path))
+        real_root = self.root.resolve()
+        if not real_path.is_relative_to(real_root):
+            return ""
+        return path_text(real_path.relative_to(real_root))
 
     def dead_ends(self) -> list[Note]:
-        """What was tried in this repository, failed and was undone, newest first."""
-        from ouro.memory.long_term.notes.note import DEAD_ENDS, Note
+        """The notes about what was tried in this repository, failed and was undone, newest first."""
+        from ouro.memory.long_term.notes.note import DEAD_ENDS
 
         self.update_index()
-        notebook, notes = self.notebook, list[Note]()
+        notes: list[Note] = []
         for note_id in self.recall.graph.in_category(DEAD_ENDS, self._project):
-            with suppress(NoteError):
-                notes.append(notebook.find(note_id).note)
+            with suppress(NoteError):  # it was deleted since the index was updated
+                notes.append(self.notebook.find(note_id).note)
         return notes
 
     def select_repeated(self, note_ids: Sequence[str], room: int) -> Recalled:
-        """Select which of these dead ends are sent: at most `room` tokens."""
+        """Select which of these dead ends are sent, at most `room` tokens of them; also those that
+        were sent before.
+        """
         return self.recall.find_repeated(note_ids, self.situation(frozenset()), room)
 
     def select_about_files(
         self, note_ids: Sequence[str], sent: frozenset[str], room: int
     ) -> Recalled:
-        """Select which of these notes are sent: at most `room` tokens. Counts each as half a use if
-        its files are unchanged.
+        """Select which of these notes about files are sent: at most `room` tokens, and without
+        those whose marks are in `sent`. Each counts as half a turn in the statistics of use, and as
+        used if its files are unchanged.
         """
         from ouro.memory.long_term.recall.recall_log import RecallCounts
 
@@ -166,7 +176,9 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         return recalled
 
     def count_use_of_notes(self, notes: Sequence[RecalledNote], turn: Sequence[Message]) -> None:
-        """Count which of the notes that were sent the turn has used."""
+        """Count which of the notes that were sent in a turn its answers used. The first message of
+        the turn is the prompt.
+        """
         if not notes:
             return
         from ouro.memory.long_term.recall.recall import ABOUT_FILE
@@ -181,7 +193,9 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         self._count_use({note.id: note.text for note in notes}, used, turn)
 
     def count_use_of_core(self, turn: Sequence[Message]) -> None:
-        """Count which core lines the answers of a turn used: they are in each request."""
+        """Count which core lines the answers of a turn used: all are sent with each request. The
+        first message of the turn is the prompt.
+        """
         records = self._core_records()
         if not records:
             return
@@ -207,7 +221,9 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         return [*chain.from_iterable(core_records(scope).values() for scope in self.scopes)]
 
     def _count_use(self, texts: Mapping[str, str], used: set[str], turn: Sequence[Message]) -> None:
-        """Add one turn to the counts of entries that were sent."""
+        """Add one turn to the counts of the entries that were sent in it; `texts` has the text of
+        each by its id, and `used` the ids of those that it used.
+        """
         from ouro.memory.long_term.recall.obedience import count_turn
 
         self.recall_log.add(count_turn(texts, used, turn))
@@ -242,8 +258,11 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         return next(projects, _NO_REPOSITORY)
 
     def situation(self, sent: frozenset[str], text: str = "") -> Situation:
-        """What decides which notes are sent: the branch, what was sent already, and what is not
-        approved.
+        """What decides now which notes are sent, beside their relevance. With a `text`, also the
+        notes that are linked to core lines which the text is about.
+
+        Args:
+            sent: the marks of notes that are not sent again.
         """
         from ouro.memory.long_term.line_links import linked_notes
         from ouro.memory.long_term.notes.validity import merged_branches

@@ -45,24 +45,26 @@ def effects_of(turn: Sequence[Message]) -> TurnEffects:
 
 
 def judge_rule(rule: str, effects: TurnEffects) -> Verdict:
-    """Whether a turn kept to a rule. "obeyed": the turn changed files, or ran commands that do more
-    than read, and nothing that the rule forbids. "unknown": it had no occasion to break the rule,
-    or the user asked by name for what the rule forbids.
+    """Whether a turn kept to a rule that forbids files or commands by name.
+
+    "broken": it ran or changed what the rule forbids. "obeyed": it did not, and it could have
+    broken the rule for each name. "unknown": it had no such occasion, the rule forbids nothing by
+    name, or the user asked by name for what it forbids.
     """
     names = forbidden_names(rule)
     if not names or any(_is_asked_for(name, effects.asked) for name in names):
         return "unknown"
-    is_broken = any(
-        breaks_prohibition(rule, "shell", {"command": line}) for line in effects.commands
-    )
-    is_broken |= any(breaks_prohibition(rule, "edit", {"path": path}) for path in effects.files)
-    if is_broken:
-        return "broken"
+    for line in effects.commands:
+        if breaks_prohibition(rule, "shell", {"command": line}):
+            return "broken"
+    for path in effects.files:
+        if breaks_prohibition(rule, "edit", {"path": path}):
+            return "broken"
     return "obeyed" if all(_had_occasion(name, effects) for name in names) else "unknown"
 
 
 def broken_among(rules: Mapping[str, str], turn: Sequence[Message]) -> dict[str, str]:
-    """The rules that a turn broke, by the ids of their entries."""
+    """The rules that a turn broke; as in `rules`, the text of each by the id of its entry."""
     effects = effects_of(turn)
     return {key: text for key, text in rules.items() if judge_rule(text, effects) == "broken"}
 
@@ -70,7 +72,9 @@ def broken_among(rules: Mapping[str, str], turn: Sequence[Message]) -> dict[str,
 def count_turn(
     texts: Mapping[str, str], used: Collection[str], turn: Sequence[Message]
 ) -> RecallCounts:
-    """The counts of one turn for entries that were sent, and of which some were used."""
+    """The counts of one turn: all entries of `texts` were sent in it, those of `used` were used,
+    and the rules among them obeyed or broken. Entries are named by their ids.
+    """
     effects = effects_of(turn)
     verdicts = {key: judge_rule(text, effects) for key, text in texts.items()}
     return RecallCounts(
@@ -82,16 +86,19 @@ def count_turn(
 
 
 def _commands_of(reply: ToolReply, call: ToolCall | None) -> list[str]:
-    """What a call ran, also as a job in the background."""
+    """The shell line that a call ran, also if it runs in the background; empty if it ran none."""
     body = reply.display.body if reply.display else None
     if isinstance(body, CommandOutput):
         return [body.command]
-    command = call.arguments.get("command") if call and not reply.failed else None
+    if call is None or reply.failed:
+        return []
+    # The result of a command in the background shows no output yet.
+    command = call.arguments.get("command")
     return [command] if isinstance(command, str) else []
 
 
 def _files_of(reply: ToolReply) -> list[str]:
-    """The files that a tool result changed."""
+    """The files that a tool changed, by its result; of a move both paths. Empty if it failed."""
     body = reply.display.body if reply.display else None
     if reply.failed or not isinstance(body, Diff):
         return []
@@ -100,14 +107,19 @@ def _files_of(reply: ToolReply) -> list[str]:
 
 
 def _had_occasion(name: str, effects: TurnEffects) -> bool:
-    """Whether the turn could have broken a rule about this name. A command that does more than read
-    may have changed any file: then nothing is sure.
+    """Whether the turn could have broken a rule about this name. For a command: it ran commands
+    that do more than read. For a file: tools changed files, and no command did more than read,
+    because such a command may have changed any file without a trace.
     """
     only_read = all(map(only_reads, effects.commands))
-    return not only_read if is_command(name) else bool(effects.files) and only_read
+    if is_command(name):
+        return not only_read
+    return bool(effects.files) and only_read
 
 
 def _is_asked_for(name: str, asked: str) -> bool:
-    """Whether the user asked for something by this name in the turn."""
+    """Whether the user asked by name for what a rule forbids: the name is a whole word of their
+    messages, which do not forbid it themselves.
+    """
     whole_word = rf"(?<![\w-]){re.escape(name.strip('/'))}(?![\w-])"
     return bool(re.search(whole_word, asked, re.IGNORECASE)) and name not in forbidden_names(asked)

@@ -60,16 +60,19 @@ class OtherProjectNote(msgspec.Struct, frozen=True):
         return f"{FROM_PROJECT} {self.project.name}"
 
     def receipt(self, *, is_sent: bool) -> RecalledNote:
-        """The line about it in the receipt of recall."""
-        result = "sent by you" if is_sent else "not sent"
-        reason = f"{self.origin} ({tilde(self.project)}): {result}"
+        """The item about it in the receipt of recall."""
+        place = f"{self.origin} ({tilde(self.project)})"
         tokens = estimate(self.text)
         if is_sent:
+            reason = f"{place}: sent by you"
             return RecalledNote(self.id, self.text, "loaded", reason, self.origin, tokens=tokens)
+        reason = f"{place}: not sent"
         return RecalledNote(self.id, self.text, "skipped", reason, self.origin, tokens=tokens)
 
     def block(self, mark: str) -> str:
-        """The text to send to the model."""
+        """The text to send to the model: an introduction and the quoted note, between tags named
+        `mark`.
+        """
         introduction = _INTRODUCTION.format(project=self.project.name)
         quotation = quote_memory(f"[{self.category}] {self.text}")
         return f"<{mark}>\n{introduction}\n{quotation}\n</{mark}>"
@@ -91,24 +94,29 @@ class OtherProjects(msgspec.Struct, eq=False):
     """The texts that were shown already."""
 
     def take_question(self) -> str:
-        """The message about which other projects are asked; only once."""
+        """The message about which other projects are asked; empty if there is none, and at each
+        further call.
+        """
         text, self.asked = self.asked, ""
         return text
 
     def send_offered(self) -> OtherProjectNote | None:
-        """Send what is shown with the next message or tool result; None if nothing is left."""
-        chosen, self.offered = self.offered, None
-        self._chosen = chosen or self._chosen
-        return chosen
+        """Choose the note that is shown to the user, so that it is sent with the next message or
+        tool result. Returns it; None if none is shown, or it was chosen already.
+        """
+        offered, self.offered = self.offered, None
+        if offered:
+            self._chosen = offered
+        return offered
 
     def take_note_to_send(self) -> OtherProjectNote | None:
-        """What the user sends of another project; only once."""
+        """The note that the user chose to send; None if there is none, and at each further call."""
         note, self._chosen = self._chosen, None
         return note
 
     def find(self, text: str) -> OtherProjectNote | None:
-        """The best note of another project about a message, which was not shown before; None if
-        there is none.
+        """The best note or core line of another project about a message. None if there is none that
+        is strong, still in use there, in no core of this session, and not shown before.
         """
         projects = self._projects()
         if not projects or not text.strip():
@@ -118,26 +126,25 @@ class OtherProjects(msgspec.Struct, eq=False):
         for hit in self._strong_hits(text, projects):
             if hit.text not in known_text and self._is_in_use(hit):
                 self._shown.append(hit.text)
-                text = strip_list_mark(hit.text)  # a core line may have a list mark
-                return OtherProjectNote(hit.id, text, hit.category, text_path(hit.project))
+                found_text = strip_list_mark(hit.text)  # a core line may have a list mark
+                return OtherProjectNote(hit.id, found_text, hit.category, text_path(hit.project))
         return None
 
     def _projects(self) -> tuple[str, ...]:
-        """The other projects with notes in the index that are not left out."""
+        """The other projects with notes in the index, without private ones, sorted."""
         from ouro.memory.index import Graph, project_of
 
         here = project_of(repo_folder(self.finder.root))
-        projects = {*Graph(self.finder.lookup.search().index).projects()} - {here}
-        return tuple(
-            sorted(project for project in projects if not self._is_private(text_path(project)))
-        )
+        others = {*Graph(self.finder.lookup.search().index).projects()} - {here}
+        shared = [project for project in others if not self._is_private(text_path(project))]
+        return tuple(sorted(shared))
 
     def _is_private(self, project: Path) -> bool:
         return any(project.is_relative_to(folder) for folder in self.private)
 
     def _strong_hits(self, text: str, projects: tuple[str, ...]) -> Iterator[MemoryHit]:
-        """Yield each strong hit once, and at most `_MAX_CHECKED` of them. Hits are left out if they
-        are rules.
+        """Yield the strong hits of these projects for the message and its sentences, each text
+        once, and at most `_MAX_CHECKED` of them. Rules are left out.
         """
         from ouro.memory.index import SearchFilter
         from ouro.memory.long_term.recall.relevance import find_strong, questions_in
@@ -155,7 +162,9 @@ class OtherProjects(msgspec.Struct, eq=False):
                     yield hit
 
     def _is_in_use(self, hit: MemoryHit) -> bool:
-        """Whether the user trusts the project, its memory is on, and this text is approved there."""
+        """Whether the user trusts the project, its memory is on, and the text of the hit is still
+        in a file there that is approved. An error is logged, and counts as no.
+        """
         from ouro.memory.long_term.scope import is_switched_off
         from ouro.memory.long_term.search import is_memory_trusted
 
@@ -172,14 +181,18 @@ class OtherProjects(msgspec.Struct, eq=False):
             return False
 
     def _texts_in_use(self, hit: MemoryHit, text: str) -> Collection[str]:
-        """The texts of a file as it is now: the index may be of an earlier day."""
+        """What a file of memory with this `text` says now, because the index may be of an earlier
+        day: the core lines, or the text of the note; empty if the note is no longer current.
+        """
         if hit.kind == "core":
             return {line.strip() for line in text.splitlines() if is_core_line(line)}
         note = parse_note(f"{hit.id}.md", text).note
         return {note.text} if self._is_current(note) else set()
 
     def _is_current(self, note: Note) -> bool:
-        """Whether a note is the newest version, lasts, and holds on every branch."""
+        """Whether a note is the newest version, holds on every branch, and is not tentative,
+        expired or decayed.
+        """
         from ouro.memory.long_term.notes.validity import has_decayed, is_expired
 
         now, half_life = datetime.now(UTC), self.finder.settings.half_life_days
@@ -189,7 +202,7 @@ class OtherProjects(msgspec.Struct, eq=False):
 
 
 def _is_rule(hit: MemoryHit) -> bool:
-    """Whether a text is a rule or a preference."""
+    """Whether a hit is a rule or a preference, by its category or its words, or a dead end."""
     from ouro.memory.long_term.patterns import has
     from ouro.memory.long_term.recall.relevance import STANDING_CATEGORIES
 
@@ -198,8 +211,8 @@ def _is_rule(hit: MemoryHit) -> bool:
 
 
 def _store_of(project: Path) -> GitMemoryStore:
-    """The memory of another project. A wrong guess whether it is shared is safe: nothing in it is
-    approved then.
+    """The memory of another project. It counts as shared if it has no git repository of its own. A
+    wrong guess is safe: nothing in it is approved then.
     """
     from ouro.memory.long_term.store import repo_store
 

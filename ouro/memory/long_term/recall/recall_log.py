@@ -65,12 +65,16 @@ class RecallLog(msgspec.Struct, eq=False, dict=True):
     path: Path
 
     def usefulness(self, note_id: str) -> float:
-        """The weight of a note in ranking, around 1, by the counts when this session first asked."""
-        share = (self._latest.used.get(note_id, 0) + 1) / (self._latest.judged.get(note_id, 0) + 2)
+        """The weight of a note in ranking: 1 if nothing is known, more if most turns used it, less
+        if few did. By the counts that this process last read or wrote.
+        """
+        used, judged = self._latest.used.get(note_id, 0), self._latest.judged.get(note_id, 0)
+        # Laplace's rule of succession: one turn more of each kind, so that few turns say little.
+        share = (used + 1) / (judged + 2)
         return 1 + _WEIGHT_SPAN * (2 * share - 1)
 
     def add(self, new: RecallCounts) -> None:
-        """Add counts to the file; a failure is logged."""
+        """Add counts to those in the file, and the uses to this week; a failure is logged."""
         try:
             with lock_file(self.path.with_suffix(".lock"), _LOCK_TIMEOUT):
                 earlier = self.counts()
@@ -104,7 +108,9 @@ def this_week() -> str:
 def _add_week(
     weeks: Mapping[str, Mapping[str, WeekUse]], new: RecallCounts
 ) -> dict[str, Mapping[str, WeekUse]]:
-    """The newest weeks, with new uses added to this one."""
+    """The newest `_MAX_WEEKS` weeks, with the uses of the judged notes in `new` added to the
+    current one.
+    """
     week = this_week()
     uses = dict(weeks.get(week, {}))
     for note_id in new.judged:

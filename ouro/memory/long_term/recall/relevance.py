@@ -86,37 +86,42 @@ _WORDS_OF_DAYS = """
 
 
 def questions_in(text: str) -> list[str]:
-    """The texts to search for: the message, and each of its sentences.
+    """The texts to search for, each once: the whole message, and of several sentences those that
+    name a subject. Of more than `MAX_SENTENCES` such sentences the first and the last are used.
 
-    Of a long message only the end and the start are used: the question is often below pasted text.
+    Of a long message only the end and the start are used, in this order: the question is often
+    below pasted text.
     """
-    searched_text = (
-        text
-        if len(text) <= 2 * _MAX_END_CHARACTERS
-        else f"{text[-_MAX_END_CHARACTERS:]}\n\n{text[:_MAX_END_CHARACTERS]}"
-    )
+    searched_text = text
+    if len(text) > 2 * _MAX_END_CHARACTERS:
+        searched_text = f"{text[-_MAX_END_CHARACTERS:]}\n\n{text[:_MAX_END_CHARACTERS]}"
     sentences = [sentence.strip() for sentence in _SENTENCE_END.split(searched_text)]
-    sentences_to_search = [
+    if len(sentences) == 1:
+        return [searched_text]
+    with_subject = [
         sentence
         for sentence in sentences
         if has("owned", sentence) or stems(sentence) - _STEMS_OF_TASKS
     ]
-    sentences_to_search = sentences_to_search if len(sentences) > 1 else []
-    if len(sentences_to_search) > MAX_SENTENCES:
-        sentences_to_search = [
-            *sentences_to_search[: MAX_SENTENCES // 2],
-            *sentences_to_search[-MAX_SENTENCES // 2 :],
-        ]
-    return list(dict.fromkeys([searched_text, *sentences_to_search]))
+    if len(with_subject) > MAX_SENTENCES:
+        half = MAX_SENTENCES // 2
+        with_subject = [*with_subject[:half], *with_subject[-half:]]
+    return list(dict.fromkeys([searched_text, *with_subject]))
 
 
 def stems(text: str) -> frozenset[str]:
-    """The stems of the words of a text that say something."""
+    """The stems of the words of a text that a search uses: no articles and the like."""
     return frozenset(find_stems(forms[0] for forms in parse_query(text).words))
 
 
 def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
-    """The ids of the hits that are relevant to a question, each with the reason, in their order."""
+    """The hits that are relevant to a question: the reason by the id of each, in the order of
+    `hits`.
+
+    A hit with a vector is relevant by the weighted sum of its features. One without is relevant by
+    its words, if no other has far more of them. A question that has no subject but a day finds what
+    was noted on that day.
+    """
     question_stems = stems(question)
     owned_stems = stems(" ".join(pattern_of_group("owned").findall(question)))
     best_share = max(map(_share, hits), default=0.0)
@@ -131,7 +136,7 @@ def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
                 reasons[hit.id] = (
                     f"says {_share(hit):.0%} of the words, {_cosine(hit):.2f} close in meaning"
                 )
-        elif _share(hit) >= NEAR_BEST * best_share and _says_the_same(
+        elif _share(hit) >= NEAR_BEST * best_share and _is_relevant_by_words(
             question_stems, owned_stems, hit
         ):
             reasons[hit.id] = f"says {_share(hit):.0%} of the words"
@@ -139,16 +144,22 @@ def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
 
 
 def features(question: str, hits: Sequence[MemoryHit]) -> list[dict[str, float]]:
-    """The features of each hit for the question, by the name of their weights."""
-    question_stems, is_general = stems(question), float(has("general_question", question))
-    general_stems = (_STEMS_OF_TASKS | _STEMS_OF_CODE) - stems(
-        " ".join(pattern_of_group("owned").findall(question))
-    )
+    """The features of each hit for the question, by the names of their weights (`_WEIGHTS`), in the
+    order of `hits`.
+
+    Some compare a hit with the others: `above` with the mean cosine of the unrelated ones, `gap`
+    with the best. `subject` counts the subjects in common, `asked` those of the question, and
+    `cover` is the share of the hit's words that the question has.
+    """
+    question_stems = stems(question)
+    is_general = float(has("general_question", question))
+    owned_stems = stems(" ".join(pattern_of_group("owned").findall(question)))
+    general_stems = (_STEMS_OF_TASKS | _STEMS_OF_CODE) - owned_stems
     unrelated_cosines = sorted(map(_cosine, hits), reverse=True)[_RELATED_HITS:]
-    baseline = (
-        sum(unrelated_cosines) / len(unrelated_cosines) if unrelated_cosines else _USUAL_COSINE
-    )
-    best_nearness = max((_share(hit) + _cosine(hit) for hit in hits), default=0.0)
+    baseline = _USUAL_COSINE
+    if unrelated_cosines:
+        baseline = sum(unrelated_cosines) / len(unrelated_cosines)
+    best_nearness = max(map(nearness, hits), default=0.0)
     all_features = []
     for hit in hits:
         share, cosine, hit_stems = _share(hit), _cosine(hit), stems(hit.text)
@@ -160,7 +171,7 @@ def features(question: str, hits: Sequence[MemoryHit]) -> list[dict[str, float]]
             "subject": min(len((question_stems & hit_stems) - general_stems), 3),
             "cover": len(question_stems & hit_stems) / max(1, len(hit_stems)),
             "general": is_general,
-            "gap": best_nearness - share - cosine,
+            "gap": best_nearness - nearness(hit),
             "asked": min(len(question_stems - general_stems), 6),
             "both": share * cosine,
         }
@@ -169,7 +180,9 @@ def features(question: str, hits: Sequence[MemoryHit]) -> list[dict[str, float]]
 
 
 def find_strong(question: str, hits: Sequence[MemoryHit]) -> list[MemoryHit]:
-    """The hits that are worth showing although they are of another project, in their order."""
+    """The hits that are worth showing although they are of another project, in the order of `hits`:
+    relevant to the question, very near, and with subjects in common.
+    """
     relevant, question_stems = find_relevant(question, hits), stems(question)
     strong: list[MemoryHit] = []
     for hit, hit_features in zip(hits, features(question, hits), strict=True):
@@ -188,7 +201,7 @@ def _is_very_near(hit: MemoryHit, hit_features: Mapping[str, float]) -> bool:
 
 
 def is_request(text: str) -> bool:
-    """Whether a message may ask for work: it is no question."""
+    """Whether a message may ask for work: it does not end with a question mark of any script."""
     return not text.rstrip().endswith(("?", "？", "؟"))
 
 
@@ -198,7 +211,9 @@ def nearness(hit: MemoryHit) -> float:
 
 
 def is_rule_for(message_stems: frozenset[str], hit: MemoryHit) -> bool:
-    """Whether a rule is near a task: by a word that few rules have, or in meaning."""
+    """Whether a rule is near the task of a message: it has words in common that are not of any
+    task, and is near enough by words or meaning; or it is near in meaning alone.
+    """
     is_named = bool((message_stems & stems(hit.text)) - _STEMS_OF_TASKS)
     if "vectors" in hit.parts:
         return nearness(hit) >= MIN_STANDING and (is_named or _cosine(hit) >= MIN_STANDING)
@@ -206,19 +221,19 @@ def is_rule_for(message_stems: frozenset[str], hit: MemoryHit) -> bool:
 
 
 def is_used(note: str, prompt: str, answer_text: str, *, is_of_file: bool = False) -> bool:
-    """Whether a turn used a note: the text of its answers has a name of the note that the prompt
-    has not, or half of the words that the note alone has.
+    """Whether a turn used a note: its answers have a name of the note that the prompt has not, or
+    half, at least two, of the other words that the prompt has not. Only the end of long answers is
+    read.
 
-    If the note was sent because of a file, the name of that file proves nothing.
+    If the note was sent because of a file (`is_of_file`), names of files prove nothing.
     """
     answer_text = answer_text[-_MAX_ANSWER_CHARACTERS:]
-    names = {
-        entity for entity in entities_in(note) if not (is_of_file and entity.startswith("file:"))
-    }
-    if any(
-        entity.partition(":")[2] in answer_text for entity in names.difference(entities_in(prompt))
-    ):
-        return True
+    for entity in set(entities_in(note)).difference(entities_in(prompt)):
+        kind, _, name = entity.partition(":")
+        if is_of_file and kind == "file":
+            continue
+        if name in answer_text:
+            return True
     only_in_note = stems(note) - stems(prompt) - _STEMS_OF_TASKS - _STEMS_OF_CODE
     return len(only_in_note & stems(answer_text)) >= max(2, len(only_in_note) / 2)
 
@@ -229,32 +244,35 @@ def _weighted_sum(hit_features: Mapping[str, float]) -> float:
 
 
 def _share(hit: MemoryHit) -> float:
-    """The share of the words of the query in a hit."""
+    """The share of the question's words, weighted by rarity, that a hit has; 0 without words."""
     return hit.parts.get("words", 0.0)
 
 
 def _cosine(hit: MemoryHit) -> float:
-    """How near a hit is in meaning; 0 without vectors."""
+    """How near a hit is to the question in meaning: the cosine of their vectors; 0 without vectors."""
     return hit.parts.get("vectors", 0.0)
 
 
-def _says_the_same(
-    message_stems: frozenset[str], owned_stems: frozenset[str], hit: MemoryHit
+def _is_relevant_by_words(
+    question_stems: frozenset[str], owned_stems: frozenset[str], hit: MemoryHit
 ) -> bool:
-    """Whether a note is relevant, by its words, to a message; stems in `owned_stems` name a subject
-    even if they are words of tasks or code.
+    """Whether a hit has enough of the words of a question, and one of them names a subject. The
+    fewer words they have in common, the larger share of the question they must be.
+
+    Words of tasks name no subject, and words of code only beside others. Both do if they are in
+    `owned_stems`: the user speaks of something of their own ("my tests").
     """
-    common_stems = message_stems & stems(hit.text)
+    common_stems = question_stems & stems(hit.text)
     subjects = common_stems - (_STEMS_OF_TASKS - owned_stems)
-    is_of_code = not subjects - (_STEMS_OF_CODE - owned_stems)
+    is_only_code = not subjects - (_STEMS_OF_CODE - owned_stems)
     if len(common_stems) < 2:
-        return not is_of_code and _share(hit) >= MIN_SHARE_OF_ONE
-    min_share = MIN_SHARE_OF_CODE if is_of_code and len(common_stems) == 2 else MIN_SHARE
+        return not is_only_code and _share(hit) >= MIN_SHARE_OF_ONE
+    min_share = MIN_SHARE_OF_CODE if is_only_code and len(common_stems) == 2 else MIN_SHARE
     return bool(subjects) and _share(hit) >= min_share
 
 
 def _stems_of(words: Sequence[str]) -> frozenset[str]:
-    """The stems of words. A word that a search leaves out stands for itself."""
+    """The stems of words; a word that a search leaves out (`now`) is its own stem."""
     searched_words: list[str] = []
     unsearched_words: list[str] = []
     for word in words:

@@ -23,7 +23,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import begins_turn
 from ouro.memory.side_calls import SessionChannel
 from ouro.memory.tokens import estimate
-from ouro.messages import Context
+from ouro.messages import Context, Message
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
@@ -104,11 +104,14 @@ class TurnRecall(msgspec.Struct, eq=False):
 
     @property
     def last(self) -> NotesRecalled:
-        """The receipt of the last turn, also after a resume or a rewind."""
+        """The receipt of the last turn, also after a resume or a rewind: the items of all its
+        receipts in one. Without items if nothing was recalled.
+        """
+        # The message of a new turn is not in the transcript yet: what is there is an older turn.
         is_before_sending = self._unsaved is not None and not self._receipts
-        turn = [] if is_before_sending else self._messages_of_turn()
+        entries = [] if is_before_sending else self._messages_of_turn()
         receipts: list[NotesRecalled] = []
-        for entry in turn:
+        for entry in entries:
             record = self.memory.transcript.recalled.get(entry.number)
             if entry.number in self._receipts:
                 receipts.append(self._receipts[entry.number])
@@ -122,7 +125,9 @@ class TurnRecall(msgspec.Struct, eq=False):
         return replace(receipts[0], items=items)
 
     def _restore_receipt(self, record: RecalledRecord) -> NotesRecalled:
-        """The receipt that was saved in the session, with the texts that the notes have now."""
+        """The receipt that a record of the session holds, with the texts that the notes have now;
+        an empty text for a note that is gone.
+        """
         texts = self.finder.notebook.texts([item.id for item in record.items])
         items = (
             RecalledNote(
@@ -139,7 +144,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         return NotesRecalled(tuple(items), record.way)
 
     def _messages_of_turn(self) -> list[MessageRecord]:
-        """The messages from the last prompt of the user on."""
+        """The messages since the last prompt of the user, which is the first of them."""
         entries: list[MessageRecord] = []
         for entry in reversed(self.memory.transcript.entries):
             entries.append(entry)
@@ -156,55 +161,76 @@ class TurnRecall(msgspec.Struct, eq=False):
         return [item for item in items if item.state == "loaded"]
 
     async def recall_for(self, text: str) -> str:
-        """The text to send with a message of the user; empty if nothing is relevant, or recall
-        failed.
+        """The text to send with a message of the user: relevant notes, relevant commands of the
+        project, and a note of another project that the user sends. Empty if there is none of these,
+        or recall failed.
+
+        The receipt of what is in the text is kept until the message was sent (`on_event`).
         """
         self._receipts, self._unsaved = {}, None
         self._cancel_late_search()
         if self.other_projects:
-            self.other_projects.asked = text
+            self.other_projects.asked = text  # they are asked once the message was sent
         notes = await self._find_or_continue_later(text)
         commands, commands_text = await self._find_commands(text)
-        from_other_project = self._take_note_of_other_project()
-        items = (
-            *(notes.items if notes else ()),
-            *commands,
-            *(from_other_project.items if from_other_project else ()),
-        )
-        if self._late_search:
-            self._unsaved = NotesRecalled(items, TIMED_OUT, 1_000 * self._limit)
-        elif items and notes:
-            self._unsaved = NotesRecalled(items, notes.way, notes.milliseconds)
-        elif items:
-            self._unsaved = NotesRecalled(items, "local")
-        texts = (
-            notes.text if notes else "",
-            commands_text,
-            from_other_project.text if from_other_project else "",
-        )
+        chosen_note = self._take_note_chosen_by_user()
+        items = [*commands]
+        texts = [commands_text]
+        if notes:
+            items = [*notes.items, *items]
+            texts = [notes.text, *texts]
+        if chosen_note:
+            items += chosen_note.items
+            texts.append(chosen_note.text)
+        self._unsaved = self._make_receipt(tuple(items), notes)
         return "\n\n".join(filter(None, texts))
 
+    def _make_receipt(
+        self, items: tuple[RecalledNote, ...], notes: Recalled | None
+    ) -> NotesRecalled | None:
+        """The receipt of items that are sent with a message. It says how long the search for
+        `notes` took, also if it timed out and there are no items. None if nothing is to be reported.
+        """
+        if self._late_search:
+            return NotesRecalled(items, TIMED_OUT, 1_000 * self._limit)
+        if not items:
+            return None
+        if notes:
+            return NotesRecalled(items, notes.way, notes.milliseconds)
+        return NotesRecalled(items, "local")
+
     async def recall_about_files(self, paths: Sequence[str]) -> str:
-        """The text to send with the results of tools that used these files: the notes about them,
-        each once; and what was found for the message after the time of recall was over.
+        """The text to send with the results of tools that used these files. In this order: what
+        was found too late for the message, a note of another project that the user sends, notes
+        about the files, notes about the commands that ran, and dead ends that were repeated.
+
+        Its receipt is kept until the next event (`on_event`).
         """
         if self.dead_ends:
             await self.dead_ends.compare_files_after_tools()
-        late_result, about_files = self._take_late_result(), await self._find_about_files(paths)
-        about_tools = [*filter(None, (self._take_note_of_other_project(), about_files))]
+        late_result = self._take_late_result()
+        about_files = await self._find_about_files(paths)
+        about_tools: list[Recalled] = []
+        if chosen_note := self._take_note_chosen_by_user():
+            about_tools.append(chosen_note)
+        if about_files:
+            about_tools.append(about_files)
         if about_commands := await self._find_about_commands(about_tools):
             about_tools.append(about_commands)
         if repeated := await self._find_repeated_dead_ends(about_tools):
             about_tools.append(repeated)
-        results = [*([late_result] if late_result else []), *about_tools]
+        results = [late_result, *about_tools] if late_result else about_tools
         if results:
-            items = _items_of(results)
+            way = TOUCHED if about_tools else LATE
             milliseconds = sum(result.milliseconds for result in results)
-            self._unsaved = NotesRecalled(items, TOUCHED if about_tools else LATE, milliseconds)
+            self._unsaved = NotesRecalled(_items_of(results), way, milliseconds)
         return "\n\n".join(result.text for result in results)
 
     async def _find_about_commands(self, earlier_results: Sequence[Recalled]) -> Recalled | None:
-        """The notes that name what the last tool calls ran, each once in the context."""
+        """The notes that name what the last tool calls ran, for the tokens that `earlier_results`
+        leave. A note that is in the request or in these results is not found again. None if there
+        is none.
+        """
         lines = self._last_commands()
         room = self._room - sum(item.tokens for item in _items_of(earlier_results))
         if self._retrieval_way() == "off" or not lines or room <= 0 or not self.finder.has_notes:
@@ -233,7 +259,9 @@ class TurnRecall(msgspec.Struct, eq=False):
     async def _find_repeated_dead_ends(
         self, earlier_results: Sequence[Recalled]
     ) -> Recalled | None:
-        """The dead ends that the last tool calls repeated."""
+        """The dead ends that the last tool calls repeated, for the tokens that `earlier_results`
+        leave; None if there are none.
+        """
         room = self._room - sum(item.tokens for item in _items_of(earlier_results))
         if self.dead_ends is None or self._retrieval_way() == "off" or room <= 0:
             return None
@@ -251,7 +279,9 @@ class TurnRecall(msgspec.Struct, eq=False):
         return self.finder.settings.injection_token_budget - sent
 
     def _take_late_result(self) -> Recalled | None:
-        """The notes that were found while the model answered; only once."""
+        """The notes that the search for the message found while the model answered. None if there
+        are none, the search has not ended or it failed, and at each further call.
+        """
         task = self._late_search
         if task is None or not task.done():
             return None
@@ -266,8 +296,8 @@ class TurnRecall(msgspec.Struct, eq=False):
         self._late_search = None
 
     async def _find_about_files(self, paths: Sequence[str]) -> Recalled | None:
-        """The notes about files that were just used, each once in the context; None if there is
-        none.
+        """The notes about files that were just used, for the tokens left in this turn. A note that
+        is in the request is not found again. None if there is none.
         """
         room = self._room
         if self._retrieval_way() == "off" or not paths or room <= 0 or not self.finder.has_notes:
@@ -285,8 +315,10 @@ class TurnRecall(msgspec.Struct, eq=False):
         return recalled if recalled and recalled.text else None
 
     def on_event(self, event: Event) -> list[Event]:
-        """Collect the results of commands, and return the receipt of notes that were just sent:
-        with the message of the user, or at any event after tools.
+        """Collect the results of commands, ask other projects about a message that was just sent,
+        and return the receipt of the notes that were just sent, as the only event.
+
+        Notes for a message are sent when it is (`Prompted`); those about tools at any next event.
         """
         if self.commands:
             self.commands.observe(event)
@@ -310,8 +342,9 @@ class TurnRecall(msgspec.Struct, eq=False):
     async def _show_note_of_other_project(
         self, projects: OtherProjects, text: str, number: int
     ) -> None:
-        """Find a note about a message in other projects, and show it, unless another message was
-        sent meanwhile.
+        """Find a note about the message `text` in other projects, and show it to the user; it is
+        added to the receipt of the message `number`. Nothing is shown if another message was sent
+        meanwhile.
         """
         try:
             note = await asyncio.to_thread(projects.find, text)
@@ -330,8 +363,10 @@ class TurnRecall(msgspec.Struct, eq=False):
         )
         self.channel.emit(NotesRecalled((item,), ELSEWHERE))
 
-    def _take_note_of_other_project(self) -> Recalled | None:
-        """What the user sends of another project; only once."""
+    def _take_note_chosen_by_user(self) -> Recalled | None:
+        """The note of another project that the user chose to send; None if there is none, and at
+        each further call.
+        """
         note = self.other_projects.take_note_to_send() if self.other_projects else None
         if note is None:
             return None
@@ -341,7 +376,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         return Recalled((item,), note.block(self.finder.mark), ELSEWHERE)
 
     async def broken_rules(self) -> dict[str, str]:
-        """The remembered rules that the turn broke, by the ids of their entries."""
+        """The remembered rules that the turn broke: the text of each by the id of its entry."""
         turn = [entry.message for entry in self._messages_of_turn()]
         if not any(message.tool_calls for message in turn):
             return {}
@@ -361,10 +396,7 @@ class TurnRecall(msgspec.Struct, eq=False):
             self.dead_ends.turn_ended()
         turn = [entry.message for entry in self._messages_of_turn()]
         notes = self._loaded_notes()
-        is_answered = (
-            turn and turn[-1].role == "assistant" and not turn[-1].cut and not turn[-1].tool_calls
-        )
-        if is_answered:
+        if turn and _is_final_answer(turn[-1]):
             _start_in_thread(self.finder.count_use_of_notes, notes, turn)
             _start_in_thread(self.finder.count_use_of_core, turn)
 
@@ -391,13 +423,14 @@ class TurnRecall(msgspec.Struct, eq=False):
 
     @property
     def _limit(self) -> float:
+        """The seconds that a turn waits for recall."""
         return HYDE_TIMEOUT if self._retrieval_way() == "hyde" else LOCAL_TIMEOUT
 
     async def find(
         self, text: str, sent: Callable[[], frozenset[str]] = frozenset
     ) -> Recalled | None:
-        """The notes that are relevant to a text, without those that were sent; None as in
-        `recall_for`.
+        """The notes that are relevant to a text, without those whose marks `sent` returns. None if
+        recall is off or failed, or there are no notes.
         """
         way = self._retrieval_way()
         if way == "off" or not text.strip() or not self.finder.has_notes:
@@ -429,7 +462,7 @@ class TurnRecall(msgspec.Struct, eq=False):
             _start_in_thread(self.finder.recall_log.add, counts)
 
     def _last_message(self) -> int:
-        """The number of the last message of the user."""
+        """The number of the last message of the user; 0 if there is none."""
         entries = reversed(self.memory.transcript.entries)
         return next((entry.number for entry in entries if entry.message.role == "user"), 0)
 
@@ -443,11 +476,14 @@ class TurnRecall(msgspec.Struct, eq=False):
         self._receipts[number] = receipt
 
     def _retrieval_way(self) -> Literal["local", "hyde", "off"]:
-        """How notes are found, by the settings and the models that are there."""
-        if self.finder.settings.retrieval == "auto":
+        """How notes are found, by the settings and the models that are there; "off" also if `hyde`
+        is set and a model that it needs is missing.
+        """
+        retrieval = self.finder.settings.retrieval
+        if retrieval == "auto":
             return "hyde" if self.hypotheses and self.hypotheses.is_for_auto else "local"
-        lacks_model = self.finder.settings.retrieval == "hyde" and self.hypotheses is None
-        return "off" if self._missing or lacks_model else self.finder.settings.retrieval
+        lacks_model = retrieval == "hyde" and self.hypotheses is None
+        return "off" if self._missing or lacks_model else retrieval
 
     async def _warn_if_not_configured(self) -> None:
         """Warn if a model that `hyde` needs is missing: recall is then off."""
@@ -461,8 +497,9 @@ class TurnRecall(msgspec.Struct, eq=False):
             )
 
     async def _recall_locally(self, text: str, sent: frozenset[str]) -> Recalled:
-        """Find notes by entities, words and vectors. Each step has a part of the time; what is not
-        ready then is left out.
+        """Find notes by entities, words and vectors. The index, the vector of the message and the
+        vectors of the newest notes each have a part of the time: what is not ready then is left
+        out. Without the vector of the message, notes are found by words alone.
         """
         vector = _start_in_thread(self.finder.embed, text)
         await asyncio.wait({_start_in_thread(self.finder.update_index)}, timeout=INDEX_TIMEOUT)
@@ -480,17 +517,19 @@ class TurnRecall(msgspec.Struct, eq=False):
         )
 
     async def _recall_by_hypotheses(self, text: str, sent: frozenset[str]) -> Recalled:
-        """Find notes that are near to what a model expects them to say."""
+        """Let a model write what helpful notes would say, and find the notes nearest to that.
+        Raises ModelError.
+        """
         from ouro.memory.long_term.recall.hypotheses import hypotheses_request, read_hypotheses
 
         model, transcript = self.hypotheses, self.memory.transcript
         count = self.finder.settings.retrieval_hypothesis_count
         assert model is not None
         await asyncio.wait({_start_in_thread(self.finder.update_index)}, timeout=INDEX_TIMEOUT)
-        since = transcript.compaction.covers[1] if transcript.compaction else 0
+        last_compacted = transcript.compaction.covers[1] if transcript.compaction else 0
         from ouro.memory.long_term.capture.session_parts import spoken_in
 
-        spoken = spoken_in(entry for entry in transcript.entries if entry.number > since)
+        spoken = spoken_in(entry for entry in transcript.entries if entry.number > last_compacted)
         answer = await model.ask(
             hypotheses_request(spoken, text, count, self.finder.mark, model.window())
         )
@@ -503,8 +542,8 @@ class TurnRecall(msgspec.Struct, eq=False):
         )
 
     async def _find_commands(self, text: str) -> tuple[tuple[RecalledNote, ...], str]:
-        """The relevant commands of the project that are not in the request yet, and the text about
-        them.
+        """The commands of the project that are relevant to a message and not in the request yet:
+        an item for each, and one text about them. Both are empty if there are none.
         """
         if self.commands is None or self._retrieval_way() == "off":
             return (), ""
@@ -529,6 +568,11 @@ class TurnRecall(msgspec.Struct, eq=False):
         """The marks of the notes that are in the request already."""
         parts = chain.from_iterable(message.parts_of(Context) for message in self.memory.context())
         return recalled_marks([part.text for part in parts], self.finder.mark)
+
+
+def _is_final_answer(message: Message) -> bool:
+    """Whether a message is a whole answer of the model after which it calls no tool."""
+    return message.role == "assistant" and not message.cut and not message.tool_calls
 
 
 def _items_of(results: Sequence[Recalled]) -> tuple[RecalledNote, ...]:
