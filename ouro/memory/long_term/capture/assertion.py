@@ -121,8 +121,9 @@ class _SentenceKind(msgspec.Struct):
 
 
 def is_in_doubt(sentence: str, after: str) -> bool:
-    """Whether signs show that a sentence may not be the user's own statement; `after` is the next
-    sentence of the message.
+    """Whether signs of writing show that a sentence may not be the user's own statement: much of it
+    is a quotation, it breaks off with `…`, it has a colon, or it or the next sentence, `after`, is
+    a question. `after` is empty if there is none.
     """
     plain = _CODE_OR_ADDRESS.sub("", sentence)
     introduction = pattern_of_group("introduction").match(plain)
@@ -130,9 +131,9 @@ def is_in_doubt(sentence: str, after: str) -> bool:
     quoted_length = sum(len(quotation[0]) for quotation in _QUOTATION.finditer(plain))
     is_quoted = quoted_length >= _MIN_QUOTED * len(plain)
     # With an introduction (`No, that is wrong:`) the user states it; the question is another one.
-    is_asked = bool(
-        _QUESTION_END.search(sentence) or (not introduction and _QUESTION_END.search(after))
-    )
+    is_asked = bool(_QUESTION_END.search(sentence))
+    if not introduction:
+        is_asked = is_asked or bool(_QUESTION_END.search(after))
     is_cut = bool(_ELLIPSIS_END.search(sentence))
     has_colon = bool(_COLON_IN_TEXT.search(_without_quotations(after_introduction)))
     return is_quoted or is_asked or is_cut or has_colon

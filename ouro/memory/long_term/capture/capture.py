@@ -77,9 +77,15 @@ class Captured(msgspec.Struct):
     refused: list[RefusedOperation] = []
 
     def events(self, *, silent: bool) -> list[NoteKept]:
-        """The events to show; if `silent`, only those of proposals."""
-        note_events = [] if silent else [*map(note_event, self.written)]
-        return [*note_events, proposal_event(self.proposed)] if self.proposed else note_events
+        """The events to show: one for each written note, unless `silent`, and one for all
+        proposals together.
+        """
+        events: list[NoteKept] = []
+        if not silent:
+            events += map(note_event, self.written)
+        if self.proposed:
+            events.append(proposal_event(self.proposed))
+        return events
 
 
 class _Excerpt(msgspec.Struct):
@@ -97,7 +103,7 @@ class _Excerpt(msgspec.Struct):
     checked: frozenset[int] = frozenset()
     """The turns that ended with passing checks."""
     lines: Mapping[str, Note] = {}
-    """The lines of the core, by id, when the classifier was asked."""
+    """The lines of the core, by id; set when the notes for the classifier are chosen."""
 
 
 class Capture(msgspec.Struct, eq=False):
@@ -121,25 +127,21 @@ class Capture(msgspec.Struct, eq=False):
         session_id: str,
         trigger: Trigger,
     ) -> AsyncGenerator[tuple[SessionPart, Captured], None]:
-        """Make notes of these parts, and yield each part with what was captured from it. Raises
-        ModelError or TimeoutError: nothing of the current part was written then.
+        """Make notes of these parts of a session, and yield each part with what was captured from
+        it. Raises ModelError or TimeoutError: nothing of the current part was written then.
         """
-        # The transcript grows meanwhile, and may be compacted.
-        earlier_entries, entries, is_whole = (
-            transcript.kept_entries,
-            transcript.entries,
-            transcript.is_whole,
-        )
+        # Kept here, because the transcript grows meanwhile and may be compacted.
+        earlier_entries, entries = transcript.kept_entries, transcript.entries
+        is_whole = transcript.is_whole
         recalled = {} if trigger == "crystallization" else dict(transcript.recalled)
         for part in parts:
             messages = [entry.message for entry in (*earlier_entries, *entries[: part.end])]
+            records = [recalled.get(message.number) for message in part.spoken]
             loaded_notes: dict[str, None] = {}
-            for message in part.spoken:
-                record = recalled.get(message.number)
-                if record is not None:
-                    loaded_notes |= {
-                        item.id: None for item in record.items if item.state == "loaded"
-                    }
+            for record in records:
+                for item in record.items if record else ():
+                    if item.state == "loaded":
+                        loaded_notes[item.id] = None
             turn = TurnRef(session_id, part.turn)
             async with asyncio.timeout(PART_TIMEOUT):
                 sources = await asyncio.to_thread(
@@ -165,8 +167,13 @@ class Capture(msgspec.Struct, eq=False):
         sources: Sequence[str] = (),
         checked: frozenset[int] = frozenset(),
     ) -> Captured:
-        """Make notes of `spoken`; `sources` had come into the session from outside by then, and the
-        checks of the turns `checked` passed. Raises ModelError.
+        """Make notes of what was said. Raises ModelError.
+
+        Args:
+            recalled: the ids of notes that were sent to the model in these turns.
+            sources: what had come into the session from outside by then. The user's words are then
+                read alone first, and a second request reads everything; its notes are proposals.
+            checked: the numbers of the turns that ended with passing checks.
         """
         captured = Captured()
         own_messages = [message for message in spoken if message.is_own]
@@ -174,10 +181,10 @@ class Capture(msgspec.Struct, eq=False):
         is_small = self.question.is_small()
         # A note from the user's words alone counts as the user's (see the module). A small model
         # reads only the user's words.
-        must_separate = bool(sources) or is_small
+        is_own_alone = bool(sources) or is_small
         excerpts = [
             _Excerpt(
-                spoken=own_messages if must_separate else spoken,
+                spoken=own_messages if is_own_alone else spoken,
                 own=own_messages,
                 turn=turn,
                 trigger=trigger,
@@ -219,7 +226,8 @@ class Capture(msgspec.Struct, eq=False):
 
     def _choose_shown_notes(self, excerpt: _Excerpt) -> list[Note]:
         """Return the notes that the classifier sees: the recalled ones, those nearest to what was
-        said, and lines of the core. Stores all core lines in `excerpt.lines`.
+        said, and the core lines with the most words of the user. Sets `excerpt.lines` to all core
+        lines.
         """
         notes: dict[str, Note] = {}
         for note_id in excerpt.recalled[:MAX_SHOWN_NOTES]:
@@ -236,16 +244,16 @@ class Capture(msgspec.Struct, eq=False):
             line.id: len(words_of_user & word_starts(line.text)) for line in excerpt.lines.values()
         }
         # Lines without a common word, too: another language, or other words for the same thing.
-        nearest_lines = sorted(common_words, key=lambda line_id: -common_words[line_id])
-        return [
-            *notes.values(),
-            *(excerpt.lines[line_id] for line_id in nearest_lines[:MAX_SHOWN_LINES]),
-        ]
+        nearest_ids = sorted(common_words, key=lambda line_id: -common_words[line_id])
+        shown_lines = [excerpt.lines[line_id] for line_id in nearest_ids[:MAX_SHOWN_LINES]]
+        return [*notes.values(), *shown_lines]
 
     def _apply_all(
         self, operations: Sequence[Operation], excerpt: _Excerpt, captured: Captured
     ) -> None:
-        """Carry out operations, and add what became of each to `captured`."""
+        """Carry out operations, and add what became of each to `captured`. One that fails is
+        refused, and the others are carried out all the same.
+        """
         for operation in operations:
             try:
                 if operation.verb == "confirm":
@@ -254,13 +262,13 @@ class Capture(msgspec.Struct, eq=False):
                     self._apply(operation, excerpt, captured)
             except (OuroError, OSError) as error:
                 reason = error.message if isinstance(error, OuroError) else str(error)
-                captured.refused.append(
-                    RefusedOperation(operation.text or operation.target, reason)
-                )
+                said = operation.text or operation.target
+                captured.refused.append(RefusedOperation(said, reason))
 
     def _confirm(self, operation: Operation, excerpt: _Excerpt, captured: Captured) -> None:
-        """Confirm the core line or note that an operation names. If something came from outside,
-        only a note that was recalled is confirmed: the operation may repeat what came from there.
+        """Confirm the core line or note that an operation names. A note is not confirmed if the user
+        is asked about every note (`asks`). If something came from outside, only a note that was
+        recalled is confirmed: the operation may repeat what came from there.
         """
         if line := excerpt.lines.get(operation.target):
             captured.written.append(WrittenNote("confirm", line, line.scope))
@@ -272,8 +280,10 @@ class Capture(msgspec.Struct, eq=False):
             )
 
     def _apply(self, operation: Operation, excerpt: _Excerpt, captured: Captured) -> None:
-        """Write or propose the note of an operation, or confirm the core line that says the same.
-        Raises NoteError if the note is refused.
+        """Write or propose the note of an operation. If a core line has the same words, nothing is
+        written: it is confirmed if the user said so.
+
+        Raises NoteError if the text was captured before, or the changes of its turn show it.
         """
         repository = self.notes.repository(operation.scope)
         if _was_captured_since(repository, operation.text, excerpt.spoken[0].at):
@@ -293,14 +303,20 @@ class Capture(msgspec.Struct, eq=False):
         captured: Captured,
         repository: GitRepository,
     ) -> None:
-        """Write or propose a new note, and record that its text was captured."""
+        """Write or propose the note of an operation, and record that its text was captured.
+
+        It is proposed if it contradicts a core line (in the line's place), if something came from
+        outside, if the user is asked about every note, or if it is doubtful that they meant it.
+        """
         core_line = excerpt.lines.get(operation.target)
+        # Core lines are no notes: a note is not linked to one.
         verb = "add" if core_line else operation.verb
         related = [note_id for note_id in operation.related if note_id not in excerpt.lines]
         note, message = self._make_note(operation, excerpt)
         note = self.notes.notebook.link(note, verb, operation.target, related)
         must_ask = excerpt.sources or self.asks or operation.certainty == "doubtful"
-        until = _AFTER_EVERY_TIME
+        # What was proposed once is not captured again, also if the user rejects it.
+        said_until = _AFTER_EVERY_TIME
         if core_line and operation.verb == "contradict":
             note = self.notes.notebook.add_times(note)
             captured.contradictions.append(
@@ -311,35 +327,43 @@ class Capture(msgspec.Struct, eq=False):
             self.notes.propose(note, excerpt.sources, operation.certainty)
             captured.proposed.append(note)
         else:
-            until = excerpt.spoken[-1].at
+            said_until = excerpt.spoken[-1].at
             if note.source == "assistant" and note.turn not in excerpt.checked:
                 note = _as_tentative(note, message)
             corrected_line = core_line if operation.verb == "supersede" else None
             is_sure = operation.certainty == "compared"
             written = self._write_statement(note, verb, message, corrected_line, is_sure=is_sure)
             captured.written.append(written)
+            # The note did not replace the line that the model says it does: the user decides.
             if corrected_line and written.change == "add":
                 captured.doubts.append((corrected_line, written.note))
-        _record_fingerprint(repository, note.text, until)
+        _record_fingerprint(repository, note.text, said_until)
 
     def _write_statement(
         self, note: Note, verb: Verb, message: Spoken, corrected: Note | None, *, is_sure: bool
     ) -> WrittenNote:
-        """Write what the user said into the core if it belongs there, instead of the core line
-        `corrected`; everything else becomes a note.
+        """Write what the user said in `message` into the core if it belongs there, instead of the
+        core line `corrected`. Everything else becomes a note.
+
+        Args:
+            note: the statement as the model wrote it. For the core, a short message is written in
+                the words of the user.
+            is_sure: the subjects of the statement and of `corrected` were compared.
         """
-        if note.source == "user" and not note.branch and not note.until:
+        may_be_core_line = note.source == "user" and not note.branch and not note.until
+        if may_be_core_line:
             statement = message.text if len(message.text) <= _MAX_MESSAGE_FOR_NOTE else note.text
             corrected_text = corrected.text if corrected else ""
-            if written := self.notes.keep_in_core(
+            written = self.notes.keep_in_core(
                 note, statement, message.number, corrected_text, is_sure=is_sure
-            ):
+            )
+            if written:
                 return written
         return self.notes.notebook.add(note, "capture", {MESSAGE: str(message.number)}, verb)
 
     def _make_note(self, operation: Operation, excerpt: _Excerpt) -> tuple[Note, Spoken]:
-        """Make the note of an operation. Returns it with the message that shares the most words
-        with it.
+        """Make the note of an operation. Returns it with the message from which it was made: the
+        one that has the most words in common with it, of equal ones one of the user.
         """
         in_repo = operation.scope == "repo"
         words = word_starts(operation.text)
@@ -374,8 +398,8 @@ class Capture(msgspec.Struct, eq=False):
 
 
 def _is_shown_by_changes(text: str, spoken: Sequence[Spoken]) -> bool:
-    """Whether tools received the words of a text in the turn in which it was said, and it does not
-    say that it lasts: then the changed files show it.
+    """Whether the files that a turn changed show what a text says: tools received its words in the
+    turn of one of the messages. A text that says that it lasts is never shown by them.
     """
     if is_lasting(text):
         return False
@@ -383,7 +407,7 @@ def _is_shown_by_changes(text: str, spoken: Sequence[Spoken]) -> bool:
 
 
 def _find_same_line(text: str, lines: Iterable[Note]) -> Note | None:
-    """The core line with the words of a text; None if there is none."""
+    """The first core line with the same words as a text; None if there is none."""
     words = fold_words(text)
     for line in lines:
         if fold_words(line.text) == words:
@@ -392,47 +416,51 @@ def _find_same_line(text: str, lines: Iterable[Note]) -> Note | None:
 
 
 def _as_tentative(note: Note, message: Spoken) -> Note:
-    """The note marked as tentative: neither a check nor the user has confirmed it."""
+    """The note marked as tentative since the day of the message, with a low confidence: neither a
+    check nor the user has confirmed it.
+    """
     confidence = min(note.confidence, TENTATIVE_CONFIDENCE)
     return replace(note, tentative=message.day.isoformat(), confidence=confidence)
 
 
 def _was_captured_since(repository: GitRepository, text: str, since: str) -> bool:
-    """Whether a text was written from words said at `since` or later, or was ever proposed. Blocks.
+    """Whether a text was captured from words that were said at the time `since` or later, or was
+    ever proposed. The order of its words does not count. Blocks.
 
-    What the user removed must not come back, unless the user says it again later. The order of
-    words does not count.
+    What the user removed must not come back, unless the user says it again later.
     """
     wanted = _fingerprint(text)
-    return any(
-        fingerprint == wanted and until >= since
-        for fingerprint, until in _read_fingerprints(repository)
-    )
+    for fingerprint, said_until in _read_fingerprints(repository):
+        if fingerprint == wanted and said_until >= since:
+            return True
+    return False
 
 
-def _record_fingerprint(repository: GitRepository, text: str, until: str) -> None:
-    """Record, outside of the git history, that a text was written from words last said at `until`.
-    Blocks.
+def _record_fingerprint(repository: GitRepository, text: str, said_until: str) -> None:
+    """Record, outside of the git history, that a text was captured from words that were last said
+    at the time `said_until`. Blocks.
     """
     repository.create()
     with repository.hold_lock():
-        lines = [*_read_fingerprints(repository), (_fingerprint(text), until)][-_MAX_FINGERPRINTS:]
-        repository.write_record(
-            _FINGERPRINTS, "\n".join(f"{fingerprint} {time}" for fingerprint, time in lines)
-        )
+        records = [*_read_fingerprints(repository), (_fingerprint(text), said_until)]
+        newest_records = records[-_MAX_FINGERPRINTS:]
+        lines = [f"{fingerprint} {time}" for fingerprint, time in newest_records]
+        repository.write_record(_FINGERPRINTS, "\n".join(lines))
 
 
 def _read_fingerprints(repository: GitRepository) -> list[tuple[str, str]]:
-    """Read the fingerprints of captured texts, each with the time at which its words were last
-    said. Blocks.
+    """Read the fingerprints of captured texts, oldest first, each with the time at which its words
+    were last said. Blocks.
     """
     lines = repository.read_record(_FINGERPRINTS).splitlines()
     fields = (line.partition(" ") for line in lines)
-    return [(fingerprint, until) for fingerprint, _, until in fields]
+    return [(fingerprint, said_until) for fingerprint, _, said_until in fields]
 
 
 def _fingerprint(text: str) -> str:
-    """A hash of the words of a text, in any order."""
+    """A hash of the words of a text, the same for every order of them. A text without words is
+    hashed as it is.
+    """
     words = sorted(word_starts(text)) or [text.casefold()]
     return hashlib.sha256(" ".join(words).encode(errors="replace")).hexdigest()[:16]
 

@@ -67,22 +67,24 @@ class _CompletedNote(msgspec.Struct):
 
 
 def is_incomplete(sentence: str, before: str) -> bool:
-    """Whether a sentence corrects something and names no subject; `before` is the sentence before
-    it in the message.
+    """Whether a sentence is a correction that says `it` for what it is about. The correction may
+    be announced by the sentence `before` it (`That is wrong. It is 8417.`), which is empty if
+    there is none.
     """
     # `No, that is wrong: use tabs` names what it is about after its introduction.
     introduction = pattern_of_group("introduction").match(sentence)
     rest = sentence[introduction.end() :] if introduction else sentence
-    return has("pronoun", rest) and any(
-        denies(text) or has("contradicts", text) for text in (sentence, before) if text
-    )
+    if not has("pronoun", rest):
+        return False
+    return any(denies(text) or has("contradicts", text) for text in (sentence, before) if text)
 
 
 async def complete_correction(
     ask: AskModel, said: str, sentence: str, notes: Sequence[Note]
 ) -> tuple[str, Note] | None:
-    """The new text of the first of `notes` that a correction is about, and that note; None if it is
-    about none of them. Raises ModelError.
+    """The new text of the first of `notes` that a correction is about, and that note. The model is
+    asked about one note after the other, at most `MAX_NEAR`. None if it is about none of them.
+    Raises ModelError.
 
     Args:
         said: the correction, with the sentence before it.
@@ -101,7 +103,9 @@ async def complete_correction(
 
 
 def _is_usable(text: str, before: str, sentence: str) -> bool:
-    """Whether a new text has changed, keeps the note, and has the values of the correction."""
+    """Whether the new text of a note may be used. It must differ from the text `before`, have
+    enough words of that, and all values that are new in the correcting `sentence`.
+    """
     if fold_words(text) == fold_words(before):
         return False
     words = word_starts(before)

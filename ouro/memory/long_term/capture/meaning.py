@@ -101,8 +101,9 @@ class _About(msgspec.Struct):
 
 
 async def find_replaced_by_model(ask: AskModel, statement: str, near: Sequence[str]) -> int | None:
-    """The index in `near` of the entry on the same subject as a statement, which takes its place;
-    None if it adds to all of them. Raises ModelError.
+    """The index in `near` of the first entry on the same subject as a statement, which replaces it;
+    None if the statement adds to all of them. Only the first `MAX_NEAR` are compared. Raises
+    ModelError.
 
     Entries that say the same must be left out of `near`. Two sentences of one form that differ in
     two places (`Lena owns billing`, `Omar owns search`) both hold: no model is asked.
@@ -120,7 +121,9 @@ async def find_replaced_by_model(ask: AskModel, statement: str, near: Sequence[s
 
 
 async def is_on_same_subject(ask: AskModel, first: str, second: str) -> bool:
-    """Whether a model names one subject for two statements. Raises ModelError."""
+    """Whether a model names one subject for two statements; False without a usable answer. Raises
+    ModelError.
+    """
     subjects = await _name_subjects(ask, first, second)
     return subjects is not None and _is_same_name(subjects.first, subjects.second)
 
@@ -141,8 +144,8 @@ async def _name_subjects(ask: AskModel, first: str, second: str) -> _Subjects | 
 
 
 async def ask_scope(ask: AskModel, statement: str) -> Scope | None:
-    """Whether a statement is the user's or the repository's; None without a usable answer. Raises
-    ModelError.
+    """Whether a statement belongs to the memory of the user or of the repository, by a model; None
+    without a usable answer. Raises ModelError.
     """
     messages = [system(_ASK_SCOPE)]
     for example, about in _SCOPE_EXAMPLES:
@@ -155,7 +158,8 @@ async def ask_scope(ask: AskModel, statement: str) -> Scope | None:
 
 
 def rank_near(statement: str, texts: Sequence[str]) -> list[int]:
-    """The indexes of the texts to compare a statement with, those with the most common words first.
+    """The indexes of the at most `MAX_NEAR` texts to compare a statement with, those with the most
+    words in common first.
 
     Texts without a common word follow while there is room: another language, or other words for the
     same thing.
@@ -166,15 +170,16 @@ def rank_near(statement: str, texts: Sequence[str]) -> list[int]:
 
 
 def is_parallel(first: str, second: str) -> bool:
-    """Whether two sentences have the same form and differ in two or more places, the first word
-    among them: `Lena owns billing`, `Omar owns search`.
+    """Whether two sentences have as many words, three or more, and differ in the first word and in
+    another place, with a common word between: `Lena owns billing`, `Omar owns search`.
     """
     first_words, second_words = (_WORD.findall(text.casefold()) for text in (first, second))
     if len(first_words) != len(second_words) or len(first_words) < 3:
         return False
     differing = [index for index, word in enumerate(first_words) if word != second_words[index]]
-    differs_in_two_places = any(after - before > 1 for before, after in pairwise(differing))
-    return len(differing) >= 2 and differs_in_two_places and differing[0] == 0
+    if not differing or differing[0] != 0:
+        return False
+    return any(after - before > 1 for before, after in pairwise(differing))
 
 
 def _quote_pair(first: str, second: str) -> str:
@@ -182,16 +187,17 @@ def _quote_pair(first: str, second: str) -> str:
 
 
 def _is_same_name(first: str, second: str) -> bool:
-    """Whether two names of subjects mean one: the same words, or two or more of one in the other."""
+    """Whether two names mean one subject: they have the same words, or all words of the shorter
+    name, at least two, are in the longer one. Names without words mean none.
+    """
     first_words, second_words = _name_words(first), _name_words(second)
-    shorter = min(first_words, second_words, key=len)
-    return bool(first_words) and (
-        first_words == second_words
-        or (len(shorter) > 1 and shorter <= (first_words & second_words))
-    )
+    if first_words == second_words:
+        return bool(first_words)
+    shorter, longer = sorted((first_words, second_words), key=len)
+    return len(shorter) > 1 and shorter <= longer
 
 
 def _name_words(name: str) -> set[str]:
-    """The stems of the words in the name of a subject, without words that say nothing."""
+    """The stems of the words in the name of a subject, without `_FILLER_WORDS`."""
     words = _WORD.findall(name.casefold())
     return set(find_stems(word for word in words if word not in _FILLER_WORDS))

@@ -125,16 +125,16 @@ class MeaningQuestion(msgspec.Struct, eq=False):
     async def read(
         self, spoken: Sequence[Spoken], own: Sequence[Spoken], limits: OperationLimits
     ) -> tuple[tuple[Operation, ...], tuple[RefusedOperation, ...]]:
-        """The operations of what was said, and refused ones. A small model reads only the user's
-        `own` words. Raises ModelError.
+        """The operations that what was said does to memory, and those that were refused. A large
+        model reads `spoken`, a small one only the user's `own` words. Raises ModelError.
         """
         if self.is_small():
             return await find_operations(self.ask, own, limits), ()
         return await self._ask(_TASK, spoken, limits, self.more_instructions)
 
     async def decide(self, text: str, limits: OperationLimits) -> Operation | None:
-        """What one statement does, which the user or the agent wants to remember in any case; None
-        without a usable answer. Raises ModelError.
+        """The operation of one statement, which the user or the agent wants to remember in any
+        case; None if the model's answer has no valid one. Raises ModelError.
         """
         if self.is_small():
             return await read_statement(self.ask, text, limits)
@@ -149,8 +149,8 @@ class MeaningQuestion(msgspec.Struct, eq=False):
         limits: OperationLimits,
         more_instructions: str = "",
     ) -> tuple[tuple[Operation, ...], tuple[RefusedOperation, ...]]:
-        """Ask for the operations in what was said. Raises ModelError if the answer has no list of
-        them.
+        """Ask a large model for the operations of what was said, as `task` instructs it. Returns
+        the valid ones and the refused ones. Raises ModelError if the answer has no list of them.
         """
         request = build_request(
             task, spoken, limits.shown, self.categories, self.mark, more_instructions
@@ -171,7 +171,9 @@ def build_request(
     mark: str,
     more_instructions: str = "",
 ) -> list[Message]:
-    """The request: the nearest notes, numbered from 1, and what was said since the last capture."""
+    """The request for operations: the task with the form of the answer, then the `shown` notes,
+    numbered from 1, and the newest of what was said, both quoted between tags named `mark`.
+    """
     category_lines = "\n".join(f"- {name} ({scope})" for name, scope in categories.items())
     notes = "\n".join(
         f"{number}. ({note.category}) {cut_middle(note.text, MAX_MESSAGE)}"

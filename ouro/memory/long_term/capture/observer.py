@@ -83,8 +83,8 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         self.channel.start("catch up", self._catch_up())
 
     def turn_ended(self) -> None:
-        """Capture in the background if enough turns have passed, or the user stated a rule; returns
-        at once.
+        """Capture in the background if enough turns have passed, or the user stated a rule. Also
+        compares what the agent wrote into memory, and confirms tentative notes. Returns at once.
         """
         self._has_answered.set()
         self.channel.start("compare memory", self._compare_lines_of_agent())
@@ -106,12 +106,13 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         return self._capturer.question
 
     def _is_due(self) -> bool:
-        """Whether enough turns were not captured yet, or the user has stated a rule in them."""
+        """Whether as many turns as the cadence were not captured yet, or one and the user states a
+        rule in the last turn.
+        """
         transcript = self.memory.transcript
         turns = turns_since(transcript.entries, transcript.captured)
-        return turns >= min(max(self.cadence, 1), _MAX_CADENCE) or (
-            turns > 0 and _states_rule(transcript)
-        )
+        cadence = min(max(self.cadence, 1), _MAX_CADENCE)
+        return turns >= cadence or (turns > 0 and _states_rule(transcript))
 
     def _request_capture(self, trigger: Trigger) -> None:
         """Start a capture in the background, unless one is waiting already, or this trigger is
@@ -127,7 +128,9 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             self.channel.start("capture", self._run_capture())
 
     async def _run_capture(self) -> None:
-        """Capture while no other model is asked in the background; errors are logged."""
+        """Capture for the trigger that is waiting, while no other model is asked in the background.
+        Errors are logged.
+        """
         async with self.busy:
             trigger, self._next_trigger = self._next_trigger or "cadence", None
             if trigger == "cadence" and not self._is_due():
@@ -135,20 +138,22 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             try:
                 await self._capture(trigger)
             except (OuroError, OSError, TimeoutError) as error:
-                self._fail(error)
+                self._record_failure(error)
             else:
                 self._failures = 0
 
-    def _fail(self, error: Exception) -> None:
-        """Log an error of a capture. The next trigger tries again; after several failures in a row
-        some triggers are skipped.
+    def _record_failure(self, error: Exception) -> None:
+        """Log an error of a capture. After the first failure the next trigger tries again; after
+        more failures in a row 1, 3 and at most `_MAX_SKIPPED_TRIGGERS` triggers are skipped.
         """
         log.warning("capture: %s", error or type(error).__name__)
         self._skips = min(2**self._failures - 1, _MAX_SKIPPED_TRIGGERS)
         self._failures += 1
 
     async def _confirm_tentative_notes(self) -> None:
-        """Confirm the tentative notes about the files of the last turn, if its checks passed."""
+        """Confirm the tentative notes about the files of the last turn, if its checks passed. An
+        error is logged.
+        """
         transcript = self.memory.transcript
         entries = [entry for entry in transcript.entries if entry.number >= transcript.last_prompt]
         messages = [entry.message for entry in entries]
@@ -166,11 +171,15 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         except (OuroError, OSError) as error:
             log.warning("capture: tentative notes are not confirmed: %s", error)
             return
-        for confirmation in confirmations if not self.silent else ():
+        if self.silent:
+            return
+        for confirmation in confirmations:
             self.channel.emit(note_event(confirmation))
 
     async def _compare_lines_of_agent(self) -> None:
-        """Compare what the agent wrote into the core with the rest of memory."""
+        """Look for what contradicts the lines that the agent wrote into the core since the last
+        call.
+        """
         lines = await self.manager.take_unchecked_lines()
         if lines:
             from ouro.memory.long_term.contradictions import compare_added_lines
@@ -184,19 +193,19 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         memory = self.memory
         await memory.pager.finish_loading()
         # A compaction may have removed uncaptured messages from RAM, or they were never loaded.
-        while (
-            memory.pager.has_earlier
-            and memory.transcript.entries[0].number > memory.transcript.captured + 1
-        ):
+        while memory.pager.has_earlier:
+            first_loaded = memory.transcript.entries[0].number
+            if first_loaded <= memory.transcript.captured + 1:
+                break
             await memory.pager.load_earlier(_PAGE_MESSAGES)
         transcript = memory.transcript
-        if parts := list(
+        parts = list(
             split_uncaptured(transcript.entries, transcript.captured, transcript.unloaded_turns)
-        ):
-            async with aclosing(
-                self._capturer.run_parts(transcript, parts, memory.session_id, trigger)
-            ) as captures:
-                async for part, captured in captures:
+        )
+        if parts:
+            results = self._capturer.run_parts(transcript, parts, memory.session_id, trigger)
+            async with aclosing(results):
+                async for part, captured in results:
                     self._show_captured(captured)
                     memory.note(CapturedRecord(part.upto, memory.now()))
         memory.pager.release()
@@ -211,11 +220,12 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             await self._archive_and_share(capture)
             await self._capture_backlog(capture)
         except (OuroError, OSError, TimeoutError) as error:
-            self._fail(error)
+            self._record_failure(error)
 
     async def _archive_and_share(self, capture: Capture) -> None:
-        """Archive the notes that nothing has confirmed for long, and share those of merged
-        branches.
+        """Archive the notes that nothing has confirmed for long, share those of merged branches,
+        and link the core lines to the notes on their subjects. Shows what was changed, unless
+        `silent`.
         """
         decayed, merged = await asyncio.to_thread(capture.notes.find_due)
         await asyncio.to_thread(capture.notes.relate_core)
@@ -235,24 +245,26 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
                 self.channel.emit(event)
 
     async def _capture_backlog(self, capture: Capture) -> None:
-        """Capture the sessions that ended before all of them was captured."""
+        """Capture what is left of earlier sessions that ended before all of it was captured, and
+        record in each session up to where it is captured.
+        """
+        store = self.session_catalog.store
         backlog = find_backlog(self.session_catalog, self.memory.session_id)
-        async with self.busy, aclosing(backlog) as sessions:
-            async for session_id, transcript, parts in sessions:
-                async with aclosing(
-                    capture.run_parts(transcript, parts, session_id, "session-end")
-                ) as captures:
-                    async for part, captured in captures:
+        async with self.busy, aclosing(backlog):
+            async for session_id, transcript, parts in backlog:
+                results = capture.run_parts(transcript, parts, session_id, "session-end")
+                async with aclosing(results):
+                    async for part, captured in results:
                         self._show_captured(captured)
                         # With the time of the last record, so that the session stays in its
                         # place in lists.
                         record = CapturedRecord(part.upto, transcript.last_at)
-                        await save_to_session_not_open(
-                            self.session_catalog.store, session_id, record
-                        )
+                        await save_to_session_not_open(store, session_id, record)
 
     def _show_captured(self, captured: Captured) -> None:
-        """Show what was captured, and ask about contradictions and doubts."""
+        """Show what was captured, and ask the user in the background about contradictions and
+        doubts.
+        """
         for event in captured.events(silent=self.silent):
             self.channel.emit(event)
         for contradiction in captured.contradictions:
@@ -267,7 +279,9 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
                 self._offer_check(written)
 
     def _offer_check(self, written: WrittenNote) -> None:
-        """Offer to enforce what was corrected again, or forbids a file or a command by name."""
+        """Offer to enforce a written note, if the user has made this correction before, or if it
+        forbids a file or a command by name.
+        """
         note = written.note
         is_repeated = written.change in _CHANGES_OF_REPEATED and note.category == "corrections"
         is_prohibition = written.change == "add" and bool(forbidden_names(note.text))
@@ -279,7 +293,9 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         self.channel.emit(Notice(f"{reason}: {text} To have it enforced: /check {argument}"))
 
     async def _ask_about_notes(self, new: Note) -> None:
-        """Ask the user which of two notes is right; without an answer both stay."""
+        """Ask the user whether a new note or the one that it contradicts holds, and do what they
+        choose; without an answer both stay.
+        """
         notebook = self._capturer.notes.notebook
         old_id = next((edge.id for edge in new.related if edge.relationship == "contradicts"), "")
         old = (await asyncio.to_thread(notebook.find, old_id)).note
@@ -293,8 +309,8 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             self.channel.emit(note_event(written))
 
     async def _ask_about_line(self, contradiction: Contradiction) -> None:
-        """Ask whether a core line or its contradiction is right; without an answer the change stays
-        pending.
+        """Ask the user whether a core line or the note that contradicts it holds, and do what they
+        choose; without an answer the change stays pending.
         """
         choice = await self._ask_which_holds(
             f"memory:{contradiction.pending.proposal}", contradiction.note, contradiction.line
@@ -305,23 +321,27 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             )
 
     async def _ask_about_doubt(self, old: Note, new: Note) -> None:
-        """Ask whether a core line is replaced; without an answer both stay."""
-        if (
-            await self._ask_which_holds(f"memory-doubt:{old.id}", new, old, (KEEP_BOTH, REPLACE))
-            == REPLACE
-        ):
+        """Ask the user whether the statement `new`, which is written already, replaces the core
+        line `old`, and remove the line if it does; without an answer both stay.
+        """
+        choice = await self._ask_which_holds(
+            f"memory-doubt:{old.id}", new, old, (KEEP_BOTH, REPLACE)
+        )
+        if choice == REPLACE:
             await self.manager.with_editor(lambda editor: forget_text(editor, old.text))
 
     async def _ask_which_holds(
         self, question_id: str, new: Note, old: Note, choices: tuple[str, ...] = ()
     ) -> str:
-        """Ask the user which of two statements holds; returns the choice, empty without an answer."""
-        is_movable = new.scope == "user" and "repo" in self._capturer.notes.notebook.scopes
-        choices = choices or (KEEP_BOTH, REPLACE, KEEP_OLD, *((IN_REPO,) if is_movable else ()))
-        details = (
-            f"- before ({old.confirmed_at[:10] or old.created_at[:10]}): {old.text}\n- now:"
-            f" {new.text}"
-        )
+        """Ask the user which of two statements holds. Returns the chosen text of `choices`, by
+        default all that are possible; empty without an answer.
+        """
+        if not choices:
+            choices = (KEEP_BOTH, REPLACE, KEEP_OLD)
+            if new.scope == "user" and "repo" in self._capturer.notes.notebook.scopes:
+                choices = (*choices, IN_REPO)
+        old_day = old.confirmed_at[:10] or old.created_at[:10]
+        details = f"- before ({old_day}): {old.text}\n- now: {new.text}"
         question = Question(
             "This contradicts what is remembered. Which one holds?",
             choices,
@@ -332,24 +352,29 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
 
 
 def _states_rule(transcript: Transcript) -> bool:
-    """Whether the user stated a rule in the last turn (`always`, `from now on`)."""
+    """Whether the user stated in the last turn something that lasts (`always`, `from now on`). A
+    turn with memory off does not count.
+    """
     from ouro.memory.long_term.capture.small_model import is_lasting, statements_in
 
-    last_prompts = [
+    last_prompt = [
         entry
         for entry in transcript.entries
         if entry.number == transcript.last_prompt and not entry.private
     ]
-    texts = [spoken.text for spoken in spoken_in(last_prompts) if spoken.is_own]
-    return any(map(is_lasting, chain.from_iterable(map(statements_in, texts))))
+    texts = [spoken.text for spoken in spoken_in(last_prompt) if spoken.is_own]
+    statements = chain.from_iterable(map(statements_in, texts))
+    return any(map(is_lasting, statements))
 
 
 def resolve_notes(notebook: Notebook, new_id: str, old_id: str, answer: str) -> WrittenNote | None:
-    """Do what the user chose about two notes that contradict each other. Returns None if both stay
-    as they are. Blocks; raises as `Notebook`.
+    """Do what the user chose (`answer`) about two notes that contradict each other. Returns the
+    note that was changed; None for another answer: both stay as they are. Blocks; raises as
+    `Notebook`.
     """
     new = notebook.find(new_id).note
-    unlinked = replace(new, related=tuple(edge for edge in new.related if edge.id != old_id))
+    other_edges = [edge for edge in new.related if edge.id != old_id]
+    unlinked = replace(new, related=tuple(other_edges))
     if answer == KEEP_BOTH:
         return notebook.rewrite(notebook.link(unlinked, "add", related=[old_id]), "person")
     if answer == REPLACE:
@@ -363,17 +388,18 @@ def resolve_notes(notebook: Notebook, new_id: str, old_id: str, answer: str) -> 
 
 
 def forget_text(editor: MemoryEditor, text: str) -> None:
-    """Remove the core lines with a text. Blocks; raises as `MemoryEditor.write`."""
+    """Remove the core lines whose text is `text`. Blocks; raises as `MemoryEditor.write`."""
     from ouro.memory.long_term.entries import core_entries
     from ouro.memory.long_term.forget import forget_entries
 
-    old = [entry for entry in core_entries(editor, sources=False) if entry.text == text]
-    forget_entries(editor, old)
+    lines = [entry for entry in core_entries(editor, sources=False) if entry.text == text]
+    forget_entries(editor, lines)
 
 
 def resolve_line(editor: MemoryEditor, contradiction: Contradiction, answer: str) -> None:
-    """Do what the user chose about a core line and the note that contradicts it. Blocks; raises as
-    `MemoryEditor.write`.
+    """Do what the user chose (`answer`) about a core line and the note that contradicts it, which
+    is proposed to replace the line. Does nothing if the proposal is not pending any more. Blocks;
+    raises as `MemoryEditor.write`.
     """
     from ouro.memory.long_term.placement import Placement
     from ouro.memory.long_term.remember import write_text

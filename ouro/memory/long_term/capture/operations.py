@@ -124,23 +124,25 @@ def read_operations(
         try:
             operations[_make_operation(verb, fields, limits)] = None
         except _InvalidError as error:
-            refused.append(
-                RefusedOperation(clean(json.dumps(fields, ensure_ascii=False))[:300], str(error))
-            )
-    first, others = list(operations)[:MAX_OPERATIONS], list(operations)[MAX_OPERATIONS:]
-    refused += [RefusedOperation(operation.text, "too many at once") for operation in others]
-    return tuple(first), tuple(refused)
+            said = clean(json.dumps(fields, ensure_ascii=False))[:300]
+            refused.append(RefusedOperation(said, str(error)))
+    distinct = list(operations)
+    surplus = distinct[MAX_OPERATIONS:]
+    refused += [RefusedOperation(operation.text, "too many at once") for operation in surplus]
+    return tuple(distinct[:MAX_OPERATIONS]), tuple(refused)
 
 
 def is_answer(answer: str) -> bool:
-    """Whether a model answered as asked: with operations, or that there are none."""
+    """Whether a model answered as asked: with operations, also invalid ones, or that there are none:
+    by an empty list or object, or in words.
+    """
     if any(_verb(fields) for fields in _read_objects(answer)):
         return True
-    answer = _THINKING_BLOCK.sub("", answer)
+    text = _THINKING_BLOCK.sub("", answer)
     return (
-        bool(_EMPTY_LIST.search(answer))
-        or answer.strip() == "{}"
-        or bool(_NO_OPERATIONS.fullmatch(answer.strip()))
+        bool(_EMPTY_LIST.search(text))
+        or text.strip() == "{}"
+        or bool(_NO_OPERATIONS.fullmatch(text.strip()))
     )
 
 
@@ -148,7 +150,9 @@ def is_answer(answer: str) -> bool:
 
 
 def _read_objects(answer: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects of an answer that name an operation, with keys in lower case."""
+    """Yield the JSON objects in an answer that name an operation, with keys in lower case. What is
+    around them is ignored; in a cut or broken object the whole ones are found.
+    """
     text = _TRAILING_COMMA.sub(r"\1", _THINKING_BLOCK.sub("", answer[:100_000]))
     decoder = json.JSONDecoder(strict=False)
     broken_objects, end = 0, 0
@@ -168,7 +172,9 @@ def _read_objects(answer: str) -> Iterator[dict[str, Any]]:
 
 
 def _inner_operations(value: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The operations among the values of an object, and in the lists among them."""
+    """Yield the operations among the values of an object, and in lists among its values; their keys
+    are in lower case.
+    """
     for part in value.values():
         for item in part if isinstance(part, list) else [part]:
             fields = _lower_keys(item) if isinstance(item, dict) else {}
@@ -181,22 +187,31 @@ def _lower_keys(fields: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _verb(fields: Mapping[str, Any]) -> str:
-    """The operation that an object names, in one spelling; empty if it names none."""
+    """The operation that an object names, in one spelling: `Replaces` and `update-note` are
+    `supersede`. An unknown word is returned as it is; empty if the object names none.
+    """
     name = _first_text(fields, "op", "operation", "action", "verb")
     word = name.strip().casefold().replace("-", "_").partition("_")[0].removesuffix("s")
     return _VERB_SYNONYMS.get(word, word)
 
 
 def _first_text(fields: Mapping[str, Any], *names: str) -> str:
-    """The first of these fields that is a text; models name them differently."""
-    return next((fields[name] for name in names if isinstance(fields.get(name), str)), "")
+    """The value of the first of the fields `names` that is a text, because models name a field
+    differently; empty if none is.
+    """
+    for name in names:
+        if isinstance(fields.get(name), str):
+            return str(fields[name])
+    return ""
 
 
 # The content of an operation
 
 
 def _make_operation(verb: str, fields: Mapping[str, Any], limits: OperationLimits) -> Operation:
-    """The operation with these fields. Raises _InvalidError if it cannot be carried out."""
+    """The operation that a model named with these fields. A text that its target, or for "add" any
+    shown note, says already confirms that note. Raises _InvalidError if it cannot be carried out.
+    """
     if verb not in get_args(Verb):
         raise _InvalidError(f"unknown operation `{verb[:30]}`")
     text = " ".join(clean(_first_text(fields, "text", "note", "content", "fact")).split())
@@ -231,18 +246,19 @@ def _is_same_text(text: str, note: Note) -> bool:
 
 
 def _same_note(text: str, limits: OperationLimits) -> Note | None:
-    """The first note that was shown and has the words of a text."""
+    """The first of the shown notes with the same words as a text; None if there is none."""
     return next((note for note in limits.shown if _is_same_text(text, note)), None)
 
 
 def _scope(
     fields: Mapping[str, Any], target: Note | None, category: str, limits: OperationLimits
 ) -> Scope:
-    """The named scope, else that of the target or of the category. Raises _InvalidError if that
-    memory is off.
+    """The named scope. If none or an unknown one is named, that of the target, and without a target
+    the usual one of the category. Raises _InvalidError if the memory of that scope is off.
     """
     usual: Scope = target.scope if target is not None else limits.categories.get(category, "repo")
-    scope = _SCOPE_BY_WORD.get(str(fields.get("scope") or usual).strip().casefold(), usual)
+    named = str(fields.get("scope") or "").strip().casefold()
+    scope = _SCOPE_BY_WORD.get(named, usual)
     if scope not in limits.scopes:
         raise _InvalidError(f"the {scope} memory is off here")
     return scope
@@ -257,7 +273,9 @@ def _source(fields: Mapping[str, Any]) -> Literal["user", "assistant"]:
 def _related_notes(
     fields: Mapping[str, Any], target: Note | None, limits: OperationLimits
 ) -> tuple[str, ...]:
-    """The ids of the notes that an operation names beside its target, each once."""
+    """The ids of the first `_MAX_RELATED` notes that an operation names beside its target, each
+    once.
+    """
     related: dict[str, None] = {}
     for item in _as_list(fields.get("related")):
         note = _shown_note(item, limits)
@@ -268,8 +286,8 @@ def _related_notes(
 
 
 def _until(value: Any) -> str:
-    """The last day of a statement; empty if it lasts. Raises _InvalidError if it holds in this
-    session only.
+    """The last day of a statement, as `2026-11-29`; empty if the model named none. Raises
+    _InvalidError if it holds in this session only.
     """
     word = str(value or "").strip().casefold()
     if word in ("session", "now", "this session"):
@@ -279,13 +297,11 @@ def _until(value: Any) -> str:
 
 
 def _target(fields: Mapping[str, Any], limits: OperationLimits) -> Note:
-    """The note that an operation is about. Raises _InvalidError if it was not shown."""
-    values = (
-        fields[name]
-        for name in ("target", "id", "note_id", "supersedes")
-        if fields.get(name) is not None
-    )
-    name = next(values, "")
+    """The note that an operation is about, under any of the names that models use for this field.
+    Raises _InvalidError if none is named, or it was not shown.
+    """
+    named = [fields.get(key) for key in ("target", "id", "note_id", "supersedes")]
+    name = next((value for value in named if value is not None), "")
     note = _shown_note(name, limits)
     if note is None:
         raise _InvalidError(f"note `{clean(str(name))[:60]}` was not shown")
@@ -293,7 +309,9 @@ def _target(fields: Mapping[str, Any], limits: OperationLimits) -> Note:
 
 
 def _shown_note(name: Any, limits: OperationLimits) -> Note | None:
-    """The note with this number or id among those that were shown; None if there is none."""
+    """The shown note that a model names by its number, from 1, or by its id, also in brackets or
+    after `#`; None if there is none.
+    """
     name = str(name).strip().strip("[]#")
     if name.isdecimal() and 0 < int(name) <= len(limits.shown):
         return limits.shown[int(name) - 1]
@@ -301,7 +319,9 @@ def _shown_note(name: Any, limits: OperationLimits) -> Note | None:
 
 
 def _category(fields: Mapping[str, Any], target: Note | None, limits: OperationLimits) -> str:
-    """The named category, also if it is misspelt; else that of the target. Raises _InvalidError."""
+    """The named category, also if it is misspelt; that of the target if none is named. Raises
+    _InvalidError if there is no such category, or none is named and there is no target.
+    """
     name = str(fields.get("category") or "").strip().casefold().replace("_", "-").replace(" ", "-")
     if not name and target is not None:
         return target.category
@@ -318,8 +338,8 @@ def _category(fields: Mapping[str, Any], target: Note | None, limits: OperationL
 
 
 def _confidence(value: Any) -> float:
-    """A confidence between 0.1 and 1, from a number, a share in percent or a word; 0.8 if it cannot
-    be read.
+    """A confidence between 0.1 and 1, from a number, a share in percent or a word (`high`); 0.8 if
+    it cannot be read. A number above 1 is a percentage.
     """
     if isinstance(value, str):
         word = value.strip().casefold().rstrip("%")
@@ -334,7 +354,9 @@ def _confidence(value: Any) -> float:
 
 
 def _relations(items: Any, root: str) -> Iterator[Relation]:
-    """Yield the valid relations among what a model has named: objects, or lists of three texts."""
+    """Yield the valid relations among what a model has named: objects with `from`, `rel` and `to`,
+    or lists of these three texts. Names of files in them become relative to `root`.
+    """
     for item in _as_list(items):
         triple = item
         if isinstance(item, dict):

@@ -50,6 +50,8 @@ _REASON_WIDTH = 200
 _MIN_SIMILARITY = 0.85
 """The similarity of vectors (0 to 1) from which on two notes mean about the same."""
 _MAX_SIMILAR = 12
+_NO_REPOSITORY = "-"
+"""Stands for the project if its memory is off, so that no project's notes are found."""
 
 
 class Contradiction(msgspec.Struct, frozen=True):
@@ -97,35 +99,38 @@ class SessionNotes:
         return self._scopes[scope].store.repository
 
     def outside_sources(self, messages: Sequence[Message], *, is_whole: bool) -> tuple[str, ...]:
-        """The sources from outside in these messages; `is_whole`: they are all messages of the
-        session.
+        """What came into the session from outside, by its messages: texts for the user, empty if
+        nothing did. `is_whole`: these are all messages of the session.
         """
         clean_folders = [scope.store.folder for scope in self._scopes.values() if scope.is_clean]
         return Provenance(messages, clean_folders, self._cwd, is_whole=is_whole).sources
 
     def nearest(self, spoken: Sequence[Spoken], count: int) -> list[Note]:
-        """The latest versions of the `count` notes nearest to what was said, best first."""
+        """The at most `count` notes nearest to the last messages of the user, best first, each in
+        its latest version. Archived notes are found, too. Empty, with a warning, if the index
+        cannot be used.
+        """
         repo = self._scopes.get("repo")
-        project = project_of(repo.store.folder) if repo else "-"
+        project = project_of(repo.store.folder) if repo else _NO_REPOSITORY
         filter_of_project = SearchFilter(kinds=("note",), project=project, archived=True)
+        own_messages = [message for message in spoken if message.role == "user"]
+        scores: dict[str, float] = {}
         try:
             search = self._updated_search()
-            scores: dict[str, float] = {}
-            for message in [message for message in spoken if message.role == "user"][
-                -_MAX_QUERIES:
-            ]:
+            for message in own_messages[-_MAX_QUERIES:]:
                 for hit in search.find(message.text[:MAX_MESSAGE], count, filter_of_project):
                     scores[hit.id] = max(hit.score, scores.get(hit.id, 0.0))
-            ids = dict.fromkeys(
-                map(self._latest_version, sorted(scores, key=lambda note_id: -scores[note_id]))
-            )
+            found_ids = sorted(scores, key=lambda note_id: -scores[note_id])
+            latest_ids = dict.fromkeys(map(self._latest_version, found_ids))
         except SearchUnavailable as error:
             log.warning("capture: the nearest notes are not known: %s", error)
             return []
-        return [note for note_id in ids if (note := self._find_note(note_id))][:count]
+        return [note for note_id in latest_ids if (note := self._find_note(note_id))][:count]
 
     def similar(self, note: Note) -> Collection[str]:
-        """The ids of notes with about the same meaning; none without vectors."""
+        """The ids of the notes in the scope of a note that mean about the same. The note itself may
+        be among them. Empty without vectors.
+        """
         try:
             search = self._updated_search()
             if not self._has_all_vectors:
@@ -140,29 +145,36 @@ class SessionNotes:
         return [hit.id for hit in hits if hit.score >= _MIN_SIMILARITY]
 
     def propose(self, note: Note, sources: Sequence[str], certainty: Certainty = "stated") -> None:
-        """Write a note as a pending proposal; `sources` came into the session before. Raises
-        SecretInMemory.
+        """Store a new note as a pending proposal. Its reason, which the user sees, is that
+        `sources` came into the session before, else that it is doubtful or that the user wants to
+        be asked. Raises SecretInMemory.
         """
         edit = FileEdit(note.file_name, None, note_text(note))
         quote = cut(note.text, _REASON_WIDTH)
-        question = _REASON_IF_DOUBTFUL if certainty == "doubtful" else ASKS
-        reason = f"“{quote}” {FROM_OUTSIDE}" if sources else f"{question}: “{quote}”"
+        if sources:
+            reason = f"“{quote}” {FROM_OUTSIDE}"
+        elif certainty == "doubtful":
+            reason = f"{_REASON_IF_DOUBTFUL}: “{quote}”"
+        else:
+            reason = f"{ASKS}: “{quote}”"
         self._propose(note, edit, reason, sources)
 
     def propose_instead(self, line: Note, note: Note, sources: Sequence[str]) -> Contradiction:
-        """Propose a note that replaces the core line that it contradicts. Raises SecretInMemory,
-        UsageError.
+        """Store a pending proposal that the text of a note replaces the core line which it
+        contradicts. Raises SecretInMemory, and UsageError if the line is gone.
         """
         editor = self._editor(TurnRef(note.session_id, note.turn))
         edit = replace_line(editor, find_entry(editor, line.id), note.text)
-        note = replace(note, scope=line.scope)
-        proposal = self._propose(note, edit, "it contradicts what is remembered", sources)
-        return Contradiction(
-            line, note, edit.name, change_of(line.scope, [edit], "agent", proposal=proposal)
-        )
+        note_in_scope = replace(note, scope=line.scope)
+        reason = "it contradicts what is remembered"
+        proposal_id = self._propose(note_in_scope, edit, reason, sources)
+        pending = change_of(line.scope, [edit], "agent", proposal=proposal_id)
+        return Contradiction(line, note_in_scope, edit.name, pending)
 
     def _propose(self, note: Note, edit: FileEdit, reason: str, sources: Sequence[str]) -> str:
-        """Store a pending proposal; returns its id. Raises SecretInMemory."""
+        """Store `edit` as a pending proposal in the scope and for the turn of the note; returns the
+        id of the proposal. Raises SecretInMemory.
+        """
         scope = self._scopes[note.scope]
         scope.store.demand_no_secret([edit.after])
         return scope.propose([edit], reason, sources, TurnRef(note.session_id, note.turn)).id
@@ -191,9 +203,15 @@ class SessionNotes:
     def keep_in_core(
         self, note: Note, statement: str, message: int, corrected: str, *, is_sure: bool
     ) -> WrittenNote | None:
-        """Write a statement into the core if it belongs there, instead of the line `corrected`.
-        Returns None, and writes nothing, if it does not belong there, or if the core has unapproved
-        changes.
+        """Write a statement into the core if it belongs there. Returns None, and writes nothing, if
+        it does not, or if the core has unapproved changes.
+
+        Args:
+            note: the statement as a model wrote it.
+            statement: the words of the user.
+            message: the number of the message in which they said it.
+            corrected: the text of the core line that it replaces; empty if there is none.
+            is_sure: the subjects of both were compared: no common word is needed.
         """
         try:
             editor = self._editor(TurnRef(note.session_id, note.turn, message))
@@ -203,7 +221,7 @@ class SessionNotes:
             return None
 
     def _editor(self, moment: TurnRef) -> MemoryEditor:
-        """An editor for one action in that turn."""
+        """An editor of memory for one action in the turn `moment`."""
         return MemoryEditor(
             tuple(self._scopes.values()),
             index=lambda: self._lookup.search().index,
@@ -212,8 +230,8 @@ class SessionNotes:
         )
 
     def find_due(self) -> tuple[list[str], list[str]]:
-        """Find notes that maintenance changes. Returns the ids of notes to archive because nothing
-        confirmed them, and of notes to share because their branch is merged.
+        """Find the notes that maintenance changes. Returns two lists of ids: the notes to archive,
+        because nothing confirmed them, and the other ones to share, because their branch is merged.
         """
         notes = self._list_notes_in_use()
         if not notes:
@@ -224,11 +242,12 @@ class SessionNotes:
         return decayed, [note_id for note_id in merged if note_id not in decayed]
 
     def _find_decayed(self, notes: Iterable[Note]) -> list[str]:
-        """The ids of the notes that nothing confirmed for too long."""
+        """The ids of the notes that nothing confirmed for too long. `notes` are from the index; the
+        file is read only of those that may be among them: few, even of 10,000 notes.
+        """
         now, half_life = datetime.now(UTC), self._half_life
         decayed = []
         for note in notes:
-            # Reads few files, even with 10,000 notes.
             if has_decayed(note, now, half_life) or may_be_tentative(note):
                 # The index does not hold the time of confirmation, and not whether it is tentative.
                 current = self._find_note(note.id)
@@ -255,7 +274,9 @@ class SessionNotes:
     def confirm_tentative_notes(
         self, messages: Sequence[Message], turn: TurnRef
     ) -> list[WrittenNote]:
-        """Confirm the tentative notes about the files of a turn whose checks passed."""
+        """Confirm the tentative notes about the files that the tool calls of a turn named, because
+        its checks passed. Notes that were made in this turn itself are left as they are.
+        """
         names = {f"file:{path}" for path in _paths_in(messages, self._cwd, self.root)}
         try:
             ids = Graph(self._updated_search().index).naming(names)
@@ -295,8 +316,8 @@ def _is_to_archive(note: Note, now: datetime, half_life: float) -> bool:
 
 
 def _paths_in(messages: Sequence[Message], cwd: Path, root: Path) -> set[str]:
-    """The files in `root` that tool calls named: each with its path in the repository, and with its
-    last part.
+    """The files in `root` that the tool calls in these messages named. Each has two names in the
+    result: its path in the repository, and its last part, because a note may name it either way.
     """
     paths: set[str] = set()
     for call in chain.from_iterable(message.tool_calls for message in messages):

@@ -100,7 +100,9 @@ def spoken_in_message(number: int, message: Message) -> Spoken | None:
     if message.role not in ("user", "assistant") or message.text.startswith(OWN_LINE):
         return None
     text = "\n\n".join(part.text for part in message.parts_of(Text)).strip()
-    return Spoken(number, "user" if message.role == "user" else "assistant", text) if text else None
+    if not text:
+        return None
+    return Spoken(number, "user" if message.role == "user" else "assistant", text)
 
 
 def spoken_in(entries: Iterable[MessageRecord]) -> list[Spoken]:
@@ -113,15 +115,14 @@ def spoken_in(entries: Iterable[MessageRecord]) -> list[Spoken]:
 def newest_lines(
     spoken: Sequence[Spoken], room: int, width: int = sys.maxsize, size: Callable[[str], int] = len
 ) -> list[str]:
-    """The newest messages that fit into `room`, oldest first, as `User: …`, each cut to `width`
-    characters.
+    """The newest messages that together fit into `room`, oldest first, as `User: …` or
+    `Assistant: …`. Each is cut to `width` characters; `room` is in the unit of `size`: characters
+    by default.
     """
     lines: list[str] = []
     for message in reversed(spoken):
-        line = (
-            f"{'User' if message.role == 'user' else 'Assistant'}:"
-            f" {cut_middle(message.text, width)}"
-        )
+        speaker = "User" if message.role == "user" else "Assistant"
+        line = f"{speaker}: {cut_middle(message.text, width)}"
         room -= size(line)
         if room < 0:
             break
@@ -130,8 +131,8 @@ def newest_lines(
 
 
 def _tool_texts(message: Message) -> str:
-    """The tool arguments in a message, without command lines: those may show conventions of the
-    project.
+    """The names and arguments of the tool calls in a message, one a line. Command lines are left
+    out: they may show conventions of the project.
     """
     values: list[Any] = []
     for call in message.tool_calls:
@@ -152,30 +153,36 @@ class SessionPart(msgspec.Struct, frozen=True):
 
 
 def _last_branch(message: Message) -> str:
-    """The branch that the model was told last in a message; empty if it was not told one."""
-    contexts = reversed(list(message.parts_of(Context)))
-    named = (branch_in_note(part.text) for part in contexts)
-    return next(filter(None, named), "")
+    """The git branch that the last context of a message with one names; empty if none does."""
+    for part in reversed(list(message.parts_of(Context))):
+        if branch := branch_in_note(part.text):
+            return branch
+    return ""
 
 
 def _with_tool_texts(spoken: Sequence[Spoken], tool_texts: str) -> list[Spoken]:
-    """The messages, with the texts of tool calls added to those since the last prompt."""
+    """The messages, with `tool_texts` added to the field `done` of the user's last message and of
+    those after it. Only the end of `done` is kept if it gets too long.
+    """
     prompts = [index for index, message in enumerate(spoken) if message.role == "user"]
-    turn_start = prompts[-1] if prompts else len(spoken)
-    since_prompt = [
+    if not prompts:
+        return list(spoken)
+    last_prompt = prompts[-1]
+    messages_of_turn = [
         replace(message, done=f"{message.done}\n{tool_texts}"[-PART_CHARACTERS:])
-        for message in spoken[turn_start:]
+        for message in spoken[last_prompt:]
     ]
-    return [*spoken[:turn_start], *since_prompt]
+    return [*spoken[:last_prompt], *messages_of_turn]
 
 
 def split_uncaptured(
     entries: Sequence[MessageRecord], captured: int, turn: int = 0
 ) -> Iterator[SessionPart]:
-    """Yields the parts after message `captured`, oldest first; none if the user has said nothing
-    since.
+    """Yield the parts of what was said after the message `captured`, oldest first; none if the user
+    has said nothing since. A part ends at a message of the user, once it is long enough.
 
-    `turn` is the number of the last turn before these messages.
+    What was said with memory off is left out. Earlier messages are read for their turns and
+    branches; `turn` is the number of the last turn before all `entries`.
     """
     if not turns_since(entries, captured):
         return
@@ -183,11 +190,11 @@ def split_uncaptured(
     spoken: list[Spoken] = []
     for index, entry in enumerate(entries):
         said = spoken_in_message(entry.number, entry.message)
-        begins_turn = said is not None and said.role == "user"
-        if begins_turn and size > PART_CHARACTERS:
-            yield SessionPart(tuple(spoken), last_number, index, turn)
-            spoken, size = [], 0
-        turn += begins_turn
+        if said is not None and said.role == "user":
+            if size > PART_CHARACTERS:
+                yield SessionPart(tuple(spoken), last_number, index, turn)
+                spoken, size = [], 0
+            turn += 1
         branch = _last_branch(entry.message) or branch
         if entry.number <= captured:
             continue
@@ -203,11 +210,13 @@ def split_uncaptured(
 def turns_since(
     entries: Iterable[MessageRecord], number: int, *, with_private: bool = False
 ) -> int:
-    """The number of turns after message `number`; `with_private`: also of those with memory off."""
-    spoken = spoken_in(
+    """The number of messages after the message `number` in which the user said something. Those
+    with memory off count only `with_private`.
+    """
+    counted = [
         entry for entry in entries if entry.number > number and (with_private or not entry.private)
-    )
-    return sum(message.role == "user" for message in spoken)
+    ]
+    return len([message for message in spoken_in(counted) if message.role == "user"])
 
 
 def records_privacy(header: SessionHeader, transcript: Transcript) -> bool:
@@ -234,8 +243,10 @@ async def load_session_not_open(store: MemoryStore, session_id: str) -> LoadedSe
 async def save_to_session_not_open(
     store: MemoryStore, session_id: str, record: ChangeRecord
 ) -> None:
-    """Append a record to a session that is not open. Raises SessionError, SaveFailed or OSError."""
-    # Other background work has it open: wait, the model's answer is paid.
+    """Append a record to a session that is not open; nothing is written to one that is read-only.
+    Raises SessionError, SaveFailed or OSError; SessionInUse if it stays in use for a second.
+    """
+    # Other background work may have it open: wait, because the model's answer is paid.
     for attempt in range(_SAVE_ATTEMPTS + 1):
         try:
             loaded = await store.load_session(session_id, reach="screen")
@@ -252,8 +263,9 @@ async def save_to_session_not_open(
 
 
 async def read_whole_branch(store: MemoryStore, session_id: str) -> Transcript | None:
-    """The whole current branch of a session, without tool outputs; None if it cannot be read or
-    memory was off.
+    """The whole current branch of a session, without tool outputs. None if it cannot be read, or
+    does not show what was said with memory off (`records_privacy`); a copy is returned all the
+    same.
     """
 
     def take_all() -> Transcript:
@@ -272,8 +284,8 @@ async def read_whole_branch(store: MemoryStore, session_id: str) -> Transcript |
 
 
 def drop_outputs(record: Record) -> Record:
-    """The record without tool outputs and thinking, with long texts cut; calls keep the arguments
-    that name their source.
+    """The record of a message without outputs of tools, thinking and images, and with long texts
+    and arguments of tools cut. Another record is returned as it is.
     """
     if not isinstance(record, MessageRecord):
         return record
@@ -299,11 +311,11 @@ def drop_outputs(record: Record) -> Record:
 async def find_backlog(
     catalog: SessionCatalog, open_session: str
 ) -> AsyncGenerator[tuple[str, Transcript, tuple[SessionPart, ...]], None]:
-    """Find sessions that ended before everything in them was captured. Yields the id, the
-    transcript and the parts to capture.
+    """Find sessions that ended before everything in them was captured. Yields for each the id, the
+    transcript and the first `_MAX_PARTS` parts to capture.
 
-    The sessions are of the last 14 days and not open, the latest first; none while another process
-    does this. `open_session` is the id of the session of this process.
+    At most `MAX_SESSIONS` of the last `MAX_DAYS` days that are not open, the latest first; none
+    while another process does this. `open_session` is the id of the session of this process.
     """
     since = (datetime.now(UTC) - timedelta(days=MAX_DAYS)).isoformat()
     count = 0
@@ -326,7 +338,10 @@ async def find_backlog(
 
 
 async def _load_uncaptured(store: MemoryStore, session_id: str) -> Transcript | None:
-    """The transcript of a session; None if the session is in use, or memory was off in all of it."""
+    """The transcript of a session that is not open: the whole of it if something in it is not
+    captured. None if it is in use, cannot be read, is a copy, or does not show what was said with
+    memory off (`records_privacy`).
+    """
     loaded = await load_session_not_open(store, session_id)
     if loaded is None or loaded.header.origin:
         return None

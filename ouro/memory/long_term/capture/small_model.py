@@ -42,7 +42,7 @@ from ouro.memory.long_term.supersession import (
 from ouro.memory.side_calls import AskModel
 from ouro.messages import assistant, system, user
 from ouro.utils.lenient_json import decode_answer, schema_of
-from ouro.utils.relative_dates import find_end, write_dates
+from ouro.utils.relative_dates import find_end, local_day, write_dates
 
 _MIN_WORDS = 3
 """The least words of a statement."""
@@ -136,17 +136,21 @@ class _SentenceLabel(msgspec.Struct):
 async def find_operations(
     ask: AskModel, spoken: Sequence[Spoken], limits: OperationLimits
 ) -> tuple[Operation, ...]:
-    """The operations that a small model finds in the messages of the user. Raises ModelError."""
-    own = (message for message in spoken if message.is_own)
+    """The operations that a small model finds in the messages that the user certainly wrote: first
+    those of corrections that name no subject, then one for each sentence that lasts, at most
+    `MAX_OPERATIONS` of them. Only the newest sentences are asked about. Raises ModelError.
+    """
     candidates: list[_Candidate] = []
     operations: dict[str, Operation] = {}
-    for message in own:
-        candidates += _find_candidates(message)
-        operations |= await _complete_corrections(ask, message, limits)
+    for message in spoken:
+        if message.is_own:
+            candidates += _find_candidates(message)
+            operations |= await _complete_corrections(ask, message, limits)
     for candidate in candidates[-_MAX_ASKED:]:
         text = strip_introduction(candidate.sentence)
         replaced = find_replaced(text, limits.shown, candidate.sentence)
-        certainty = await _judge_certainty(ask, candidate, is_sure=bool(replaced))
+        # A sentence that replaces a note is known to last as the note does.
+        certainty = await _judge_certainty(ask, candidate, is_known_to_last=bool(replaced))
         if certainty is None:
             continue
         operation = await _operation_of(ask, text, replaced, limits, candidate.message.day)
@@ -161,7 +165,10 @@ async def find_operations(
 async def _complete_corrections(
     ask: AskModel, message: Spoken, limits: OperationLimits
 ) -> dict[str, Operation]:
-    """The corrections of a message that name no subject, each as a new text of what it corrects."""
+    """The operations of the corrections in a message that name no subject: each replaces the note
+    that it corrects with a new text of it. A correction of no shown note is left out. Returns them
+    by the words of the new text.
+    """
     operations: dict[str, Operation] = {}
     for sentence, before in _find_incomplete(message.text).items():
         words = word_starts(sentence)
@@ -170,14 +177,15 @@ async def _complete_corrections(
         completion = await complete_correction(ask, f"{before} {sentence}".strip(), sentence, near)
         if completion:
             text, old = completion
-            operations[fold_words(text)] = _operation_that_replaces(
-                write_dates(text, message.day), old
-            )
+            dated_text = write_dates(text, message.day)
+            operations[fold_words(text)] = _operation_that_replaces(dated_text, old)
     return operations
 
 
 def _find_incomplete(text: str) -> dict[str, str]:
-    """The corrections that name no subject, each with the sentence before it."""
+    """The sentences of a text that are corrections without a subject, each with the sentence before
+    it, which is empty for the first. Empty if the text asks the agent to write something.
+    """
     if has("writes", text):
         return {}
     pairs = pairwise(["", *split_sentences(text)])
@@ -193,28 +201,29 @@ def _texts(notes: Sequence[Note]) -> list[str]:
 
 
 def _find_candidates(message: Spoken) -> Iterator[_Candidate]:
-    """The sentences of a message that may be kept, without corrections that name no subject."""
-    sentences = split_sentences(message.text)
-    after = dict(pairwise(sentences))
+    """Yield the sentences of a message that may be kept, without corrections that name no subject."""
+    next_sentences = dict(pairwise(split_sentences(message.text)))
     incomplete = _find_incomplete(message.text)
     for sentence in statements_in(message.text, message.done):
         if sentence in incomplete:  # alone it would say nothing in a later session
             continue
-        yield _Candidate(message, sentence, is_in_doubt(sentence, after.get(sentence, "")))
+        after = next_sentences.get(sentence, "")
+        yield _Candidate(message, sentence, is_in_doubt(sentence, after))
 
 
 async def _judge_certainty(
-    ask: AskModel, candidate: _Candidate, *, is_sure: bool
+    ask: AskModel, candidate: _Candidate, *, is_known_to_last: bool
 ) -> Literal["stated", "doubtful"] | None:
-    """Whether the user stated a sentence; None if it is not to be kept. `is_sure`: it is kept
-    without a question to the model whether it lasts. Raises ModelError.
+    """Whether the user stated a sentence: "doubtful" if signs of writing say no and the model has no
+    answer. None if it is not to be kept: it does not last, or the model says that it is not the
+    user's own. Raises ModelError.
     """
-    is_kept = (
-        is_sure
+    lasts = (
+        is_known_to_last
         or is_lasting(candidate.sentence)
         or await _is_labelled_lasting(ask, strip_introduction(candidate.sentence))
     )
-    if not is_kept:
+    if not lasts:
         return None
     if not candidate.is_in_doubt:
         return "stated"
@@ -225,27 +234,36 @@ async def _judge_certainty(
 
 
 async def read_statement(ask: AskModel, text: str, limits: OperationLimits) -> Operation:
-    """What one statement does that is remembered in any case. Raises ModelError."""
+    """The operation of one statement of today, which is remembered in any case: the model is not
+    asked whether it lasts or is the user's own. Raises ModelError.
+    """
     statement = strip_introduction(text)
     replaced = find_replaced(statement, limits.shown, text)
-    return await _operation_of(ask, statement, replaced, limits, Spoken(1, "user", text).day)
+    return await _operation_of(ask, statement, replaced, limits, local_day())
 
 
 async def _is_labelled_lasting(ask: AskModel, text: str) -> bool:
-    """Whether the model labels a sentence as something that holds beyond the current task."""
+    """Whether the model labels a sentence as something that holds beyond the current task. Without
+    a usable answer it does not.
+    """
     messages = [system(_ASK_KIND), *_KIND_EXAMPLES, user(f"The sentence: {text}")]
     label = decode_answer(await ask(messages, schema_of(_SentenceLabel)), _SentenceLabel)
-    passing = {"problem", "status"}
+    passing_kinds = {"problem", "status"}
+    # A sentence that begins without a verb is no order: the label "task" is wrong then.
     if not re.match(_START_WITHOUT_VERB, text, re.IGNORECASE):
-        passing.add("task")
-    return label is not None and label.kind not in passing
+        passing_kinds.add("task")
+    return label is not None and label.kind not in passing_kinds
 
 
 async def _operation_of(
     ask: AskModel, text: str, replaced: Sequence[Note], limits: OperationLimits, day: date
 ) -> Operation:
-    """What a statement does: it confirms a note that says the same, replaces another one, or is
-    added. Raises ModelError.
+    """The operation of a statement: it confirms a note that says the same, replaces another one, or
+    is added. Raises ModelError.
+
+    Args:
+        replaced: the notes that it replaces by the rules; if empty, the model is asked.
+        day: when it was said: `tomorrow` is written as a date.
     """
     words = fold_words(text)
     same_note = next((note for note in limits.shown if fold_words(note.text) == words), None)
@@ -259,25 +277,28 @@ async def _operation_of(
         replaced = await _ask_what_is_replaced(ask, text, limits.shown)
     is_change = any(has(group, text) for group in CHANGES)
     end = find_end(text, day, is_change=is_change)
-    text, until = write_dates(text, day), end.isoformat() if end else ""
-    if replaced and not until:  # what ends soon does not replace what lasts
-        if has("pronoun", text) and (
-            completed := await complete_correction(ask, text, text, replaced[:1])
-        ):
-            text, _ = completed
-        return _operation_that_replaces(text, replaced[0])
-    return replace(await _operation_that_adds(ask, text, near, limits), until=until)
+    dated_text = write_dates(text, day)
+    if not replaced or end:  # what ends soon does not replace what lasts
+        operation = await _operation_that_adds(ask, dated_text, near, limits)
+        return replace(operation, until=end.isoformat() if end else "")
+    if has("pronoun", dated_text):
+        completion = await complete_correction(ask, dated_text, dated_text, replaced[:1])
+        if completion:
+            dated_text, _ = completion
+    return _operation_that_replaces(dated_text, replaced[0])
 
 
 async def _operation_that_adds(
     ask: AskModel, text: str, near: Sequence[Note], limits: OperationLimits
 ) -> Operation:
-    """The operation that adds a statement; a model is asked for the scope if the rules are not
-    sure.
+    """The operation that adds a statement, linked to the notes `near` it. The rules decide its
+    scope and category; if they are not sure of the scope, the model is asked.
     """
     placement = place(text, limits.scopes)
-    if not placement.is_sure and (scope := await ask_scope(ask, text)) in limits.scopes:
-        placement = place(text, limits.scopes, scope)
+    if not placement.is_sure:
+        scope = await ask_scope(ask, text)
+        if scope in limits.scopes:
+            placement = place(text, limits.scopes, scope)
     category = placement.category
     if not placement.is_note:
         category = note_category(text, category, placement.scope)
@@ -293,16 +314,16 @@ async def _operation_that_adds(
 
 
 async def _ask_what_is_replaced(ask: AskModel, text: str, shown: Sequence[Note]) -> list[Note]:
-    """Ask a model which note is on the same subject as a statement. Returns that note, which the
-    statement replaces; an empty list if there is none.
+    """Ask a model which note is on the same subject as a statement. Returns that note alone, which
+    the statement replaces; an empty list if there is none. Raises ModelError.
     """
     near = [shown[index] for index in rank_near(text, _texts(shown))]
-    replaced = await find_replaced_by_model(ask, text, _texts(near))
-    return [] if replaced is None else [near[replaced]]
+    index = await find_replaced_by_model(ask, text, _texts(near))
+    return [] if index is None else [near[index]]
 
 
 def _operation_that_replaces(text: str, old: Note) -> Operation:
-    """The operation that replaces a note with a text."""
+    """The operation that replaces the note `old` with a text, in its scope and category."""
     return Operation(
         "supersede",
         text=text,
@@ -316,8 +337,11 @@ def _operation_that_replaces(text: str, old: Note) -> Operation:
 
 
 def statements_in(text: str, done: str = "") -> Iterator[str]:
-    """The sentences that state something: no questions, tasks, small talk, quotations, and nothing
-    that the next sentence retracts. `done` was given to tools.
+    """Yield the sentences that state something: no questions, tasks or small talk, and nothing that
+    is retracted, in itself or in the next sentence. Nothing is yielded if the text asks the agent
+    to write something.
+
+    `done` is what was given to tools in the turn: a statement that was carried out is left out.
     """
     if has("writes", text):
         return  # what the agent is asked to write is no statement of the user
@@ -334,16 +358,21 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _is_statement(sentence: str, done: str, *, is_alone: bool) -> bool:
-    """Whether a sentence states something that may hold longer: no question, no small talk, nothing
-    about the work of its turn.
+    """Whether a sentence states something that may hold longer. A question never does; small talk,
+    what holds only now, and the work of its turn (`_is_of_turn`) do not, unless the sentence says
+    that it lasts.
     """
     rule = strip_introduction(sentence)
-    if _count_words(rule) < _MIN_WORDS - denies(sentence) or len(rule) > _MAX_SENTENCE:
+    # A denial says something with one word less.
+    min_words = _MIN_WORDS - 1 if denies(sentence) else _MIN_WORDS
+    if _count_words(rule) < min_words or len(rule) > _MAX_SENTENCE:
         return False
     if has("question", rule) or has("unasserted", sentence):
         return False
+    if is_lasting(sentence):
+        return True
     is_passing = any(has(group, rule) for group in ("small_talk", "passes", "now"))
-    return is_lasting(sentence) or not (is_passing or _is_of_turn(rule, done, is_alone=is_alone))
+    return not is_passing and not _is_of_turn(rule, done, is_alone=is_alone)
 
 
 def _count_words(text: str) -> int:
@@ -352,10 +381,11 @@ def _count_words(text: str) -> int:
 
 
 def _is_of_turn(statement: str, done: str, *, is_alone: bool) -> bool:
-    """Whether a statement is about the work of its turn, in which `done` was given to tools.
+    """Whether a statement is about the work of its turn, in which `done` was given to tools; if
+    that is empty, there was no work.
 
     It is if it was carried out, is an order about a definite thing, or is the only sentence of the
-    message (`is_alone`) and about such a thing: then it is the task itself.
+    message (`is_alone`) and about such a thing: then it is the task itself. What recurs never is.
     """
     if not done or has("recurs", statement):
         return False
@@ -364,16 +394,21 @@ def _is_of_turn(statement: str, done: str, *, is_alone: bool) -> bool:
 
 
 def is_carried_out(statement: str, done: str) -> bool:
-    """Whether tools received the words of a statement: then it can be read in the repository."""
+    """Whether tools received most words of a statement in `done`: then it can be read in the
+    repository. Words are compared by their first letters; one word alone proves nothing.
+    """
     words = [forms[0][:_COMPARED_LETTERS] for forms in parse_query(statement).words]
+    if len(words) < 2:
+        return False
     tool_words = {word[:_COMPARED_LETTERS] for word in re.findall(r"[^\W_]+", done.casefold())}
-    return len(words) > 1 and sum(word in tool_words for word in words) >= _MIN_DONE_SHARE * len(
-        words
-    )
+    words_in_done = [word for word in words if word in tool_words]
+    return len(words_in_done) >= _MIN_DONE_SHARE * len(words)
 
 
 def is_lasting(sentence: str) -> bool:
-    """Whether a statement says that it holds beyond the current task."""
+    """Whether a statement says that it holds beyond the current task: by a word that binds or
+    lasts, or because it denies something. Words in quotation marks do not count.
+    """
     unquoted = _QUOTED_TEXT.sub(" ", sentence)
     rule = strip_introduction(unquoted)
     if has("passes", rule):
