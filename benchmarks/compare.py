@@ -183,7 +183,7 @@ def turns(program: Program) -> None:
     program.note("headless, start to answer ms", took * 1000)
     program.note("headless CPU ms", (_cpu_of_children() - before) * 1000)
     program.note("tokens of the first request", tokens(program.server.asked[0].body))
-    _, used, _ = headless(program, [f"true {number}" for number in range(CALLS)])
+    _, used, _ = headless(program, [f"echo {number} > made" for number in range(CALLS)])
     program.note("a tool call ms", statistics.median(gaps(program.server)))
     program.note("headless memory MiB", used)
 
@@ -205,7 +205,7 @@ def output(program: Program) -> None:
 
 def growth(program: Program) -> None:
     """A tool call in a long session: medians of forty calls."""
-    headless(program, [f"true {number}" for number in range(LONG_SESSION[-1] // 2 + 40)])
+    headless(program, [f"echo {number} > made" for number in range(LONG_SESSION[-1] // 2 + 40)])
     took = gaps(program.server)
     for messages in LONG_SESSION:
         at = messages // 2

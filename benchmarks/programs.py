@@ -96,7 +96,11 @@ def ouro(home: Path, url: str, _peers: Path) -> Program:
         " 100000}\n"
     )
     models.chmod(0o600)
-    (folder / "config.yaml").write_text("tui:\n  theme: dark\n")  # as after the first start
+    settings = (
+        "tui:\n  theme: dark\n"  # as after the first start
+        "limits:\n  max_turns: 10000\n"  # more than the calls of `growth`
+    )
+    (folder / "config.yaml").write_text(settings)
     command = str(Path(sys.executable).with_name("ouro"))
     return Program(
         "ouro", home, [command], [command, "--mode", "auto", "-p"], {"OURO_HOME": str(folder)}
