@@ -18,17 +18,8 @@ from ouro.utils.files import write_private
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.ouro_paths import get_config_path, get_themes_dir, tilde
 from ouro.utils.sections import is_section
-from ouro.utils.yaml import (
-    Node,
-    Scalar,
-    Sequence,
-    YamlTable,
-    convert,
-    parse_table,
-    parse_yaml,
-    read_yaml,
-    unknown_key,
-)
+from ouro.utils.yaml import convert, parse_table, parse_yaml, read_yaml, unknown_key
+from ouro.utils.yaml_nodes import Node, Scalar, Sequence, YamlTable
 
 
 class SourcedValue(NamedTuple):

@@ -19,7 +19,8 @@ from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
 from ouro.utils.git import Git
 from ouro.utils.ouro_paths import ensure_private_dir
-from ouro.utils.yaml import EMPTY, YamlTable, parse_table, read_section, table_of
+from ouro.utils.yaml import parse_table, read_section, table_of
+from ouro.utils.yaml_nodes import EMPTY, YamlTable
 
 INSTRUCTION, FIELDS, FILES, TESTS = "instruction.md", "task.yaml", "files", "tests"
 """The files in the folder of a task: the prompt, fields of a batch task, the contents of the

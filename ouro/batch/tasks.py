@@ -14,9 +14,6 @@ from ouro.errors import ConfigError, OuroError, UsageError
 from ouro.utils.decoding import decode_json, from_plain
 from ouro.utils.json_schema import validator_of
 from ouro.utils.yaml import (
-    EMPTY,
-    Scalar,
-    YamlTable,
     convert,
     is_empty,
     items_of,
@@ -25,6 +22,7 @@ from ouro.utils.yaml import (
     table_of,
     unknown_key,
 )
+from ouro.utils.yaml_nodes import EMPTY, Scalar, YamlTable
 
 _NAME_IN_BRANCHES = re.compile(r"\w[\w.-]{0,63}")
 _LINE_FORMATS = (".jsonl", ".ndjson")

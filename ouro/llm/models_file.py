@@ -15,7 +15,8 @@ from ouro.llm.model import ModelSpec, Prices
 from ouro.llm.providers import is_address
 from ouro.utils.files import write_private
 from ouro.utils.ouro_paths import get_models_path, tilde
-from ouro.utils.yaml import YamlTable, parse_table, read_section, read_yaml
+from ouro.utils.yaml import parse_table, read_section, read_yaml
+from ouro.utils.yaml_nodes import YamlTable
 
 KEY_FIELDS = ("api_key", "api_key_env", "api_key_command", "api_key_keyring")
 """The fields that say where the key is; an entry has at most one of them."""

@@ -29,43 +29,11 @@ from ouro.errors import ConfigError
 from ouro.utils.files import open_regular
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.sections import is_section, section_fields
+from ouro.utils.simple_yaml import read_simple_yaml
+from ouro.utils.yaml_nodes import Node, Scalar, Sequence, YamlTable
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 32
-
-
-class Scalar(NamedTuple):
-    """A single value, as it was written; `plain` if it had no quotes."""
-
-    text: str
-    line: int = 0
-    plain: bool = True
-
-    @property
-    def is_null(self) -> bool:
-        """Whether the value is empty or `null`."""
-        return self.plain and self.text in {"", "~", "null", "Null", "NULL"}
-
-
-EMPTY = Scalar("")
-
-
-class Sequence(NamedTuple):
-    """A list."""
-
-    items: tuple[Node, ...]
-    line: int = 0
-
-
-class YamlTable(NamedTuple):
-    """Keys with their values, in the order of the file."""
-
-    entries: Mapping[str, Node]
-    key_lines: Mapping[str, int]
-    line: int = 0
-
-
-Node = Scalar | Sequence | YamlTable
 
 
 def read_yaml(path: Path, name: str = "") -> YamlTable:
@@ -110,6 +78,13 @@ def parse_yaml(text: str, name: str) -> Node:
     """
     if not text.strip():
         return Scalar("")
+    if simple := read_simple_yaml(text):
+        return simple
+    return read_any_yaml(text, name)
+
+
+def read_any_yaml(text: str, name: str) -> Node:
+    """The same by the YAML library."""
     reader = _NodeReader(name)
     try:
         root = read_events(text, reader.scalar, reader.sequence, reader.mapping, reader.refuse)

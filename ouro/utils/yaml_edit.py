@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from ouro.errors import ConfigError
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.yaml import Node, Sequence, YamlTable, parse_table, plain_values
+from ouro.utils.yaml import parse_table, plain_values
+from ouro.utils.yaml_nodes import Node, Sequence, YamlTable
 
 _PLAIN_WORD = late_pattern(r"[A-Za-z][\w./*-]*")
 _COMMENT_START = late_pattern(r"\s+#")

@@ -3,7 +3,8 @@ import os
 import pytest
 
 from ouro.errors import ConfigError
-from ouro.utils.yaml import Scalar, Sequence, YamlTable, parse_table, parse_yaml, read_yaml
+from ouro.utils.yaml import parse_table, parse_yaml, read_yaml
+from ouro.utils.yaml_nodes import Scalar, Sequence, YamlTable
 
 
 def test_every_node_has_its_line():
