@@ -35,7 +35,6 @@ from ouro.session_options import SessionBasis, SessionInputs
 from ouro.settings import Settings, SettingsSources
 from ouro.settings_sources import project_hooks, project_servers, save_setting, write_setting
 from ouro.tools.files_seen import FilesSeen
-from ouro.tools.skill import SkillArgs, SkillTool
 from ouro.tools.subagent import AgentSpec, RunSubagent, SubagentArgs
 from ouro.tools.tool import AnyTool, ToolContext, ToolResult
 from ouro.utils.git import find_root
@@ -44,6 +43,7 @@ from ouro.utils.text import clean, cut, escape_invisible, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.commands.action import Action
+    from ouro.tools.skill import SkillArgs
     from ouro.utils.worker import JsonObject
 
 NO_TELEMETRY = "`telemetry.enabled` needs a package: pip install ouro[otel]"
@@ -411,6 +411,9 @@ def skill_tools(
     read as any other.
     """
     skills, hooks = found_extensions.of_session.skills, found_extensions.hooks
+    if not skills.prompt():
+        return []
+    from ouro.tools.skill import SkillTool  # not every project has skills
 
     async def use(args: SkillArgs, ctx: ToolContext) -> ToolResult | str:
         """Read a skill: run it as a subagent if it names one, and else return its text and start
@@ -427,7 +430,7 @@ def skill_tools(
         hooks.add(skill.file.hooks)
         return text
 
-    return [SkillTool(use)] if skills.prompt() else []
+    return [SkillTool(use)]
 
 
 def lsp_tools(
@@ -443,10 +446,11 @@ def lsp_tools(
 
 def mcp_tools(basis: SessionBasis, found_extensions: FoundExtensions) -> Sequence[AnyTool]:
     """The tools that the MCP servers have now."""
+    servers = found_extensions.of_session.servers
+    if not servers.by_name:
+        return ()
     outputs = mcp.Outputs(basis.transcript.outputs, basis.mask.mask)
-    return mcp.mcp_tools(
-        found_extensions.of_session.servers, outputs, basis.settings.mcp.tool_budget_tokens
-    )
+    return mcp.mcp_tools(servers, outputs, basis.settings.mcp.tool_budget_tokens)
 
 
 def find_own_tools(

@@ -5,7 +5,7 @@ session without memory loads almost none of it.
 from __future__ import annotations
 
 import asyncio
-import hmac
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -340,7 +340,9 @@ def begins_with(scopes: Sequence[long_term.ScopeMemory]) -> dict[str, str]:
     if not scopes:
         return {}
     core = [(scope.name, path_text(scope.store.folder), scope.texts) for scope in scopes]
-    source = hmac.digest(home_secret(), msgspec.json.encode(core, order="sorted"), "sha256").hex()
+    source = hashlib.blake2b(
+        msgspec.json.encode(core, order="sorted"), key=home_secret(), digest_size=32
+    ).hexdigest()
     today = datetime.now(UTC).date().isoformat()
     versions: dict[str, str] = {scope.name: scope.version for scope in scopes}
     return {**versions, long_term.MARK: source, long_term.DAY: today}

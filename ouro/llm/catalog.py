@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hmac
+import hashlib
 import os
 from collections.abc import Mapping
 from itertools import chain
@@ -475,12 +475,12 @@ class Catalog:
 
 def _is_installed(package: str) -> bool:
     """Whether a package can be imported, found out without importing it."""
-    from importlib.util import find_spec  # imported late: few models need a package
+    from importlib.machinery import PathFinder  # imported late: few models need a package
 
-    return find_spec(package) is not None
+    return PathFinder.find_spec(package) is not None
 
 
 def _cache_key(project: str) -> str:
     """A key that is the same for all sessions of a project, and from which its path cannot be read."""
     path = project.encode("utf-8", "surrogateescape")
-    return hmac.digest(home_secret(), path, "sha256").hex()[:32]
+    return hashlib.blake2b(path, key=home_secret(), digest_size=16).hexdigest()

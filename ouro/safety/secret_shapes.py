@@ -100,9 +100,9 @@ def _knows_installed_scanner() -> bool:
     installed.
     """
     # Imported late: the rules are compiled once.
-    from importlib.util import find_spec
+    from importlib.machinery import PathFinder
 
-    spec = find_spec("kingfisher_sdk")
+    spec = PathFinder.find_spec("kingfisher_sdk")
     if spec is None or spec.origin is None:
         return True
     folder = Path(spec.origin).parents[1]

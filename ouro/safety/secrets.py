@@ -142,9 +142,9 @@ def _cache_folder() -> Path | None:
 def _has_scanner() -> bool:
     """Whether the scanner is installed."""
     # Imported late, as in `_copy_installed_rules`.
-    from importlib.util import find_spec
+    from importlib.machinery import PathFinder
 
-    return find_spec("kingfisher_sdk") is not None
+    return PathFinder.find_spec("kingfisher_sdk") is not None
 
 
 def _is_compiled() -> bool:

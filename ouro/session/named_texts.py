@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ouro.errors import UsageError
-from ouro.mcp import read_named_resources
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.safety import Permissions
 from ouro.session.attachments import Attachments
@@ -29,8 +28,17 @@ def make_attachments(
 ) -> Attachments:
     """The reader of what messages name: files, notes, sessions and resources of MCP servers."""
     readers = {"note": partial(_read_note, memory), "session": partial(_read_session, catalog)}
-    resources = partial(read_named_resources, extensions.servers)
+    resources = partial(_read_resources, extensions)
     return Attachments(seen, permissions, readers, extensions.instructions.for_paths, resources)
+
+
+async def _read_resources(extensions: SessionExtensions, text: str) -> str:
+    """The resources of MCP servers that a message names; empty if there are no servers."""
+    if not extensions.servers.by_name:
+        return ""
+    from ouro.mcp import read_named_resources  # too heavy for sessions without servers
+
+    return await read_named_resources(extensions.servers, text)
 
 
 async def _read_note(memory: LongTermMemoryManager | None, name: str) -> str:

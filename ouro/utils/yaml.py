@@ -49,7 +49,7 @@ def read_yaml(path: Path, name: str = "") -> YamlTable:
             raise ConfigError(
                 f"{name_shown} is larger than {MAX_BYTES:,} bytes; a settings file is small."
             )
-        text = data.decode("utf-8-sig")
+        text = data.decode().removeprefix("\ufeff")
     except FileNotFoundError:
         return YamlTable({}, {})
     except OSError as error:
