@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from acp import PROTOCOL_VERSION, connect_to_agent
 from fakes.editor import Editor
-from fakes.ouro_program import BackgroundSessions
+from fakes.ouro_program import BackgroundSessions, OuroTerminal
+from fakes.terminal import as_job, job_in
 
 from ouro.utils.private_socket import connect
 
@@ -105,8 +106,10 @@ def test_killing_the_launcher_ends_the_session_and_saves_it(ouro):
 
 
 def test_a_stopped_program_is_a_stopped_job_of_its_shell(ouro):
-    terminal = ouro.screen()
-    launcher = terminal.child.pid
+    terminal = OuroTerminal(as_job(ouro.command()), ouro.environment, ouro.folder)
+    ouro.terminals.append(terminal)
+    terminal.until_shows("❯", "test-model")
+    launcher = job_in(terminal)
     terminal.send("\x1a")
     terminal.until(lambda: state_of(launcher) == "T")
     os.killpg(launcher, signal.SIGCONT)

@@ -133,7 +133,18 @@ def test_s5_a_window_that_is_closed_ends_ouro_and_its_children(ouro, moment):
     assert is_still_there(ouro)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_s5_a_signal_to_the_job_of_the_shell_ends_ouro(ouro, number):
+    terminal = start_with_answer(ouro)
+    assert terminal.pid != terminal.child.pid
+    os.kill(terminal.child.pid, number)
+    terminal.until(lambda: terminal.modes() == terminal.modes_before)
+    assert terminal.end() == 128 + number
+    assert terminal.raw.rfind(b"\x1b[?1049l") > terminal.raw.rfind(b"\x1b[?1049h")
+    assert is_still_there(ouro)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT])
 def test_s5_signal_during_the_start_restores_the_terminal(ouro, number):
     ouro.more = {"TEST_COLD_STARTS": "1"}
     terminal = ouro.start()
@@ -148,7 +159,7 @@ def test_s5_signal_during_the_start_restores_the_terminal(ouro, number):
 def test_u7_ouro_can_be_suspended_and_resumed_by_the_shell(ouro):
     ouro.more = {"RUN": shlex.join(ouro.command("--mode", "auto"))}
     line = (
-        "set -m; eval $RUN; for _ in 1 2; do echo it has stopped; read -r; fg; done; echo it has"
+        "set -m; eval $RUN; for _ in 1 2 3; do echo it has stopped; read -r; fg; done; echo it has"
         " ended"
     )
     terminal = OuroTerminal(["bash", "-c", line], ouro.environment, ouro.folder)
@@ -160,6 +171,18 @@ def test_u7_ouro_can_be_suspended_and_resumed_by_the_shell(ouro):
     terminal.until_shows("it has stopped")
     terminal.send("\n")
     terminal.until_shows("before the answer before", "test-model")
+    ouro.server.script([Call("shell", {"command": "touch made"}), "It is made."])
+    terminal.send("\x1b[Z")  # from auto
+    terminal.until_shows("· ask ·")
+    terminal.say("make it")
+    terminal.until_shows("Allow?  shell", "touch made")
+    terminal.send("\x1a")
+    terminal.until_shows("it has stopped")
+    terminal.send("\n")
+    terminal.until_shows("Allow?  shell", "touch made")
+    assert not (ouro.folder / "made").exists()
+    terminal.answer("y", "touch made")
+    terminal.until_shows("It is made.")
     terminal.send("\x1bOP")  # F1
     terminal.until_shows("Help ·")
     terminal.send("\x1a")
@@ -168,7 +191,8 @@ def test_u7_ouro_can_be_suspended_and_resumed_by_the_shell(ouro):
     terminal.until_shows("Help ·")
     terminal.send("\x1b")
     terminal.until(lambda: not terminal.shows("Help ·"))
-    terminal.say("say: back again")
+    ouro.server.script(["back again"])
+    terminal.say("are you back?")
     terminal.until_shows("  back again")
     assert terminal.leave() == 0
     assert terminal.shows("it has ended")

@@ -235,11 +235,30 @@ def descendants(pid: int) -> Iterator[int]:
 TESTS = Path(__file__).parents[1]
 
 
+def as_job(command: Sequence[str]) -> list[str]:
+    """The command that runs `command` as a shell does, so that Ctrl+Z stops it."""
+    return [sys.executable, str(TESTS / "fakes" / "foreground_job.py"), *command]
+
+
+def job_in(terminal: Terminal) -> int:
+    """The process of the command that was started by `as_job`."""
+    starter = terminal.child.pid
+    children = Path(f"/proc/{starter}/task/{starter}/children")
+    terminal.until(lambda: children.read_text().strip())
+    return int(children.read_text().split()[0])
+
+
 class ScreenTerminal(Terminal):
     """`python -m fakes.screen_program SCENARIO` in a terminal."""
 
     def __init__(
-        self, scenario: str, folder: Path, size: tuple[int, int] = (24, 80), **environment: str
+        self,
+        scenario: str,
+        folder: Path,
+        size: tuple[int, int] = (24, 80),
+        *,
+        is_job: bool = False,
+        **environment: str,
     ) -> None:
         self.folder = folder
         values = {
@@ -249,6 +268,7 @@ class ScreenTerminal(Terminal):
             **environment,
         }
         command = [sys.executable, "-m", "fakes.screen_program", scenario, str(folder)]
+        command = as_job(command) if is_job else command
         super().__init__(command, {**os.environ, **values}, Path.cwd(), size)
 
     def calls(self, name: str) -> list:

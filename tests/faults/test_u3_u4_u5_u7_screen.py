@@ -8,7 +8,7 @@ import termios
 from pathlib import Path
 
 import pytest
-from fakes.terminal import TESTS
+from fakes.terminal import TESTS, job_in
 
 from ouro.frontends.tui.widgets.placeholders import Placeholders
 
@@ -108,8 +108,8 @@ def test_u7_without_a_terminal_there_is_no_full_screen(term, tmp_path):
 
 
 def test_u7_suspend_and_resume_restores_screen_and_modes(start):
-    terminal = start("plain")
-    pid = terminal.child.pid
+    terminal = start("plain", is_job=True)
+    pid = job_in(terminal)
     terminal.send(b"\x1a")
     terminal.until(lambda: state_of(pid) == "T")
     terminal.until(lambda: b"\x1b[?1049l" in terminal.raw)
@@ -123,9 +123,19 @@ def test_u7_suspend_and_resume_restores_screen_and_modes(start):
     terminal.until(lambda: terminal.shows("the answer"))
 
 
-def test_u7_a_second_continue_leaves_one_reader_of_the_terminal(start):
+def test_u7_without_a_shell_ctrl_z_stops_nothing_and_says_so(start):
     terminal = start("plain")
-    pid = terminal.child.pid
+    terminal.send(b"\x1a")
+    terminal.until_shows("no shell could continue ouro")
+    assert state_of(terminal.child.pid) != "T"
+    terminal.send("hello\r")
+    terminal.until(lambda: terminal.calls("sent") == ["hello"])
+    terminal.until_shows("the answer")
+
+
+def test_u7_a_second_continue_leaves_one_reader_of_the_terminal(start):
+    terminal = start("plain", is_job=True)
+    pid = job_in(terminal)
     os.kill(pid, signal.SIGCONT)  # of a program that has not stopped
     terminal.send(b"\x1a")
     terminal.until(lambda: state_of(pid) == "T")
@@ -142,10 +152,11 @@ def test_u7_a_second_continue_leaves_one_reader_of_the_terminal(start):
 
 
 def test_u7_a_second_continue_in_the_midst_of_the_first_leaves_one_reader(start):
-    terminal = start("continued twice")
+    terminal = start("continued twice", is_job=True)
+    pid = job_in(terminal)
     terminal.send(b"\x1a")
-    terminal.until(lambda: state_of(terminal.child.pid) == "T")
-    os.kill(terminal.child.pid, signal.SIGCONT)
+    terminal.until(lambda: state_of(pid) == "T")
+    os.kill(pid, signal.SIGCONT)
     terminal.until(lambda: not terminal.modes()[0] & termios.ICRNL)
     terminal.send("one\r")
     terminal.until(lambda: terminal.calls("sent") == ["one"])

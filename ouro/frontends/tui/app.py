@@ -53,6 +53,7 @@ _KEY_COMMANDS = {
     "send_offered": "/memory send",
 }
 """The command that a key is short for, by the name of its action."""
+_NO_SHELL = "Not suspended: no shell could continue ouro."
 _NO_CARDS = "There is no tool call to unfold."
 
 
@@ -157,6 +158,12 @@ class OuroApp(App[int], inherit_bindings=False):
         if isinstance(renderable, CompositorUpdate):
             renderable = PaintedUpdate(renderable, self.painter, self.size)
         super()._display(screen, renderable)
+
+    def action_suspend_process(self) -> None:
+        """Suspend, or tell why not."""
+        super().action_suspend_process()
+        if isinstance(self._driver, TerminalDriver) and not self._driver.can_be_continued:
+            self.conversation.status.show_message(_NO_SHELL, "warning")
 
     def on_resize(self, event: events.Resize) -> None:
         """Draw all again if the size is the same as before: the terminal was smaller for a moment,

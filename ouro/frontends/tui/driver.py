@@ -51,6 +51,7 @@ class TerminalDriver(LinuxDriver):
     - It drops output while another program has the terminal. Textual's queue would fill and block the loop.
     - It ends the program when the terminal is gone. LinuxDriver would read the end of the file endlessly.
     - It handles changes of size in order. LinuxDriver's signal handler interrupts itself, and an older size may win.
+    - It stops only where a shell can continue it. LinuxDriver's SIGSTOP blocks a terminal without a shell for good.
     - It resumes once. LinuxDriver starts a second reader of the terminal at a second SIGCONT, and then cannot end.
     """
 
@@ -63,6 +64,8 @@ class TerminalDriver(LinuxDriver):
         self.is_lent = False
         """Whether another program has the terminal."""
         self._is_resuming = self._is_continued = False
+        self.can_be_continued = True
+        """Whether a shell can continue this program; known after the first Ctrl+Z."""
         self.listens = Event()
         """Set when a widget can receive keys."""
         self.exit_event = self._exit = ExitEvent(self.listens)
@@ -87,6 +90,20 @@ class TerminalDriver(LinuxDriver):
         held_output, self._held_output = self._held_output, None
         for data in held_output or ():
             super().write(data)
+
+    def _sigtstp_application(self, *_: object) -> None:
+        """Give the terminal back, and stop. The kernel does not stop a program that no shell can
+        continue, such as the only program of a terminal window: it uses the terminal again.
+        """
+        if self._auto_restart:
+            self.suspend_application_mode()
+            self._must_signal_resume = True
+        handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, handler)
+        if self._auto_restart and self._writer_thread is None:
+            self.can_be_continued = False
+            self.resume_application_mode()
 
     def resume_application_mode(self) -> None:
         """Use the terminal again, once. The shell continues all processes of the job, and the
