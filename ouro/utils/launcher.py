@@ -112,12 +112,11 @@ def _wait_for(child: int, release: int) -> None:
         except BlockingIOError:  # a signal of another process
             pass
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, forward)
     signal.signal(signal.SIGUSR1, leave)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
-    for number in (signal.SIGINT, signal.SIGQUIT):  # the terminal sends them to the child as well
-        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the child as well
     while True:
         _, status = os.waitpid(child, os.WUNTRACED)
         if os.WIFSTOPPED(status):  # Ctrl+Z: the shell must see that this job has stopped

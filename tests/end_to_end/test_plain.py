@@ -59,7 +59,7 @@ def test_the_settings_of_the_status_line_and_the_bell_apply(ouro, seconds, rings
     assert (b"\x07" in terminal.raw) is rings
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_s5_signal_ends_the_plain_prompt_and_its_command(ouro, number):
     ouro.server.script([Call("shell", {"command": "echo $$ > pid; sleep 300"})])
     terminal = ouro.start("--plain", "--mode", "auto")

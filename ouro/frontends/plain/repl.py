@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ouro.frontends.background.detach import DetachedHost
     from ouro.frontends.plain.prompt_reader import PromptReader
 
-EXIT_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+EXIT_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 SECOND_CTRL_C = 2.0
 """Seconds within which a second Ctrl+C at rest ends ouro."""
 PROMPT = "› "

@@ -383,7 +383,7 @@ def _restore_at_signals(frame: FirstFrame) -> None:
         frame.restore()
         os._exit(0 if frame.has_left else 128 + number)
 
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         signal.signal(number, end)
 
 
