@@ -235,9 +235,28 @@ def descendants(pid: int) -> Iterator[int]:
 TESTS = Path(__file__).parents[1]
 
 
+_JOB = """
+import os, signal, sys
+child = os.fork()
+if not child:
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    os.tcsetpgrp(0, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.execvp(sys.argv[1], sys.argv[1:])
+_, status = os.waitpid(child, 0)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
 def as_job(command: Sequence[str]) -> list[str]:
-    """The command that runs `command` as a shell does, so that Ctrl+Z stops it."""
-    return [sys.executable, str(TESTS / "fakes" / "foreground_job.py"), *command]
+    """The command that runs `command` as a shell does, so that Ctrl+Z stops it: in a process group
+    with a parent in the same terminal.
+
+    Unlike a shell, the parent leaves the terminal to the stopped job: a test continues it by a
+    signal.
+    """
+    return [sys.executable, "-c", _JOB, *command]
 
 
 def job_in(terminal: Terminal) -> int:
