@@ -160,7 +160,7 @@ class OuroApp(App[int], inherit_bindings=False):
         super()._display(screen, renderable)
 
     def action_suspend_process(self) -> None:
-        """Suspend, or tell why not."""
+        """Suspend; if no shell could continue ouro, show that."""
         super().action_suspend_process()
         if isinstance(self._driver, TerminalDriver) and not self._driver.can_be_continued:
             self.conversation.status.show_message(_NO_SHELL, "warning")

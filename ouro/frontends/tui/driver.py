@@ -51,7 +51,7 @@ class TerminalDriver(LinuxDriver):
     - It drops output while another program has the terminal. Textual's queue would fill and block the loop.
     - It ends the program when the terminal is gone. LinuxDriver would read the end of the file endlessly.
     - It handles changes of size in order. LinuxDriver's signal handler interrupts itself, and an older size may win.
-    - It stops only where a shell can continue it. LinuxDriver's SIGSTOP blocks a terminal without a shell for good.
+    - It stops only where a shell can continue it. LinuxDriver's SIGSTOP blocks a terminal without a shell permanently.
     - It resumes once. LinuxDriver starts a second reader of the terminal at a second SIGCONT, and then cannot end.
     """
 
