@@ -50,6 +50,8 @@ _RETRIED_OUTCOMES = {FAULT, "failed"}
 _ASK_BEFORE_MEMORY = {"OURO_MEMORY_WRITE": "ask"}
 """What a session would remember waits for the user, who cannot undo it during the run."""
 _MAX_CHECK_OUTPUT = 4_000
+_TIMEOUT_EXIT_CODE = 124
+"""The exit code of a check that took too long; the program `timeout` has the same."""
 _KILL_DELAY = 10.0
 """Seconds after the first signal until a process is killed."""
 _RETRY_PAUSES = (2.0, 10.0)
@@ -116,9 +118,10 @@ class Attempt:
             send_signal(process.pid, signal.SIGTERM, group=True)
 
     def run(self, task: Task, max_cost: float | None) -> TaskResult:
-        """Run a task, unless it has a result already; returns the result. Blocks.
+        """Run a task and save its result; returns it. A task that has a result is not run again. Blocks.
 
-        If an ouro that was killed left a process of this task, it is waited for, and its answer used.
+        If an ouro that was killed left a process of this task, this waits for its end, and uses its
+        answer.
 
         Raises:
             Stopped: `stop` was called.
@@ -142,10 +145,11 @@ class Attempt:
         return result
 
     def clear_ended(self) -> None:
-        """Remove trees that a run which was killed left of tasks that have a result."""
+        """Remove the trees of tasks that have a result: a run that was killed leaves them."""
         for result in self._state.results():
             folder = self._state.place(result.id)
-            # Without a session it may be what git could not commit.
+            # A result without a session may be a fault: then the tree has changes that git could
+            # not commit.
             if result.session_id and (folder / _ANSWER).exists():
                 with suppress(OSError, msgspec.MsgspecError):
                     self._clear(result, read_tree(folder))
@@ -159,7 +163,9 @@ class Attempt:
     def _run_with_retries(
         self, task: Task, max_cost: float | None, lease_descriptor: int
     ) -> _AttemptOutcome:
-        """Run the task; after a fault that is not the model's (a server, git, the disk), again."""
+        """Run a task, and again after each pause as long as a server, git or the disk failed before the
+        model's first turn. Returns the last outcome. Raises NoSuchTree, Stopped.
+        """
         outcome = self._run_attempt(task, max_cost, lease_descriptor)
         for number, pause in enumerate(_RETRY_PAUSES, 2):
             result = outcome.result
@@ -167,6 +173,8 @@ class Attempt:
                 break
             if self._stopping.wait(pause):
                 raise Stopped
+            # With its answer, the next attempt would use this session again. Without a tree, git could
+            # not commit the changes: the next attempt needs only to commit them.
             if outcome.tree is not None:
                 (self._state.place(task.id) / _ANSWER).unlink(missing_ok=True)
             next_outcome = self._run_attempt(task, max_cost, lease_descriptor)
@@ -178,8 +186,8 @@ class Attempt:
     def _run_attempt(
         self, task: Task, max_cost: float | None, lease_descriptor: int
     ) -> _AttemptOutcome:
-        """Run a task in its tree: the one that an earlier attempt has left, or a new one. What goes
-        wrong with the tree is the result; raises NoSuchTree and Stopped.
+        """Run a task in the tree that an earlier attempt has left, or in a new one. If git or the disk
+        fails, the result has the outcome FAULT. Raises NoSuchTree, Stopped.
         """
         folder = self._state.place(task.id)
         left_tree = self._find_left_tree(task)
@@ -189,16 +197,15 @@ class Attempt:
                 (folder / _ANSWER).unlink(missing_ok=True)
                 (folder / _FILES).unlink(missing_ok=True)
                 save_tree(folder, tree)
-            with suppress(TreeError):  # the folder stays, and is named
-                try:
-                    return _AttemptOutcome(
-                        self._run_session_and_checks(task, tree, max_cost, lease_descriptor), tree
-                    )
-                except Stopped:
-                    tree.remove(keeps_branch=False)
-                    raise
-            detail = f"Its changes are in {tree.folder}: git could not commit them."
-            return _AttemptOutcome(_fault(task, detail))
+            try:
+                result = self._run_session_and_checks(task, tree, max_cost, lease_descriptor)
+            except Stopped:
+                tree.remove(keeps_branch=False)
+                raise
+            except TreeError:  # the folder stays: only it has the changes
+                detail = f"Its changes are in {tree.folder}: git could not commit them."
+                return _AttemptOutcome(_fault(task, detail))
+            return _AttemptOutcome(result, tree)
         except NoSuchTree:
             raise
         except TreeError as error:
@@ -207,7 +214,9 @@ class Attempt:
             return _AttemptOutcome(_fault(task, plain_error(error).message))
 
     def _find_left_tree(self, task: Task) -> TaskTree | None:
-        """The tree of an earlier run whose ouro was killed, if its session ended with an answer."""
+        """The tree that an earlier attempt left, if its session ended with an answer; else None. An
+        attempt leaves it if ouro was killed, or if git could not commit the changes.
+        """
         folder = self._state.place(task.id)
         if not (folder / "tree").is_dir() or not _read_answer(folder / _ANSWER):
             return None
@@ -246,7 +255,7 @@ class Attempt:
 
     def _commit_changes(self, task: Task, tree: TaskTree) -> tuple[str, ...]:
         """Commit what the agent changed to the branch, and save it as a patch; returns the names of the
-        files. It is done once: a later call reads these from their record.
+        changed files. The names are recorded, and a later call only returns the record.
         """
         record = self._state.place(task.id) / _FILES
         with suppress(OSError, msgspec.MsgspecError):
@@ -261,8 +270,8 @@ class Attempt:
     ) -> tuple[dict[str, Any], bool]:
         """Run a headless ouro in the folder, unless its answer is there already. Blocks.
 
-        Returns the answer (empty without one), and whether the session took too long: an answer
-        that was there did not.
+        Returns the answer, which is empty if ouro printed none, and whether the session took too
+        long. For an answer that was there already, this is False.
         """
         task_folder = self._state.place(task.id)
         if answer := _read_answer(task_folder / _ANSWER):
@@ -282,7 +291,9 @@ class Attempt:
         return _read_answer(task_folder / _ANSWER), timed_out
 
     def _check(self, task: Task, folder: Path) -> tuple[CheckResult, ...]:
-        """Run the checks of the task, up to the first that fails; returns their results."""
+        """Run the checks of the task, up to the first that fails; returns the results of those that
+        were run, each with what it printed. Raises Stopped.
+        """
         if task.tests:
             _replace_folder(Path(task.tests), folder / "tests")
         confinement = Confinement(folder, get_home() / "sandbox")
@@ -296,7 +307,7 @@ class Attempt:
                 timed_out = self._wait(process, task.limits.seconds)
                 output.seek(start)
                 text = output.read().decode(errors="replace")
-                code = 124 if timed_out else process.returncode
+                code = _TIMEOUT_EXIT_CODE if timed_out else process.returncode
                 check_results.append(
                     CheckResult(line, code, cut_middle(text.strip(), _MAX_CHECK_OUTPUT))
                 )
@@ -346,7 +357,7 @@ class Attempt:
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
         self._running.add(process)
-        if self._stopping.is_set():  # it came while the process was started
+        if self._stopping.is_set():  # `stop` was called while the process was started
             send_signal(process.pid, signal.SIGTERM, group=True)
         try:
             with _time_limit(process.pid, seconds) as timed_out:
@@ -376,8 +387,8 @@ def _fault(task: Task, detail: str) -> TaskResult:
 
 @contextmanager
 def _lifeline(group: int) -> Iterator[None]:
-    """In this context a small process waits for the end of this one, and then kills a group of
-    processes: its standard input is closed.
+    """In this context a group of processes is killed if this process ends, even by a kill. A shell
+    waits for that: the end of this process closes the shell's standard input.
     """
     line = f"read -r _; kill -KILL -{group}"  # dash takes no `--`
     watcher = subprocess.Popen(["/bin/sh", "-c", line], stdin=subprocess.PIPE)
@@ -395,15 +406,17 @@ def _time_limit(group: int, seconds: float) -> Iterator[threading.Event]:
     """In this context a group of processes is ended after some seconds. Yields an event that is set
     when that begins.
     """
-    is_over, timed_out = threading.Event(), threading.Event()
+    has_ended, timed_out = threading.Event(), threading.Event()
 
     def watch() -> None:
-        """End the process group when the time is over: first it may clean up, then it is killed."""
-        if is_over.wait(min(seconds, threading.TIMEOUT_MAX)):
+        """After `seconds`, ask the process group to end; after `_KILL_DELAY` more, kill it. Returns as
+        soon as the context ends.
+        """
+        if has_ended.wait(min(seconds, threading.TIMEOUT_MAX)):
             return
         timed_out.set()
         send_signal(group, signal.SIGTERM, group=True)
-        if not is_over.wait(_KILL_DELAY):
+        if not has_ended.wait(_KILL_DELAY):
             send_signal(group, signal.SIGKILL, group=True)
 
     watcher = threading.Thread(target=watch, name="batch limit", daemon=True)
@@ -411,12 +424,14 @@ def _time_limit(group: int, seconds: float) -> Iterator[threading.Event]:
     try:
         yield timed_out
     finally:
-        is_over.set()
+        has_ended.set()
         watcher.join()
 
 
 def _flags(task: Task, max_cost: float | None, task_folder: Path) -> list[str]:
-    """The command line of the session of a task; writes its schema into the folder."""
+    """The flags of `ouro` for the session of a task. The schema of its answer is written into the
+    folder, and a flag names that file.
+    """
     flags = [
         "--output",
         "json",
@@ -488,11 +503,12 @@ def _has_answered(answer: Mapping[str, Any]) -> bool:
 
 
 def _outcome(task: Task, answer: Mapping[str, Any], checks: Sequence[CheckResult]) -> str:
-    """Why a task ended, from the answer of its session and the results of its checks."""
+    """The outcome of a task, from the answer of its session and the results of its checks."""
     if not answer:
         return FAULT
     if not _has_answered(answer):
         return string(answer.get("outcome"))
+    # The detail of a session that answered is why the answer does not match the schema.
     if task.answer_schema is not None and answer.get("detail"):
         return MISFIT
     return CHECKS if any(check.exit_code for check in checks) else DONE
@@ -505,7 +521,7 @@ def _subject(task: Task) -> str:
 
 
 def _last_line(path: Path) -> str:
-    """The end of a log, to be shown."""
+    """The last line of a log, cut to 300 characters; words for the user if there is none."""
     try:
         lines = path.read_text("utf-8", "replace").strip().splitlines()
     except OSError:

@@ -25,8 +25,8 @@ def accept(state: BatchState, result: TaskResult) -> TaskResult:
     """Merge the branch of a result into what is checked out in its repository.
 
     Raises:
-        BranchError: it is a clone, files are changed and not committed, or the merge conflicts;
-            nothing is changed then.
+        BranchError: the branch is in a clone, the repository has uncommitted changes, or the merge
+            conflicts. Nothing is changed then.
     """
     repository = _repository(state, result)
     if repository != Path(result.repo):
@@ -49,7 +49,7 @@ def accept(state: BatchState, result: TaskResult) -> TaskResult:
 def reject(state: BatchState, result: TaskResult) -> TaskResult:
     """Delete the branch of a result; its patch stays in the state. Raises BranchError."""
     repository = _repository(state, result)
-    if repository != Path(result.repo):
+    if repository != Path(result.repo):  # a clone, made for this task only
         shutil.rmtree(repository, ignore_errors=True)
         return _save_mark(state, result, "rejected")
     try:
@@ -62,6 +62,9 @@ def reject(state: BatchState, result: TaskResult) -> TaskResult:
 def open_pull_request(state: BatchState, result: TaskResult) -> TaskResult:
     """Push the branch to `origin` by the user's git, and open a pull request by `gh`.
 
+    Returns the result with the address of the pull request as its state; `pushed` if `gh` printed
+    none.
+
     Raises:
         BranchError: one of them is missing or failed.
     """
@@ -71,15 +74,14 @@ def open_pull_request(state: BatchState, result: TaskResult) -> TaskResult:
     _run(folder, "git", "push", "--quiet", "--set-upstream", "origin", result.branch)
     title = state.task(result.id).prompt.strip().splitlines()[0][:70]
     words = ("gh", "pr", "create", "--head", result.branch, "--title", title)
-    address = _run(folder, *words, "--body", result.answer.text[:60_000] or title)
-    return _save_mark(
-        state, result, address.strip().splitlines()[-1] if address.strip() else "pushed"
-    )
+    output = _run(folder, *words, "--body", result.answer.text[:60_000] or title)
+    output_lines = output.strip().splitlines()
+    return _save_mark(state, result, output_lines[-1] if output_lines else "pushed")
 
 
 def _repository(state: BatchState, result: TaskResult) -> Path:
-    """The repository with the branch of a result; a branch that a worker sent is cloned first. Raises
-    BranchError if the result has no branch any more.
+    """The repository that has the branch of a result: the task's own if that is a folder, otherwise a
+    clone in the state. Raises BranchError if the result has no branch, or not any more.
     """
     if not result.branch:
         raise BranchError(f"{result.id} has changed nothing.")
@@ -95,8 +97,8 @@ def _repository(state: BatchState, result: TaskResult) -> Path:
 
 
 def _clone_for_bundle(state: BatchState, result: TaskResult, folder: Path) -> None:
-    """If a worker sent the branch as a bundle, clone the repository and fetch the branch. Raises
-    BranchError.
+    """Clone the repository of a task into the folder, and fetch its branch, if a worker sent it as a
+    bundle and the folder does not exist yet. Raises BranchError.
     """
     bundle = state.place(result.id) / BUNDLE
     if folder.is_dir() or not bundle.is_file():
@@ -111,7 +113,7 @@ def _clone_for_bundle(state: BatchState, result: TaskResult, folder: Path) -> No
 
 
 def _run(folder: Path, *words: str) -> str:
-    """The output of a command. Raises BranchError if it fails."""
+    """Run a command; returns what it printed. Raises BranchError, with its last line, if it fails."""
     process = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
     if process.returncode:
         reason = (process.stderr or process.stdout).strip().splitlines()
@@ -120,7 +122,7 @@ def _run(folder: Path, *words: str) -> str:
 
 
 def _save_mark(state: BatchState, result: TaskResult, mark: str) -> TaskResult:
-    """Save what the user did with the branch of a result; returns the result."""
+    """Save `mark`, what the user did with the branch, as the state of a result; returns this result."""
     saved = msgspec.structs.replace(result, state=mark)
     state.save(saved)
     return saved

@@ -90,7 +90,9 @@ class DaskRunner:
         return result
 
     def _run(self, task: Task, max_cost: float | None) -> TaskResult:
-        """Run a task on one worker after another, until its result is not the fault of the worker."""
+        """Run a task on one worker after another, until a worker is not to blame for the result, or no
+        other worker is left; returns this result. It is a fault if `_MAX_LOST` workers were lost.
+        """
         from ouro import __version__  # not while the package is imported
 
         order = Order(__version__, self._name, task, max_cost, self._variables)
@@ -117,15 +119,15 @@ class DaskRunner:
         return TaskResult(id=task.id, repo=task.repo, outcome=FAULT, detail=detail)
 
     def _fit_workers(self, tried_workers: set[str]) -> list[str]:
-        """The workers to run a task on: those it was not tried on, without the unfit ones if others are
-        left. An empty list means any worker, or that none is left.
+        """The workers on which a task was not tried, without the unfit ones if others are left.
+
+        An empty list means any worker, if none is unfit; otherwise that all have tried it.
         """
         if not self._unfit:
             return []
         untried_workers = [worker for worker in self._workers() if worker not in tried_workers]
-        return [
-            worker for worker in untried_workers if worker not in self._unfit
-        ] or untried_workers
+        fit_workers = [worker for worker in untried_workers if worker not in self._unfit]
+        return fit_workers or untried_workers
 
     def _workers(self) -> Collection[str]:
         """The addresses of the connected workers. Raises SchedulerLost."""
@@ -151,8 +153,8 @@ class DaskRunner:
             raise _scheduler_lost(error) from error
 
     def _wait(self, future: Any, workers: Sequence[str]) -> tuple[bytes | None, str]:
-        """Wait for the end of a task; returns what the worker sent, or None and the reason. Raises
-        Stopped, SchedulerLost.
+        """Wait for the end of a task. Returns what the worker sent and an empty reason; or None and the
+        reason why it sent nothing. Raises Stopped, SchedulerLost.
 
         Args:
             workers: those that it may run on; empty for any. If all of them are lost, Dask would wait
@@ -169,9 +171,9 @@ class DaskRunner:
                 future.cancel()
                 return None, "Its worker was lost."
         status = future.status
-        error = future.exception() if status == "error" else None
         if status == "finished":
             return future.result(), ""
+        error = future.exception() if status == "error" else None
         self._require_scheduler()
         future.release()
         reason = one_line(str(error) or type(error).__name__) if error else "it was cancelled"
@@ -192,8 +194,13 @@ class DaskRunner:
 
 @contextmanager
 def connect(on: str, workers: int | None) -> Iterator[Any]:
-    """Connect to the scheduler at an address; or start a cluster of `workers` jobs by its own
-    configuration, which is ended afterwards. Yields the client.
+    """Connect to a scheduler of Dask, and yield the client. A cluster that was started is ended after
+    the context.
+
+    Args:
+        on: the address of a scheduler; or the kind of a cluster, which is started by its own
+            configuration.
+        workers: the number of jobs of a cluster that is started.
 
     Raises:
         ConfigError: a package is missing, or the scheduler cannot be reached.
@@ -267,7 +274,9 @@ def _import_cluster_class(kind: str) -> Any:
 
 
 def _forget_exit_hook(module: str) -> None:
-    """Unregister what dask-kubernetes does at exit: without a cluster it prints a traceback."""
+    """Unregister what dask-kubernetes does at exit: without a cluster it prints a traceback. Does
+    nothing for another module.
+    """
     inner = sys.modules.get(f"{module}.kubecluster.kubecluster")
     hook = getattr(inner, "reap_clusters", None)
     if hook is not None:

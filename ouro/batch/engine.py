@@ -43,10 +43,11 @@ class SharedBudget:
         self._lock = threading.Lock()
 
     def reserve(self, wanted: float | None) -> float | None:
-        """Reserve money for a task; returns its limit in dollars.
+        """Reserve money for a task; returns the limit of the task in dollars.
 
-        This is the limit of its own, or its share of what is left; 0 if nothing is left, None if there
-        is no limit.
+        The limit is `wanted`; for None it is an equal share, one for each worker, of what is left. It
+        is never more than what is left, and 0 if nothing is left. Without a maximum of the budget,
+        `wanted` is returned, and None means no limit.
         """
         with self._lock:
             if self._left is None:
@@ -77,7 +78,7 @@ def default_workers() -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     try:
         memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
+    except (ValueError, OSError):  # the system does not say: assume enough for four
         memory = 4 * _SESSION_BYTES
     return max(1, min(cores or 1, memory // _SESSION_BYTES))
 
@@ -121,7 +122,9 @@ def _fill(
     budget: SharedBudget,
     progress: BatchProgress,
 ) -> None:
-    """Start tasks until each worker has one, or the budget is spent."""
+    """Move tasks from `waiting` to `running`, until each worker has one, none is left, the budget is
+    spent, or the runner was stopped.
+    """
     while waiting and len(running) < workers and not runner.is_stopped:
         limit = budget.reserve(waiting[0].limits.cost)
         if limit is not None and limit <= 0:

@@ -97,6 +97,7 @@ def read_evaluation(folder: Path, state: Path, flags: EvalSettings | None = None
     """The runs of a folder: each task, by each model, with each use of memory, `repeats` times.
 
     Args:
+        state: the folder of the state, in which repositories are made.
         flags: settings of the command line. Fields that are not the default win over `eval.yaml`.
 
     Raises:
@@ -147,7 +148,11 @@ def read_runs(state: BatchState) -> tuple[EvalRun, ...]:
 
 
 def score(runs: Sequence[EvalRun], results: dict[str, TaskResult]) -> Score:
-    """The score of some runs, by the results with their ids."""
+    """The score of some runs.
+
+    Args:
+        results: by the ids of runs. A run without a result counts as missing.
+    """
     finished = [results[run.id] for run in runs if run.id in results]
     counted = [result for result in finished if not _is_fault(result)]
     passed = sum(result.outcome == DONE for result in counted)
@@ -168,7 +173,9 @@ def score(runs: Sequence[EvalRun], results: dict[str, TaskResult]) -> Score:
 
 
 def wilson(passed: int, count: int) -> tuple[float, float]:
-    """The interval of Wilson (1927) for a share, at 95 %; all of 0 to 1 without a run."""
+    """The interval of Wilson (1927) for the share of runs that passed, at 95 %: low and high, from 0
+    to 1. Without a run it is (0, 1).
+    """
     if not count:
         return 0.0, 1.0
     share, square = passed / count, _NORMAL_QUANTILE * _NORMAL_QUANTILE
@@ -214,7 +221,9 @@ def _read_settings(folder: Path) -> EvalSettings:
 
 
 def _merge_settings(file_settings: EvalSettings, flags: EvalSettings | None) -> EvalSettings:
-    """The settings of the file, with those flags that are not the default. Raises ConfigError."""
+    """The settings of the file; a flag that is not the default replaces its setting. Raises ConfigError
+    if no model, no use of memory or no repeat is left.
+    """
     if flags is None:
         return file_settings
     default = EvalSettings()
@@ -250,6 +259,8 @@ def _read_task(
     if forbidden:
         raise ConfigError(f"{folder}: {', '.join(sorted(forbidden))} cannot be set for one task.")
     values |= _fields_from_files(folder)
+    if "tests" in values:
+        values.setdefault("checks", (_DEFAULT_CHECK,))
     if (folder / FILES).is_dir():
         target = (state / _REPOSITORIES / folder.name).resolve()
         repository_sources[str(target)] = str((folder / FILES).resolve())
@@ -269,11 +280,7 @@ def _fields_from_files(folder: Path) -> dict[str, Any]:
 
 
 def _require_check_and_repository(folder: Path, values: dict[str, Any]) -> None:
-    """Set `tests/test.sh` as the check if there is no other. Raises ConfigError without a check and a
-    schema, or without a repository.
-    """
-    if "tests" in values:
-        values.setdefault("checks", (_DEFAULT_CHECK,))
+    """Raise ConfigError if a task has neither a check nor a schema, or no repository."""
     if not values.get("checks") and not values.get("answer_schema"):
         hint = f"Write {TESTS}/test.sh, or `checks:` or `schema:` in {FIELDS}."
         raise ConfigError(f"{folder}: nothing says whether it succeeded.", hint)
@@ -295,15 +302,19 @@ def _read_file(path: Path) -> YamlTable:
 
 
 def _arm_names(settings: EvalSettings) -> dict[tuple[str, MemoryUse], str]:
-    """A short name of each arm, for the ids of its runs."""
+    """A short name of each arm, a model with a use of memory, for the ids of its runs. Models whose
+    last parts are equal get a number.
+    """
     names: dict[tuple[str, MemoryUse], str] = {}
     for model in dict.fromkeys(settings.models):
         last_part = model.rstrip("/").rpartition("/")[2] or "default"
         model_name = re.sub(r"[^\w-]+", "-", last_part).strip("-")[:_MAX_ARM] or "model"
         for memory in dict.fromkeys(settings.memory):
             name = model_name if memory == "none" else f"{model_name}-memory"
-            number = sum(other.startswith(name) for other in names.values())
-            names[model, memory] = name if name not in names.values() else f"{name}-{number + 1}"
+            similar_names = [other for other in names.values() if other.startswith(name)]
+            if name in similar_names:
+                name = f"{name}-{len(similar_names) + 1}"
+            names[model, memory] = name
     return names
 
 
@@ -313,7 +324,9 @@ def _batch_name(folder: Path) -> str:
 
 
 def _make_repository(target: Path, source: Path) -> None:
-    """Make a repository with one commit of these files. A kill leaves only the temporary folder."""
+    """Make a repository at `target` with one commit of the files in `source`. It is made in a temporary
+    folder and renamed: after a kill, no half repository is at `target`.
+    """
     temporary = target.with_name(f"{target.name}.new")
     shutil.rmtree(temporary, ignore_errors=True)
     ensure_private_dir(target.parent)

@@ -42,24 +42,29 @@ class SharedChange(NamedTuple):
 def take_pending(
     repository: Path, session: str, keep: Callable[[Sequence[Proposal]], None]
 ) -> None:
-    """Move the changes that wait of one session out of the memories that it used: those of this home,
-    and of a clone that will be removed.
+    """Move the pending changes of one session out of the memories that it used: the user's, and that
+    of the repository, a clone that will be removed.
 
     Args:
+        session: its id. Empty if the task had no session; then nothing is moved.
         keep: saves the changes elsewhere, before they are removed.
     """
     if session:
+        # No text is written here, so none is searched for secrets.
         for store in long_term.memory_stores(MemorySettings(), repository, lambda _text: ""):
             long_term.take_proposals(store, session, keep)
 
 
 def merge_changes(changes: Iterable[WaitingChange]) -> list[SharedChange]:
-    """Join the changes with the same lines in the same scope, in their order."""
+    """Join the changes that have the same lines in the same scope; case and spaces do not count. The
+    order is that of the first change of each.
+    """
     merged: dict[tuple[str, tuple[str, ...]], list[WaitingChange]] = {}
     rows_of: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
     for change in changes:
         rows = long_term.changed_rows(change.proposal)
-        key = (change.proposal.scope, tuple(" ".join(row.casefold().split()) for row in rows))
+        words = tuple(" ".join(row.casefold().split()) for row in rows)
+        key = (change.proposal.scope, words)
         rows_of.setdefault(key, rows)
         merged.setdefault(key, []).append(change)
     return [
@@ -69,7 +74,9 @@ def merge_changes(changes: Iterable[WaitingChange]) -> list[SharedChange]:
 
 
 def propose_again(editor: MemoryEditor, proposals: Sequence[Proposal]) -> list[Proposal]:
-    """Propose changes of a session elsewhere in these memories; returns those whose scope is not here."""
+    """Propose in the memories of `editor` what other sessions proposed elsewhere. Returns the proposals
+    for a scope that `editor` does not have.
+    """
     scopes = {scope.store.scope: scope for scope in editor.scopes}
     undelivered = []
     for proposal in proposals:

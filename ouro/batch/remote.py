@@ -82,7 +82,11 @@ def carry_out(order: bytes, version: str, is_wanted: Callable[[], bool]) -> Parc
     Args:
         version: the version of ouro on this worker.
         is_wanted: whether the scheduler still wants the task here.
+
+    Raises:
+        Stopped: it does not.
     """
+    # Without a type: another version may have other fields.
     plain_order = msgspec.msgpack.decode(order)
     if plain_order["version"] != version:
         task = plain_order["task"]
@@ -116,7 +120,9 @@ def carry_out(order: bytes, version: str, is_wanted: Callable[[], bool]) -> Parc
 
 
 def _run(order: Order, folder: Path, is_wanted: Callable[[], bool]) -> Parcel:
-    """Run the task of an order in a folder, and pack what it left. Raises OSError, Stopped."""
+    """Run the task of an order in a folder, and pack its result, branch and session. Raises OSError,
+    Stopped.
+    """
     task = order.task
     if not task.is_remote and not Path(task.repo).is_dir():
         return _fault(task, f"{task.repo} is not a folder on a worker: name an address.")
@@ -147,8 +153,10 @@ def read_parcel(encoded: bytes) -> Parcel:
 
 
 def receive(state: BatchState, task: Task, parcel: Parcel) -> TaskResult:
-    """Save what a worker sent, and return its result. The session is saved among those of this machine.
-    The branch is fetched into the repository if that is a folder; otherwise its bundle is kept.
+    """Save what a worker sent, and return its result: a fault if git cannot fetch the branch.
+
+    The session is saved among those of this machine. The bundle of the branch is saved in the state;
+    if the repository is a folder, the branch is fetched into it.
     """
     result, folder = parcel.result, state.place(task.id)
     with suppress(OSError):
@@ -170,8 +178,11 @@ def receive(state: BatchState, task: Task, parcel: Parcel) -> TaskResult:
 
 
 def fetch_bundle(repository: Path, bundle: Path, branch: str) -> None:
-    """Create the branch of a bundle in a repository. Raises GitError."""
+    """Add the commits of a bundle to a repository, and set the branch to its newest commit. Raises
+    GitError.
+    """
     git = Git(repository, _GIT_SECONDS)
+    # It prints `COMMIT REF` for the one branch in the bundle.
     commit = git.change_refs("bundle", "unbundle", str(bundle)).split()[0]
     git.change_refs("branch", "--quiet", "--force", branch, commit)
 
@@ -235,7 +246,9 @@ def _make_bundle(state: BatchState, result: TaskResult) -> bytes:
 
 
 def _session_files(session_id: str) -> dict[str, bytes]:
-    """The files of a session of this worker; empty if it is too long or gone."""
+    """The contents of the files of a session, by their path in the folder of sessions. Empty if the
+    session has more than `_MAX_SESSION` bytes, or cannot be read.
+    """
     if not session_id:
         return {}
     root = get_sessions_dir()
@@ -250,7 +263,9 @@ def _session_files(session_id: str) -> dict[str, bytes]:
 
 
 def _save_session(files: Mapping[str, bytes]) -> None:
-    """Write the files of a session below the folder of sessions; existing files stay."""
+    """Write the files of a session below the folder of sessions. Files that exist are not changed, and
+    a path that leaves the folder is ignored: a worker names the paths.
+    """
     root = get_sessions_dir().resolve()
     for name, data in files.items():
         path = (root / name).resolve()

@@ -64,7 +64,9 @@ def summary_rows(results: Iterable[TaskResult]) -> list[SummaryRow]:
 
 
 def reason(result: TaskResult) -> str:
-    """Why a task did not succeed, in one line; of a task that did, its branch."""
+    """Why a task did not succeed, in one line; for a task that succeeded, its branch, or that it has
+    changed nothing.
+    """
     failed = [check for check in result.checks if check.exit_code]
     if failed and result.outcome == CHECKS:
         return f"`{failed[0].command}` ended with {failed[0].exit_code}"
@@ -72,7 +74,9 @@ def reason(result: TaskResult) -> str:
 
 
 def report_page(state: BatchState) -> Iterator[str]:
-    """Yields the page as pieces of HTML. It loads nothing from elsewhere."""
+    """Yields the page as pieces of HTML: a summary, a table of all results, and a section about each. It
+    loads nothing from elsewhere.
+    """
     batch, results = state.batch(), list(state.results())
     yield page_head(batch.name)
     done = sum(result.is_done for result in results)

@@ -92,10 +92,11 @@ class BatchState:
         """The tasks whose folder was created by this object."""
 
     def begin(self, batch: Batch) -> None:
-        """Write the tasks, if this is the first run.
+        """Write the tasks into the folder if this is the first run; otherwise check that they are the
+        same.
 
         Raises:
-            UsageError: the folder belongs to other tasks, or to a newer ouro.
+            UsageError: the folder has other tasks, or a newer ouro wrote it.
         """
         ensure_private_dir(self.folder)
         path = self.folder / _BATCH
@@ -142,8 +143,8 @@ class BatchState:
 
     @contextmanager
     def lease(self, task_id: str) -> Iterator[int]:
-        """Lock a task, so that no other run runs it. Yields a descriptor for the process of the task:
-        it inherits the lock, which lasts as long as this process, even if ouro is killed.
+        """Lock a task, so that no other run runs it. Yields the descriptor of the lock. A process that
+        inherits it holds the lock until it ends, even if ouro is killed.
         """
         with lock_file(self.place(task_id) / "lease") as descriptor:
             yield descriptor
@@ -170,8 +171,8 @@ class BatchState:
         (self.place(task_id) / _RESULT).unlink(missing_ok=True)
 
     def learned(self, task_id: str) -> list[Proposal]:
-        """The changes of memory that the session of a task would make, if they wait here and not in a
-        memory.
+        """The changes of memory that the session of a task proposes and that wait in this folder; empty
+        if there are none, or if they cannot be read.
         """
         try:
             return decode_json((self.place(task_id) / _LEARNED).read_bytes(), list[Proposal])
@@ -182,7 +183,7 @@ class BatchState:
         self.save_learned(task_id, [*self.learned(task_id), *changes])
 
     def save_learned(self, task_id: str, changes: Sequence[Proposal]) -> None:
-        """Save what a task proposes for memory; nothing is left if it proposes nothing."""
+        """Replace the saved changes of memory that a task proposes; an empty sequence deletes them."""
         path = self.place(task_id) / _LEARNED
         if changes:
             write_private(path, msgspec.json.encode(changes))

@@ -173,6 +173,7 @@ def task_fields(table: YamlTable, name: str, path: str = "") -> dict[str, Any]:
     """
     nodes = {key: node for key, node in table.entries.items() if not is_empty(node)}
     schema = nodes.get("schema")
+    # A schema may be written as a text of JSON, which is decoded apart from the other fields.
     if isinstance(schema, Scalar):
         del nodes["schema"]
     values = read_fields(table._replace(entries=nodes), Task, name, path)
@@ -223,14 +224,14 @@ def _task_of_line(item: Mapping[str, Any], path: Path, where: str) -> Task:
 
 
 def make_task(values: Mapping[str, Any], path: Path, where: str) -> Task:
-    """One task from its fields.
+    """One task from its fields, with absolute paths.
 
     Args:
         path: the file that folders are relative to.
         where: names the task in messages.
 
     Raises:
-        ConfigError: it lacks a prompt, or names what is not there.
+        ConfigError: the prompt is missing, or a field is wrong.
     """
     if "prompt" not in values:
         raise ConfigError(f"{where} needs `prompt`.")
@@ -238,7 +239,7 @@ def make_task(values: Mapping[str, Any], path: Path, where: str) -> Task:
 
 
 def _check_task(task: Task, path: Path, where: str) -> Task:
-    """Check the fields of a task; returns it with absolute paths. Raises ConfigError.
+    """Check the fields of a task; returns it with absolute paths. Raises ConfigError if one is wrong.
 
     Args:
         path: the file that folders are relative to.
@@ -271,7 +272,7 @@ def _reason(error: OSError | UnicodeDecodeError) -> str:
 
 
 def _plain_message(error: Exception) -> str:
-    """The message of an error, in the words of a user of the file."""
+    """The message of an error, with the terms of msgspec replaced by plain words."""
     return (
         str(error)
         .replace("Object contains", "it has")
@@ -288,7 +289,7 @@ def _absolute_repository(repo: str, file: Path) -> str:
 
 
 def _add_ids(tasks: Sequence[Task]) -> list[Task]:
-    """The tasks, each with an id: that of the file, or one made of the name of the repository.
+    """The tasks, each with its own id: the one from the file, or one made of the repository's name.
 
     Raises:
         ConfigError: two tasks of the file have one id.
@@ -307,15 +308,18 @@ def _add_ids(tasks: Sequence[Task]) -> list[Task]:
 
 
 def _free_name(repo: str, used_names: set[str], numbers: Counter[str]) -> str:
-    """The name of a repository, with a number if the name is used. The last number of each name is
-    counted in `numbers`.
+    """The name of a repository; with the next number, from 2, if the name is used.
+
+    Args:
+        numbers: the last number of each name. It is changed, so that a search continues there.
     """
     last_part = repo.rstrip("/").rpartition("/")[2].removesuffix(".git")
     name = re.sub(r"[^\w.-]+", "-", last_part).strip("-.")[:50] or "task"
     free_name = name
-    while free_name in used_names or numbers[name] == 0:
+    numbers[name] = max(numbers[name], 1)
+    while free_name in used_names:
         numbers[name] += 1
-        free_name = f"{name}-{numbers[name]}" if numbers[name] > 1 else name
+        free_name = f"{name}-{numbers[name]}"
     return free_name
 
 

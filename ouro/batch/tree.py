@@ -73,8 +73,8 @@ class TaskTree(msgspec.Struct, frozen=True):
         return cls(folder, branch, base, repository)
 
     def commit(self, subject: str) -> tuple[list[str], str]:
-        """Commit what was changed to the branch; returns the names of the files, and the changes
-        since the task began as a patch.
+        """Commit all changes of the folder to the branch. Returns the names of the changed files, and
+        a patch with what changed since the task began.
 
         Raises:
             TreeError: git fails; the files stay in their folder.
@@ -85,8 +85,8 @@ class TaskTree(msgspec.Struct, frozen=True):
             raise TreeError(f"{self.folder}: git could not commit: {error}") from error
 
     def remove(self, *, keeps_branch: bool) -> None:
-        """Remove the folder, and the branch unless `keeps_branch`. A clone with a branch to keep stays,
-        because the branch is only there; it is cleaned.
+        """Remove the folder, and the branch unless `keeps_branch`. With `keeps_branch` a clone is only
+        cleaned, because the branch is in no other repository.
         """
         if self.repository is None:
             if keeps_branch:
@@ -118,7 +118,7 @@ class TaskTree(msgspec.Struct, frozen=True):
 
 
 def _one_at_a_time(repository: Path) -> threading.Lock:
-    """The lock for worktrees of a repository."""
+    """The lock that is held while git creates or removes a worktree of a repository."""
     return _worktree_locks.setdefault(repository_of(repository), threading.Lock())
 
 
@@ -131,6 +131,6 @@ def save_tree(place: Path, tree: TaskTree) -> None:
 
 
 def read_tree(place: Path) -> TaskTree:
-    """The recorded tree. Raises OSError, MsgspecError."""
+    """The recorded tree of a task. Raises OSError, MsgspecError."""
     data = (place / _RECORD_FILE).read_bytes()
     return decode_json(data, TaskTree, dec_hook=lambda kind, text: kind(text))
