@@ -96,7 +96,9 @@ class _EntryReader:
         """What the file says about the compaction whose summary follows."""
 
     def take(self, entry: dict[str, Any]) -> None:
-        """Take one entry: its titles, its facts about the session, and its message."""
+        """Take one entry: its titles, its facts about the session, and its message. Of an entry of a
+        subagent only the titles are taken.
+        """
         kind, builder = short_text(entry.get("type")), self.builder
         # The user's own title wins over a model's title, and a later one over an earlier one.
         self._user_title = short_text(entry.get("customTitle")) or self._user_title
@@ -104,7 +106,8 @@ class _EntryReader:
         if kind == "summary":
             self._summaries[str(entry.get("leafUuid"))] = short_text(entry.get("summary"))
         if entry.get("isSidechain") is True:
-            builder.left_out[SUB_AGENTS] += kind in ("user", "assistant")
+            if kind in ("user", "assistant"):
+                builder.left_out[SUB_AGENTS] += 1
             return
         self._session_id = self._session_id or short_text(entry.get("sessionId"))
         builder.project = builder.project or project_folder(entry.get("cwd"))
@@ -112,10 +115,12 @@ class _EntryReader:
         builder.created = builder.created or parse_time(entry.get("timestamp"))
         number = self._take_kind(kind, entry)
         if isinstance(uuid := entry.get("uuid"), str):
-            last = builder.branch[-1] if builder.branch else 0
-            self._number_of_entry[uuid] = number or self._number_of_entry.get(
-                str(entry.get("parentUuid")), last
-            )
+            # The parent of a later prompt may be an entry without a message. It stands for the message
+            # of its own parent.
+            if not number:
+                last = builder.branch[-1] if builder.branch else 0
+                number = self._number_of_entry.get(str(entry.get("parentUuid")), last)
+            self._number_of_entry[uuid] = number
 
     def _take_kind(self, kind: str, entry: dict[str, Any]) -> int:
         """Take the content of an entry of this kind. Returns the number of its message; 0 if it has
@@ -147,7 +152,11 @@ class _EntryReader:
         return self.builder.add_prompt(parts, at) if parts else 0
 
     def finish(self, path: Path) -> ForeignSession:
-        """The session with all entries that were taken."""
+        """The session with all entries that were taken. Its title is the user's, otherwise a model's,
+        otherwise the last summary of this session.
+
+        `path`: the file, whose name is the id of the session if no entry has one.
+        """
         # A file also has summaries of other sessions; its own refers to an entry in the file.
         own_summaries = [
             text for uuid, text in self._summaries.items() if uuid in self._number_of_entry
@@ -157,8 +166,8 @@ class _EntryReader:
         return self.builder.finish("claude-code", self._session_id or path.stem, path)
 
     def _take_user(self, entry: Mapping[str, Any], message: Mapping[str, Any], at: str) -> int:
-        """Add the tool results and the prompt of an entry. Returns the number of the last message;
-        0 if it has none.
+        """Add the tool results of an entry as one message, and its prompt as the next. A summary of a
+        compaction is added as a compaction. Returns the number of the last message; 0 for none.
         """
         parts = list(_user_parts(message.get("content"), is_context=entry.get("isMeta") is True))
         if entry.get("isCompactSummary") is True:
@@ -178,7 +187,9 @@ class _EntryReader:
         return number
 
     def _take_summary(self, parts: Sequence[Part], at: str) -> None:
-        """Add a compaction, whose summary is a message of the user in the file."""
+        """Add a compaction, whose summary is a message of the user in the file. The boundary, an entry
+        before it, says what started the compaction, and which messages are kept.
+        """
         metadata, self._compaction_metadata = self._compaction_metadata, {}
         trigger: CompactionTrigger = "manual" if metadata.get("trigger") == "manual" else "auto"
         tokens = (count_of(metadata.get("preTokens")), count_of(metadata.get("postTokens")))
@@ -191,14 +202,18 @@ class _EntryReader:
         self.builder.compact(summary, at, trigger, tokens, kept)
 
     def _rewind_to_parent(self, parent: object, at: str) -> None:
-        """Rewind to the parent of a new prompt, if there are prompts after it."""
+        """Rewind to the parent of a new prompt, if there are prompts after it. A parent of None is the
+        start of the session.
+        """
         # If the parent is damaged or in another file, the session continues from the last message.
         to = 0 if parent is None else self._number_of_entry.get(str(parent))
         if to is not None and any(prompt > to for prompt in self.builder.prompts):
             self.builder.rewind(to, at)
 
     def _take_answer(self, entry: Mapping[str, Any], message: Mapping[str, Any], at: str) -> int:
-        """Add an answer, or a part to the answer before it; returns its number."""
+        """Add an answer; or, if the entry continues the last answer, add its parts to that. Returns the
+        number of the message that the entry stands for in a rewind.
+        """
         builder, parts = self.builder, tuple(_answer_parts(message.get("content")))
         usage = _usage(message.get("usage"), entry.get("costUSD"))
         answer_id = short_text(message.get("id"))
@@ -207,6 +222,7 @@ class _EntryReader:
             # One answer has several entries, one per part, each with the usage so far.
             builder.extend(number, parts)
             builder.replace_message(number, replace(builder.message(number), usage=usage))
+            # Results of the answer's first calls may be after it already; a rewind keeps them.
             return builder.branch[-1]
         model = short_text(message.get("model"), 120)
         # Errors that the program writes as the model are for the user, and never sent to a model.
@@ -236,13 +252,17 @@ class _EntryReader:
 
 def _blocks(content: Any) -> list[dict[str, Any]]:
     """The content of a message as blocks; a text becomes one block."""
-    return (
-        [{"type": "text", "text": content}] if isinstance(content, str) else dictionaries(content)
-    )
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return dictionaries(content)
 
 
 def _user_parts(content: Any, *, is_context: bool = False) -> Iterable[Part]:
-    """Yield the parts of a user's message. A document becomes a text that says so."""
+    """Yield the parts of a user's message. A document becomes a text that says so, and other blocks,
+    such as tool results, are left out.
+
+    `is_context`: whether the program wrote the texts for the model.
+    """
     for block in _blocks(content):
         match block:
             case {"type": "text", "text": str(text)} if text.strip():
@@ -256,8 +276,8 @@ def _user_parts(content: Any, *, is_context: bool = False) -> Iterable[Part]:
 
 
 def _user_part(text: str) -> Part:
-    """A text of the user as a part: commands and shell lines as they were typed, texts of the
-    program as context.
+    """A text in a message of the user as a part. A command and a shell line become what the user typed;
+    a text that the program wrote becomes context.
     """
     if _COMMAND_START.match(text) and (name := _COMMAND_NAME.search(text)):
         arguments = _COMMAND_ARGS.search(text)
@@ -286,7 +306,7 @@ def _answer_parts(content: Any) -> Iterable[Part]:
 
 
 def _image(block: Mapping[str, Any]) -> Image | Text:
-    """An image, or a text in its place if it is not in the file."""
+    """An image; if the file does not have its bytes, or models do not accept it, a text that says so."""
     source = dictionary(block.get("source"))
     if not source:
         return Text("[a picture that is not kept]")

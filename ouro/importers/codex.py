@@ -72,17 +72,17 @@ _EXIT_CODE = re.compile(r"(?:Exit code: |Process exited with code )(\d{1,3})\b")
 
 def read_codex(path: Path) -> ForeignSession:
     """The session in a rollout file. Raises SessionError."""
-    # Some versions wrote messages only as events, so the file is read twice.
-    speakers = {_speaker(line) for line in json_lines(path, Counter())}
-    reader = _LineReader({"user", "assistant"} - speakers)
+    # Some versions wrote the messages of a role only as events: the first reading finds which.
+    roles_with_items = {_speaker(line) for line in json_lines(path, Counter())}
+    reader = _LineReader({"user", "assistant"} - roles_with_items)
     for line in json_lines(path, reader.builder.left_out):
         reader.take(line)
     return reader.finish(path)
 
 
 def _speaker(line: Mapping[str, Any]) -> str:
-    """Whose message the item of a line is: `user` or `assistant`; empty if it is no message, or has
-    only text of the program.
+    """The role of the message in a line, such as `user` or `assistant`. Empty if the line has no
+    message, or a message with only text that the program added.
     """
     item = _item(line)
     if item.get("type") != "message":
@@ -126,7 +126,8 @@ class _LineReader:
         """Take one line: an item of the model, or an event of the program."""
         builder = self.builder
         # The oldest layout has no times: one millisecond between messages keeps their order.
-        pause = 1 if len(builder.records) > self._records_before else 0
+        has_added_record = len(builder.records) > self._records_before
+        pause = 1 if has_added_record else 0
         self._at = parse_time(line.get("timestamp")) or add_milliseconds(self._at, pause)
         self._records_before = len(builder.records)
         payload, kind = line.get("payload"), line.get("type")
@@ -140,7 +141,9 @@ class _LineReader:
             builder.left_out["lines of an unknown kind"] += 1
 
     def _take_payload(self, kind: Any, payload: dict[str, Any]) -> None:
-        """Take a line that is not an item of the model."""
+        """Take the payload of a line that is not an item of the model: the header, the context of a
+        turn, an event or a compaction. Unknown kinds are counted as left out.
+        """
         builder = self.builder
         match kind:
             case "session_meta":
@@ -152,7 +155,7 @@ class _LineReader:
                 self._take_event(payload)
             case "compacted":
                 summary = payload.get("message")
-                # Otherwise it is encrypted for the provider.
+                # An empty summary is one that was encrypted for the provider.
                 if isinstance(summary, str) and summary.strip():
                     self._answer = 0
                     builder.compact(summary, self._at)
@@ -160,7 +163,7 @@ class _LineReader:
                 builder.left_out[f"`{short_text(kind, 40) or 'nameless'}` lines"] += 1
 
     def finish(self, path: Path) -> ForeignSession:
-        """The session with all lines that were taken."""
+        """The session with all lines that were taken. Without a header, the name of the file is its id."""
         self.builder.git_branch = short_text(dictionary(self._header.get("git")).get("branch"))
         self.builder.created = parse_time(self._header.get("timestamp"))
         return self.builder.finish("codex", short_text(self._header.get("id")) or path.stem, path)
@@ -204,7 +207,7 @@ class _LineReader:
             self._add_to_answer(Thinking(cut_text("\n\n".join(thoughts))))
 
     def _take_output(self, item: Mapping[str, Any]) -> None:
-        """Add the result of a tool call."""
+        """Add the result of a tool call, with the exit code that its text names."""
         text, images, failed = _output(item.get("output"))
         match = _EXIT_CODE.search(text[:400])
         exit_code = int(match[1]) if match else None
@@ -212,7 +215,9 @@ class _LineReader:
         self._add_result(call_id, text, failed=failed, images=images, exit_code=exit_code)
 
     def _take_message(self, item: Mapping[str, Any]) -> None:
-        """Add a message of the model, or a prompt without the texts of the program."""
+        """Add a message of the model, or a prompt without the texts that the program added. Messages of
+        other roles are left out.
+        """
         parts = texts_and_images(item.get("content"))
         if item.get("role") == "assistant":
             self._add_to_answer(*parts)
@@ -220,7 +225,9 @@ class _LineReader:
             self._take_user([part for part in parts if not _is_from_program(part)])
 
     def _take_user(self, parts: Sequence[Part]) -> None:
-        """Add a prompt; what the user ran in a shell becomes a text."""
+        """Add a prompt. A line that the user ran in a shell becomes a text with its output. Nothing is
+        added for an empty prompt.
+        """
         prompt: list[Part] = []
         for part in parts:
             if isinstance(part, Text) and (match := _SHELL_LINE.match(part.text)):
@@ -243,19 +250,19 @@ class _LineReader:
         model = self._model
         if model and "/" not in model:
             model = f"{self._provider or 'openai'}/{model}"
-        self._answer = self._last_answer = self.builder.add(
-            Message("assistant", parts, model=model), self._at
-        )
+        message = Message("assistant", parts, model=model)
+        self._answer = self._last_answer = self.builder.add(message, self._at)
 
     def _add_result(self, call_id: str, text: str, **details: Any) -> None:
         """Add a tool result, which ends the answer. `details` are arguments of `make_reply`."""
         self._answer = 0
-        self.builder.add(
-            Message("tool", (self.builder.make_reply(call_id, text, **details),)), self._at
-        )
+        reply = self.builder.make_reply(call_id, text, **details)
+        self.builder.add(Message("tool", (reply,)), self._at)
 
     def _take_event(self, event: Mapping[str, Any]) -> None:
-        """Take the usage, a rewind, the title, or a message that has no item."""
+        """Take an event with the usage, a rewind, the title, or a message that has no item. Other events
+        repeat items, and are not read.
+        """
         match event.get("type"):
             case "token_count":
                 self._count_tokens(dictionary(event.get("info")))
@@ -263,6 +270,7 @@ class _LineReader:
                 turns, prompts = count_of(event.get("num_turns")), self.builder.prompts
                 if turns and prompts:
                     self._answer = 0
+                    # The file may name more turns than there are prompts.
                     first_undone = prompts[-turns:][0]
                     remaining = [n for n in self.builder.branch if n < first_undone]
                     self.builder.rewind(max(remaining, default=0), self._at)
@@ -272,8 +280,8 @@ class _LineReader:
                 self._take_message_event(kind, event)
 
     def _count_tokens(self, info: Mapping[str, Any]) -> None:
-        """Add the usage of a request to the last answer, once: the same total is reported several
-        times.
+        """Add the usage of a request to that of the last answer. The same request may be reported
+        several times; a report with the total of the one before is not added again.
         """
         total = info.get("total_token_usage")
         if not info or not self._last_answer or total == self._last_total:
@@ -291,7 +299,8 @@ class _LineReader:
 
     def _take_message_event(self, kind: str, event: Mapping[str, Any]) -> None:
         """Add a message from its event, if the file has no items for this role."""
-        role, text = "user" if kind == "user_message" else "assistant", event.get("message")
+        role = "user" if kind == "user_message" else "assistant"
+        text = event.get("message")
         if role not in self._roles_from_events or not isinstance(text, str):
             return
         if role == "assistant":
@@ -319,7 +328,9 @@ def _call(item: Mapping[str, Any]) -> ToolCall:
 
 
 def _output(output: Any) -> tuple[str, tuple[Image, ...], bool]:
-    """The text of a tool result, its images, and whether it failed."""
+    """The text of a tool result, its images, and whether it failed. `output` is a text, a list of blocks
+    or an object around one of them, by the version of Codex.
+    """
     if isinstance(output, dict):
         text, images, failed = _output(output.get("content", output.get("output")))
         return text, images, failed or output.get("success") is False

@@ -50,15 +50,16 @@ def json_lines(
     path: Path, left_out: Counter[str], max_bytes: int | None = None
 ) -> Iterator[dict[str, Any]]:
     """Yield the objects in a file of JSON lines. Other lines are counted in `left_out`, by what is
-    wrong with them.
+    wrong with them; empty lines are not counted. Raises SessionError if the file cannot be opened.
 
-    `max_bytes`: where to stop, at the end of the line; None: at the end of the file. Raises
-    SessionError if the file cannot be opened.
+    `max_bytes`: reading ends after the line in which this number is reached; None: at the end of the
+    file.
     """
     with open_regular(path) as file:
         while line := file.readline(MAX_LINE):
             if len(line) == MAX_LINE and not line.endswith(b"\n"):
                 left_out[TOO_LONG] += 1
+                # Skip the rest of this line.
                 while (rest := file.readline(MAX_LINE)) and not rest.endswith(b"\n"):
                     pass
                 continue
@@ -93,8 +94,8 @@ def parse_time(value: Any, otherwise: str = "") -> str:
 
 
 def add_milliseconds(at: str, milliseconds: int) -> str:
-    """The time a few milliseconds after `at`, for messages without a time of their own; the format
-    is that of records.
+    """The time `milliseconds` after `at`, for messages without a time of their own. Both times are in the
+    format of records; an empty `at` is the start of 1970.
     """
     start = datetime.fromisoformat(at or _EARLIEST).timestamp()
     return parse_time(start + milliseconds / 1000, at)
@@ -110,7 +111,7 @@ def project_folder(value: Any) -> str:
 
 
 def short_text(value: Any, max_characters: int = 200) -> str:
-    """The beginning of a foreign text in one line; empty if the value is not a text."""
+    """The first `max_characters` of a foreign text, in one line; empty if the value is not a text."""
     if not isinstance(value, str):
         return ""
     # Four times as much, because blanks and control characters are left out.
@@ -130,7 +131,9 @@ def count_of(value: Any) -> int:
 
 
 def decode_image(media_type: Any, data: Any) -> Image | Text:
-    """An image from base64; a text instead of it if the data is not an image that models accept."""
+    """An image from base64. If the data is too large, or not an image that models accept, a text that
+    says so. The type comes from the data; `media_type` is only named in that text.
+    """
     from ouro.images import image_type  # `ouro sessions list` does not need it
 
     named_type = short_text(media_type, 60) or "image/png"
@@ -154,7 +157,9 @@ def image_from_url(url: Any) -> Image | Text:
 
 
 def texts_and_images(content: Any) -> list[Text | Image]:
-    """The texts and images of a message as OpenAI's API has them."""
+    """The texts and images in the content of a message of OpenAI's API: a text, or a list of blocks. Other
+    blocks and empty texts are left out.
+    """
     if isinstance(content, str):
         return [Text(cut_text(content))] if content.strip() else []
     parts: list[Text | Image] = []
@@ -170,15 +175,13 @@ def texts_and_images(content: Any) -> list[Text | Image]:
 
 
 def parse_call(call_id: str, name: str, raw_arguments: Any) -> ToolCall:
-    """A call whose arguments are JSON text or an object. If they cannot be read, the call has none,
-    and keeps their text as `malformed`.
+    """A tool call from its arguments, which are JSON text or an object; None means no arguments. If
+    they cannot be read, the call has no arguments, and their text is in `malformed`.
     """
     try:
-        arguments = arguments_object(
-            json.loads(raw_arguments or "{}")
-            if isinstance(raw_arguments, str | None)
-            else raw_arguments
-        )
+        is_text = isinstance(raw_arguments, str | None)
+        decoded = json.loads(raw_arguments or "{}") if is_text else raw_arguments
+        arguments = arguments_object(decoded)
     except (ValueError, RecursionError):
         arguments = None
     if arguments is not None:

@@ -126,22 +126,24 @@ def _sources_below(root: Path, program: Program | None) -> Iterator[ImportSource
 def _source(path: Path, program: Program | None) -> ImportSource | None:
     """A file as the source of a session; None if it is not a session of a known program."""
     try:
-        first_lines = (
-            list(json_lines(path, Counter(), _PEEK_LINES)) if path.suffix == ".jsonl" else []
-        )
+        first_lines: list[dict[str, object]] = []
+        if path.suffix == ".jsonl":
+            first_lines = list(json_lines(path, Counter(), _PEEK_LINES))
         writer = program or _guess_program(path, first_lines)
         stat = path.stat()
     except (SessionError, OSError):
         return None
     if writer is None:
         return None
+    projects = map(_project_of, first_lines)
+    typed_words = map(_typed_words, first_lines)
     return ImportSource(
         path,
         writer,
         size=stat.st_size,
         changed_at=parse_time(stat.st_mtime),
-        project=next(filter(None, map(_project_of, first_lines)), ""),
-        first_words=next(filter(None, map(_typed_words, first_lines)), ""),
+        project=next(filter(None, projects), ""),
+        first_words=next(filter(None, typed_words), ""),
     )
 
 
@@ -166,7 +168,9 @@ def _guess_program(path: Path, first_lines: list[dict[str, object]]) -> Program 
 
 
 def _is_older_session(path: Path) -> bool:
-    """Whether a file is a session of an older version of ouro."""
+    """Whether a file is a session of an older version of ouro: one YAML document with an `id`. The
+    present version also writes a `session.yaml`, whose documents begin with `---`.
+    """
     if path.name != "session.yaml":
         return False
     lines = read_start(path, _PEEK_START).splitlines()
@@ -175,11 +179,13 @@ def _is_older_session(path: Path) -> bool:
 
 
 def _is_export(path: Path) -> bool:
-    """Whether a file is a session that ouro exported as JSON."""
-    start = read_start(path, _PEEK_START).partition('"session"')[2]
+    """Whether a file is a session that ouro exported as JSON: its `session` is an object with a
+    `format`. Only the start of the file is read, as an export may be long.
+    """
+    after_key = read_start(path, _PEEK_START).partition('"session"')[2]
     with suppress(ValueError):
-        first, _ = json.JSONDecoder().raw_decode(start.lstrip(" \n:"))
-        return isinstance(first, dict) and "format" in first
+        session, _end = json.JSONDecoder().raw_decode(after_key.lstrip(" \n:"))
+        return isinstance(session, dict) and "format" in session
     return False
 
 
@@ -197,8 +203,8 @@ def _is_of_claude_code(line: Mapping[str, object]) -> bool:
 
 
 def _typed_words(line: Mapping[str, object]) -> str:
-    """The beginning of what the user typed in a line; empty if it is not the user's, or written by
-    the program.
+    """The first 70 characters that the user typed, from a line of Claude Code or Codex. Empty if the
+    line is not a message of the user, or if the program wrote its text.
     """
     payload = dictionary(line.get("payload"))
     message = payload if payload.get("role") == "user" else dictionary(line.get("message"))
@@ -299,8 +305,9 @@ class Importer(msgspec.Struct, frozen=True, eq=False):
         return result
 
     async def _import(self, source: ImportSource, session: ForeignSession) -> ImportResult:
-        """Save a session as a new one, or add what is new to the one that was imported before. If
-        another session has the same id, it gets a new id.
+        """Save a session as a new one, or add what is new to the session that was imported from it
+        before. If a session that is not this one has its id, it is saved under a new id. Raises
+        SessionError.
         """
         records, header = session.records, session.header
         count = sum(isinstance(record, MessageRecord) for record in records)
@@ -333,7 +340,7 @@ class Importer(msgspec.Struct, frozen=True, eq=False):
         self, result: ImportResult, header: SessionHeader, records: tuple[Record, ...]
     ) -> ImportResult:
         """Add the new messages to a session that was imported before; returns `result` with what was
-        done.
+        done. Nothing is added to a session of ouro itself: an export is only imported once.
         """
         if not _origin(header):
             return replace(result, outcome="known", messages=0)
@@ -342,8 +349,9 @@ class Importer(msgspec.Struct, frozen=True, eq=False):
         new_records, has_parted = await asyncio.to_thread(
             lambda: _find_new(saved.records(), records, program)
         )
-        # If both were continued, one message is a remark about that.
-        count = sum(isinstance(record, MessageRecord) for record in new_records) - has_parted
+        count = sum(isinstance(record, MessageRecord) for record in new_records)
+        if has_parted:  # one message is ouro's note about that
+            count -= 1
         if count <= 0:
             return replace(result, outcome="known", messages=0)
         loaded = await self.store.load_session(header.id)
@@ -365,15 +373,15 @@ class Importer(msgspec.Struct, frozen=True, eq=False):
 
 
 def _origin(header: SessionHeader) -> Mapping[str, str]:
-    """The session of another program that a session was imported from; empty for ouro's own, also
-    from an export.
+    """The program, id and file that a session was imported from; empty for a session of ouro itself,
+    also if it was imported from an export.
     """
     return {} if header.origin.get("from") == "json" else header.origin
 
 
 def _is_same_session(saved: SessionHeader, other: SessionHeader) -> bool:
-    """Whether two sessions with the same id are one: both were imported from the same session, or
-    they were begun at the same time in the same project.
+    """Whether two sessions with the same id are one. If one was imported from another program, both
+    must come from the same session; otherwise both must have begun at the same time in one project.
     """
     origin = _origin(saved)
     if origin or _origin(other):
@@ -384,8 +392,10 @@ def _is_same_session(saved: SessionHeader, other: SessionHeader) -> bool:
 def _find_new(
     imported: Iterable[Record], source: Iterable[Record], program: str
 ) -> tuple[list[Record], bool]:
-    """The records that a source has in addition to the session imported from it, and whether that
-    session has additions, too.
+    """Compare a source with the session that was imported from it before. Returns the records to add
+    to the session, and whether the session was continued in ouro, too.
+
+    `program`: the one that wrote the source, for a note to the model.
     """
     additions = _Additions(imported, source)
     return additions.find(program), additions.has_parted
@@ -423,7 +433,9 @@ class _Additions:
         self._new_records: list[Record] = []
 
     def find(self, program: str) -> list[Record]:
-        """The records to add; `program` is the one that wrote the source."""
+        """The records to add, in their order. If the session was continued in both places, the first is
+        a note about that to the model, which names `program`, the writer of the source.
+        """
         if self.has_parted:
             self._last_number += 1
             name = PROGRAM_NAMES.get(program, "another program")
@@ -442,9 +454,10 @@ class _Additions:
         return self._new_records
 
     def _add_message(self, key: _RecordKey, record: MessageRecord) -> None:
-        """Add a message unless it is in the imported session.
+        """Add a message unless it is in the imported session. A message that was incomplete at the last
+        import is added again, after a rewind to the message before it.
 
-        One that was incomplete at the last import is added again, after a rewind.
+        After messages that were added here, such a rewind would hide them: the incomplete one stays.
         """
         saved = self._saved_records.get(key)
         if isinstance(saved, MessageRecord):
@@ -452,7 +465,7 @@ class _Additions:
             if is_complete or self.has_parted:
                 self._number_before = self._numbers[record.number] = saved.number
                 return
-        if saved:  # it was incomplete at the last import
+        if saved:  # incomplete
             self._new_records.append(RewindRecord(self._number_before, record.at))
         self._last_number += 1
         self._number_before = self._numbers[record.number] = self._last_number
@@ -489,23 +502,27 @@ def _first_call_id(message: Message) -> str:
 
 
 def _add_keys(records: Iterable[Record]) -> Iterator[tuple[_RecordKey, Record]]:
-    """Yield each record with a stable key. A more complete version of a message, which follows a
-    rewind, has the key of the first version.
+    """Yield each record with a key that stays the same in later imports: kind, time, and a count of
+    those with both. The kind of a message is its role with the id of its first call.
+
+    A rewind and a more complete version of a message follow the first version; the new version has
+    the key of the first.
     """
     counts: Counter[tuple[str, str]] = Counter()
     last_numbers: dict[tuple[str, str], int] = {}
     rewound_to: int | None = None
     for record in records:
-        kind, number = type(record).__name__, 0
+        is_new_version = False
         if isinstance(record, MessageRecord):
             call_id = _first_call_id(record.message)
-            kind, number = f"{record.message.role} {call_id}".rstrip(), record.number
-        kind_and_time = (kind, record.at)
-        is_new_version = (
-            number and rewound_to is not None and last_numbers.get(kind_and_time, 0) > rewound_to
-        )
-        counts[kind_and_time] += not is_new_version
-        if number:
-            last_numbers[kind_and_time] = number
+            kind_and_time = (f"{record.message.role} {call_id}".rstrip(), record.at)
+            # The rewind directly before removed a message of this kind and time.
+            last_number = last_numbers.get(kind_and_time, 0)
+            is_new_version = rewound_to is not None and last_number > rewound_to
+            last_numbers[kind_and_time] = record.number
+        else:
+            kind_and_time = (type(record).__name__, record.at)
+        if not is_new_version:
+            counts[kind_and_time] += 1
         rewound_to = record.to if isinstance(record, RewindRecord) else None
         yield (*kind_and_time, counts[kind_and_time]), record

@@ -48,9 +48,9 @@ def read_export(path: Path) -> ForeignSession:
     Records of the mode are dropped: the file of another user must not turn off the questions.
     Raises SessionError if the file cannot be read, is not an export, or is too new.
     """
-    text = _content(path, _MAX_EXPORT)
+    content = _content(path, _MAX_EXPORT)
     try:
-        document = json.loads(text)
+        document = json.loads(content)
         header = header_from(document)
     except (ValueError, RecursionError) as error:
         raise SessionError(f"{path} is not an export of ouro: {str(error)[:200]}.") from error
@@ -103,14 +103,16 @@ def read_older_ouro(path: Path) -> ForeignSession:
 def _content(path: Path, max_bytes: int) -> bytes:
     """The bytes of a file. Raises SessionError if it cannot be opened or has more than `max_bytes`."""
     with open_regular(path) as file:
-        text = file.read(max_bytes + 1)
-    if len(text) > max_bytes:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
         raise SessionError(f"{path} has over {max_bytes >> 20} MB: it is not read.")
-    return text
+    return content
 
 
 def _message(data: Mapping[str, Any], builder: TranscriptBuilder) -> Message | None:
-    """A message of the old format or of OpenAI's; None for other roles, and if it has no content."""
+    """A message in the format of the older ouro or of OpenAI. None for other roles, and for a message of
+    the user or an answer without content.
+    """
     content = data.get("content")
     match data.get("role"):
         case "user":
@@ -134,7 +136,7 @@ def _message(data: Mapping[str, Any], builder: TranscriptBuilder) -> Message | N
 
 
 def _reply(call_id: Any, content: Any, builder: TranscriptBuilder, name: Any = None) -> ToolReply:
-    """The result of a tool call, with its texts joined."""
+    """The result of a tool call, with its texts joined. `name`: the tool, if the call is missing."""
     texts = [item.text for item in texts_and_images(content) if isinstance(item, Text)]
     return builder.make_reply(
         short_text(call_id), "\n".join(texts), name=short_text(name) or "unknown"
@@ -163,7 +165,7 @@ def _answer(data: Mapping[str, Any]) -> Message | None:
 
 
 def _usage(usage: Any) -> Usage | None:
-    """The usage under the names of either format; None if there is none."""
+    """The usage under the names of the older ouro or of OpenAI; None if there is none."""
     if not isinstance(usage, dict):
         return None
     return Usage(

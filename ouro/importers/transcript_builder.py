@@ -101,13 +101,13 @@ class TranscriptBuilder:
         self._first_model = self._model = self._title = ""
 
     def add(self, message: Message, at: str) -> int:
-        """Add a message at the end of the branch; returns its number. If the model has changed, a
-        record says so before it.
+        """Add a message at the end of the branch; returns its number. If its model is another one than
+        before, a record of the new model is added first.
         """
         if message.model and message.model != self._model:
             self._model = message.model
             if not self._first_model:
-                self._first_model = message.model
+                self._first_model = message.model  # it is in the header of the session
             elif self.records:
                 self.records.append(ModelRecord(message.model, self._time(at)))
         self._note_calls(message.parts)
@@ -149,8 +149,8 @@ class TranscriptBuilder:
         images: tuple[Image, ...] = (),
         exit_code: int | None = None,
     ) -> ToolReply:
-        """Make the result of a call that was added, with a display. `name` is the tool of a call
-        that is missing.
+        """Make a tool result, with a display made from its call. `name`: the tool, if no call with this
+        id was added.
         """
         call = self.calls.get(call_id, ToolCall(call_id, name, {}))
         display = display_for(call, text, exit_code)
@@ -187,7 +187,7 @@ class TranscriptBuilder:
         self.records.append(record)
 
     def set_title(self, title: str) -> None:
-        """Set the title of the session. Of several, the last one counts."""
+        """Set the title of the session. The last title that is not empty counts."""
         self._title = make_title(title) or self._title
 
     def finish(self, program: Program, original: str, path: Path) -> ForeignSession:
@@ -213,7 +213,9 @@ class TranscriptBuilder:
         return ForeignSession(header, tuple(self.records), left_out)
 
     def _default_title(self) -> str:
-        """A title from the first text of the user that is not a command, else from the first one."""
+        """A title from the first text of the user that is not a command. If all are commands, from the
+        first; empty if there is none.
+        """
         first_title = ""
         for record in self.records:
             if not isinstance(record, MessageRecord) or record.message.role != "user":
@@ -228,13 +230,15 @@ class TranscriptBuilder:
         self.calls.update({part.id: part for part in parts if isinstance(part, ToolCall)})
 
     def _time(self, at: str) -> str:
-        """A time; that of the record before if it is empty."""
+        """The time of a record: `at`, which is kept for later records; if it is empty, the last time."""
         self.last_at = at or self.last_at
         return self.last_at
 
 
 def display_for(call: ToolCall, text: str, exit_code: int | None = None) -> Display | None:
-    """How a tool result of another program is shown; None if it is shown as its text."""
+    """How the result of a call of another program is shown, by the arguments of the call: changed files,
+    todos, a patch or a command. None if it is shown as its text.
+    """
     arguments = call.arguments
     first_line = text.strip().partition("\n")[0][:120]
     if changes := _changes(arguments):
@@ -250,7 +254,7 @@ def display_for(call: ToolCall, text: str, exit_code: int | None = None) -> Disp
 
 
 def _todos(arguments: Mapping[str, Any]) -> Iterator[Todo]:
-    """Yield the items if the call sets a list of todos."""
+    """Yield the items of the list that a call sets, in the arguments of Claude Code or Codex."""
     for item in dictionaries(arguments.get("todos") or arguments.get("plan")):
         step = item.get("content") or item.get("step")
         if isinstance(step, str):
@@ -258,7 +262,7 @@ def _todos(arguments: Mapping[str, Any]) -> Iterator[Todo]:
 
 
 def _command(arguments: Mapping[str, Any]) -> str:
-    """The shell line of a call; empty if it has none."""
+    """The shell line of a call; empty if it has none. Of a shell with `-c`, only the line is returned."""
     command = arguments.get("command") or arguments.get("cmd")
     if isinstance(command, str):
         return command
