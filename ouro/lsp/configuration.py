@@ -127,8 +127,8 @@ def find_language_servers(
 
 
 def are_for_project(specs: Sequence[LanguageServerSpec], root: Path) -> bool:
-    """Whether the project has files of one of the servers, as far as they are found quickly.
-    Blocks.
+    """Whether the project has a file for one of the servers. Only some folders are searched, so that
+    it is quick. Blocks.
     """
     endings = set().union(*(spec.languages for spec in specs))
     return any(ending in endings for ending in near_endings(root))
@@ -150,8 +150,8 @@ def _enabled_servers(
 def _server_of_settings(
     name: str, entry: LanguageServerSettings, known: LanguageServerSpec | None
 ) -> LanguageServerSpec:
-    """A server of the settings; what they leave out comes from the known server of that name.
-    Raises ConfigError if it lacks a command or languages.
+    """A server that is described in the settings. If ouro knows a server of that name, `known`, what
+    the settings leave out comes from it. Raises ConfigError if it has no command or no languages.
     """
     command = known.command if known else ()
     if entry.command:
@@ -173,7 +173,9 @@ def _server_of_settings(
 
 
 def _is_installed(spec: LanguageServerSpec, folders: str, root: Path) -> bool:
-    """Whether the program of a server exists: at its path, or in one of the folders."""
+    """Whether the program of a server exists. A command with a `/` is a path, relative to `root`; another
+    one is searched in `folders`, which are joined as in PATH.
+    """
     program = Path(spec.command[0]).expanduser()
     if os.sep in spec.command[0]:
         return _is_program(root / program)

@@ -158,9 +158,10 @@ class LspConnection:
             end_task.cancel()
 
     async def _carry_out(self, action: str, request: JsonObject) -> Any:
-        """Answer a request when the server is ready. Documents are brought up to date first. A
-        `note` has no result: the files are only opened, so that their errors are known before a
-        change.
+        """Answer a request when the server is ready.
+
+        For a question about code, all documents are brought up to date first. A `note` only opens the
+        files that are not open, so that their errors are known before a change; its result is None.
         """
         await self._ready.wait()
         if action == "check":
@@ -174,7 +175,9 @@ class LspConnection:
         return None if action == "note" else await self._queries.answer(action, request)
 
     async def _check(self, files: list[JsonObject]) -> list[JsonObject]:
-        """Send the changed files to the server. Returns the errors that are new since."""
+        """Send the texts of files from before a change, then those after it. Returns the errors that
+        the server did not publish before the second.
+        """
         paths = [file["path"] for file in files]
         self._to_check.update(paths)
         async with self._document_lock:
@@ -184,12 +187,15 @@ class LspConnection:
             before, after = _texts(files, "before"), _texts(files, "after")
             number = self._diagnostics.number
             has_answered = await self._update(files, before, changed)
+            # What is published now was there before the change. In files that the agent changed
+            # earlier, it may be a late error of that earlier change.
             self._diagnostics.mark_known(self._changed)
             self._changed |= set(paths)
             for path in before.keys() - after.keys():
                 self._close(path)
             # A server that is silent about the old texts is not waited for a second time.
-            has_answered = await self._update(files, after) if has_answered else False
+            if has_answered:
+                has_answered = await self._update(files, after)
             self._notify_saved(after)
             self._count_silence(has_answered=has_answered or self._diagnostics.number > number)
             return self._diagnostics.take_new()
@@ -209,10 +215,12 @@ class LspConnection:
     async def _update(
         self, files: list[JsonObject], texts: dict[str, str], changed: Iterable[str] = ()
     ) -> bool:
-        """Send these texts to the server, and wait until it has published their errors, and those
-        of documents that were `changed` just before. Returns whether it has.
+        """Send texts to the server, and wait until it has published their errors. Returns False if it
+        did not within the time limit.
 
-        Of each file the text in `texts` counts; a file that is not in it is left out.
+        Args:
+            texts: path -> the text to send. Files that are not in it are left out.
+            changed: the paths of documents that were sent just before. Their errors are awaited, too.
         """
         awaited = set(changed)
         for file in files:
@@ -224,7 +232,9 @@ class LspConnection:
         return await self._diagnostics.settle(sent, seconds) if sent else True
 
     def _open(self, path: str, text: str, language: str) -> None:
-        """Open a document, or change its text."""
+        """Open a document, or send its text if that has changed. Above MAX_OPEN, close those that were
+        not used for the longest time.
+        """
         uri, document = Path(path).as_uri(), self._documents.pop(path, None)
         number = self._diagnostics.number
         if document is None:
@@ -263,6 +273,7 @@ class LspConnection:
             state = _state_of(path)
             if state is None:
                 self._close(path)
+            # A check that waits for the lock sends the change of its file itself.
             elif state != document.state and not self._to_check[path]:
                 text = await asyncio.to_thread(_text_of, path)
                 if text != document.text:
@@ -277,8 +288,8 @@ class LspConnection:
             self._notify("textDocument/didSave", types.DidSaveTextDocumentParams(identifier))
 
     async def _initialize(self) -> JsonObject:
-        """Start the protocol. Returns the version of the server, and the actions that it can carry
-        out.
+        """Start the protocol. Returns the version of the server, and the actions that it can carry out.
+        Raises LanguageServerEnded, RequestFailed or TimeoutError if the server does not start it.
         """
         request, folder = self._request, self._root
         params = types.InitializeParams(
@@ -374,7 +385,7 @@ class LspConnection:
             case "client/registerCapability":
                 self._register(params.get("registrations"))
                 result = None
-            case "workspace/applyEdit":
+            case "workspace/applyEdit":  # only tools change files
                 result = {"applied": False}
             case "window/workDoneProgress/create" | "client/unregisterCapability":
                 result = None
@@ -385,8 +396,8 @@ class LspConnection:
         self._send({"id": number, "result": result})
 
     def _setting(self, item: Any) -> Any:
-        """The settings that the server asks for: those of a section such as `python.analysis`, or
-        all. None if there are none.
+        """The settings that the server asks for: those of the section that `item` names, such as
+        `python.analysis`, or all if it names none. None if the section is not set.
         """
         section = item.get("section") if isinstance(item, dict) else ""
         value: Any = self._request["settings"]
@@ -395,7 +406,7 @@ class LspConnection:
         return value
 
     def _register(self, registrations: Any) -> None:
-        """Accept what the server registers for: only changes on disk have an effect."""
+        """Accept what the server registers for. Only a registration for changes on disk has an effect."""
         wanted = "workspace/didChangeWatchedFiles"
         items = registrations if isinstance(registrations, list) else []
         if any(isinstance(item, dict) and item.get("method") == wanted for item in items):

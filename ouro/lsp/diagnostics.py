@@ -77,7 +77,9 @@ class Diagnostics:
         return self._number
 
     def publish(self, params: Any) -> None:
-        """Record a `textDocument/publishDiagnostics`; a message that is not valid is ignored."""
+        """Record a `textDocument/publishDiagnostics`, which replaces the errors of its file. A message
+        that is not valid, or about a file in another folder, is only counted in `ignored`.
+        """
         uri = params.get("uri") if isinstance(params, dict) else None
         path = path_of(uri) if isinstance(uri, str) else None
         if path is None or not path.is_relative_to(self._root):
@@ -96,8 +98,8 @@ class Diagnostics:
         self._changed.set()
 
     async def settle(self, awaited: Mapping[str, Sent], seconds: float) -> bool:
-        """Wait until the errors of texts are published, and then until nothing more comes. Returns
-        whether all were published.
+        """Wait until the errors of all awaited texts are published, and then nothing more comes for
+        QUIET_SECONDS. Returns False if that did not happen within the time limit.
 
         Args:
             awaited: path -> the text that was sent.
@@ -116,7 +118,9 @@ class Diagnostics:
         return False
 
     def _is_published(self, path: str, sent: Sent) -> bool:
-        """Whether the errors of a file were published after this text of it was sent."""
+        """Whether the errors of this text of a file were published. Without a version of the server, any
+        message about the file that came after the text was sent counts.
+        """
         file = self._files.get(path)
         if file is None:
             return False
@@ -125,22 +129,28 @@ class Diagnostics:
         return file.number > sent.after
 
     def mark_known(self, changed: Collection[str]) -> None:
-        """Take all published errors as known, except of files in `changed` that had known errors:
-        their late errors are new.
+        """Mark all published errors as known, so that `take_new` does not return them.
+
+        Args:
+            changed: paths of files whose newest errors may be due to an earlier change. They are not
+                marked, unless nothing of the file was ever marked.
         """
         for path, file in self._files.items():
             if file.known is None or path not in changed:
                 file.known = _keys(file.errors)
 
     def take_new(self) -> list[JsonObject]:
-        """The errors that are new, each with its path; they are known from then on."""
+        """The published errors that are not known, each with its path; they are known from then on. If
+        an error occurs more often than it is known, the later occurrences are returned.
+        """
         new: list[JsonObject] = []
         for path, file in self._files.items():
-            unmatched = (file.known or Counter()).copy()
+            known_left = (file.known or Counter()).copy()
             for error in file.errors:
                 key = _key(error)
-                unmatched[key] -= 1
-                if unmatched[key] < 0:
+                if known_left[key] > 0:
+                    known_left[key] -= 1
+                else:
                     new.append({"path": path, **error})
             file.known = _keys(file.errors)
         return new
@@ -163,7 +173,7 @@ def path_of(uri: str) -> Path | None:
 
 
 def _errors(items: Iterable[types.Diagnostic]) -> Iterable[JsonObject]:
-    """Yield the errors as plain data. Warnings and hints are left out."""
+    """Yield the errors as plain data, with lines and columns from 1. Warnings and hints are left out."""
     for item in items:
         if item.severity in (None, types.DiagnosticSeverity.Error):
             start = item.range.start

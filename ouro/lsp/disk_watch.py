@@ -49,7 +49,9 @@ class DiskWatch:
         """Whether the last search reached a limit."""
 
     def changes(self) -> list[types.FileEvent]:
-        """The files that differ from the last call; none at the first call. Blocks."""
+        """The files that were created, changed or deleted since the last call; empty at the first call.
+        Blocks.
+        """
         self._is_cut = False
         states = dict(self._scan())
         before, self._last_states = self._last_states, states

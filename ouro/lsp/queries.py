@@ -30,7 +30,9 @@ class Queries:
         self._ask = ask
 
     async def answer(self, action: str, request: JsonObject) -> Any:
-        """The answer to an action of the tool `lsp`: a list, or the edits of each file."""
+        """The answer to an action of the tool `lsp`: a list of symbols or locations; for `rename` the
+        edits of each file.
+        """
         if action == "symbols":
             return await self._symbols(request)
         document = types.TextDocumentIdentifier(Path(request["path"]).as_uri())
@@ -49,7 +51,7 @@ class Queries:
         raise LookupError(f"There is no action {action}.")
 
     async def _symbols(self, request: JsonObject) -> list[JsonObject]:
-        """The symbols of a file, or those of the project that match a query."""
+        """The symbols of a file; if the request has no path, those of the project that match its query."""
         if not request["path"]:
             params = types.WorkspaceSymbolParams(request["query"])
             return [*symbols(await self._ask("workspace/symbol", params))][:MAX_ITEMS]
@@ -73,6 +75,7 @@ def symbols(answer: Any, depth: int = 0) -> Iterator[JsonObject]:
     for item in answer[:MAX_ITEMS]:
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
             continue
+        # A symbol of one file has only a range; its path is that of the request.
         location = _location(item.get("location")) or {"path": "", **_start(_range_of(item))}
         yield {
             "name": item["name"][:200],
@@ -85,7 +88,7 @@ def symbols(answer: Any, depth: int = 0) -> Iterator[JsonObject]:
 
 
 def file_edits(answer: Any) -> JsonObject:
-    """The edits of a rename: path -> edits with start, end and text.
+    """The edits of a rename: path -> edits with start, end and text. Empty if the server cannot rename.
 
     Raises:
         ValueError: the rename would do more than change text, or is not valid.
@@ -128,7 +131,9 @@ def _edit(item: Any) -> JsonObject:
 
 
 def _location(item: Any) -> JsonObject:
-    """A `Location` or `LocationLink` as path, line and column; empty if it is not valid."""
+    """A `Location` or `LocationLink` as path, line and column, from 1. Empty without a valid path; line
+    and column are 0 without a valid range.
+    """
     if not isinstance(item, dict):
         return {}
     uri = item.get("uri") or item.get("targetUri")

@@ -128,13 +128,15 @@ class LanguageServer:
             self._watch_task = None
 
     async def ask(self, method: str, request: JsonObject, seconds: float) -> Any:
-        """The result of a request. Raises ToolError if it failed, or took too long."""
+        """The result of a request; None if the worker sends none. Raises ToolError if the request
+        failed, or took longer than `seconds`.
+        """
         try:
             async with asyncio.timeout(seconds):
                 await self.wait_until_opened()
-                request = {"server": self.name, **request}
-                async with aclosing(self._worker.events(method, request)) as events:
-                    async for event in events:
+                addressed_request = {"server": self.name, **request}
+                async with aclosing(self._worker.events(method, addressed_request)) as events:
+                    async for event in events:  # the result is the only event
                         return event.get("result")
         except TimeoutError as error:
             raise ToolError(f"{self.name} did not answer in {seconds:g} s.") from error
@@ -182,8 +184,8 @@ class LanguageServer:
             self.actions = tuple(event["ready"]["actions"])
 
     def _on_failure(self, error: OuroError) -> None:
-        """Record why the server has ended. It is reported to the user when the server is not
-        started again.
+        """Record why the server has ended. The user is notified only if it has failed so often that it
+        is not started again.
         """
         from ouro.utils.worker import WorkerStopped
 
@@ -253,8 +255,8 @@ class LanguageServers:
         )
 
     def any_file(self) -> Path:
-        """A name of a file for which there is a server, preferably one that runs. The file need not
-        exist. Blocks.
+        """A path below the root with the ending of a server for this project, preferably of a server
+        that runs. The file need not exist: the path stands for its language. Blocks.
 
         Raises:
             ToolError: there is no server.
@@ -290,8 +292,8 @@ class LanguageServers:
                 log.info("language server: %s", error)
 
     async def new_errors(self, changes: Sequence[TextChange]) -> Sequence[str]:
-        """The errors that are new since these changes, as lines. It waits a short time for them;
-        `late_errors` has those that come later.
+        """The errors that are new since these changes, as lines. This waits at most `check_seconds` for
+        each server; `late_errors` returns what comes later.
         """
         async with asyncio.TaskGroup() as group:
             changed = await asyncio.to_thread(self._relevant_changes, changes)
@@ -333,16 +335,16 @@ class LanguageServers:
         return lines
 
     async def ask(self, path: Path, action: str, request: JsonObject) -> Any:
-        """The answer of the first server for a file that can answer.
+        """The answer of the first server for a file that has this action and has not failed.
 
         Args:
-            action: the question: `definition`, `symbols`.
+            action: the question, such as `definition` or `symbols`.
             request: its parameters, and the `files` that the server must know.
 
         Raises:
-            ToolError: there is none, or it failed.
+            ToolError: no server can answer, or the request failed.
         """
-        await asyncio.to_thread(lambda: self.servers)
+        await asyncio.to_thread(lambda: self.servers)  # the first use blocks
         servers = self._start_for(path)
         if not servers:
             raise ToolError(self._explain_missing(path))
@@ -385,11 +387,12 @@ class LanguageServers:
 
     def _relevant_changes(self, changes: Sequence[TextChange]) -> list[TextChange]:
         """The changes of files for which there is a server."""
-        return [
-            change
-            for change in changes
-            if self._are_for(change.path, max(change.before or "", change.after or "", key=len))
-        ]
+        relevant: list[TextChange] = []
+        for change in changes:
+            longer_text = max(change.before or "", change.after or "", key=len)
+            if self._are_for(change.path, longer_text):
+                relevant.append(change)
+        return relevant
 
     def _start_for(self, path: Path) -> list[LanguageServer]:
         """The servers for a file; they are started if they do not run."""
@@ -402,8 +405,8 @@ class LanguageServers:
     async def _check(
         self, server: LanguageServer, changes: Sequence[TextChange]
     ) -> list[JsonObject]:
-        """The new errors of a server after changes. A slow server is not waited for: its errors
-        come with a later check.
+        """The new errors of a server after changes, with those of earlier changes that no result has had
+        yet. A check that takes too long continues in the background.
         """
         files = [
             {
@@ -425,7 +428,9 @@ class LanguageServers:
         return server.take_late()
 
     async def _run_check(self, server: LanguageServer, files: Sequence[JsonObject]) -> None:
-        """Ask for the new errors, also when the change does not wait for them any longer."""
+        """Ask a server for the new errors, and add them to its late errors: the change that is checked
+        may not wait for them any longer.
+        """
         start = time.monotonic()
         server.running.append(start)
         try:

@@ -94,7 +94,9 @@ class ServerProcess:
             await asyncio.sleep(0)  # other servers must not wait for a full buffer
 
     def send(self, message: JsonObject) -> None:
-        """Send a message, unless the server has ended. A server that does not read is ended."""
+        """Send a message; it is lost if the server has ended. If more than MAX_UNREAD bytes wait, because
+        the server does not read, the server is killed.
+        """
         assert self.process.stdin is not None
         data = json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":")).encode()
         if self.process.stdin.transport.get_write_buffer_size() > MAX_UNREAD:
@@ -165,8 +167,8 @@ async def start_server(
 
 
 def _length_in(header: bytes) -> int | None:
-    """The length that a header names; None if it names none. Text that was printed before it is
-    ignored.
+    """The length of the message, in bytes, that a header names; None if it names none. Text that the
+    server printed before the name of the header is ignored.
     """
     for line in reversed(header.split(b"\r\n")):
         name, _, value = line.rpartition(b":")

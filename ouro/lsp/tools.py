@@ -86,8 +86,8 @@ class Lsp(FileTool[LspArgs]):
         return (args.path or ".",)
 
     def resolve(self, args: LspArgs) -> tuple[AnyTool, Any]:
-        """The tool that a call is for: a rename is one that changes files. Raises ToolError if it
-        lacks an argument.
+        """The tool that a call is for, with its arguments: `Rename`, which changes files, for a rename,
+        and this tool for the other actions. Raises ToolError if a rename lacks an argument.
         """
         if args.action != "rename":
             return self, args
@@ -141,11 +141,10 @@ class Lsp(FileTool[LspArgs]):
                 continue
             if path not in files:
                 files[path] = self._lines_of(path)
-            code_lines = (
-                files[path][location["line"] - 1 : location["line"]] if location["line"] else []
-            )
-            code = f": {one_line(clean(code_lines[0]), MAX_LINE)}" if code_lines else ""
-            line = f"{self._show_path(path)}:{location['line']}{code}"
+            number = location["line"]  # from 1; 0 if the server named no valid line
+            has_code = 0 < number <= len(files[path])
+            code = f": {one_line(clean(files[path][number - 1]), MAX_LINE)}" if has_code else ""
+            line = f"{self._show_path(path)}:{number}{code}"
             if line not in lines:
                 lines.append(line)
         if not lines:
@@ -187,7 +186,9 @@ class Rename(ChangeTool[RenameArgs]):
         return {name: getattr(args, name) for name in ("path", "line", "name", "new_name")}
 
     async def prepare(self, args: RenameArgs) -> RenameArgs:
-        """Ask the server for the edits, so that permissions judge the files that change."""
+        """The arguments with the edits of the server, so that permissions can judge which files change.
+        Raises ToolError if the server cannot rename, or would change too many files.
+        """
         request = await asyncio.to_thread(name_request, self._seen, args)
         path, request = Path(request["path"]), {**request, "new_name": args.new_name}
         answer = await self._servers.ask(path, "rename", request)
@@ -199,8 +200,8 @@ class Rename(ChangeTool[RenameArgs]):
         return msgspec.structs.replace(args, edits=dict(sorted(edits.items())))
 
     def _change(self, args: RenameArgs, access: Access, notes: list[str]) -> Display:
-        """Show the changes of all files; with `access` write, also write them. If one cannot be
-        written, those before it are restored.
+        """The changes of all files, to be shown. If `access` is `write`, they are also written; if one
+        file cannot be written, those before it are restored.
         """
         with self._seen.lock(args.edits) as locks:
             changes = [
@@ -213,7 +214,7 @@ class Rename(ChangeTool[RenameArgs]):
                         is_known = self._seen.has_read(before.place.path)
                         self._seen.store(before, after, is_known=is_known)
                         undo.callback(restore_file, before, encode(before.shown, after), self._seen)
-                    undo.pop_all()
+                    undo.pop_all()  # all are written: nothing is restored
             return display_of(
                 [file_change(before.shown, before.text, after.text) for before, after in changes]
             )
@@ -268,6 +269,7 @@ def apply_text_edits(text: str, edits: Sequence[TextEdit]) -> str:
 
     replacements = [(offset(edit.start), offset(edit.end), edit.text) for edit in edits]
     pieces, end_of_last = [], 0
+    # Sorted by the range only: the order of insertions at one place must stay.
     for start, end, new_text in sorted(replacements, key=lambda item: item[:2]):
         if start < end_of_last:
             raise ValueError("two of them overlap")
@@ -304,8 +306,9 @@ def _file_request(seen: FilesSeen, name: str) -> JsonObject:
 
 
 def name_request(seen: FilesSeen, args: LspArgs | RenameArgs) -> JsonObject:
-    """A request about a name in a file: at its first place, or at the one nearest to the line in
-    the arguments, because models are often wrong by a few lines.
+    """A request about a name in a file, with its line and column from 0. With a line in the arguments,
+    it is the place nearest to that line, because models are often wrong by a few lines; otherwise the
+    first place. Of `a.b`, the name is `b`.
 
     Raises:
         ToolError: the name is not in the file.
@@ -314,9 +317,9 @@ def name_request(seen: FilesSeen, args: LspArgs | RenameArgs) -> JsonObject:
     name = args.name.rpartition(".")[2]
     lines = request["files"][0]["text"].split("\n")
     pattern = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
-    order = sorted(
-        range(len(lines)), key=lambda index: abs(index + 1 - args.line) if args.line else index
-    )
+    order: Sequence[int] = range(len(lines))
+    if args.line:
+        order = sorted(order, key=lambda index: abs(index + 1 - args.line))
     for index in order:
         if match := pattern.search(lines[index]):
             return {**request, "line": index, "column": _units(lines[index][: match.start()])}
@@ -324,7 +327,7 @@ def name_request(seen: FilesSeen, args: LspArgs | RenameArgs) -> JsonObject:
 
 
 def _join_lines(lines: Sequence[str], limit: int) -> str:
-    """The first lines, and the number of further ones."""
+    """The first `limit` lines as one text, and the number of further ones."""
     rest = [f"… and {len(lines) - limit:,} more"] if len(lines) > limit else []
     return "\n".join([*lines[:limit], *rest])
 
