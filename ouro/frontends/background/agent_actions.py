@@ -33,7 +33,9 @@ def show_agents(context: ShellContext) -> int:
 
 
 def _run_list() -> int:
-    """Show the list until the user leaves it; returns the exit code."""
+    """Show the list until the user leaves it; returns the exit code. A session that the user opens from
+    it runs as a program of its own; the list is shown again after that.
+    """
     from ouro.frontends.tui.agents_app import AgentsApp
     from ouro.frontends.tui.first_frame_settings import load_first_frame_settings
     from ouro.frontends.tui.screen_settings import add_theme_in_use, make_screen_settings
@@ -66,7 +68,7 @@ async def _agents_answer() -> Answer:
 
 
 def _view(rows: list[AgentRow]) -> View:
-    """The sessions as a table, and how to answer the first open question."""
+    """The sessions as a table, with the command that answers the first open question."""
     if not rows:
         return [line('No session runs in the background. Start one: `ouro --bg "task"`')]
     view = table([row_cells(row) for row in rows])
@@ -78,7 +80,9 @@ def _view(rows: list[AgentRow]) -> View:
 
 
 async def answer_question(_context: ShellContext, session: str, choice: str) -> Answer:
-    """Answer the oldest question of a session; returns the question and the answer."""
+    """Answer the oldest question of a session; returns the question and the answer. `choice`: the text
+    of the answer, such as `y`.
+    """
     row, answer_text = await answer_agent(session, choice)
     question = row.live.question_line if row.live else ""
     text = f"{row.record.short_id}: {question} → {answer_text or 'no answer'}"

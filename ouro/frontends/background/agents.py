@@ -62,7 +62,9 @@ class AgentRow(msgspec.Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """The text of the row: the open question, else the last line, or why the session ended."""
+        """The text of the row. A session that ended: why. One whose state is not known: the problem.
+        Otherwise the oldest open question, or the last line if there is none.
+        """
         if self.state == "ended":
             cause = _END_CAUSES[self.record.ended]
             return f"ended: {cause}; resume with `ouro --resume {self.record.short_id}`"
@@ -128,7 +130,9 @@ class AgentWatch:
         return sorted(rows, key=lambda row: _STATE_ORDER.index(row.state))
 
     async def row(self, record: BackgroundRecord) -> AgentRow:
-        """Ask one session for its state. A host that does not answer has a row too."""
+        """Ask one session for its state; returns its row. If the host does not answer or is not this
+        user's, the row has the problem.
+        """
         if not await asyncio.to_thread(lambda: BackgroundPlace(record.id).is_alive):
             await self._disconnect(record.id)
             return AgentRow(record, "ended")
@@ -161,21 +165,24 @@ class AgentWatch:
 
 
 def choices_of(question: PermissionAsked | QuestionAsked | None) -> tuple[str, ...]:
-    """The answers that `ouro agents answer` takes for this question; empty for free text."""
+    """The choices of a question; empty for None, and for a question that is answered in free text."""
     if isinstance(question, PermissionAsked):
         return question.choices
     return question.question.choices if question else ()
 
 
 def parse_answer(question: PermissionAsked | QuestionAsked, text: str) -> UserAnswer:
-    """The answer that a text names, such as `y` or `2`. Raises UsageError if it names none."""
+    """The answer to a question that a text means: a choice, its key such as `y`, its number, or free
+    text. Raises UsageError if the text is not an answer to it.
+    """
     from ouro.frontends.plain.line_questions import NotUnderstood, parse_permit, parse_reply
 
     word = text.strip().lower()
     try:
         if isinstance(question, QuestionAsked):
             return parse_reply(text, question.question)
-        if word in question.choices and word != "no":  # `no` stops the turn, as the key does
+        # `no` is left to `parse_permit`: it stops the turn, as the key does.
+        if word in question.choices and word != "no":
             return from_plain({"choice": word}, Permit)
         return parse_permit(text, question.choices)
     except NotUnderstood as error:
@@ -192,6 +199,10 @@ async def send_answer(connection: HostConnection, question_id: str, answer: User
 
 async def answer_agent(words: str, text: str) -> tuple[AgentRow, str]:
     """Answer the oldest question of a session; returns its row, and the answer as text.
+
+    Args:
+        words: the session, by its id or words of its title.
+        text: the answer, as `parse_answer` takes it.
 
     Raises:
         UsageError: there is no such session or question, or it has no such answer.

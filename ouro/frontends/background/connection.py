@@ -96,7 +96,7 @@ class HostConnection:
         return result or {}
 
     def send(self, method: str, **params: Any) -> None:
-        """Send a request without waiting for its answer."""
+        """Send a request without waiting for its answer, which is ignored."""
         number = next(self._numbers)
         self._write({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
 
@@ -135,7 +135,7 @@ class HostConnection:
         self._writer.write(line)
 
     async def _read(self) -> None:
-        """Handle the messages of the host until its end."""
+        """Handle the messages of the host until it ends, or sends what is not JSON."""
         try:
             while line := await self._reader.readline():
                 self._receive(json.loads(line))

@@ -48,7 +48,8 @@ class DetachedHost:
 async def begin_hosting(
     session: Session, turns: TurnQueue, previous_observer: TurnObserver
 ) -> DetachedHost:
-    """Let a host observe the session from now on. A running turn continues.
+    """Make a host for the session of this process, which observes it from now on instead of the front
+    end. A running turn continues.
 
     Args:
         previous_observer: the front end. It observes the session again if there can be no host.

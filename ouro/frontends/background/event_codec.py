@@ -18,7 +18,9 @@ _SHOWN_PARTS: dict[str, Any] = {"text": Text, "thinking": Thinking, "call": Tool
 
 
 def encode(event: Event) -> dict[str, Any]:
-    """The event as JSON. Images lose their bytes: a screen only shows their names."""
+    """The event as JSON, with its tag as `type`. Images lose their bytes: a screen only shows their
+    names.
+    """
     match event:
         case events.Replied(message):
             return {"type": "replied", "message": _encode_message(message)}
@@ -70,7 +72,7 @@ def _decode_message(data: dict[str, Any]) -> Message:
     parts: list[Part] = []
     for part in data["parts"]:
         kind = _SHOWN_PARTS[part["kind"]]
-        parts.append(from_plain({**part, "kind": None}, kind))
+        parts.append(from_plain(part, kind))
     usage = from_plain(data.get("usage"), Usage | None)
     return Message(
         "assistant",

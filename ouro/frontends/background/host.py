@@ -138,7 +138,9 @@ class SessionHost(TurnObserver):
                 forget_record(self.session.id)
 
     async def _end_when_idle(self) -> None:
-        """End the session when nothing has happened for `idle_minutes`."""
+        """End the session when nothing has happened for `idle_minutes`. Returns at once if it is to run
+        for ever.
+        """
         if not self._idle_seconds:
             return
         while True:
@@ -237,12 +239,12 @@ class SessionHost(TurnObserver):
         self.session.answer(question_id, answer)
 
     def shown_events_so_far(self) -> list[Event]:
-        """All events with which a viewer draws the session: those of the saved messages, then what
-        the running turn has shown.
+        """All events with which a viewer draws the session: those of the saved messages, then those of
+        the running turn that are not saved yet.
         """
         saved = list(self.session.scrollback.shown_events())
-        finished = {event.call_id for event in saved if isinstance(event, events.ToolFinished)}
-        return [*saved, *self.turns.live.since(finished)]
+        saved_calls = {event.call_id for event in saved if isinstance(event, events.ToolFinished)}
+        return [*saved, *self.turns.live.since(saved_calls)]
 
     def state(self) -> SessionState:
         """What viewers and the list show of the session now."""
@@ -270,7 +272,7 @@ class SessionHost(TurnObserver):
         )
 
     def send_state_soon(self) -> None:
-        """Send the state to the viewers soon, if it has changed."""
+        """Send the state to the viewers within STATE_DELAY, if it has changed by then."""
         self._note_activity()
         if self._state_timer is None:
             loop = asyncio.get_running_loop()
@@ -289,7 +291,9 @@ class SessionHost(TurnObserver):
             viewer.send_state(encoded)
 
     def _note_activity(self) -> None:
-        """Update what the session does now. If that has changed, its time starts again."""
+        """Update `_activity`: an open question counts more than a running turn. If it has changed, its
+        time starts again.
+        """
         activity: Activity = "working" if self.turns.busy else "idle"
         if self.turns.live.asked:
             activity = "waiting"
@@ -314,8 +318,8 @@ class SessionHost(TurnObserver):
         self.send_state_soon()
 
     def show_text(self, markdown: str, page: str) -> None:
-        """Show the viewers a text of a command. A full screen shows `page` of the documentation on
-        its own.
+        """Show the viewers a text of a command. If `page` names a page of the documentation, a full
+        screen shows it on a screen of its own.
         """
         for viewer in self.viewers:
             viewer.show_text(markdown, page)

@@ -57,7 +57,9 @@ def start_host(flag: str, flags: Mapping[str, Any], folder: Path) -> StartReport
     The flags go through a pipe: a list of processes shows no prompt.
 
     Args:
-        flag: makes the process a host.
+        flag: the flag of `ouro` that makes the process a host.
+        flags: the flags of the session by name, without `flag`.
+        folder: the working folder of the session.
 
     Raises:
         StartFailed: the process has ended, or reports nothing.
@@ -92,8 +94,8 @@ def start_host(flag: str, flags: Mapping[str, Any], folder: Path) -> StartReport
 
 
 def _read_report_line(descriptor: int) -> bytes:
-    """Read up to the end of the first line. At the end of the stream and after START_TIMEOUT it
-    returns what there is.
+    """The first line of a stream, with its end. If the stream ends before, or START_TIMEOUT passes, what
+    was read until then.
     """
     received, deadline = b"", time.monotonic() + START_TIMEOUT
     while not received.endswith(b"\n"):
@@ -123,6 +125,7 @@ async def run_host(
     """Open a session and host it until it ends; returns the exit code.
 
     Args:
+        message: the first prompt; empty for none.
         report_to: the descriptor on which to write a StartReport. It is closed afterwards.
     """
     _leave_terminal()

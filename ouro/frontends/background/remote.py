@@ -108,6 +108,7 @@ class RemoteSession:
             commands=SimpleNamespace(commands=lambda: ()),
             servers=SimpleNamespace(servers={}),
         )
+        # One point, so that the session counts as begun. Its own points are not known here.
         self.rewind = SimpleNamespace(points=lambda: (True,))
         self.memory = SimpleNamespace(recall=None, manager=None)
 
@@ -177,6 +178,7 @@ class RemoteSession:
 
     @property
     def waiting(self) -> tuple[str, ...]:
+        """The messages that steer the running turn as soon as it takes them."""
         return self.state.turn.waiting[: self.state.turn.steering]
 
     def status(self) -> Status:
@@ -209,7 +211,8 @@ class RemoteSession:
     def _move_running(self) -> int:
         """Ask the host to let its running command continue in the background.
 
-        Returns 1 if a command may run, else 0: the host is not waited for.
+        Returns the number of moved commands as far as it is known without the answer of the host: 1 if
+        the session works, else 0.
         """
         self.connection.send(f"_{names.MOVE_COMMAND}")
         return int(self.state.activity == "working")
@@ -288,8 +291,11 @@ class RemoteTurns(TurnQueue):
         return Draft(waiting[-1])
 
     def remove(self, place: int) -> str:
-        """Ask the host to remove a message of the queue, and show it as removed at once. Returns its
-        text; empty if the queue has no such place.
+        """Ask the host to remove the message at this place of its queue, and show it as removed at once.
+        Returns its text; empty if the queue has no such place.
+
+        Args:
+            place: counted from 0, the message that is sent first.
         """
         if self._remote is None or place >= len(self._remote.state.turn.waiting):
             return ""
@@ -338,8 +344,8 @@ class RemoteTurns(TurnQueue):
             await self._remote.close()
 
     def _send(self, draft: Draft, *, later: bool) -> None:
-        """Send a message to the host, for the next turn (`later`) or the running one. Before a
-        session is attached, the message waits.
+        """Send a message to the host: with `later` for the next turn, otherwise to steer the running
+        one. Before a session is attached, the message waits here; after its end, the user is told so.
         """
         if self._remote is None:
             self._early_drafts.append(draft)
@@ -382,7 +388,10 @@ class RemoteTurns(TurnQueue):
                 self._observer.show(question)
 
     def _show_end(self, cause: str, session: RemoteSession) -> None:
-        """Show the end of the session, once; a running turn counts as interrupted."""
+        """Show the end of the session, once; a running turn counts as interrupted.
+
+        `cause`: why it ended, as words for the user.
+        """
         if self._has_ended:
             return
         self._has_ended = True

@@ -54,7 +54,7 @@ class SocketTransport:
             await self._writer.drain()
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next message. None ends the connection: at the end, and after a line that is no
+        """The next message. None means the end of the connection: the stream ended, or a line is not a
         message.
         """
         try:
@@ -154,7 +154,9 @@ class Viewer:
             self._notify(names.ENDED, {"reason": reason})
 
     def send_snapshot(self, draft: str = "") -> None:
-        """Send the whole session as it is shown, and its state."""
+        """Send all events of the session. A viewer of ouro gets them in chunks; the last message of the
+        snapshot has the state, the commands and `draft`, the text for the prompt.
+        """
         shown_events = self._host.shown_events_so_far()
         if not self._is_ouro:
             for event in shown_events:
@@ -239,7 +241,9 @@ class Viewer:
         session_id: str,
         **_more: Any,
     ) -> acp.LoadSessionResponse:
-        """Send the whole session, and from now on what happens in it."""
+        """Send the whole session, and from now on what happens in it. An editor is also sent the todos
+        and the open questions, which viewers of ouro find in the state.
+        """
         self._check_session(session_id)
         self.send_snapshot()
         if not self._is_attached:
@@ -285,6 +289,7 @@ class Viewer:
     async def close_session(self, session_id: str, **_meta: Any) -> acp.CloseSessionResponse:
         """End the session and its process."""
         self._check_session(session_id)
+        # Soon, so that this request is answered before.
         asyncio.get_running_loop().call_soon(self._host.end, "stopped")
         return acp.CloseSessionResponse()
 
@@ -325,7 +330,9 @@ class Viewer:
             self._queue(self._client.session_update(self._host.session.id, update))
 
     def _queue(self, message: Coroutine[Any, Any, Any]) -> None:
-        """Send a message after those before it. A viewer that reads too slowly is dropped."""
+        """Send a message after those that wait. A viewer that reads too slowly is dropped, and its
+        message is lost.
+        """
         if self._sender.done() or self._outgoing.qsize() >= MAX_WAITING:
             message.close()
             self.drop()
@@ -358,9 +365,9 @@ class Viewer:
             question.call, f"{question.title} ({question.reason})", question.display
         )
         option_id = await self._choose(call, permission_options(question))
-        choice = next((choice for choice in question.choices if choice == option_id), None)
-        if choice is not None:
-            self._answer(question.question_id, events.Permit(choice))
+        for choice in question.choices:
+            if choice == option_id:
+                self._answer(question.question_id, events.Permit(choice))
 
     async def _ask_question(self, question: QuestionAsked) -> None:
         """Ask the user of the client to pick a choice. A question without choices stays open for a
@@ -385,7 +392,7 @@ class Viewer:
         self, call: acp.ToolCallUpdate, options: Sequence[acp.PermissionOption]
     ) -> str:
         """The id of the option that the user of the client picks; empty if they pick none."""
-        await self._outgoing.join()
+        await self._outgoing.join()  # the client knows the call before it is asked about it
         assert self._client is not None
         try:
             answer = await self._client.request_permission(
