@@ -34,7 +34,9 @@ class AgentList:
 
     @asynccontextmanager
     async def polling(self) -> AsyncIterator[None]:
-        """Keep the list up to date as long as the block runs."""
+        """Count a page as open as long as the block runs. While a page is open, the list is read every
+        POLL_SECONDS.
+        """
         self._open_pages += 1
         if self._polling is None:
             self._polling = asyncio.create_task(self._poll())
@@ -76,7 +78,7 @@ class AgentList:
     async def find_record(self, session_id: str) -> BackgroundRecord:
         """The record of one session. Raises UsageError if there is none."""
         record = await asyncio.to_thread(find_record, session_id)
-        if record.id != session_id:
+        if record.id != session_id:  # `find_record` also takes words of a title
             raise UsageError(f"No background session has the id `{session_id[:80]}`.")
         return record
 

@@ -112,7 +112,9 @@ class SessionFeed(TurnObserver):
     # The transcript
 
     def _show_from_start(self) -> None:
-        """Collect the cards of the whole transcript; of a long one the last."""
+        """Drop what was collected, and collect the cards of the whole transcript. Of a transcript with
+        more than MAX_CARDS, only the last are kept, after a card that says so.
+        """
         self._cards.clear()
         self._titles.clear()
         self._outputs.clear()
@@ -135,7 +137,9 @@ class SessionFeed(TurnObserver):
         self._has_changed.set()
 
     def _show_event(self, event: Event) -> None:
-        """Add or change the card of an event."""
+        """Add or change the card of an event. A streamed answer has one card, which its whole reply
+        replaces.
+        """
         match event:
             case events.TextDelta(text):
                 self._stream_answer(text)
@@ -143,7 +147,7 @@ class SessionFeed(TurnObserver):
                 self._stream_thinking(text)
             case events.Replied(message):
                 self._finish_answer(partial(pages.reply_card, message))
-            case events.Retrying():
+            case events.Retrying():  # what was streamed is not valid any more
                 self._finish_answer(_empty_card)
                 self._add_notice(event)
             case events.Prompted():
@@ -179,7 +183,9 @@ class SessionFeed(TurnObserver):
                 self._add_notice(event)
 
     def _draw_call(self, call_id: str) -> None:
-        """Change the card of a running call."""
+        """Draw the card of a running call again. Does nothing for a call that is not known: its start may
+        have been before the transcript that is shown.
+        """
         title, card = self._titles.get(call_id), self._call_cards.get(call_id)
         if title is not None and card is not None:
             output = self._outputs.get(call_id, "")
@@ -262,7 +268,10 @@ def _empty_card() -> str:
 
 
 def saved_patch(row: AgentRow, pieces: Iterable[str]) -> dict[str, Any]:
-    """A patch that shows a session without a process; of a long transcript the last cards."""
+    """A patch that shows a session without a process.
+
+    `pieces`: the cards of its transcript as HTML; of more than MAX_CARDS the last are shown.
+    """
     cards = [[f"saved-{number}", card] for number, card in enumerate(pieces)]
     return {
         "id": row.id,

@@ -85,7 +85,7 @@ class Guard:
         any_address: whether addresses other than those of this machine itself are served.
 
     Raises:
-        UsageError: one of the names is none.
+        UsageError: one of the names is not the name of a host.
     """
 
     def __init__(self, names: Collection[str] = (), *, any_address: bool = False) -> None:
@@ -100,7 +100,9 @@ class Guard:
     # Where a request comes from
 
     def check_source(self, method: str, headers: Mapping[str, str], kind: Kind) -> None:
-        """Raises WebRefused if the request is for another host, or comes from another site."""
+        """Raises WebRefused if a request is for another host, or comes from another site. Only a link
+        from another site to a page without data is allowed.
+        """
         host = headers.get("Host", "")
         self._check_host(host)
         origin = headers.get("Origin")
@@ -113,8 +115,8 @@ class Guard:
             raise WebRefused(f"A request of another site is refused: it is {_quotable(site)}.")
 
     def _check_host(self, host: str) -> None:
-        """Raises WebRefused for a host name that is not one of ours. A hostile page may have a name
-        that points to this machine.
+        """Raises WebRefused if the Host header names neither a known name nor an address that is
+        served. A hostile page may have a name that points to this machine.
         """
         name = _host_name(host)
         if name in self._names or self._is_own_address(name):
@@ -126,6 +128,9 @@ class Guard:
         )
 
     def _is_own_address(self, name: str) -> bool:
+        """Whether a name is an IP address that is served: one of this machine alone, or with
+        `any_address` any.
+        """
         try:
             address = ipaddress.ip_address(name)
         except ValueError:
@@ -196,11 +201,12 @@ def _digest(cookie: str) -> str:
 
 
 def _host_name(host: str) -> str:
-    """The name in a Host header without its port; empty if it is none."""
+    """The name in a Host header without its port; empty if the header is not a name with a port."""
     try:
         parts = urlsplit(f"//{host}")
-        is_whole = parts.netloc == host and "@" not in host
-        return (parts.hostname or "") if is_whole else ""
+        # A header with a path, a query or a user is not valid.
+        is_only_host = parts.netloc == host and "@" not in host
+        return (parts.hostname or "") if is_only_host else ""
     except ValueError:
         return ""
 
@@ -217,13 +223,15 @@ def proxy_name(text: str) -> str:
 
 
 def _is_same_origin(origin: str, host: str) -> bool:
-    """Whether an Origin header is that of pages of this host. A proxy may add TLS."""
+    """Whether an Origin header is that of the pages of this host. Its scheme may also be https, because
+    a proxy may add TLS.
+    """
     scheme, separator, origin_host = origin.lower().partition("://")
     return bool(separator) and scheme in ("http", "https") and origin_host == host.lower()
 
 
 def _is_visit(method: str, headers: Mapping[str, str], kind: Kind) -> bool:
-    """Whether a user follows a link to a page without data."""
+    """Whether a browser opens a page without data in a tab, as when a user follows a link."""
     is_navigation = headers.get("Sec-Fetch-Mode") == "navigate"
     is_top = headers.get("Sec-Fetch-Dest") == "document"
     return kind == "page" and method == "GET" and is_navigation and is_top

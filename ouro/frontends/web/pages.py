@@ -84,7 +84,7 @@ class _DiffRows:
         """The row of one line. Its number is the new one; a removed line has the old one."""
         if not self._old_left and not self._new_left:
             return self._outside_hunk(line)
-        if line.startswith("\\ "):
+        if line.startswith("\\ "):  # such as `\ No newline at end of file`
             return _diff_row("file", "", line)
         mark, number = line[:1], self._new
         if mark == "-":
@@ -101,8 +101,8 @@ class _DiffRows:
         return _diff_row("file", "", line) if line else ""
 
     def _outside_hunk(self, line: str) -> str:
-        """The row of a line before, between or after hunks. The two lines that name a file become
-        one.
+        """The row of a line before, between or after hunks. The lines `--- NAME` and `+++ NAME` become
+        one row: the first returns nothing and waits for the second.
         """
         if self._old_name_line and line.startswith("+++ "):
             head, self._old_name_line = _file_names(self._old_name_line[4:], line[4:]), ""
@@ -114,7 +114,9 @@ class _DiffRows:
         return unpaired + self._begin_hunk(line)
 
     def _begin_hunk(self, line: str) -> str:
-        """The row of the head of a hunk, whose numbers are set. Any other line is shown as it is."""
+        """The row of the head of a hunk. The numbers and counts of its lines are set from it. Any other
+        line is shown as it is.
+        """
         match = _HUNK_HEAD.match(line)
         if match is None:
             return _diff_row("file", "", line)
@@ -125,7 +127,9 @@ class _DiffRows:
 
 
 def _file_names(before: str, after: str) -> str:
-    """The text for the head of a file: its name, and whether it is new, deleted or renamed."""
+    """The text for the head of a file: its name, and whether it is new, deleted or renamed. The names are
+    those of the lines `---` and `+++`.
+    """
     old, new = before.removeprefix("a/"), after.removeprefix("b/")
     if before == NO_FILE:
         return f"{new} (new)"
@@ -146,12 +150,11 @@ def _diff_row(css_class: str, number: str, line: str) -> str:
 
 
 def list_page(rows: Sequence[AgentRow], selected: str = "") -> str:
-    """The sessions, those that wait for the user first."""
+    """The sessions, those that wait for the user first. `selected`: the id of the one that is open."""
+    if not rows:
+        return NO_SESSIONS
     now = datetime.now(UTC)
-    return (
-        "".join(_session_row(row, now, is_selected=row.id == selected) for row in rows)
-        or NO_SESSIONS
-    )
+    return "".join(_session_row(row, now, is_selected=row.id == selected) for row in rows)
 
 
 def _session_row(row: AgentRow, now: datetime, *, is_selected: bool) -> str:
@@ -216,7 +219,7 @@ def tilde_text(folder: str) -> str:
 
 
 def todos_page(todos: Sequence[Todo]) -> str:
-    """The agent's plan, folded; its summary names what it does now."""
+    """The agent's todos, folded, with what it does now as their summary; empty without todos."""
     if not todos:
         return ""
     done = sum(todo.state == "done" for todo in todos)
@@ -273,7 +276,9 @@ def running_card(title: str, output: str = "") -> str:
 
 
 def finished_card(title: str, event: events.ToolFinished) -> str:
-    """A tool call with its result; a short diff is open."""
+    """A tool call with its result, which is folded, except a diff of at most OPEN_DIFF_LINES. Its time
+    is shown from two seconds on.
+    """
     seconds = f"  {event.seconds:.0f} s" if event.seconds >= 2 else ""
     summary = f"{one_line(event.display.summary)}{seconds}"
     mark = '<span class="mark failed">✗</span>' if event.failed else '<span class="mark">✓</span>'
@@ -304,11 +309,12 @@ def subagent_card(event: events.SubagentProgress) -> str:
     """A subagent with its task, and what it does or how it ended."""
     title = PAGE_FORMAT.code(f"{event.id}: {one_line(event.task)}")
     activity = escape_html(one_line(event.activity) or event.state)
-    state, mark = " running", "●"
+    css_class, mark = "tool running", "●"
     if event.is_over:
-        state, mark = "", "✓" if event.state == "done" else "✗"
+        css_class = "tool"
+        mark = "✓" if event.state == "done" else "✗"
     return (
-        f'<div class="tool{state}"><span class="mark">{mark}</span> {title} '
+        f'<div class="{css_class}"><span class="mark">{mark}</span> {title} '
         f'<span class="sum">{activity} · {escape_html(event.figures)}</span></div>'
     )
 
@@ -350,7 +356,9 @@ def _permission_page(question: PermissionAsked) -> str:
 
 
 def _button_class(choice: str) -> str:
-    """The CSS class of a permission choice."""
+    """The CSS class of the button of a permission choice. `wider` is for one that allows more than this
+    call.
+    """
     if choice == "yes":
         return "yes"
     return "no" if choice in ("no", "stop") else "wider"
@@ -362,8 +370,8 @@ def _rule_note(choice: str, rule: str) -> str:
 
 
 def _whole_body(display: Display) -> str:
-    """The body of a question about a tool call. Nothing is hidden: control characters are written
-    out.
+    """What a tool call would do, for its question: a diff, a command or a text, without any cut. Control
+    and invisible characters are written out.
     """
     match display.body:
         case Diff(changes=changes):
@@ -377,14 +385,15 @@ def _whole_body(display: Display) -> str:
 
 
 def _choices_page(event: QuestionAsked) -> str:
-    """A question of the agent: buttons, or boxes to tick, and a field for another answer."""
+    """A question of the agent, with a field for the user's own answer. Its choices are buttons, which
+    answer at once; boxes to tick if several may be chosen.
+    """
     question = event.question
     details = PAGE_FORMAT.words(question.details) if question.details else ""
     make_choice = _choice_box if question.several else _choice_button
     choices = "".join(map(make_choice, question.choices))
-    send_label = (
-        "Send the answer" if question.several or not question.choices else "Send another answer"
-    )
+    has_buttons = bool(question.choices) and not question.several
+    send_label = "Send another answer" if has_buttons else "Send the answer"
     return (
         f'<h2>{escape_html(question.text)}</h2><div class="asked">{details}</div>'
         f'<div class="choices">{choices}</div>'

@@ -58,7 +58,7 @@ def run_serve(options: ServeOptions, sessions: Sessions) -> int:
 
 
 def bind(options: ServeOptions) -> socket.socket:
-    """Return the socket on which to listen.
+    """The socket on which the server listens, bound to the host and port of the options.
 
     Raises:
         UsageError: the address is not of this machine alone, and that was not allowed.
@@ -94,7 +94,9 @@ def _resolve(options: ServeOptions) -> tuple[socket.AddressFamily, str]:
 
 
 def _listen_error(options: ServeOptions, address: str, error: OSError) -> OuroError:
-    """The error for a port that cannot be used; it names what uses it."""
+    """The error for an address on which this process cannot listen. For a port in use, it says whether
+    another `ouro serve` uses it.
+    """
     if error.errno != errno.EADDRINUSE:
         reason = error.strerror or str(error)
         return OuroError(f"Cannot listen on {options.host}, port {options.port}: {reason}.")
@@ -146,7 +148,9 @@ async def _serve(
 
 
 def _print_links(options: ServeOptions, port: int, token: str) -> None:
-    """Print the link with the token. Its part after `#` is neither sent nor logged by anybody."""
+    """Print the links with the token, and warnings. The token is after the `#`: a browser does not send
+    that part, so nobody logs it. If other machines can connect, the last link is also a QR code.
+    """
     links = [f"http://{_link_host(options.host)}:{port}/#{token}"]
     links += [f"https://{name}/#{token}" for name in options.allow_hosts]
     lines = [*links, "", LINK_WARNING]

@@ -146,8 +146,13 @@ class WebServer:
     # The guard
 
     def _guard_handler(self, kind: Kind, handle: Handler, *, is_change: bool = False) -> Handler:
-        """A handler that passes checked requests to `handle`. An error becomes an answer with its
-        message. `is_change` makes the checks of a page as strict as those of a change.
+        """A handler that checks a request and passes it to `handle`. An error becomes an answer with its
+        message.
+
+        Args:
+            kind: what the request is checked as.
+            is_change: whether the source of a page's request is checked as strictly as that of a
+                change.
         """
 
         async def check_and_handle(request: web.Request) -> web.StreamResponse:
@@ -176,7 +181,7 @@ class WebServer:
         return request.cookies.get(self._cookie, "")
 
     async def _log_in(self, request: web.Request) -> web.Response:
-        """Answer the token of a link with the cookie and the key of a login."""
+        """Answer a request with the token of a link: set the cookie of a new login, and return its key."""
         login = self._guard.log_in((await _read_body(request, TokenBody)).token)
         answer = web.json_response({"key": login.key})
         is_encrypted = request.headers.get("Origin", "").startswith("https://")
@@ -193,7 +198,9 @@ class WebServer:
     # What pages read
 
     async def _stream_events(self, request: web.Request) -> web.StreamResponse:
-        """A stream of JSON lines: the list of sessions, and one session if the page shows one."""
+        """Answer with a stream of JSON lines, until the browser leaves: the list of sessions, and one
+        session if the request names one.
+        """
         session_id = request.query.get("session", "")
         answer = web.StreamResponse(headers={"X-Accel-Buffering": "no"})
         answer.content_type = "application/x-ndjson"
@@ -239,13 +246,17 @@ class WebServer:
         }
 
     def _folders(self) -> list[str]:
-        """The folders in which a session can be started: the usual ones, then those of the list."""
+        """The folders in which a session can be started: that of this process, then those of the listed
+        sessions, from the end of the list. Each is named once.
+        """
         rows = reversed(self._agents.rows)
         session_folders = [row.record.cwd for row in rows if row.record.cwd]
         return list(dict.fromkeys([*self._sessions.folders(), *session_folders]))
 
     async def _watch_session(self, lines: asyncio.Queue[dict[str, Any]], session_id: str) -> None:
-        """Send a session while it runs, and its saved transcript while it does not."""
+        """Send a session while it runs, and its saved transcript while it does not. Ends if the session
+        can never be shown.
+        """
         reading = 0
         while True:
             try:
@@ -254,7 +265,7 @@ class WebServer:
                     await self._send_transcript(lines, row)
                 else:
                     await self._send_live(lines, row)
-                    continue
+                    continue  # it has ended: send its transcript now
             except (SocketRefused, UsageError) as error:
                 await lines.put({"problem": str(error)})
                 return  # the page cannot show this session at all
@@ -263,7 +274,7 @@ class WebServer:
             reading = await self._wait_until_running(session_id, reading)
 
     async def _send_live(self, lines: asyncio.Queue[dict[str, Any]], row: AgentRow) -> None:
-        """Send what happens in a session until it has ended."""
+        """Send what happens in a session until it has ended. Raises OuroError if it cannot be attached."""
         feed = await SessionFeed.open(row.record)
         try:
             has_ended = False
@@ -395,8 +406,8 @@ async def _copy_output(terminal: BrowserTerminal, socket: web.WebSocketResponse)
 
 
 async def _read_socket(terminal: BrowserTerminal, socket: web.WebSocketResponse) -> None:
-    """Handle what the browser sends: JSON lists of a word and its values, such as `["stdin",
-    "ls"]`.
+    """Handle what the browser sends until it closes the websocket: JSON lists of a word and its values,
+    such as `["stdin", "ls"]`. Other messages are logged and ignored.
     """
     async for message in socket:
         if message.type is not WSMsgType.TEXT:
@@ -423,7 +434,7 @@ async def _handle_message(
 
 
 async def _next_line(lines: asyncio.Queue[dict[str, Any]]) -> dict[str, Any]:
-    """The next line of a stream. It is empty if there is none for `BEAT_SECONDS`."""
+    """The next line of a stream; an empty one if none comes within `BEAT_SECONDS`."""
     try:
         async with asyncio.timeout(BEAT_SECONDS):
             return await lines.get()
@@ -445,7 +456,9 @@ async def _read_body(request: web.Request, kind: type[Body]) -> Body:
 
 
 def _user_answer(body: AnswerBody) -> UserAnswer:
-    """The answer that a page sends. Raises UsageError if its choice does not exist."""
+    """The answer that a page sends: to a question about a permission if it has a choice, otherwise to
+    another question. Raises UsageError if the choice does not exist.
+    """
     if not body.choice:
         return Reply(body.answers)
     try:

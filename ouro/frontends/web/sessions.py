@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +46,6 @@ class SavedSessions:
 
 
 def _last_cards(session: Any) -> list[str]:
-    """The last cards of a saved session as HTML."""
+    """The last MAX_CARDS cards of a saved session as HTML."""
     document = SessionDocument(session, survey(session), PAGE_FORMAT)
-    cards = list(document.pieces())
-    return list(islice(cards, max(0, len(cards) - MAX_CARDS), None))
+    return list(document.pieces())[-MAX_CARDS:]

@@ -114,7 +114,9 @@ class BrowserTerminal:
             await self._process.wait()
 
     def _write_some(self) -> None:
-        """Write what the terminal takes now, and the rest when it takes more."""
+        """Write as much of `_unwritten` as the terminal takes. While a rest is left, the loop calls this
+        again when the terminal takes more.
+        """
         if self._is_over:
             return
         try:
