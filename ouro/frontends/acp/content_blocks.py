@@ -47,9 +47,8 @@ def draft_of(blocks: Iterable[Any], folders: Sequence[Path]) -> Draft:
             case acp.TextContentBlock():
                 text += block.text
             case acp.ImageContentBlock():
-                images.append(
-                    _decode_image(_mention_name(block.uri or "", folders) or "picture", block.data)
-                )
+                name = _mention_name(block.uri or "", folders) or "picture"
+                images.append(_decode_image(name, block.data))
             case acp.ResourceContentBlock():
                 text = _with_mention(text, _mention_name(block.uri, folders))
             case acp.EmbeddedResourceContentBlock(resource=acp.TextResourceContents() as resource):
@@ -70,7 +69,9 @@ def draft_of(blocks: Iterable[Any], folders: Sequence[Path]) -> Draft:
 
 
 def _with_mention(text: str, name: str) -> str:
-    """The text with `@name` at its end, as a word of its own."""
+    """The text with `@name` at its end, after a space if it would otherwise be part of a word or a
+    path.
+    """
     needs_space = text[-1:].isalnum() or text.endswith("/")
     return f"{text} @{name}" if needs_space else f"{text}@{name}"
 

@@ -39,20 +39,19 @@ class EditorClient:
         self._loop = asyncio.get_running_loop()
 
     def read(self, path: Path) -> str | None:
-        """Return the text of a file in the editor; None if it does not answer. Blocks: call it from
-        a thread.
+        """The text of a file in the editor; None if the editor cannot read files, or does not answer.
+        Blocks: call it from a thread.
         """
         if not self._file_access.read_text_file:
             return None
-        answer = self._wait_in_thread(
-            self._await_answer(
-                self._client.read_text_file(self.session_id, str(path)), ANSWER_TIMEOUT
-            )
-        )
+        request = self._client.read_text_file(self.session_id, str(path))
+        answer = self._wait_in_thread(self._await_answer(request, ANSWER_TIMEOUT))
         return None if answer is None else answer.content
 
     def write(self, path: Path, text: str) -> bool:
-        """Save a text through the editor; return whether it did. Blocks: call it from a thread."""
+        """Save a text through the editor. Returns False if the editor cannot write files, or did not
+        answer in time. Blocks: call it from a thread.
+        """
 
         async def save() -> bool:
             await self._client.write_text_file(self.session_id, str(path), text)
@@ -86,14 +85,14 @@ class EditorClient:
         )
         if exit_status is not None and exit_status.exit_code is not None:
             return exit_status.exit_code
-        signal_name = (exit_status.signal if exit_status is not None else None) or "SIGKILL"
-        return -int(getattr(signal, signal_name, signal.SIGKILL))
+        signal_name = exit_status.signal if exit_status is not None else None
+        return -int(getattr(signal, signal_name or "SIGKILL", signal.SIGKILL))
 
     async def kill(self, terminal_id: str) -> None:
         await self._await_answer(self._client.kill_terminal(self.session_id, terminal_id))
 
     async def release(self, terminal_id: str) -> str:
-        """Return the output of a command and close its terminal."""
+        """Close the terminal of a command; returns its output, or a line that says why it is missing."""
         answer = await self._await_answer(
             self._client.terminal_output(self.session_id, terminal_id)
         )
@@ -113,7 +112,9 @@ class EditorClient:
     async def _await_answer(
         self, request: Awaitable[T], seconds: float | None = ANSWER_TIMEOUT
     ) -> T | None:
-        """The editor's answer to a request. None: the request failed, or got no answer in time."""
+        """The editor's answer to a request; None if the request failed, or got no answer within
+        `seconds`. A limit of None waits for ever.
+        """
         try:
             async with asyncio.timeout(seconds):
                 return await request

@@ -101,8 +101,10 @@ class EditorSession(TurnObserver):
 
     def cancel(self) -> None:
         """Interrupt the prompt. The second time, its child processes are killed."""
-        # A cancel may arrive before the turn has begun.
-        self._is_cancelled = not self._queue.interrupt() and self._prompt_lock.locked()
+        was_interrupted = self._queue.interrupt()
+        has_prompt = self._prompt_lock.locked()
+        # The turn of this prompt has not begun: `turn_began` interrupts it.
+        self._is_cancelled = has_prompt and not was_interrupted
 
     async def close(self) -> None:
         """End the running prompt, save the session, and send the remaining updates."""
@@ -203,8 +205,11 @@ class EditorSession(TurnObserver):
         return options
 
     async def set_option(self, name: str, value: str) -> None:
-        """Set mode, model or effort. Raises UsageError if there is no such option or value."""
-        values = {"mode": tuple(MODES), "effort": EFFORTS, "model": (value,)}.get(name, ())
+        """Set mode, model or effort. Raises UsageError if there is no such option or value, or if the
+        model cannot be used.
+        """
+        values_by_name = {"mode": tuple(MODES), "effort": EFFORTS, "model": (value,)}
+        values = values_by_name.get(name, ())
         if value not in values:
             hint = "There are: mode, model, effort."
             if values:
@@ -251,8 +256,8 @@ class EditorSession(TurnObserver):
         self._questions[question_id] = asyncio.create_task(asking)
 
     async def _ask_permission(self, question: events.PermissionAsked) -> None:
-        """Ask in the editor, and pass the answer to the session. Without a choice, and after any
-        error, the call is refused.
+        """Ask in the editor, and pass the answer to the session. If the user chooses nothing, or any
+        error occurs, the call is refused.
         """
         permit = events.Permit("no", REFUSED)
         options = permission_options(question)
@@ -268,8 +273,9 @@ class EditorSession(TurnObserver):
         self.session.answer(question.question_id, permit)
 
     async def _ask_question(self, event: events.QuestionAsked) -> None:
-        """Ask in the editor, and pass the answer to the session: by a form, by buttons, or for the
-        next message. After any error the question is answered with nothing.
+        """Ask in the editor, and pass the answer to the session. An editor with forms shows one;
+        otherwise choices are buttons, and a question without choices is shown as a text that asks for
+        an answer in the next message. Without an answer, or after any error, the session gets none.
         """
         answers: Sequence[str] = ()
         try:

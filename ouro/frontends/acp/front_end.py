@@ -47,7 +47,9 @@ class EditorFrontEnd(FrontEnd):
         self._editor.send([notice(text)])
 
     async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
-        """Ask with buttons; None if the user cancels, or if the list is too long and was printed."""
+        """Ask with a button for each choice; returns the value of the one that the user picks. None if
+        the user picks none. More than MAX_CHOICES are printed instead; None is returned for them, too.
+        """
         if len(choices) > MAX_CHOICES:
             names = "\n".join(f"- `{choice.value}` {choice.detail}".rstrip() for choice in choices)
             self.show(f"{clean(title)} Name one after the command:\n\n{clean(names)}")

@@ -72,6 +72,8 @@ async def run_acp(
     """Serve one client until it closes its end, or a signal comes; returns the exit code.
 
     Args:
+        stdin: the descriptor on which the client sends.
+        stdout: the descriptor on which it is answered.
         enter_folder: makes the folder for a session that does not work in the folder of the
             editor; None if all sessions work there.
     """
@@ -92,17 +94,17 @@ async def run_acp(
 def report_errors(
     handler: Callable[P, Coroutine[Any, Any, T]],
 ) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Turn the errors of a handler into JSON-RPC errors with a message for users."""
+    """Decorate a handler so that its errors become JSON-RPC errors with a message for users. An error
+    that is not one of ouro is also logged, as a fault of ouro.
+    """
 
     @functools.wraps(handler)
     async def handle(*args: P.args, **options: P.kwargs) -> T:
         try:
             return await handler(*args, **options)
         except OuroError as error:
-            code = next(
-                (code for kind, code in ERROR_CODES.items() if isinstance(error, kind)), INTERNAL
-            )
-            raise RequestError(code, str(error)) from error
+            codes = (code for kind, code in ERROR_CODES.items() if isinstance(error, kind))
+            raise RequestError(next(codes, INTERNAL), str(error)) from error
         except RequestError:
             raise
         except Exception as error:
@@ -120,7 +122,7 @@ def _mcp_servers(servers: Sequence[Any]) -> dict[str, McpServerSettings]:
     settings: dict[str, McpServerSettings] = {}
     for server in servers:
         name = re.sub(r"[^A-Za-z0-9-]+", "-", server.name).strip("-")[:29] or "server"
-        if name in settings:
+        if name in settings:  # the number is that of the server in the list, so it is unique
             name = f"{name}-{len(settings)}"
         if isinstance(server, acp.McpServerStdio):
             env = {variable.name: variable.value for variable in server.env}
@@ -239,8 +241,8 @@ class EditorAgent:
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_meta: Any
     ) -> acp.ListSessionsResponse:
-        """A page of the saved sessions, of one folder or of all. `cursor` is the number of sessions
-        before it.
+        """A page of PAGE_SIZE saved sessions: those of the folder `cwd`, or all if it is None. `cursor`
+        is the number of sessions before the page; None is the first page.
         """
         catalog = await self._open_catalog(Path(cwd) if cwd else self._options.cwd)
         sessions = await (catalog.here() if cwd else catalog.sessions())
@@ -335,11 +337,15 @@ class EditorAgent:
     async def _open_in_folder(
         self, cwd: str, request: OpenRequest, params: dict[str, Any]
     ) -> EditorSession:
-        """Open a session in a folder of the client.
+        """Open a session in a folder of the client. If the folder is not trusted, the session is opened
+        without its files, and the first prompt asks for trust: until then, the editor has no session
+        in which to ask.
 
-        `params` may name further folders and MCP servers. A folder that is not trusted is opened
-        without its files, and the first prompt asks for trust: before, the editor has no session in
-        which to ask.
+        Args:
+            params: further parameters of the request, which may name folders and MCP servers.
+
+        Raises:
+            UsageError: a folder does not exist, or an MCP server is of an unknown kind.
         """
         folders = tuple(Path(folder) for folder in params.get("additional_directories") or ())
         for folder in (Path(cwd), *folders):
@@ -350,8 +356,8 @@ class EditorAgent:
             work_folder = await asyncio.to_thread(self._enter_folder, work_folder)
         assert self._client is not None
         client = EditorClient(self._client, self._client_can, request.new_id)
-        # Zed shows output of ouro's commands as a terminal (`_meta`); other editors run the
-        # commands themselves.
+        # In Zed ouro runs the commands, and the editor only shows their output in a terminal. Other
+        # editors with terminals run the commands themselves.
         runs_commands = bool(self._client_can.terminal) and not self._shows_terminals
         options = replace(
             self._options,
@@ -408,11 +414,13 @@ class EditorAgent:
         untrusted = self._untrusted.pop(session_id)
         editor = self._get_editor(session_id)
         title, choices = trust_question(untrusted.error)
+        # Without the last choice, to leave ouro: an editor does that itself.
         if await editor.front_end.choose(title, choices[:2]) != "yes":
             return
         status = editor.session.status()
         await editor.close()
         trusted_editor = await untrusted.open_trusted()
+        # The user may have set these in the session that was closed.
         if trusted_editor.session.status().mode != status.mode:
             trusted_editor.session.set_mode(status.mode)
         if trusted_editor.session.status().model != status.model:

@@ -32,8 +32,8 @@ class StdioTransport:
         await asyncio.get_running_loop().run_in_executor(self._writer, self._write, line)
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next message, or None at the end of the input. A line that is no message is answered
-        with an error.
+        """The next message; None at the end of the input. A line that is not a message is answered with
+        an error, and the next line is read.
         """
         async for line in self._input_lines:
             if not line.strip():

@@ -130,7 +130,9 @@ class EventUpdates:
         )
 
     def _start_update(self, event: events.ToolStarted) -> Update:
-        """The update that begins a call. If the call has begun already, the update changes it."""
+        """The update that begins a call. If the call has begun already, the update changes its title,
+        places and arguments.
+        """
         call = event.call
         title, arguments = clean(event.title), dict(call.arguments)
         locations = self._locations(call)
@@ -157,8 +159,9 @@ class EventUpdates:
         )
 
     def _progress_update(self, event: events.ToolProgress) -> Update:
-        """The update for new output of a call. It names the editor's terminal, or has the new text
-        for a terminal that only shows output, or the end of the whole output.
+        """The update for new output of a call. If the command runs in a terminal of the editor, it names
+        this terminal. For an editor that can show a terminal, it has the new output; for any other, the
+        last `_MAX_OUTPUT` characters of all output.
         """
         if event.call_id in self._terminals:
             return helpers.update_tool_call(event.call_id, content=self._terminal_of(event.call_id))
@@ -228,8 +231,8 @@ class EventUpdates:
         path = call.arguments.get("path")
         if not isinstance(path, str) or not path:
             return None
-        line = call.arguments.get("offset") if call.name == "read" else None
-        line = line if isinstance(line, int) else None
+        offset = call.arguments.get("offset") if call.name == "read" else None
+        line = offset if isinstance(offset, int) else None
         return [acp.ToolCallLocation(path=self._absolute(path), line=line)]
 
     def _absolute(self, path: str) -> str:
@@ -274,7 +277,7 @@ def _text_content(text: str) -> acp.ContentToolCallContent:
 
 
 def _first_change(change: Any) -> int:
-    """The number of the first changed line, from 1."""
+    """The number of the first line in its file that differs before and after a FileChange, from 1."""
     before, after = (change.before or "").splitlines(), (change.after or "").splitlines()
     equal_lines = 0
     for old, new in zip(before, after, strict=False):
