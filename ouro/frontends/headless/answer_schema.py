@@ -120,8 +120,8 @@ class AnswerSchema:
 
 
 def _find_json(answer: str) -> Any:
-    """The JSON value of the whole answer, else of its last code block that is JSON. Raises
-    AnswerMisfit if there is none.
+    """The JSON value in an answer: the whole answer, or if that is not JSON, the last code block that
+    is. Raises AnswerMisfit if there is none.
     """
     for text in (answer, *reversed(_CODE_BLOCK.findall(answer))):
         with suppress(ValueError, RecursionError):

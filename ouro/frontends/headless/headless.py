@@ -78,7 +78,11 @@ async def run_headless(
     options: HeadlessOptions,
     streams: Streams | None = None,
 ) -> int:
-    """Run the prompt without a user; return the exit code.
+    """Open a session and run the prompts without a user; returns the exit code.
+
+    Args:
+        request: the session to open.
+        streams: None for those of this process.
 
     Raises:
         OuroError: it could not begin; `exit_code` is the exit code of the program.
@@ -164,7 +168,9 @@ class HeadlessRun(TurnObserver):
         await self._queue.close()
 
     def show(self, event: Event) -> None:
-        """Print an event; answer a question if there is no user."""
+        """Print an event, and add it to the result. A question is answered at once if there is no user.
+        If nobody reads the output any more, the run ends.
+        """
         self._output.event(event)
         self._result.add(event)
         match event:
@@ -198,7 +204,9 @@ class HeadlessRun(TurnObserver):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _ask_for_corrections(self, schema: AnswerSchema, result: Result) -> None:
-        """Ask the model again, a few times, as long as its answer does not match the schema."""
+        """Ask the model again, at most MAX_CORRECTIONS times, as long as its answer does not match the
+        schema. `result` has the value of the last answer, or why it does not match.
+        """
         from ouro.frontends.headless.answer_schema import MAX_CORRECTIONS, correction_request
 
         for _ in range(MAX_CORRECTIONS):
@@ -209,23 +217,23 @@ class HeadlessRun(TurnObserver):
         result.check(schema)
 
     async def _answer_prompt(self, draft: Draft) -> None:
-        """Answer one prompt, and print the result. If the answer does not match the schema, the
-        model is asked again.
+        """Answer one prompt, and print the result. If an error occurs, the run is over, and the error is
+        raised.
         """
         started = time.monotonic()
         try:
             result = self._result = Result(self._session.id, self._session.status().model)
-            text, images = await self._read_goal(draft.text), draft.images
+            text, images = await self._begin_goal(draft.text), draft.images
             if self._has_commands and text.startswith("/"):
                 text = await self._run_command(text, result)
-            text = self._schema.add_to(text) if self._schema and text else text
+            if self._schema and text:
+                text = self._schema.add_to(text)
             await self._run_turns(text, images)
             if self._schema and text:
                 await self._ask_for_corrections(self._schema, result)
             result.seconds = time.monotonic() - started
-            await (
-                self._session.memory.wait_until_settled()
-            )  # changes of memory are printed before the result
+            # Changes of memory are printed before the result.
+            await self._session.memory.wait_until_settled()
             self._output.print_result(result, self.exit_code)
         except Exception:
             self._queue.stop()
@@ -233,8 +241,9 @@ class HeadlessRun(TurnObserver):
             raise
 
     async def _run_command(self, text: str, result: Result) -> str:
-        """Run a slash command, and store its answer in `result`. Returns the message for the agent;
-        it is empty if there is none.
+        """Run a slash command. Returns the message for the agent: that of the command, or `text` if it
+        is not a command. If there is none, because the command has answered or failed, the message is
+        empty, and `result` has the answer or the error.
         """
         from ouro.frontends.headless.commands import HeadlessFrontEnd, run_headless_command
 
@@ -258,8 +267,10 @@ class HeadlessRun(TurnObserver):
         result.text = "\n\n".join(filter(None, (*front_end.texts, result.text)))
         return ""
 
-    async def _read_goal(self, text: str) -> str:
-        """The message of a prompt. `/goal` in it sets the goal. An empty message resumes the goal."""
+    async def _begin_goal(self, text: str) -> str:
+        """Set the goal if a prompt begins with `/goal` or `/loop`. Returns the message for the agent; it
+        is empty if a goal that was set before is only resumed.
+        """
         if not text.startswith(("/goal", "/loop")):
             return text
         from ouro.commands.goal import begin_goal_of_prompt
@@ -353,8 +364,8 @@ class HeadlessRun(TurnObserver):
             self._queue.say(draft)
 
     def interrupt(self, number: int) -> None:
-        """End the run with the exit code of a signal. The first signal interrupts the turn, further
-        ones kill its child processes.
+        """End the run because of the signal `number`, with its exit code. The first signal interrupts the
+        turn, further ones kill its child processes.
         """
         self._signal = self._signal or number
         self._queue.stop()

@@ -103,19 +103,21 @@ async def read_prompt(prompt: str, stdin: int | None, say: Callable[[str], None]
         raise UsageError(
             "The prompt is empty.", 'Usage: ouro -p "fix the failing test", or pipe a prompt in.'
         )
-    return f"{PIPED}{piped_text}\n\n{prompt}" if piped_text and prompt else piped_text or prompt
+    if piped_text and prompt:
+        return f"{PIPED}{piped_text}\n\n{prompt}"
+    return piped_text or prompt
 
 
 async def _read_all(stdin: int, has_prompt: bool, say: Callable[[str], None]) -> bytes:
-    """Read a pipe to its end. If there is a prompt and the pipe stays silent, nothing is returned.
-    `say` prints why the user waits.
+    """Read a pipe to its end; returns all bytes. If there is a prompt and nothing comes within
+    FIRST_BYTE_TIMEOUT, the pipe is ignored and nothing is returned. `say` prints why the user waits.
     """
     blocks: list[bytes] = []
     timeout: float | None = FIRST_BYTE_TIMEOUT
-    while not blocks or blocks[-1]:
+    while True:
         try:
             async with asyncio.timeout(timeout):
-                blocks.append(await read_block(stdin))
+                block = await read_block(stdin)
         except TimeoutError:
             if has_prompt and not blocks:
                 say(
@@ -125,7 +127,10 @@ async def _read_all(stdin: int, has_prompt: bool, say: Callable[[str], None]) ->
                 return b""
             say("Waiting for the end of standard input.")
             timeout = None
-    return b"".join(blocks)
+            continue
+        if not block:
+            return b"".join(blocks)
+        blocks.append(block)
 
 
 async def read_block(stdin: int) -> bytes:

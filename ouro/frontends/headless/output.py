@@ -71,7 +71,9 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
     """The exit code if a slash command failed."""
 
     def add(self, event: Event) -> None:
-        """Take the answer, the usage and the outcome from an event of the turn."""
+        """Take the answer, the usage and the outcome from an event of the turn. Only a turn that has
+        answered, maybe cut, keeps its text.
+        """
         match event:
             case events.Replied(message):
                 self.turns += 1
@@ -79,13 +81,15 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
                 self.text = message.text
             case events.TurnFinished(outcome, detail):
                 self.outcome, self.detail = outcome, detail
-                self.text = self.text if outcome in ("answered", "cut") else ""
+                if outcome not in ("answered", "cut"):
+                    self.text = ""
             case _:
                 pass
 
     def check(self, schema: AnswerSchema) -> AnswerMisfit | None:
-        """Set `data` to the value of the answer. If the answer does not match the schema, its
-        misfit is returned, for the model to correct.
+        """Check the answer. If it matches the schema, `data` gets its value and None is returned;
+        otherwise `misfit` says why, and the error is returned. A turn that did not answer is not
+        checked.
         """
         from ouro.frontends.headless.answer_schema import AnswerMisfit
 
@@ -100,7 +104,9 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
 
     @property
     def has_text(self) -> bool:
-        """Whether there is an answer to print; a command may have none."""
+        """Whether there is an answer to print, which may be empty if the model gave it. A command may
+        have none.
+        """
         is_answer = self.outcome in ("answered", "cut") and not self.misfit
         return is_answer and bool(self.text or self.turns)
 
@@ -226,7 +232,7 @@ class Output(NoticePrinter):
         self.say(f"not allowed: {one_line(question.title)} ({one_line(question.reason)}){advice}")
 
     def print_result(self, result: Result, exit_code: int) -> None:
-        """Print the answer or the JSON of the result, and what went wrong."""
+        """Print what went wrong as progress, then the answer as text or the result as JSON."""
         if self.pipe.is_gone:
             return
         if result.failure_code:
