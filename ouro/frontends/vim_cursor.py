@@ -52,7 +52,14 @@ class VimCursor:
     def _target_of_motion(
         self, key: str, count: int, keys: CommandKeys, operator: str = ""
     ) -> Target:
-        """Where a motion leads. Raises InvalidCommand if it leads nowhere, or is no motion."""
+        """Where a motion leads. Raises InvalidCommand if it leads nowhere, or is no motion.
+
+        Args:
+            key: the motion.
+            count: how often it is made; 0 if none was typed.
+            keys: the keys after it, such as the character of `f`.
+            operator: the operator that is applied up to there; empty if the cursor only moves.
+        """
         times = count or 1
         if key in _FIND_KEYS:
             return self._new_find(key, keys.next(), times)
@@ -77,19 +84,22 @@ class VimCursor:
             raise InvalidCommand
         if reverse:
             find = CharacterFind(_OPPOSITE_FIND[find.key], find.character)
+        # With a count Vim counts the character beside the cursor, and moves on by that.
         start = self._start_of_repeat(find) if times == 1 else self.cursor
         return self._find(find, start, times)
 
     def _find(self, find: CharacterFind, start: int, times: int) -> Target:
-        """Where a search from `start` leads. Raises InvalidCommand if the line has too few."""
+        """Where the search for a character leads: from `start` to the `times`-th one. Raises
+        InvalidCommand if the line has fewer.
+        """
         offset = motions.find_character(self.text, start, find.key, find.character, times)
         if offset is None:
             raise InvalidCommand
         return Target(offset, "inclusive" if find.key in "ft" else "exclusive")
 
     def _start_of_repeat(self, find: CharacterFind) -> int:
-        """Where `;` starts to search. After `t` the cursor is before the character, so the search
-        must begin behind it to move on.
+        """Where `;` and `,` start to search. After `t` the cursor is before the character, and after `T`
+        behind it: the search begins at the character, so that it finds the next one.
         """
         step = {"t": 1, "T": -1}.get(find.key, 0)
         at = self.cursor + step
@@ -97,8 +107,9 @@ class VimCursor:
         return at if is_beside else self.cursor
 
     def _vertical(self, key: str, times: int) -> Target:
-        """Where a motion to the line `times` lines away leads, at the column that `j` and `k` aim
-        at. Raises InvalidCommand beyond the text.
+        """Where `j`, `k` and their like lead: to the line `times` lines away, at the column that `j` and
+        `k` aim at. `+`, `-` and Enter lead to the first word there. Raises InvalidCommand beyond the
+        text.
         """
         start = motions.line_start(self.text, self.cursor)
         if self._column < 0:
@@ -124,17 +135,23 @@ class VimCursor:
         return Target(at, "exclusive" if key in ("b", "B") else "inclusive")
 
     def _next_word(self, times: int, operator: str, big: bool) -> Target:
-        """Where `w` leads. For an operator, the last word ends at the end of its line."""
+        """Where `w` leads. For an operator, the last word ends at the end of its line, so that `dw` does
+        not join lines.
+        """
         text, at = self.text, self.cursor
         if operator == "c" and at < len(text) and not text[at].isspace():
             return self._change_word(times, big)
-        for left in range(times - 1, -1, -1):
-            at = motions.next_word(text, at, big, stops_at_end=bool(operator) and left == 0)
-        return Target(at if operator else min(at, max(0, len(text) - 1)), "exclusive")
+        for number in range(1, times + 1):
+            is_last_of_operator = bool(operator) and number == times
+            at = motions.next_word(text, at, big, stops_at_end=is_last_of_operator)
+        if not operator:  # the cursor must be on a character
+            at = min(at, max(0, len(text) - 1))
+        return Target(at, "exclusive")
 
     def _change_word(self, times: int, big: bool) -> Target:
-        """The end of the word under the cursor, then of the next `times - 1`. Unlike `ce`, it does
-        not skip to the next word when the cursor is at an end. Not for blanks.
+        """Where `cw` ends: at the end of the word under the cursor, or of the `times - 1`-th word after
+        it. Unlike `ce`, it does not skip to the next word if the cursor is at the end of one. The
+        cursor must not be on a blank.
         """
         at, text = self.cursor, self.text
         start_class = motions.word_class(text, at, big)
@@ -145,8 +162,10 @@ class VimCursor:
         return Target(at, "inclusive")
 
     def _other_motion(self, key: str, count: int) -> Target:
-        """Where a motion of lines, columns, paragraphs or brackets leads. Raises InvalidCommand if
-        there is none.
+        """Where a motion of columns, lines, paragraphs or brackets leads. Raises InvalidCommand for any
+        other key, and if it leads nowhere.
+
+        `count`: 0 if none was typed; then `G` leads to the last line, and `gg` to the first.
         """
         text, at, times = self.text, self.cursor, count or 1
         start, end = motions.line_start(text, at), motions.line_end(text, at)
@@ -166,7 +185,9 @@ class VimCursor:
             case "$":
                 return self._line_end(times)
             case "gg" | "G":
-                return self._line(count or (1 if key == "gg" else text.count("\n") + 1))
+                number_of_lines = text.count("\n") + 1
+                default_line = 1 if key == "gg" else number_of_lines
+                return self._line(count or default_line)
             case "{" | "}":
                 return self._paragraphs(times, key == "}")
             case "%":
@@ -176,15 +197,18 @@ class VimCursor:
         raise InvalidCommand
 
     def _paragraphs(self, times: int, forward: bool) -> Target:
-        """Where `{` or `}` leads, `times` times."""
+        """Where `{` or `}` leads, `times` times: to an empty line, or to an end of the text."""
         at = self.cursor
         for _ in range(times):
             at = motions.paragraph(self.text, at, forward)
+        # An operator includes the last character of the text, but not an empty line.
         is_last = at == len(self.text) - 1 and not motions.is_empty_line(self.text, at)
         return Target(at, "inclusive" if is_last else "exclusive")
 
     def _line_end(self, times: int) -> Target:
-        """The end of the line `times - 1` lines below (`$`). `j` and `k` then stay at line ends."""
+        """Where `$` leads: to the end of the line `times - 1` lines below. `j` and `k` then stay at the
+        ends of lines. Raises InvalidCommand if there are fewer lines.
+        """
         line = motions.vertical(self.text, self.cursor, times - 1, 0)
         if line is None:
             raise InvalidCommand

@@ -68,16 +68,19 @@ class VimEditor(VimCursor):
 
     @property
     def selection(self) -> TextSpan:
-        """What a visual mode has selected."""
+        """What a visual mode has selected: from the anchor to the cursor, both included."""
         start, last = sorted((self.anchor, self.cursor))
         if self.mode == "visual line":
             return self._lines(start, last)
         end = min(last + 1, len(self.text))
-        with_break = self._column == TO_LINE_END and self.text[end : end + 1] == "\n"
-        return TextSpan(start, end + with_break)
+        if self._column == TO_LINE_END and self.text[end : end + 1] == "\n":
+            end += 1  # `$` also selects the line break
+        return TextSpan(start, end)
 
     def press(self, key: str) -> None:
-        """Handle a key: a character, `<Esc>`, `<C-r>`, `<CR>`, `<BS>`, `<Left>` …"""
+        """Handle a key: a character, `<Esc>`, `<C-r>`, `<CR>`, `<BS>`, `<Left>` … It is kept until the
+        keys are a command. Keys that cannot be one are dropped.
+        """
         if key == "<Esc>" or (key == "<C-c>" and self._keys):
             self._keys.clear()
             if self.mode in ("visual", "visual line"):
@@ -104,7 +107,9 @@ class VimEditor(VimCursor):
         self._before_insert = self.text, self.cursor
 
     def end_insert(self, text: str, cursor: int) -> None:
-        """Leave the insert mode; the prompt has changed the text meanwhile."""
+        """Leave the insert mode. `text` and `cursor` are those of the prompt, which has changed them
+        meanwhile. What was typed is repeated if the command had a count, and kept for `.`.
+        """
         before, at = self._before_insert
         typed = edits.typed_between(before, text)
         self.text, self.cursor = text, cursor
@@ -114,7 +119,7 @@ class VimEditor(VimCursor):
             self.cursor += len(more)
         if self._inserting is not None:
             self._inserting.typed = typed
-        elif before != text:
+        elif before != text:  # no command began it, so none has saved the text
             self._save_for_undo(before, at)
         self._inserting, self._insert_count = None, 1
         self.mode = "normal"
@@ -134,7 +139,10 @@ class VimEditor(VimCursor):
     # Commands
 
     def _run_command(self, keys: CommandKeys) -> None:
-        """Carry out the command of these keys. Raises IncompleteCommand to wait for more keys."""
+        """Carry out the command of these keys: a register and counts, which may be left out, then the
+        command itself. Raises IncompleteCommand if more keys are needed, InvalidCommand if it cannot be
+        carried out.
+        """
         count = keys.count()
         key = keys.next()
         while key == '"':
@@ -195,11 +203,17 @@ class VimEditor(VimCursor):
     # Operators
 
     def _run_operator(self, name: str, count: int, keys: CommandKeys, typed: list[str]) -> None:
-        """Apply an operator to the motion or text object whose keys follow. `typed` is what `.`
-        repeats.
+        """Apply an operator to the motion or text object whose keys follow.
+
+        Args:
+            name: the operator.
+            count: the count before it; 0 if none was typed.
+            keys: the keys after it.
+            typed: all keys of the command, which `.` repeats.
         """
-        inner = keys.count()
-        count = (count or 1) * (inner or 1) if count or inner else 0
+        inner_count = keys.count()
+        if count or inner_count:  # `2d3w` deletes six words
+            count = (count or 1) * (inner_count or 1)
         key = keys.next()
         if key == "g":
             key += keys.next()
@@ -207,10 +221,17 @@ class VimEditor(VimCursor):
         self._operate(name, span, list(typed))
 
     def _span_of(self, name: str, key: str, count: int, keys: CommandKeys) -> TextSpan:
-        """The text that an operator changes: whole lines (`dd`), a text object or the way of a
-        motion.
+        """The text to which an operator is applied: whole lines if its key is doubled (`dd`, `gUU`), a
+        text object, or the text from the cursor to where a motion leads. Raises InvalidCommand if there
+        is none.
+
+        Args:
+            name: the operator.
+            key: the first key after it.
+            keys: the further keys.
         """
-        if key == name or (len(name) == 2 and key == name[1]):
+        is_doubled = key == name or (len(name) == 2 and key == name[1])
+        if is_doubled:
             last = motions.vertical(self.text, self.cursor, (count or 1) - 1, 0)
             if last is None:
                 raise InvalidCommand
@@ -225,9 +246,14 @@ class VimEditor(VimCursor):
         return self._span_to(target, moves_freely=key in ("w", "W"))
 
     def _span_to(self, target: Target, moves_freely: bool) -> TextSpan:
-        """The text from the cursor to where a motion leads. As in Vim, an exclusive motion to the
-        start of a line ends in the line before, and may become whole lines. `moves_freely`: not at
-        the end of the text.
+        """The text from the cursor to where a motion leads.
+
+        As in Vim, an exclusive motion to the start of a line ends at the end of the line before. If it
+        also begins at or before the first word of its line, whole lines are meant.
+
+        Args:
+            moves_freely: whether the motion is `w`, which may end at the end of the text without that
+                rule.
         """
         start, end = sorted((self.cursor, target.offset))
         if target.kind == "linewise":
@@ -236,10 +262,10 @@ class VimEditor(VimCursor):
             if motions.is_empty_line(self.text, start) and start == end:
                 return TextSpan(start, start)
             return TextSpan(start, min(end + 1, len(self.text)))
-        ends_line_before = (
-            start < end == motions.line_start(self.text, end) and "\n" in self.text[start:end]
-        )
-        if ends_line_before and not (moves_freely and end == len(self.text)):
+        leads_to_line_start = end == motions.line_start(self.text, end)
+        leaves_line = "\n" in self.text[start:end]
+        is_free = moves_freely and end == len(self.text)
+        if leads_to_line_start and leaves_line and not is_free:
             end -= 1
             if start <= motions.first_word(self.text, start):
                 return self._lines(start, end)
@@ -254,8 +280,9 @@ class VimEditor(VimCursor):
         """Apply `d`, `c`, `y` or a transformation to a span. `keys` is what `.` repeats."""
         if name == "y":
             self._store(span)
-            self.cursor = self.cursor if span.linewise and self._is_cursor_in(span) else span.start
-            if span.linewise and self.mode != "normal":
+            # `yy` leaves the cursor in its column; every other `y` puts it to the start.
+            copies_own_lines = span.linewise and self._is_cursor_in(span)
+            if not copies_own_lines or self.mode != "normal":
                 self.cursor = span.start
             self._column = -1
             return
@@ -286,8 +313,10 @@ class VimEditor(VimCursor):
         self._begin_insert_of_command(1)
 
     def _store(self, span: TextSpan) -> None:
-        """Put a part of the text into the named register and into the unnamed one."""
-        if self._register == "_":
+        """Put a part of the text into the named register and into the unnamed one. A name in upper case
+        adds it to the text of the register.
+        """
+        if self._register == "_":  # the register that keeps nothing
             return
         part = self.text[span.start : span.end]
         if span.linewise and not part.endswith("\n"):
@@ -304,7 +333,12 @@ class VimEditor(VimCursor):
     # Other commands
 
     def _insert(self, key: str, count: int, keys: list[str]) -> None:
-        """`i`, `a`, `I`, `A`, `o` or `O`: put the cursor or a new line there, and begin to insert."""
+        """Carry out `i`, `a`, `I`, `A`, `o` or `O`: move the cursor or add a line, and begin to insert.
+
+        Args:
+            count: how often the typed text is inserted.
+            keys: what `.` repeats.
+        """
         self._note_change(keys)
         start = motions.line_start(self.text, self.cursor)
         end = motions.line_end(self.text, self.cursor)
@@ -321,7 +355,9 @@ class VimEditor(VimCursor):
         self._begin_insert_of_command(count)
 
     def _begin_insert_of_command(self, count: int) -> None:
-        """Begin to insert; when `.` repeats the command, insert the same text again."""
+        """Begin to insert after a command. If `.` repeats the command, the text that was typed then is
+        inserted at once, and the insert mode left.
+        """
         self._inserting, self._insert_count = self._last_change, count
         self.begin_insert()
         if self._repeats and self._last_change is not None:
@@ -370,7 +406,9 @@ class VimEditor(VimCursor):
     def _travel(
         self, source: list[tuple[str, int]], other: list[tuple[str, int]], count: int
     ) -> None:
-        """Undo or redo `count` changes: take states from `source`, and store those left in `other`."""
+        """Undo or redo `count` changes. Each state of the text comes from the end of `source`, and the
+        state before goes to `other`.
+        """
         for _ in range(count):
             if not source:
                 return
@@ -420,7 +458,7 @@ class VimEditor(VimCursor):
             self.anchor, self.cursor = self.cursor, self.anchor
         elif key in ("i", "a"):
             self._select_object(key, keys.next(), count or 1)
-        elif (operator := _VISUAL.get(key)) is not None:
+        elif (operator := _VISUAL_OPERATORS.get(key)) is not None:
             self._operate_on_selection(operator, key, keys)
         elif key == "g":
             self._run_visual_g(key + keys.next(), count, keys)
@@ -431,7 +469,9 @@ class VimEditor(VimCursor):
             self.cursor = min(self.cursor, max(0, len(self.text) - 1))
 
     def _select_object(self, key: str, name: str, count: int) -> None:
-        """Select a text object: `iw`, `ap` and the like."""
+        """Select a text object, such as `iw` or `ap`: `key` is its first letter, `name` the second. Raises
+        InvalidCommand if there is none.
+        """
         span = motions.text_object(self.text, self.cursor, key == "a", name, count)
         if span is None or span.start == span.end:
             raise InvalidCommand
@@ -452,11 +492,13 @@ class VimEditor(VimCursor):
         span = self.selection
         if key in _LINEWISE_VISUAL_KEYS and not span.linewise:
             span = self._lines(span.start, max(span.start, span.end - 1))
-        was_mode, self.mode = self.mode, "visual" if operator == "y" else "normal"
+        was_mode = self.mode
+        # In a visual mode `y` puts the cursor to the start of the selection.
+        self.mode = "visual" if operator == "y" else "normal"
         if operator == "p":
             self._put_over(span, keys)
         elif operator == "r":
-            if keys.position == len(keys.typed):
+            if keys.position == len(keys.typed):  # the new character was not typed yet
                 self.mode = was_mode
                 raise IncompleteCommand
             character = keys.next()
@@ -464,7 +506,9 @@ class VimEditor(VimCursor):
             self._apply(edits.fill(self.text, span, character))
         elif operator == "J":
             self.cursor = span.start
-            self._join(self.text.count("\n", span.start, max(span.start, span.end - 1)) + 1, keys)
+            last = max(span.start, span.end - 1)
+            selected_lines = self.text.count("\n", span.start, last) + 1
+            self._join(selected_lines, keys)
         else:
             self._operate(operator, span, list(keys.typed))
             if operator in ("g~", "gu", "gU"):
@@ -480,7 +524,7 @@ class VimEditor(VimCursor):
         self._apply(edits.put_over(self.text, span, register))
 
 
-_VISUAL = {
+_VISUAL_OPERATORS = {
     **{key: key for key in "dcy<>pJr"},
     "x": "d",
     "X": "d",
@@ -495,3 +539,4 @@ _VISUAL = {
     "U": "gU",
     "P": "p",
 }
+"""The keys of the visual modes -> the operator that they apply to the selection."""

@@ -94,7 +94,9 @@ def transform(text: str, span: TextSpan, name: str) -> Edited:
 
 
 def join_next(text: str, cursor: int) -> Edited:
-    """Join the line with the next one."""
+    """Join the line with the next one, without its indentation. A blank is put between them, unless
+    there is one, or the next line is empty or begins with `)`. In the last line nothing changes.
+    """
     end = line_end(text, cursor)
     if end == len(text):
         return Edited(text, cursor)
@@ -107,8 +109,9 @@ def join_next(text: str, cursor: int) -> Edited:
 
 
 def put(text: str, cursor: int, register: Register, count: int, *, after: bool) -> Edited:
-    """Insert a register `count` times at the cursor, or after it. The new cursor is on the last
-    inserted character; if there are several lines, on the first one.
+    """Insert a register `count` times, at the cursor or with `after` behind it; whole lines above or
+    below its line. The new cursor is on the last inserted character; if a line break was inserted, on
+    the first one.
     """
     part = register.text * count
     if register.linewise:
@@ -122,29 +125,31 @@ def _put_lines(text: str, cursor: int, part: str, *, after: bool) -> Edited:
     """Insert whole lines below (`after`) or above the line of the cursor, which moves to their
     first word.
     """
-    at = line_start(text, cursor)
-    if after:
-        end = line_end(text, cursor)
-        at, part = end + 1, part[:-1]
-        changed = f"{text[:end]}\n{part}{text[end:]}"
-    else:
-        changed = text[:at] + part + text[at:]
-    return Edited(changed, first_word(changed, at))
+    if not after:
+        start = line_start(text, cursor)
+        changed = text[:start] + part + text[start:]
+        return Edited(changed, first_word(changed, start))
+    # The line may be the last one, without a line break: that of the part goes before it.
+    end = line_end(text, cursor)
+    changed = f"{text[:end]}\n{part[:-1]}{text[end:]}"
+    return Edited(changed, first_word(changed, end + 1))
 
 
 def put_over(text: str, span: TextSpan, register: Register) -> Edited:
-    """Replace a selection by the text of a register."""
+    """Replace a selection by the text of a register. Whole lines stay or become lines of their own. The
+    cursor goes to the last new character; if one of both is whole lines, to the first.
+    """
     part = register.text
     if span.linewise and not part.endswith("\n"):
         part += "\n"
     if register.linewise and not span.linewise:
         part = f"\n{part}"
     if span.linewise and not text[span.start : span.end].endswith("\n"):
-        part = part[:-1]
-    last = max(span.start, span.start + len(part) - 1)
-    is_lines = register.linewise or span.linewise
+        part = part[:-1]  # the last line of the text has no line break
     changed = text[: span.start] + part + text[span.end :]
-    return Edited(changed, span.start if is_lines else last)
+    if register.linewise or span.linewise:
+        return Edited(changed, span.start)
+    return Edited(changed, max(span.start, span.start + len(part) - 1))
 
 
 def fill(text: str, span: TextSpan, character: str) -> Edited:
@@ -154,13 +159,16 @@ def fill(text: str, span: TextSpan, character: str) -> Edited:
 
 
 def open_line(text: str, cursor: int, *, below: bool) -> Edited:
-    """Add an empty line; the cursor goes there."""
+    """Add an empty line below or above the line of the cursor, which goes there."""
     at = line_end(text, cursor) if below else line_start(text, cursor)
-    return Edited(f"{text[:at]}\n{text[at:]}", at + below)
+    new_cursor = at + 1 if below else at
+    return Edited(f"{text[:at]}\n{text[at:]}", new_cursor)
 
 
 def typed_between(before: str, after: str) -> str:
-    """What was inserted into `before`; empty if characters were only removed."""
+    """What was inserted into `before`: the part of `after` between the beginning and the end that both
+    have. Empty if characters were only removed.
+    """
     start, shorter = 0, min(len(before), len(after))
     while start < shorter and before[start] == after[start]:
         start += 1
@@ -171,7 +179,9 @@ def typed_between(before: str, after: str) -> str:
 
 
 def changed_offset(before: str, after: str) -> int:
-    """The first offset at which two texts differ, for the cursor after an undo."""
+    """The offset in `after`, on a character, at which two texts begin to differ: the cursor after an
+    undo.
+    """
     size = min(len(before), len(after))
     first = next((at for at in range(size) if before[at] != after[at]), size)
     return min(first, max(0, len(after) - 1))

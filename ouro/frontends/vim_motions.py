@@ -52,7 +52,10 @@ def first_word(text: str, offset: int) -> int:
 
 
 def word_class(text: str, at: int, big: bool) -> int:
-    """0 for blanks, 1 for punctuation, 2 and more for words."""
+    """The class of the character at an offset: 0 for blanks, 1 for punctuation, 2 for letters and
+    digits, 3 and more for scripts whose runs are words of their own. With `big`, as for WORDs, all
+    characters but blanks have class 2.
+    """
     character = text[at]
     if character.isspace():
         return 0
@@ -90,7 +93,9 @@ def next_word(text: str, offset: int, big: bool, stops_at_end: bool = False) -> 
 
 
 def _skip_blanks(text: str, at: int, offset: int) -> int:
-    """The next word or empty line after `offset`."""
+    """The start of the next word from `at` on; an empty line before it counts as one, unless it is at
+    `offset`.
+    """
     while at < len(text) and text[at].isspace():
         if at > offset and is_empty_line(text, at):
             break
@@ -112,8 +117,8 @@ def previous_word(text: str, offset: int, big: bool) -> int:
 
 
 def word_end(text: str, offset: int, big: bool) -> int:
-    """The last character of the word after `offset` (`e`), or of this word if `offset` is before
-    its end.
+    """Where `e` leads: to the last character of the word at `offset`; if `offset` is there already, or
+    on a blank, to that of the next word.
     """
     at, size = offset + 1, len(text)
     while at < size and word_class(text, at, big) == 0:
@@ -127,7 +132,9 @@ def word_end(text: str, offset: int, big: bool) -> int:
 
 
 def previous_end(text: str, offset: int, big: bool) -> int:
-    """The last character of the word before `offset` (`ge`), or an empty line before it."""
+    """Where `ge` leads: to the last character of the word before `offset`, or to an empty line before
+    it; 0 if there is neither.
+    """
     at = offset
     start_class = word_class(text, at, big) if at < len(text) else 0
     if start_class:
@@ -152,7 +159,9 @@ def find_character(text: str, offset: int, key: str, character: str, count: int)
 
 
 def vertical(text: str, offset: int, by: int, column: int) -> int | None:
-    """The offset in the line `by` lines below, at most at that column; None beyond the text."""
+    """The offset in the line `by` lines below (negative: above), in this column or at the end of a
+    shorter line. None if there is no such line.
+    """
     at = line_start(text, offset)
     for _ in range(abs(by)):
         if by > 0:
@@ -168,8 +177,8 @@ def vertical(text: str, offset: int, by: int, column: int) -> int | None:
 
 
 def paragraph(text: str, offset: int, forward: bool) -> int:
-    """The empty line after or before this paragraph (`}` and `{`); at the ends, the end of the
-    text.
+    """Where `}` or `{` leads: to the empty line after or before the paragraph; without one, to the last
+    or first character of the text. Empty lines at `offset` are skipped first.
     """
     at = line_start(text, offset)
     while is_empty_line(text, at) and (at < len(text) if forward else at > 0):
@@ -188,19 +197,17 @@ def paragraph(text: str, offset: int, forward: bool) -> int:
 
 
 def matching_bracket(text: str, offset: int) -> int | None:
-    """The other bracket of the first pair at or after `offset` in the line (`%`); None if there is
-    none.
+    """Where `%` leads: to the partner of the first bracket at or after `offset` in the line. None if
+    there is no bracket, or no partner.
     """
     end = line_end(text, offset)
     at = next((at for at in range(offset, end) if text[at] in "()[]{}"), None)
     if at is None:
         return None
     pair = PAIRS[text[at]]
-    return (
-        _closing_bracket(text, at, pair)
-        if text[at] == pair[0]
-        else _opening_bracket(text, at, pair)
-    )
+    if text[at] == pair[0]:
+        return _closing_bracket(text, at, pair)
+    return _opening_bracket(text, at, pair)
 
 
 def _closing_bracket(text: str, at: int, pair: str) -> int | None:
@@ -213,13 +220,15 @@ def _opening_bracket(text: str, at: int, pair: str) -> int | None:
     return _matching_offset(text, range(at, -1, -1), pair[1], pair[0])
 
 
-def _matching_offset(text: str, offsets: range, deeper: str, ends: str) -> int | None:
-    """Where the nesting depth, counted along `offsets`, returns to zero; None if it does not."""
+def _matching_offset(text: str, offsets: range, bracket: str, partner: str) -> int | None:
+    """The offset of the partner of the bracket at the first of `offsets`; None if there is none. Pairs
+    in between are skipped by counting the depth.
+    """
     depth = 0
     for at in offsets:
-        if text[at] == deeper:
+        if text[at] == bracket:
             depth += 1
-        elif text[at] == ends:
+        elif text[at] == partner:
             depth -= 1
         if depth == 0:
             return at
@@ -227,7 +236,14 @@ def _matching_offset(text: str, offsets: range, deeper: str, ends: str) -> int |
 
 
 def text_object(text: str, offset: int, around: bool, name: str, count: int = 1) -> TextSpan | None:
-    """The part of the text that `iw`, `a"`, `i(`, `ap` … name; None if there is none."""
+    """The part of the text that a text object such as `iw`, `a"`, `i(` or `ap` names; None if there is
+    none.
+
+    Args:
+        around: whether it begins with `a`, which includes blanks or delimiters.
+        name: its second letter.
+        count: how many words, or how many pairs of brackets outwards; the others ignore it.
+    """
     if name in "wW":
         return _span_of_words(text, offset, around, name == "W", count)
     if name in QUOTES:
@@ -238,8 +254,9 @@ def text_object(text: str, offset: int, around: bool, name: str, count: int = 1)
 
 
 def _span_of_words(text: str, offset: int, around: bool, big: bool, count: int) -> TextSpan | None:
-    """`iw`, `aw` and their WORDs: the run under the cursor, then the next `count - 1`. With
-    `around`, blanks belong to each.
+    """The span of `iw`, `aw` and their WORDs in the line: the run of one class under the cursor, then
+    the next `count - 1` runs. With `around`, each word counts together with the blanks after it; if no
+    blanks follow the last, those before the first are included.
     """
     first, end = line_start(text, offset), line_end(text, offset)
     if first == end:
@@ -248,8 +265,10 @@ def _span_of_words(text: str, offset: int, around: bool, big: bool, count: int) 
     while start > first and word_class(text, start - 1, big) == cursor_class:
         start -= 1
     at = start
-    for _ in range(count * 2 if around else count):
-        at = run_end(text, at, big, end) if at < end else at
+    number_of_runs = count * 2 if around else count
+    for _ in range(number_of_runs):
+        if at < end:
+            at = run_end(text, at, big, end)
     follows_no_blank = word_class(text, at - 1, big) > 0
     if around and cursor_class and follows_no_blank:
         start = _start_with_blanks(text, start, first)
@@ -265,10 +284,11 @@ def _start_with_blanks(text: str, start: int, first: int) -> int:
 
 
 def _span_of_quotes(text: str, offset: int, around: bool, quote: str) -> TextSpan | None:
-    """The quoted text that ends at or after `offset` in its line; None if there is none. With
-    `around`, its quotes and the blanks after it, else before it.
+    """The first quoted text in the line that ends at or after `offset`; None if there is none. With
+    `around`, it includes its quotes and the blanks after it; if there are none, those before it.
     """
     first, end = line_start(text, offset), line_end(text, offset)
+    # Quotes after a backslash do not count.
     marks = [at for at in range(first, end) if text[at] == quote and text[max(0, at - 1)] != "\\"]
     pairs = zip(marks[::2], marks[1::2], strict=False)
     pair = next((pair for pair in pairs if offset <= pair[1]), None)
@@ -280,18 +300,26 @@ def _span_of_quotes(text: str, offset: int, around: bool, quote: str) -> TextSpa
     stop = last + 1
     while stop < end and text[stop] in " \t":
         stop += 1
-    return TextSpan(_start_with_blanks(text, start, first) if stop == last + 1 else start, stop)
+    has_blanks_after = stop > last + 1
+    if not has_blanks_after:
+        start = _start_with_blanks(text, start, first)
+    return TextSpan(start, stop)
 
 
 def _span_of_brackets(
     text: str, offset: int, around: bool, pair: str, count: int
 ) -> TextSpan | None:
-    """The text between the `count`-th brackets around `offset`; None if there are too few."""
+    """The text between the `count`-th pair of brackets around `offset`, counted outwards; with `around`,
+    the brackets too. None if there are fewer pairs.
+    """
     start = _opening_bracket_around(text, offset, pair)
     for _ in range(count - 1):
-        start = _enclosing_bracket(text, start, pair) if start else None
-    last = None if start is None else _closing_bracket(text, start, pair)
-    if start is None or last is None:
+        if start is not None:
+            start = _enclosing_bracket(text, start, pair)
+    if start is None:
+        return None
+    last = _closing_bracket(text, start, pair)
+    if last is None:
         return None
     return TextSpan(start, last + 1) if around else _span_inside_brackets(text, start, last)
 
@@ -301,15 +329,15 @@ def _opening_bracket_around(text: str, offset: int, pair: str) -> int | None:
     here = text[offset : offset + 1]
     if here == pair[0]:
         return offset
-    return (
-        _opening_bracket(text, offset, pair)
-        if here == pair[1]
-        else _enclosing_bracket(text, offset, pair)
-    )
+    if here == pair[1]:
+        return _opening_bracket(text, offset, pair)
+    return _enclosing_bracket(text, offset, pair)
 
 
 def _span_inside_brackets(text: str, start: int, last: int) -> TextSpan:
-    """What is between two brackets; whole lines, if they are on lines of their own."""
+    """The text between the brackets at `start` and `last`. If the opening one ends its line and only
+    blanks are before the closing one, it is the whole lines between them.
+    """
     if text[start + 1 : start + 2] != "\n":
         return TextSpan(start + 1, last)
     before = line_start(text, last)
@@ -331,8 +359,8 @@ def _enclosing_bracket(text: str, start: int, pair: str) -> int | None:
 
 
 def _span_of_paragraph(text: str, offset: int, around: bool) -> TextSpan:
-    """The lines that are blank, or not blank, like the one at `offset`. With `around`, the blank
-    lines after them too, else those before.
+    """The span of `ip` and `ap`: the run of blank or of other lines to which the line at `offset`
+    belongs. With `around`, also the run after it; at the end of the text, the run before it.
     """
 
     def is_blank(at: int) -> bool:
