@@ -30,23 +30,24 @@ _COPY_TIMEOUT = 1.0
 
 
 def copy_with_program(text: str) -> str:
-    """Copy with the first program that takes the text; returns `with wl-copy`, or empty if none
-    does. Blocks.
+    """Copy a text with the first installed program that takes it. Returns how it was copied: `with` and
+    the name of the program, such as `with wl-copy`. Empty if no program took it. Blocks.
     """
     for program, *arguments in _programs():
-        if shutil.which(program):
-            try:
-                subprocess.run(
-                    [program, *arguments],
-                    input=text.encode(),
-                    timeout=_COPY_TIMEOUT,
-                    check=True,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                )
-            except (OSError, subprocess.SubprocessError):
-                continue
-            return f"with {program}"
+        if not shutil.which(program):
+            continue
+        try:
+            subprocess.run(
+                [program, *arguments],
+                input=text.encode(),
+                timeout=_COPY_TIMEOUT,
+                check=True,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        except (OSError, subprocess.SubprocessError):
+            continue
+        return f"with {program}"
     return ""
 
 
@@ -90,20 +91,19 @@ async def clipboard_image() -> Image | None:
 
 
 def dropped_image(pasted: str) -> Image | None:
-    """The image whose path was pasted; None for any other text. Terminals paste a path when a file
-    is dropped on them.
+    """The image whose path was pasted; None for any other text, and if it cannot be read. Terminals
+    paste a path when a file is dropped on them.
     """
     from ouro.images import read_image
 
-    text = (
-        unquote(pasted.strip().removeprefix("file://"))
-        if pasted.startswith("file://")
-        else pasted.strip()
-    )
+    text = pasted.strip()
+    if pasted.startswith("file://"):
+        text = unquote(text.removeprefix("file://"))
     if not _IMAGE_PATH.fullmatch(text):
         return None
     try:
-        if not (path := Path(text).expanduser()).is_file():
+        path = Path(text).expanduser()
+        if not path.is_file():  # terminals quote a path with blanks
             [word] = shlex.split(text)
             path = Path(word).expanduser()
         return read_image(path, path.name)

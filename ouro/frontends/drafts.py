@@ -30,12 +30,18 @@ class DraftFile:
     """The file with the draft of one session. This process locks it while the session is open.
 
     Text after a leading space is not saved, as in the history. Secrets are masked in the file.
+
+    Args:
+        drafts_root: the folder with all drafts.
+        working_folder: the folder of the session.
     """
 
-    def __init__(self, root: Path, folder: Path, session_id: str) -> None:
-        self._path = _drafts_folder(root, folder) / session_id
+    def __init__(self, drafts_root: Path, working_folder: Path, session_id: str) -> None:
+        self._path = _drafts_folder(drafts_root, working_folder) / session_id
         self._descriptor = -1
+        """That of the locked file; -1 before the first save, and while another process locks it."""
         self._text = ""
+        """The text that was saved last."""
 
     def save(self, text: str) -> None:
         """Save the text in the background; a text that is the same is not written again."""
@@ -45,7 +51,9 @@ class DraftFile:
             write_masked(text, self._write)
 
     def close(self) -> None:
-        """Release the file. It stays if it has text, for the next start."""
+        """Release the file. It stays for the next start if its text is not blank; otherwise it is
+        deleted.
+        """
         if self._descriptor >= 0:
             if not self._text.strip():
                 self._path.unlink(missing_ok=True)
@@ -53,7 +61,9 @@ class DraftFile:
             self._descriptor = -1
 
     def _write(self, text: str) -> None:
-        """Write in place, so that the lock stays. Errors are only logged: they must not stop ouro."""
+        """Write the text into the file, in place, so that the lock stays. Nothing is written while another
+        process has the lock. Errors are only logged: they must not stop ouro.
+        """
         try:
             if self._descriptor < 0:
                 ensure_private_dir(self._path.parent)
@@ -108,11 +118,11 @@ class KeptDraft:
             self._file.save(self._unsent())
 
 
-def take_draft(root: Path, folder: Path, session_id: str = "") -> str:
-    """Return and delete the draft of a session that was killed, or the newest one of this folder;
-    empty if there is none.
+def take_draft(drafts_root: Path, working_folder: Path, session_id: str = "") -> str:
+    """Return and delete a draft that a killed ouro left: that of `session_id`, or without an id the
+    newest one of any session in `working_folder`. Empty if there is none.
     """
-    for path in list(_draft_paths(root, folder)):
+    for path in list(_draft_paths(drafts_root, working_folder)):
         if session_id and path.name != session_id:
             continue
         if text := _take_file(path):
@@ -120,10 +130,10 @@ def take_draft(root: Path, folder: Path, session_id: str = "") -> str:
     return ""
 
 
-def _draft_paths(root: Path, folder: Path) -> Iterator[Path]:
-    """The files of the drafts, the newest first. Very old ones are deleted."""
+def _draft_paths(drafts_root: Path, working_folder: Path) -> Iterator[Path]:
+    """Yield the files of the drafts, the newest first. Those older than MAX_DRAFT_AGE are deleted."""
     paths_by_time = []
-    for path in _drafts_folder(root, folder).glob("*"):
+    for path in _drafts_folder(drafts_root, working_folder).glob("*"):
         with suppress(OSError):
             paths_by_time.append((path.stat().st_mtime, path))
     for changed_at, path in sorted(paths_by_time, reverse=True):
@@ -134,7 +144,9 @@ def _draft_paths(root: Path, folder: Path) -> Iterator[Path]:
 
 
 def _take_file(path: Path) -> str:
-    """Read and delete a draft; empty if a running ouro still has its lock."""
+    """Read and delete a draft. If a running ouro has its lock, or the file cannot be opened, nothing is
+    done, and the text is empty.
+    """
     try:
         descriptor = _open_locked(path)
     except OSError:
@@ -160,7 +172,7 @@ def _open_locked(path: Path, flags: int = 0) -> int:
     return descriptor
 
 
-def _drafts_folder(root: Path, folder: Path) -> Path:
-    """The folder with the drafts of all sessions that work in `folder`."""
-    name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
-    return root / name
+def _drafts_folder(drafts_root: Path, working_folder: Path) -> Path:
+    """The folder with the drafts of all sessions that work in `working_folder`."""
+    name = hashlib.sha256(os.fsencode(working_folder)).hexdigest()[:16]
+    return drafts_root / name

@@ -74,15 +74,15 @@ def notice_of(event: Event) -> tuple[str, Level] | None:
 
 
 def _recalled_line(event: events.NotesRecalled) -> tuple[str, Level] | None:
-    """The notice of recalled notes: the text of a note from another project, else their number.
-    None if there is nothing to show.
+    """The notice of recalled notes, and its level. For a note of another project, the notice has its
+    text; otherwise the number of notes that the model was sent. None if there is nothing to show.
     """
     if is_of_other_project(event):
-        [*_, item] = event.items
+        item = event.items[-1]
+        if not item.text:
+            return None  # a stored receipt: nothing of it can be sent any more
         origin = f"{item.scope[:1].upper()}{clean(item.scope[1:])}"
-        # A stored receipt has no texts: nothing of it can be sent any more.
-        notice = f"{origin}: “{one_line(clean(item.text), _MAX_NOTE_TEXT)}”"
-        return (notice, "info") if item.text else None
+        return f"{origin}: “{one_line(clean(item.text), _MAX_NOTE_TEXT)}”", "info"
     loaded = sum(item.state == "loaded" for item in event.items)
     return (plural(loaded, "memory", "memories"), "info") if loaded else None
 
@@ -116,8 +116,11 @@ def _note_line(event: events.NoteKept) -> str:
 
 
 def retry_line(event: events.Retrying, seconds: float) -> str:
-    """Why a model call failed, which model is asked next, and when."""
-    if event.attempt == 1:
+    """Why a model call failed, which model is asked next, and when.
+
+    `seconds`: until the next attempt; 0: it begins now.
+    """
+    if event.attempt == 1:  # the first of another model
         return f"{event.reason} Asking {event.model} instead."
     when = f"in {seconds:.0f} s" if seconds else "now"
     return f"{event.reason} Asking {event.model} again {when} (attempt {event.attempt})."
@@ -136,16 +139,15 @@ class NoticePrinter(ABC):
         """Print one line."""
 
     def event(self, event: Event) -> None:
-        """Print the notice of an event, if it has one."""
+        """Print the notice of an event, if it has one, or the new activity of a subagent. The title of a
+        tool call is kept for its end.
+        """
         match event:
             case events.ToolStarted():
                 self._titles[event.call.id] = event.title
             case events.SubagentProgress():
-                if (
-                    event.activity
-                    and event.activity != self._activities.get(event.id)
-                    and not event.is_over
-                ):
+                has_new_activity = event.activity not in ("", self._activities.get(event.id))
+                if has_new_activity and not event.is_over:
                     self.say(f"{event.id}: {one_line(event.activity)}")
                 self._activities[event.id] = event.activity
             case _:
@@ -153,20 +155,21 @@ class NoticePrinter(ABC):
                     self.say(*notice)
 
     def _finish_call(self, event: events.ToolFinished) -> tuple[str, str]:
-        """The title and the result of a call that ended; its title is forgotten."""
+        """The title and the result of a call that ended, each in one line. Its title is forgotten. The
+        result has the time of a call that took two seconds or more.
+        """
+        title = self._titles.pop(event.call_id, event.name)
         seconds = f"  {event.seconds:.0f} s" if event.seconds >= 2 else ""
-        return (
-            one_line(self._titles.pop(event.call_id, event.name)),
-            f"{one_line(event.display.summary)}{seconds}",
-        )
+        return one_line(title), f"{one_line(event.display.summary)}{seconds}"
 
 
 def describe_compaction(event: events.Compacted) -> str:
-    """What a compaction did, in one line: the tokens before and after it, and what was left out."""
-    summary_text = f"{event.covered} messages summarized, {event.kept} kept word for word"
-    effect = (
-        summary_text if event.summary else f"{plural(event.dropped, 'old tool output')} dropped"
-    )
+    """What a compaction did, in one line: the tokens before and after it, and how many messages were
+    summarized. Without a summary, only old tool outputs were dropped.
+    """
+    effect = f"{event.covered} messages summarized, {event.kept} kept word for word"
+    if not event.summary:
+        effect = f"{plural(event.dropped, 'old tool output')} dropped"
     return f"{event.before:,} → {event.after:,} tokens; {effect}"
 
 
@@ -226,12 +229,15 @@ class MemoryChanges:
             self._shown.update(tuple(change.changed_lines()) for change in in_memory)
 
     def notice(self, event: events.CoreChanged) -> tuple[str, Level, Body | None]:
-        """The notice of a change, its level, and the diff below it; None if that says nothing new."""
+        """The notice of a change, its level, and the body below it, which is the diff of the change. The
+        body is None if its lines were shown already, or are in the notice.
+        """
         level: Level = "warning" if event.proposal else "info"
         body = event.display.body
         lines = _changed_lines(body)
         if not isinstance(body, Diff) or not lines:
             return _core_line(event), level, body
+        # The summary of one file is `NAME: TEXT`, and the diff shows the text.
         has_one_file = len(body.changes) == 1
         files = event.summary.partition(": ")[0] if has_one_file else event.summary
         if lines in self._shown:

@@ -41,7 +41,9 @@ class FileIndex:
         self.add(names)
 
     def add(self, names: Iterable[str]) -> None:
-        """Add names; those of outer folders are found first."""
+        """Add names. Those of outer folders are found before those of inner ones, whenever they were
+        added.
+        """
         by_depth: dict[int, list[str]] = {}
         for name in names:
             if "\n" not in name:
@@ -51,6 +53,7 @@ class FileIndex:
             self.size += len(joined)
             segments = self._by_depth.setdefault(depth, [])
             if segments and len(segments[-1].text) + len(joined) < SEGMENT:
+                # Few long segments are searched faster. The text of a segment ends with a line end.
                 joined = segments.pop().text[1:] + joined
             segments += map(_Segment, _split_into_segments(joined))
 
@@ -64,7 +67,9 @@ class FileIndex:
         return (segment.text[1:-1] for segment in self._segments())
 
     def search(self, text: str, limit: int = 8) -> list[str]:
-        """The best names that contain the letters of `text` in their order, best first."""
+        """The best names that contain the letters of `text` in their order, best first, at most `limit`.
+        Without letters, the first names.
+        """
         letters = text.lower().replace("\n", "")
         if not letters:
             return list(islice(self.names(), limit))
@@ -90,8 +95,10 @@ class FileIndex:
             yield from self._by_depth[depth].copy()
 
     def _find(self, text: str, *, in_file: bool = False) -> Iterator[str]:
-        """Yield the names that contain a text; with `in_file`, the names whose last part contains
-        it.
+        """Yield the names that contain a text; with `in_file`, only those that contain it in their last
+        part. At most MAX_TRIED_MATCHES names with the text are tried.
+
+        `text`: in lower case. It may begin with a line end, for the beginning of a name.
         """
         tried = 0
         for segment in self._segments():
@@ -99,7 +106,8 @@ class FileIndex:
             while at >= 0 and tried < MAX_TRIED_MATCHES:
                 tried += 1
                 end = segment.lowered.index("\n", at + len(text))
-                if not in_file or segment.lowered.find("/", at + len(text), end) < 0:
+                is_in_last_part = segment.lowered.find("/", at + len(text), end) < 0
+                if is_in_last_part or not in_file:
                     yield segment.name(at + 1, end)
                 at = segment.lowered.find(text, end)
 
@@ -131,7 +139,7 @@ class _Segment:
         self.lowered = self.text if is_same else lowered
 
     def name(self, start: int, end: int) -> str:
-        """The name that has the character before `start`, and ends before `end`."""
+        """The name that ends before the line end at `end`. `start`: an offset in it."""
         return self.text[self.text.rfind("\n", 0, start) + 1 : end]
 
 
@@ -148,8 +156,9 @@ def _split_into_segments(joined: str) -> Iterator[str]:
 
 
 def _rank(name: str, letters: str) -> tuple[bool, bool, bool, int, str]:
-    """The sort key of a name. Best are names whose last part begins with the letters, then those
-    that have them in the last part, then elsewhere, each the shortest first.
+    """The sort key of a name, the smallest is the best. First are names whose last part begins with the
+    letters, then those that have them in the last part, then anywhere, then scattered; among equal
+    ones the shortest is first.
     """
     lower_name = name.lower()
     last_part = lower_name.rstrip("/").rpartition("/")[2]
@@ -236,7 +245,9 @@ class ProjectFiles:
         return [name for name in last_search.names if text.lower() in name.lower()]
 
     async def _search(self, limit: int) -> None:
-        """Search for the text that was asked for last, until its names are found."""
+        """Search for the text that was asked for last, and again if another one was asked for meanwhile.
+        Then call `changed`.
+        """
         while (index := self._index) and not self._last_search.answers(self._next_text, index):
             text, size = self._next_text, index.size  # names may be added during the search
             names = await asyncio.to_thread(index.search, text, limit)
@@ -249,8 +260,8 @@ class ProjectFiles:
             self._reading = asyncio.create_task(self._refresh())
 
     async def _refresh(self) -> None:
-        """Read the list of files, and save it for the next session. Without a list, the saved one
-        is used meanwhile.
+        """Read the list of files, use it from then on, and save it for the next session. If there is no
+        list yet, the saved one is used meanwhile; without a saved one, what is read so far.
         """
         saved_list = self._get_saved_list()
         if self._index is None and saved_list is not None:
@@ -268,7 +279,9 @@ class ProjectFiles:
     async def _fill(
         self, index: FileIndex, name_lists: Iterable[Sequence[str]], *, can_search: bool
     ) -> None:
-        """Read names into an index. With `can_search` it is searched before all names are read."""
+        """Read names into an index, in a thread. With `can_search` the index is used from the first names
+        on, and `changed` is called again and again while names are read.
+        """
         reader = asyncio.create_task(asyncio.to_thread(_add_all, index, name_lists))
         wait = FIRST_SHOW_DELAY
         while not reader.done():

@@ -29,12 +29,13 @@ class PromptHistory:
         self._session_entries: list[str] = []
 
     def use(self, project: Path, prompts: Sequence[str] = ()) -> None:
-        """Put the entries of this project last, and after them those of the session: its earlier
-        `prompts` and what is added.
+        """Begin a session in a project. From now on the entries of this project come after all others,
+        and after them those of the session: its earlier `prompts`, then what is added.
         """
         name = hashlib.sha256(os.fsencode(project)).hexdigest()[:16]
-        # What was typed before a session was open belongs to the first one.
-        typed_before = self._session_entries if self._project is None else []
+        # What was typed before the first session was open belongs to it.
+        is_first_session = self._project is None
+        typed_before = self._session_entries if is_first_session else []
         self._project = self._path.with_name(f"{self._path.name}.d") / name
         self._session_entries = [*(text for text in prompts if text.strip()), *typed_before]
 
@@ -47,7 +48,9 @@ class PromptHistory:
             *(_read(self._project) if self._project else ()),
             *self._session_entries,
         ]
-        return list(dict.fromkeys(reversed(entries)))[::-1]
+        # Of equal entries the newest stays.
+        newest_first = dict.fromkeys(reversed(entries))
+        return list(newest_first)[::-1]
 
     def add(self, text: str) -> None:
         """Add an entry. In this session it stays as it is; in the file its secrets are masked."""
@@ -61,12 +64,14 @@ class PromptHistory:
             self._session_entries.append(text)
 
     def _write(self, text: str) -> None:
-        """Write an entry. Disk errors are only logged: a lost history entry must not stop ouro."""
+        """Write an entry to the file of all projects and to that of the project. Errors of the disk are
+        only logged: they must not stop ouro.
+        """
         for path in filter(None, (self._path, self._project)):
             self._append(path, text)
 
     def _append(self, path: Path, text: str) -> None:
-        """Append an entry to a file. An error is only logged."""
+        """Append an entry to a file as one line."""
         try:
             ensure_private_dir(path.parent)
             descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -80,7 +85,7 @@ class PromptHistory:
 
 
 def _read(path: Path) -> list[str]:
-    """The last entries of a file; none if it cannot be read."""
+    """The entries in the last `_MAX_READ_BYTES` of a file, the oldest first; none if it cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _MAX_READ_BYTES))

@@ -43,8 +43,10 @@ class SavedFileList:
             return
 
     def save(self, texts: Iterable[str], size: int) -> None:
-        """Save the names. Each text has some of them as lines, and `size` is their length. A short
-        list is not saved, and an older one is deleted.
+        """Save the names, which are the lines of `texts`. If they have less than MIN_SAVED_SIZE
+        characters, they are not saved, and the earlier list is deleted.
+
+        `size`: the number of characters of all texts.
         """
         try:
             if size < MIN_SAVED_SIZE:

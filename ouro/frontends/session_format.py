@@ -29,7 +29,10 @@ _SPEAKERS = {"user": "you", "assistant": "ouro"}
 
 
 def format_age(at: str, now: datetime) -> str:
-    """The time since `at`: `now`, `5 min`, `3 h`, `2 d`. For a longer time the date is returned."""
+    """The time from `at` to `now`: `now`, `5 min`, `3 h`, `2 d`. After two weeks it is the date of `at`.
+
+    `at`: ISO 8601. Of a text that is not a time, the first ten characters are returned.
+    """
     try:
         seconds = (now - datetime.fromisoformat(at)).total_seconds()
     except (ValueError, TypeError):  # the file was edited by hand
@@ -46,34 +49,38 @@ def format_tokens(number: int) -> str:
     """Tokens in a few letters: `840`, `1.2k`, `84k`, `1.2M`."""
     if number < 1000:
         return str(number)
-    amount, unit = (number / 1000, "k") if number < 999_500 else (number / 1e6, "M")
-    return (f"{amount:.1f}".removesuffix(".0") if amount < 9.95 else f"{amount:.0f}") + unit
+    amount, unit = number / 1000, "k"
+    if number >= 999_500:  # it would be rounded to `1000k`
+        amount, unit = number / 1e6, "M"
+    if amount >= 9.95:
+        return f"{amount:.0f}{unit}"
+    return f"{amount:.1f}".removesuffix(".0") + unit
 
 
 def status_items(status: Status) -> dict[str, str]:
     """The texts of the status line by their names in `tui.status`. A text is empty if there is
     nothing to show.
     """
-    usage, share = status.usage, status.context / status.window if status.window else 0.0
-    cached = f" ({format_tokens(usage.cached)} cached)" if usage.cached else ""
-    spent = usage.input or usage.output
+    effort = "" if status.effort == "off" else f" ({status.effort})"
+    context = ""
+    if status.window:
+        share = status.context / status.window
+        warning = "! " if share >= 0.8 else ""
+        context = f"{warning}{share:.0%} of {format_tokens(status.window)}"
+    usage = status.usage
+    tokens, cost = "", ""
+    if usage.input or usage.output:
+        cached = f" ({format_tokens(usage.cached)} cached)" if usage.cached else ""
+        tokens = f"↑{format_tokens(usage.input)}{cached} ↓{format_tokens(usage.output)}"
+        cost = dollars(usage.cost)
     return {
-        "model": (
-            clean(status.model.rpartition("/")[2])
-            + ("" if status.effort == "off" else f" ({status.effort})")
-        ),
+        "model": clean(status.model.rpartition("/")[2]) + effort,
         "mode": status.mode,
         "saved": "" if status.is_saved else "not saved",
         "branch": one_line(status.branch, 30),
-        "context": (
-            f"{'! ' if share >= 0.8 else ''}{share:.0%} of {format_tokens(status.window)}"
-            if status.window
-            else ""
-        ),
-        "tokens": (
-            f"↑{format_tokens(usage.input)}{cached} ↓{format_tokens(usage.output)}" if spent else ""
-        ),
-        "cost": dollars(usage.cost) if spent else "",
+        "context": context,
+        "tokens": tokens,
+        "cost": cost,
         "memories": plural(status.memories, "memory", "memories") if status.memories else "",
         "jobs": plural(status.jobs, "job") if status.jobs else "",
         "goal": status.standing.goal,
@@ -83,7 +90,10 @@ def status_items(status: Status) -> dict[str, str]:
 
 
 def _sandbox_text(name: str) -> str:
-    """How commands are confined, for the status line; `/status` names the program."""
+    """How commands are confined, for the status line; empty if it is not known yet.
+
+    `name`: of the program that confines them. Only that of a container is shown.
+    """
     if name in ("none", "off"):
         return "no sandbox"
     if name in ("podman", "docker"):
@@ -171,6 +181,7 @@ def card_lines(card: ResumeCard, now: datetime) -> list[tuple[str, str]]:
     """The resume card of a session as pairs of a name and a text. Facts without a text are left
     out.
     """
+    moved = f"was in {clean(card.info.project)}, now in {clean(card.folder)}" if card.folder else ""
     last_used = [
         _age_text(card, now),
         plural(card.info.messages, "message"),
@@ -182,14 +193,7 @@ def card_lines(card: ResumeCard, now: datetime) -> list[tuple[str, str]]:
         ("first call", _first_call(card)),
         ("repository", _repository_changes(card.repository)),
         ("memory", _memory_changes(card)),
-        (
-            "folder",
-            (
-                f"was in {clean(card.info.project)}, now in {clean(card.folder)}"
-                if card.folder
-                else ""
-            ),
-        ),
+        ("folder", moved),
         ("mode", _unusual_mode(card)),
         ("open", _unfinished(card)),
     ]
@@ -213,7 +217,9 @@ def card_line(card: ResumeCard, now: datetime) -> str:
 
 
 def card_choices(card: ResumeCard) -> list[tuple[Part, str]]:
-    """The parts to resume with, and their labels; the first is the default."""
+    """The parts of a session with which it can be resumed, each with its label; the first is the
+    default. A session that is short has no parts but the whole.
+    """
     choices: list[tuple[Part, str]] = [("full", f"full: {format_tokens(card.tokens)} tokens")]
     if card.tail is not None:
         turns = "last turn" if card.tail.turns == 1 else f"last {card.tail.turns} turns"
@@ -226,8 +232,10 @@ def card_choices(card: ResumeCard) -> list[tuple[Part, str]]:
 
 
 def _age_text(card: ResumeCard, now: datetime) -> str:
-    ago = format_age(card.info.updated_at, now)
-    return ago if "-" in ago or ago == "now" else f"{ago} ago"
+    """How long ago the session was used: `now`, `3 h ago`, or a date."""
+    age = format_age(card.info.updated_at, now)
+    is_date = "-" in age
+    return age if is_date or age == "now" else f"{age} ago"
 
 
 def _unusual_mode(card: ResumeCard) -> str:
@@ -236,12 +244,14 @@ def _unusual_mode(card: ResumeCard) -> str:
 
 
 def _first_call(card: ResumeCard) -> str:
-    """The tokens of the first call after a resume, and its price if it is known."""
+    """The tokens of the first call after a resume, the state of the provider's cache, and the price if
+    it is known. While the cache is warm, also the price without it.
+    """
     size = f"{format_tokens(card.tokens)} tokens"
     if card.price is None or card.price_cold is None:
         return f"{size}, the provider's cache is {card.cache}"
-    cold = f"; else {dollars(card.price_cold)}" if "warm" in card.cache else ""
-    return f"{size}, {dollars(card.price)} (cache {card.cache}{cold})"
+    price_without_cache = f"; else {dollars(card.price_cold)}" if "warm" in card.cache else ""
+    return f"{size}, {dollars(card.price)} (cache {card.cache}{price_without_cache})"
 
 
 def _repository_changes(changes: RepositoryChanges | None) -> str:
@@ -260,21 +270,21 @@ def _repository_changes(changes: RepositoryChanges | None) -> str:
 
 
 def _memory_changes(card: ResumeCard) -> str:
-    """What has changed in memory since the session, and whether it is held as it was."""
+    """How many changes memory has had since the session, by scope, and whether the session still uses
+    memory as it was then. Empty if neither.
+    """
     changes = card.memory.changes
     if not changes:
         return "as it was" if card.memory.is_held else ""
     scopes = ", ".join(f"{scope} {count}" for scope, count in changes.items())
     count = plural(sum(changes.values()), "change")
-    return (
-        f"as it was, without {count} since ({scopes})"
-        if card.memory.is_held
-        else f"{count} of memory since ({scopes})"
-    )
+    if card.memory.is_held:
+        return f"as it was, without {count} since ({scopes})"
+    return f"{count} of memory since ({scopes})"
 
 
 def _unfinished(card: ResumeCard) -> str:
-    """What the session has left open: a turn without an answer, and todos."""
+    """What the session has left open: a turn without an answer, and its todos, with the first one."""
     parts = ["the last turn has no answer"] if card.in_the_middle else []
     if card.todos:
         parts.append(
@@ -363,9 +373,10 @@ class SessionMatches:
         self._hits.setdefault(hit.session_id, hit.snippet)
 
     def matches(self) -> list[SessionMatch]:
-        """The matching sessions. First those that match by title or id, then by their messages,
-        each with pinned and last used ones first, then those with a similar title. A search for
-        `#x` keeps only sessions with that tag.
+        """The sessions of the scope that match the search; all without a search. First are those that
+        match by title or id, then those by their messages, then those with a similar title. The first
+        two groups keep the order of the list, and the last is sorted by similarity. A word `#x` keeps
+        only sessions with that tag.
         """
         matches = self._by_words()
         if not self._tags:
@@ -376,9 +387,7 @@ class SessionMatches:
         return [match for match in matches if has_tags(match.info, self._tags)]
 
     def _by_words(self) -> list[SessionMatch]:
-        """The sessions of the scope that have the words in title, id or messages; then those with
-        similar titles.
-        """
+        """The sessions of the scope in the order of `matches`, without regard to tags."""
         if not self._words:
             return [SessionMatch(info) for info in self.in_scope]
         places = self._find_by_name()
@@ -390,20 +399,19 @@ class SessionMatches:
         return [SessionMatch(info, self._hits.get(info.id, "")) for info in infos]
 
     def _find_by_name(self) -> list[int]:
-        """The places of sessions whose id begins with the only word. If there is none, those with
-        all words in the title.
+        """The places in the scope of the sessions whose id begins with the only word; if there is none,
+        or more words, of those with all words in their titles.
         """
-        places = [
+        if len(self._words) == 1:
+            start = self._words[0]
+            by_id = [place for place, info in enumerate(self.in_scope) if info.id.startswith(start)]
+            if by_id:
+                return by_id
+        return [
             place
             for place, title in enumerate(self._titles)
             if all(word in title for word in self._words)
         ]
-        if len(self._words) > 1:
-            return places
-        start = self._words[0]
-        return [
-            place for place, info in enumerate(self.in_scope) if info.id.startswith(start)
-        ] or places
 
     def _set_scope(self, scope: Scope) -> None:
         """Show the sessions of this scope, the pinned ones first."""
