@@ -173,8 +173,8 @@ class Attempt:
                 break
             if self._stopping.wait(pause):
                 raise Stopped
-            # With its answer, the next attempt would use this session again. Without a tree, git could
-            # not commit the changes: the next attempt needs only to commit them.
+            # With its answer, the next attempt would use this session again. Without a tree, git
+            # could not commit the changes: the next attempt needs only to commit them.
             if outcome.tree is not None:
                 (self._state.place(task.id) / _ANSWER).unlink(missing_ok=True)
             next_outcome = self._run_attempt(task, max_cost, lease_descriptor)

@@ -115,8 +115,8 @@ class _EntryReader:
         builder.created = builder.created or parse_time(entry.get("timestamp"))
         number = self._take_kind(kind, entry)
         if isinstance(uuid := entry.get("uuid"), str):
-            # The parent of a later prompt may be an entry without a message. It stands for the message
-            # of its own parent.
+            # The parent of a later prompt may be an entry without a message. It stands for the
+            # message of its own parent.
             if not number:
                 last = builder.branch[-1] if builder.branch else 0
                 number = self._number_of_entry.get(str(entry.get("parentUuid")), last)

@@ -345,7 +345,7 @@ class RemoteTurns(TurnQueue):
 
     def _send(self, draft: Draft, *, later: bool) -> None:
         """Send a message to the host: with `later` for the next turn, otherwise to steer the running
-        one. Before a session is attached, the message waits here; after its end, the user is told so.
+        one. Before a session is attached, the message waits here; after its end, a notice says so.
         """
         if self._remote is None:
             self._early_drafts.append(draft)
