@@ -99,24 +99,23 @@ class MemoryServer(MCPServer):
             names = _names_in_answer(answer.value)
             # After the text was read: it may change meanwhile.
             unapproved = names & await self._unapproved_ids()
-            if unapproved and entry:
+            if not unapproved:
+                return clean(as_text(answer.view))
+            if entry:
                 raise UsageError(
                     f"{entry} has a change that is not approved yet.",
                     "The user approves it in ouro.",
                 )
-            if unapproved:  # all of core memory, but for these files
-                approved = {
-                    name: await memory_notes.show(self._context, name)
-                    for name in sorted(names - unapproved)
-                }
-                return clean(
-                    "\n\n".join(f"{name}\n{as_text(file.view)}" for name, file in approved.items())
-                )
-        return clean(as_text(answer.view))
+            approved_texts: list[str] = []
+            for name in sorted(names - unapproved):
+                file = await memory_notes.show(self._context, name)
+                approved_texts.append(f"{name}\n{as_text(file.view)}")
+            return clean("\n\n".join(approved_texts))
 
     async def _unapproved_ids(self) -> set[str]:
-        """The core files, and the ids of the notes, with a change that the user has not approved."""
-
+        """The names of the core files (`user/facts.md`) and the ids of the notes with a change that
+        the user has not approved.
+        """
         return await self._context.memory(_find_unapproved)
 
     async def memory_remember(
@@ -130,22 +129,22 @@ class MemoryServer(MCPServer):
         program.
         """
         params = context.session.client_params
-        # The name the client reports.
         client = one_line(params.client_info.name, MAX_CLIENT) if params else "unknown"
         is_allowed = client in self._context.folder.settings.mcp.remember
 
-        def work(memory: MemoryAccess) -> long_term.ProposedText:
+        def propose(memory: MemoryAccess) -> long_term.ProposedText:
             return long_term.propose_text(memory.editor, text, client, is_allowed=is_allowed)
 
         with _errors_for_the_client():
-            proposed = await self._context.memory(work)
-        return {
-            "pending": (
-                f"Waiting for approval in ouro: {proposed.place} (`ouro memory accept {proposed.id}`)."
-            ),
-            "kept": f"Remembered in {proposed.place}.",
-            "known": f"Already remembered: {proposed.place}.",
-        }[proposed.state]
+            proposed = await self._context.memory(propose)
+        match proposed.state:
+            case "pending":
+                command = f"`ouro memory accept {proposed.id}`"
+                return f"Waiting for approval in ouro: {proposed.place} ({command})."
+            case "kept":
+                return f"Remembered in {proposed.place}."
+            case "known":
+                return f"Already remembered: {proposed.place}."
 
 
 def _names_and_titles(memory: MemoryAccess) -> list[tuple[str, str]]:
@@ -162,11 +161,10 @@ def _names_and_titles(memory: MemoryAccess) -> list[tuple[str, str]]:
 
 
 def _find_unapproved(memory: MemoryAccess) -> set[str]:
-    """The names of core files and the ids of notes that have a change to be approved."""
+    """The names of core files and the ids of notes with a change that the user has not approved."""
     core = {f"{opened.name}/{name}" for opened in memory.editor.scopes for name in opened.untrusted}
-    return core | {
-        note.id for note in long_term.note_entries(memory.editor) if "unconfirmed" in note.badges
-    }
+    notes = long_term.note_entries(memory.editor)
+    return core | {note.id for note in notes if "unconfirmed" in note.badges}
 
 
 @contextmanager
@@ -179,7 +177,12 @@ def _errors_for_the_client() -> Iterator[None]:
 
 
 def _names_in_answer(value: Any) -> set[str]:
-    """The core files, and the ids of the notes, in the value of an answer of `memory_notes.show`."""
+    """What an answer of `memory_notes.show` has the text of: the names of core files (`user/facts.md`)
+    and the ids of notes, also of the versions and the linked notes of a note.
+
+    Args:
+        value: the value of the answer: the details of an entry, or one file, or a list of files.
+    """
     if isinstance(value, long_term.EntryDetails):
         entries = (value.entry, *value.chain)
         files = {f"{entry.scope}/{entry.file}" for entry in entries}
@@ -190,11 +193,11 @@ def _names_in_answer(value: Any) -> set[str]:
 
 
 def _quote_hit(number: int, hit: dict[str, object]) -> str:
-    """A hit as quoted data, with its id and source. Every line has a mark, so that the model does not
-    take it for an instruction.
+    """A hit as quoted data, after a line with its number, id, source and badges. Every line of the
+    text has a mark, so that the model does not take it for an instruction.
     """
     text = clean(str(hit["text"]))[:MAX_TEXT]
     lines = [f"   > {line}" for line in text.splitlines()]
-    badges = hit["badges"]
-    marks = " · ".join((str(hit["source"]), *(badges if isinstance(badges, tuple) else ())))
-    return "\n".join([f"{number}. {hit['id']} · {marks}", *lines])
+    badges = hit["badges"] if isinstance(hit["badges"], tuple) else ()
+    head = " · ".join((str(hit["id"]), str(hit["source"]), *badges))
+    return "\n".join([f"{number}. {head}", *lines])

@@ -514,6 +514,10 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
 
 
 def memory_shortcut(name: str, usage: str, *examples: str) -> Action:
-    """`/remember` for `/memory remember`."""
+    """The action `/NAME` that does the same as `/memory NAME`.
+
+    Args:
+        usage: its arguments, as shown in help.
+    """
     action = next(action for action in MEMORY_ACTIONS if action.name == f"memory {name}")
     return Action(name, action.target, action.help, action.arguments, examples, "session", usage)

@@ -7,14 +7,19 @@ from typing import Literal
 
 from ouro.commands.action import ActionContext, Answer, MemoryAccess, undo_hint
 from ouro.commands.memory_notes import pending_changes
-from ouro.commands.render import line
+from ouro.commands.render import View, line
 from ouro.errors import UsageError
 from ouro.memory import long_term
 from ouro.utils.text import one_line, plural
 
 
 async def edit(context: ActionContext, entry: str) -> Answer:
-    """Let the user edit a file of memory, and save it; without a name, the preferences."""
+    """Let the user edit the file of an entry in their editor, and save it. The file is saved also if
+    it has problems, which are shown.
+
+    Args:
+        entry: a note, a core line or a core file; empty for the preferences.
+    """
     open_file = await context.memory(
         lambda memory: long_term.open_file(memory.editor, entry or "preferences")
     )
@@ -22,12 +27,14 @@ async def edit(context: ActionContext, entry: str) -> Answer:
     outcome = await context.memory(
         lambda memory: long_term.save_file(memory.editor, open_file, edited_text)
     )
-    changed_view = [] if context.session else [line(f"Changed {open_file.scope}/{open_file.name}.")]
-    view = changed_view if outcome.changed else [line("Nothing was changed.")]
-    view += [
-        line(f"{open_file.name} is saved as you wrote it, but {what}.", level="warning")
-        for what in outcome.problems
-    ]
+    view: View = []
+    if not outcome.changed:
+        view.append(line("Nothing was changed."))
+    elif context.session is None:  # in a session an event shows the change
+        view.append(line(f"Changed {open_file.scope}/{open_file.name}."))
+    for problem in outcome.problems:
+        text = f"{open_file.name} is saved as you wrote it, but {problem}."
+        view.append(line(text, level="warning"))
     return Answer(outcome, [*view, *undo_hint(context, outcome.undo)])
 
 
@@ -74,7 +81,9 @@ def _confirm_note(context: ActionContext, memory: MemoryAccess, note: str) -> An
 
 
 def _find_note(memory: MemoryAccess, note: str) -> long_term.MemoryEntry:
-    """The note of this name or id. Raises UsageError if there is none, or it is a core line."""
+    """The note with this id, or with an id that begins so. Raises UsageError if there is none, or it
+    is a core line.
+    """
     entry = long_term.find_entry(memory.editor, note)
     if entry.kind == "core":
         commands = [f"memory edit {entry.scope}/{entry.file}", f"memory forget {entry.id}"]
@@ -90,7 +99,7 @@ def _answer_note_changed(
     outcome: Literal["archived", "restored", "confirmed"],
     commit: str,
 ) -> Answer:
-    """The answer after a change of a note, with the hint how to undo its commit."""
+    """The answer after a change of a note: what was done, and how to undo its commit."""
     head = line(f"{entry.id[:12]} is {outcome}: {one_line(entry.text, 80)}")
     return Answer(
         {"id": entry.id, "scope": entry.scope, "undo": commit}, [head, *undo_hint(context, commit)]
@@ -112,30 +121,29 @@ async def _answer_proposal(is_accepted: bool, context: ActionContext, proposal: 
     """Accept or reject a pending change.
 
     Args:
-        proposal: the id of the change, or its start; it may be empty if only one is pending.
+        proposal: the id of the change, or its start; it may be empty if only one is pending. Raises
+            UsageError if it fits no change, or several.
     """
     pending = await context.memory(lambda memory: pending_changes(memory.editor))
-    matching = [change for change in pending if change.id.startswith(proposal)]
     if not pending:
         raise UsageError("There are no pending changes of memory.")
+    matching = [change for change in pending if change.id.startswith(proposal)]
     if len(matching) != 1:
+        problem = f"No pending change is `{proposal}`."
+        if matching:
+            problem = f"{plural(len(matching), 'change')} are pending: name one."
         ids = ", ".join(change.id for change in pending)
-        several = f"{plural(len(matching), 'change')} are pending: name one."
-        raise UsageError(
-            several if matching else f"No pending change is `{proposal}`.",
-            f"Pending: {ids}.",
-            ["memory list"],
-        )
+        raise UsageError(problem, f"Pending: {ids}.", ["memory list"])
     [change] = matching
     await context.answer_proposal(change.id, accept=is_accepted)
-    rejected = "Rejected: it is not remembered. The git history still has it."
-    view = [line("Accepted: it is remembered now." if is_accepted else rejected)]
-    if is_accepted and context.session:
-        view = []  # in a session an event shows the change
-    return Answer(
-        {"id": change.id, "scope": change.scope, "files": [edit.name for edit in change.edits]},
-        view,
-    )
+    view: View = []
+    if not is_accepted:
+        text = "Rejected: it is not remembered. The git history still has it."
+        view.append(line(text))
+    elif context.session is None:  # in a session an event shows the change
+        view.append(line("Accepted: it is remembered now."))
+    files = [edit.name for edit in change.edits]
+    return Answer({"id": change.id, "scope": change.scope, "files": files}, view)
 
 
 accept, reject = partial(_answer_proposal, True), partial(_answer_proposal, False)

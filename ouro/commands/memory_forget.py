@@ -28,11 +28,17 @@ _SESSION_HAS_TEXT = (
 async def forget(
     context: ActionContext, text: str, pick: str, yes: bool, everywhere: bool, **flags: Any
 ) -> Answer:
-    """Stop using the entries that match, or remove a text `everywhere`; the user chooses.
+    """Stop using the entries that match a text, or, with `everywhere`, remove the text from all that
+    ouro stores. The exit code is 1 if nothing was forgotten.
 
     Args:
-        pick: numbers of the matches to forget; empty asks the user.
-        flags: of `everywhere`: `secret`, `backup`, `no_backup`.
+        text: words of the entries, or an id.
+        pick: numbers of the matches to forget, such as `1,3`; empty: the user is asked.
+        yes: forget all matches without asking.
+        flags: `secret`, `backup` and `no_backup`, only for `everywhere`.
+
+    Raises:
+        UsageError: these flags do not fit, or nothing matches in a session.
     """
     if everywhere:
         return await _forget_everywhere(context, text, is_sure=yes, **flags)
@@ -62,13 +68,16 @@ async def forget(
 def _forgotten_data(
     matches: Sequence[long_term.MemoryEntry], chosen: Sequence[long_term.MemoryEntry]
 ) -> dict[str, Any]:
+    """What `--json` prints; `undo` is the commit to undo by scope, empty until they are forgotten."""
     return {"fits": matches, "forgotten": [entry.id for entry in chosen], "undo": {}}
 
 
 async def _choose_entries(
     context: ActionContext, matches: Sequence[long_term.MemoryEntry], pick: str
 ) -> Sequence[long_term.MemoryEntry]:
-    """The matches that `--pick` names by number; without it, those that the user chooses."""
+    """The matches that `--pick` names by number; without it, those that the user chooses from a list.
+    If no user can be asked, the list and the flags that choose are shown, and the result is empty.
+    """
     if pick:
         return [matches[index] for index in parse_indexes(pick, len(matches))]
     context.show([Title("To forget"), *table(entry_rows(matches), is_numbered=True)])
@@ -79,9 +88,8 @@ async def _choose_entries(
         Choice(str(number), one_line(entry.text, 100), f"{entry.scope}/{entry.file}")
         for number, entry in enumerate(matches, 1)
     ]
-    return [
-        matches[int(number) - 1] for number in await context.choose_many("Forget which?", choices)
-    ]
+    numbers = await context.choose_many("Forget which?", choices)
+    return [matches[int(number) - 1] for number in numbers]
 
 
 async def _forget_everywhere(
@@ -89,6 +97,10 @@ async def _forget_everywhere(
 ) -> Answer:
     """Search a text in everything that ouro stores, ask, offer a backup, and remove the text. The
     exit code is 1 if it is still somewhere, or nothing was removed.
+
+    Args:
+        is_sure: do not ask; then `backup` or `no_backup` must be there.
+        backup: the path of the backup; empty to ask, unless `no_backup`.
     """
     text = await _text_to_forget(context, words, secret=secret)
     is_backup_decided = bool(backup) or no_backup
@@ -116,6 +128,7 @@ async def _forget_everywhere(
     if not agreed:
         return Answer({"found": report, "done": False}, [line("Nothing was changed.")], 1)
     backup_path = await _back_up(context, home, backup_target)
+    # An interrupt does not stop it: the text would be removed from some of the places.
     outcome = await asyncio.shield(asyncio.to_thread(job.forget, context.progress))
     await context.update_index()
     context.progress("")
@@ -134,7 +147,9 @@ async def _forget_everywhere(
 
 
 def _remaining_copies_view(context: ActionContext, is_secret: bool, backup: str) -> View:
-    """Lines about copies that ouro cannot remove: of this session, the shell and the backup."""
+    """Lines about copies of the text that ouro cannot remove: in this session, in the history of the
+    shell, and in the backup. `backup` is its path, or empty.
+    """
     view: View = []
     if context.session:
         view.append(line(_SESSION_HAS_TEXT))
@@ -170,8 +185,10 @@ async def _back_up(context: ActionContext, home: long_term.OuroHome, target: Pat
 
 
 async def _choose_backup(context: ActionContext, question: str) -> tuple[bool, Path | None]:
-    """Ask whether to forget, and whether to write a backup before. Returns whether the user agrees,
-    and the path of the backup, or None if they want none.
+    """Ask whether to forget, and whether to write a backup before.
+
+    Returns:
+        Whether the user agrees, and the path of the backup, None if they want none.
     """
     target = _free_path(_DEFAULT_BACKUP.expanduser())
     backup_note = f"{tilde(target)} still holds the text: remove it later"
@@ -197,8 +214,11 @@ def _forgotten_view(outcome: long_term.ForgetReport, placeholder: str) -> View:
 
 
 async def _text_to_forget(context: ActionContext, words: str, *, secret: bool) -> str:
-    """The text to forget. A secret is read from standard input, or asked for without showing it.
-    Raises UsageError for a missing text, and for a secret on the command line.
+    """The text to forget: the words of the command line. With `secret`, it is the first line of
+    standard input, or on a terminal asked for without showing it.
+
+    Raises:
+        UsageError: the text is missing, or with `secret` it is on the command line.
     """
     if not secret:
         if not words.strip():
@@ -220,8 +240,10 @@ def _unsearched_view(report: long_term.ForgetReport) -> View:
 
 
 def _free_path(path: Path) -> Path:
-    """The path, with a number if the file exists: `x.tar`, `x-2.tar`."""
-    number, target = 2, path
-    while target.exists():
-        target, number = path.with_stem(f"{path.stem}-{number}"), number + 1
-    return target
+    """The path if no file is there, else the first free one with a number: `x-2.tar`, `x-3.tar`."""
+    free_path = path
+    number = 2
+    while free_path.exists():
+        free_path = path.with_stem(f"{path.stem}-{number}")
+        number += 1
+    return free_path

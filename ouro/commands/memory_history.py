@@ -59,6 +59,10 @@ async def diff(
 ) -> Answer:
     """Show the changes of commits or since a date; with `agent`, the differences from what that agent
     remembers.
+
+    Args:
+        commits: at most two; or `since` and a date.
+        since: a date; empty for none.
     """
     if agent:
         return await diff_with_agent(context, agent)
@@ -84,28 +88,32 @@ async def diff(
 
 
 def _find_changes(commits: Sequence[str], since: str, memory: MemoryAccess) -> Sequence[MemoryDiff]:
-    """The changes since a date, between two commits, or of one commit. Without any, those of this
-    session; outside of a session, those of the last commit.
+    """The changes since a date, between two commits, or of one commit. Without a date and commits,
+    those since this session began; outside of a session, those of the last commit.
     """
     if since:
         return memory.timeline.since(since)
-    if len(commits) == 2:
-        return [memory.timeline.between(*commits)]
-    if not commits and memory.began_with:
+    match commits:
+        case [first, second]:
+            return [memory.timeline.between(first, second)]
+        case [commit]:
+            return [memory.timeline.changes(commit)]
+    if memory.began_with:
         return memory.timeline.since_commits(memory.began_with)
-    return [memory.timeline.changes(commits[0] if commits else "last")]
+    return [memory.timeline.changes("last")]
 
 
 async def blame(context: ActionContext, file: str, number: int, opened: int) -> Answer | None:
-    """Show the commit of each line of a file; with a number, the turn that this line came from.
+    """Show the commit of each line of a file; with a line number, the turn that this line came from.
 
     Args:
-        opened: the same number, as `--open` passes it.
+        number: the line number from 1, or 0.
+        opened: the same, as `--open` passes it.
     """
-    number = number or opened
-    if not number:
+    line_number = number or opened
+    if not line_number:
         return await context.memory(lambda memory: _annotate(memory, file))
-    commit = await context.memory(lambda memory: _origin_of_line(memory, file, number))
+    commit = await context.memory(lambda memory: _origin_of_line(memory, file, line_number))
     return await _show_turn(context, commit)
 
 
@@ -134,28 +142,27 @@ def _origin_of_line(memory: MemoryAccess, file: str, number: int) -> Commit:
 
 
 async def evidence(context: ActionContext, what: str) -> Answer | None:
-    """Show the turn that a commit, a note or a file came from."""
-
+    """Show the turn that a commit, a note or a file came from. Raises UsageError if it is not known."""
     commit = await context.memory(lambda memory: _commit_of(memory, what))
     return await _show_turn(context, commit)
 
 
 def _commit_of(memory: MemoryAccess, what: str) -> Commit:
-    """The named commit; for a file or a note the oldest commit of it that a session made, else the
-    oldest of all. Raises UsageError if there is none.
+    """The commit of that name. If `what` is no commit but a file or a note: the oldest commit of it
+    that a session made, else its oldest. Only the last _MAX_SEARCHED commits of it are searched.
+    Raises UsageError if there is none.
     """
     try:
         return memory.timeline.find(what).commit
     except UsageError:
-        commits_of_entry = [
-            entry.commit for entry in reversed(memory.timeline.log(_MAX_SEARCHED, what))
-        ]
-        if not commits_of_entry:
+        newest_first = memory.timeline.log(_MAX_SEARCHED, what)
+        if not newest_first:
             raise
-        return next(
-            (commit for commit in commits_of_entry if commit.source.session),
-            commits_of_entry[0],
-        )
+    oldest_first = [entry.commit for entry in reversed(newest_first)]
+    for commit in oldest_first:
+        if commit.source.session:
+            return commit
+    return oldest_first[0]
 
 
 async def why(context: ActionContext, turn: int, session: str) -> Answer | None:
@@ -163,13 +170,12 @@ async def why(context: ActionContext, turn: int, session: str) -> Answer | None:
 
     Args:
         turn: its number; 0 for the last one, which the user is not offered to open.
+        session: its id or words of it; empty for this session, or on the command line the latest.
     """
     catalog = context.catalog
-    session_id = (
-        context.session.id
-        if context.session and not session
-        else (await catalog.find(session or "latest")).id
-    )
+    session_id = context.session.id if context.session else ""
+    if session or not session_id:
+        session_id = (await catalog.find(session or "latest")).id
     try:
         turn_evidence = await catalog.turn(session_id, turn)
     except SessionNotFound as error:
@@ -188,81 +194,97 @@ async def why(context: ActionContext, turn: int, session: str) -> Answer | None:
     core_lines = {
         name: [*filter(str.strip, text.splitlines())] for name, text in core_texts.items()
     }
-    answer = Answer(
-        {"turn": turn_evidence, "core": core_tokens, "core_lines": core_lines, "notes": note_texts},
-        _reasons_view(turn_evidence, core_tokens, core_lines, note_texts),
-    )
+    value = {
+        "turn": turn_evidence,
+        "core": core_tokens,
+        "core_lines": core_lines,
+        "notes": note_texts,
+    }
+    view = _reasons_view(turn_evidence, core_tokens, core_lines, note_texts)
+    answer = Answer(value, view)
     return await _offer_to_open(context, turn_evidence, answer) if turn else answer
 
 
 async def undo(context: ActionContext, words: Sequence[str], hunk: int, yes: bool) -> Answer:
-    """Undo a commit of memory, or one hunk of it, after a preview and a question."""
+    """Undo a commit of memory, or one hunk of it, after a preview and a question.
+
+    Args:
+        words: the commit, and the hunk after the word `hunk`; none for the last commit. The word
+            `yes` among them is the flag.
+        hunk: the number of the hunk, as `--hunk` passes it; 0 for the whole commit.
+        yes: show no preview, and do not ask.
+    """
     commit, hunk = _commit_and_hunk(words, hunk)
     plan = await context.memory(lambda memory: memory.timeline.plan_undo(commit, hunk))
     if not plan.edits:
         raise UsageError("Nothing is left to undo: the lines changed since.")
-    # In a session a named commit is undone at once; the command line needs --yes.
     is_confirmed = yes or "yes" in words
-    is_sure = is_confirmed or (context.session is not None and commit != "last")
-    # The change is shown before it is undone, not once more by its event.
     if not is_confirmed:
         view: View = []
         for scope_plan in (plan, *plan.also):
             view += _plan_view(scope_plan)
         context.show(view)
+    # In a session a named commit is undone without a question; the command line needs --yes.
+    is_sure = is_confirmed or (context.session is not None and commit != "last")
     if not await confirm(context, f"Undo {plan.commit.id[:7]}?", "Undo it", assume_yes=is_sure):
         return Answer(None, [line("Nothing was undone.")], 1)
-
+    # The preview has shown the change: no event shows it once more.
     return await context.memory(
         lambda memory: _undo_commit(memory, plan.commit.id, hunk), reports=False
     )
 
 
 def _undo_commit(memory: MemoryAccess, commit_id: str, hunk: int) -> Answer:
-    """Undo a commit, or one hunk of it if `hunk` is not 0; the answer names what was undone."""
+    """Undo a commit, or one hunk of it if `hunk` is not 0. The answer names what was undone, the
+    command that undoes this again, and the hunks that were left.
+    """
     outcome = memory.editor.undo(commit_id, hunk)
-    done_note = (
-        f"Undone{f': hunk {hunk} of' if hunk else ':'}"
-        f" {long_term.describe_commits(outcome.commits)}"
-    )
-    redo = (" · ", CommandText(f"memory undo {outcome.commit[:7]}")) if outcome.commit else ()
-    return Answer(
-        outcome,
-        [
-            line(done_note, *redo),
-            *_conflict_lines(outcome.conflicts),
-        ],
-    )
+    hunk_note = f"hunk {hunk} of " if hunk else ""
+    spans = [f"Undone: {hunk_note}{long_term.describe_commits(outcome.commits)}"]
+    if outcome.commit:
+        spans += [" · ", CommandText(f"memory undo {outcome.commit[:7]}")]
+    return Answer(outcome, [line(*spans), *_conflict_lines(outcome.conflicts)])
 
 
 def _commit_and_hunk(words: Sequence[str], hunk: int) -> tuple[str, int]:
-    """The commit and the hunk in words such as `3f2a91c hunk 2`; without them `last` and `hunk`.
-    Raises UsageError for other words.
+    """The commit and the number of the hunk in words such as `3f2a91c hunk 2`. Without a commit it is
+    `last`; without a number it is the given `hunk`. Raises UsageError for other words.
     """
-    names = [word for word in words if word not in ("hunk", "yes")]
-    if len(names) > 2 or not all(word.isdigit() for word in names[1:]):
-        raise UsageError(
-            f"`{' '.join(words)}` is not a commit and a hunk.",
-            commands=["memory undo 3f2a91c hunk 2"],
-        )
-    commit = names[0] if names else "last"
-    return commit, int(names[1]) if names[1:] else hunk
+    match [word for word in words if word not in ("hunk", "yes")]:
+        case []:
+            return "last", hunk
+        case [commit]:
+            return commit, hunk
+        case [commit, number] if number.isdigit():
+            return commit, int(number)
+    raise UsageError(
+        f"`{' '.join(words)}` is not a commit and a hunk.",
+        commands=["memory undo 3f2a91c hunk 2"],
+    )
 
 
 async def _search_at(context: ActionContext, date: str, words: str) -> Answer:
+    """The texts of memory that had these words on a date. The exit code is 1 without any."""
     hits = await context.memory(lambda memory: memory.timeline.search_at(date, words))
     rows = [(CodeSpan(f"{hit.scope}/{hit.name}"), one_line(hit.text, _MAX_TEXT)) for hit in hits]
     return Answer(hits, table(rows) or [line("No matches.")], 0 if hits else 1)
 
 
 async def show_at(context: ActionContext, when: Sequence[str]) -> Answer:
-    """Memory as it was on a date: all of it, one file or note (`show`), or what has some words
-    (`search`).
+    """Show memory as it was on a date. The exit code is 1 if nothing was there.
+
+    Args:
+        when: the date; after it nothing for all of memory, `show` and a file or note (the word
+            `show` may be left out), or `search` and words.
     """
     date, other_words = _split_date(" ".join(when).split())
-    if other_words[:1] == ["search"]:
-        return await _search_at(context, date, " ".join(other_words[1:]))
-    file = " ".join(other_words[1:] if other_words[:1] == ["show"] else other_words)
+    match other_words:
+        case ["search", *words]:
+            return await _search_at(context, date, " ".join(words))
+        case ["show", *words]:
+            file = " ".join(words)
+        case words:
+            file = " ".join(words)
     old_files = await context.memory(lambda memory: memory.timeline.as_of(date, file))
     if not old_files:
         missing_note = line(f"{file or 'Memory'} did not exist yet: {date}.", level="error")
@@ -275,81 +297,75 @@ async def show_at(context: ActionContext, when: Sequence[str]) -> Answer:
 
 
 def _split_date(words: list[str]) -> tuple[str, list[str]]:
-    """The date at the beginning (`2026-11-21`, `yesterday`, `3 days ago`), and the other words."""
-    size = 1
-    if words[0].isdigit() and len(words) > 1:  # `3 days ago`
-        size = 3 if words[2:3] == ["ago"] else 2
-    return " ".join(words[:size]), words[size:]
+    """The date at the beginning, and the other words. A date is one word (`2026-11-21`, `yesterday`),
+    or a number with its unit, and `ago` if it follows (`3 days ago`).
+    """
+    match words:
+        case [number, unit, "ago", *others] if number.isdigit():
+            return f"{number} {unit} ago", others
+        case [number, unit, *others] if number.isdigit():
+            return f"{number} {unit}", others
+    return words[0], words[1:]
 
 
 def _old_files(files: Sequence[long_term.OldFile], *, is_whole: bool) -> View:
-    """A view of the old files of one scope. If all of memory is shown, a note is one row."""
+    """A view of the old files of one scope, at least one. If all of memory is shown (`is_whole`), the
+    notes are a table at the end, a row each; else each file is shown as a whole.
+    """
     commit = files[0].commit
     view: View = [Title(f"{files[0].scope}, as of {commit.id[:7]} ({local_time(commit.at)})")]
-    rows = []
+    note_rows = []
     for file in files:
         if is_whole and file.note_text:
             name = CodeSpan(file.name.removesuffix(".md"))
-            rows.append((name, one_line(file.note_text, _MAX_TEXT)))
+            note_rows.append((name, one_line(file.note_text, _MAX_TEXT)))
         else:
             view += [line(CodeSpan(file.name)), Quote(file.text, "markdown")]
-    return [*view, *table(rows)]
+    return [*view, *table(note_rows)]
 
 
 async def _show_turn(context: ActionContext, commit: Commit) -> Answer | None:
-    """Show the messages of the turn that the trailers of a commit name. Raises UsageError if they
-    name none.
+    """Show the messages of the turn that the trailers of a commit name, and in a session offer to open
+    it. None if all was shown. Raises UsageError if they name no turn.
     """
     source = commit.source
     if not source.session or not source.turn:
         raise UsageError("It did not come from a turn: it was written outside of a session.")
     catalog = context.catalog
     turn_evidence = await catalog.turn(source.session, source.turn, source.message)
-    turn_time, title = (
-        local_time(turn_evidence.at),
-        turn_evidence.title or turn_evidence.session_id[:8],
-    )
-    view: View = [
-        line(
-            f"Turn {turn_evidence.turn} (message {turn_evidence.number}) of ",
-            CodeSpan(title),
-            f", {turn_time}",
-        )
-    ]
+    title = CodeSpan(turn_evidence.title or turn_evidence.session_id[:8])
+    place = f"Turn {turn_evidence.turn} (message {turn_evidence.number}) of "
+    view: View = [line(place, title, f", {local_time(turn_evidence.at)}")]
     if turn_evidence.is_left:
         view.append(line("It is on a branch that a rewind left.", level="warning"))
-    view += [
-        line(f"{'You' if role == 'user' else 'ouro'}: {one_line(text, _MAX_TEXT)}")
-        for role, text in turn_evidence.words
-    ]
-    return await _offer_to_open(
-        context, turn_evidence, Answer(turn_evidence, [*view, *_resume_hint(turn_evidence)])
-    )
+    for role, text in turn_evidence.words:
+        speaker = "You" if role == "user" else "ouro"
+        view.append(line(f"{speaker}: {one_line(text, _MAX_TEXT)}"))
+    view += _resume_hint(turn_evidence)
+    return await _offer_to_open(context, turn_evidence, Answer(turn_evidence, view))
 
 
 async def _offer_to_open(
     context: ActionContext, turn_evidence: TurnEvidence, answer: Answer
 ) -> Answer | None:
-    """Return the answer; in a session, show it, let the user go to the turn, and return None."""
+    """In a session, show the answer, let the user go to the turn, and return None. Outside of a
+    session, return the answer.
+    """
     if context.session is None:
         return answer
     context.show(answer.view)
-    is_here = turn_evidence.session_id == context.session.id
+    session_id, message_number = turn_evidence.session_id, turn_evidence.number
+    is_here = session_id == context.session.id
     label = "Go to it in this session" if is_here else "Open that session, read-only"
+    question = f"Turn {turn_evidence.turn} of {turn_evidence.title or session_id[:8]}"
     choices = [Choice("no", "Stay here"), Choice("open", label)]
-    if (
-        await context.choose(
-            f"Turn {turn_evidence.turn} of {turn_evidence.title or turn_evidence.session_id[:8]}",
-            choices,
-        )
-        == "open"
-    ):
-        if is_here:
-            await context.front_end.go_to(turn_evidence.number)
-        else:
-            await context.front_end.open(
-                OpenRequest(turn_evidence.session_id, read_only=True, message=turn_evidence.number)
-            )
+    if await context.choose(question, choices) != "open":
+        return None
+    if is_here:
+        await context.front_end.go_to(message_number)
+    else:
+        request = OpenRequest(session_id, read_only=True, message=message_number)
+        await context.front_end.open(request)
     return None
 
 
@@ -358,18 +374,21 @@ def _resume_hint(turn_evidence: TurnEvidence) -> View:
 
 
 def _core_texts(timeline: Timeline, versions: Mapping[str, str]) -> dict[str, str]:
-    """The texts of the core files at the start of a session, by name.
+    """The texts of the core files in the given versions, by name (`user/facts.md`); empty files are
+    left out.
 
     Args:
-        versions: the version of each scope; one that is not a commit is left out.
+        versions: the version of each scope. One that is not the id of a commit has no texts.
     """
     texts: dict[str, str] = {}
     for store in timeline.stores:
-        commit = versions.get(store.scope, "")
-        if len(commit) != 40 or not store.repository.exists:
+        version = versions.get(store.scope, "")
+        is_commit = len(version) == 40
+        if not is_commit or not store.repository.exists:
             continue
         for name in store.core:
-            if text := store.text_at(commit, f"{name}.md"):
+            text = store.text_at(version, f"{name}.md")
+            if text:
                 texts[f"{store.scope}/{name}.md"] = text
     return texts
 
@@ -380,8 +399,13 @@ def _reasons_view(
     core_lines: Mapping[str, Sequence[str]],
     note_texts: Mapping[str, str],
 ) -> View:
-    """A view of what memory put into a turn: core files, changes that were sent, recalled notes."""
-    sent_notes = [note for note in turn_evidence.recalled if note.state == "loaded"]
+    """A view of what memory put into a turn: the core files with their lines, changes that were sent,
+    and the notes that recall considered, each with the reason.
+
+    Args:
+        core_tokens, core_lines: by the name of the core file.
+        note_texts: by the id of the note.
+    """
     rows: list[tuple[str, ...]] = []
     for name, count in core_tokens.items():
         rows.append(("core", name, f"{count:,} tokens"))
@@ -396,25 +420,26 @@ def _reasons_view(
         )
         for note in turn_evidence.recalled
     ]
-    way_notes = {"timeout": " (timeout: the search took too long, the message went without notes)"}
-    way_note = way_notes.get(
-        turn_evidence.way, f" ({turn_evidence.way})" if turn_evidence.way else ""
-    )
+    way_note = f" ({turn_evidence.way})" if turn_evidence.way else ""
+    if turn_evidence.way == "timeout":
+        way_note = " (timeout: the search took too long, the message went without notes)"
+    sent_notes = [note for note in turn_evidence.recalled if note.state == "loaded"]
     tokens = sum(note.tokens for note in sent_notes)
-    prompt = next((text for _role, text in turn_evidence.words), "")
+    recalled = f"{plural(len(sent_notes), 'note')}, {tokens:,} tokens"
+    prompt = turn_evidence.words[0][1] if turn_evidence.words else ""
     return [
         Title(f"Turn {turn_evidence.turn}: {one_line(prompt, _MAX_TEXT)}"),
         *table(rows),
-        line(
-            f"Recalled for this message{way_note}: {plural(len(sent_notes), 'note')}, {tokens:,} tokens"
-        ),
+        line(f"Recalled for this message{way_note}: {recalled}"),
         *table(note_rows),
         *_resume_hint(turn_evidence),
     ]
 
 
 def _missing_text(reason: str) -> str:
-    """The text to show for a note that is not in the memory here."""
+    """The text to show for a recalled note that is not in the memory here; empty if the reason of its
+    recall says that it is of another project, as it was never here.
+    """
     return "" if reason.startswith(long_term.FROM_PROJECT) else "no longer there"
 
 
@@ -430,26 +455,24 @@ def _plan_view(plan: long_term.UndoPlan) -> View:
 
 
 def _diff_quote(rows: Sequence[str]) -> Quote:
-    """The rows as a diff, of which at most `_MAX_DIFF_LINES` are shown."""
-    cut_rows = len(rows) - _MAX_DIFF_LINES
-    return Quote(
-        "\n".join([*rows[:_MAX_DIFF_LINES], f"… {cut_rows} more lines"] if cut_rows > 0 else rows),
-        "diff",
-    )
+    """The rows as a diff; after `_MAX_DIFF_LINES` only the number of the others is shown."""
+    shown = list(rows[:_MAX_DIFF_LINES])
+    left_out = len(rows) - len(shown)
+    if left_out:
+        shown.append(f"… {left_out} more lines")
+    return Quote("\n".join(shown), "diff")
 
 
 def _conflict_lines(hunks: Sequence[DiffHunk]) -> View:
     """A warning that names the hunks which an undo leaves; empty if there are none."""
+    if not hunks:
+        return []
     names = ", ".join(f"{hunk.number} ({hunk.name})" for hunk in hunks)
-    return (
-        [line(f"Not undone, because its lines changed since: hunk {names}.", level="warning")]
-        if hunks
-        else []
-    )
+    return [line(f"Not undone, because its lines changed since: hunk {names}.", level="warning")]
 
 
 def writer(commit: Commit) -> str:
-    """The word for the author of a commit."""
+    """The word for the author of a commit: `you`, `the agent`, or what its trailers name."""
     return describe_writer(commit.origin)
 
 
@@ -459,7 +482,7 @@ def describe_writer(origin: str) -> str:
 
 
 def _origin(commit: Commit) -> tuple[str, str]:
-    """Two cells about a commit: time and author; session and turn."""
+    """Two cells about a commit: its time and author, then its session and turn (`3f6c1e0b:4`)."""
     source = commit.source
     turn = f":{source.turn}" if source.turn else ""
     return f"{local_time(commit.at)} {writer(commit)}", f"{source.session[:8]}{turn}"

@@ -18,8 +18,8 @@ _MAX_NOTE_TEXT = 100
 
 
 async def send_offered_note(context: SessionContext) -> Answer:
-    """Send the note of another project that was offered, with the next message. Raises UsageError if
-    none was offered.
+    """Send the note of another project that was offered, with the next message or tool result. Raises
+    UsageError if none was offered.
     """
     projects = context.session.memory.other_projects
     note = projects.send_offered() if projects else None
@@ -53,7 +53,8 @@ async def receipt(context: SessionContext) -> Answer:
         view += [Title("Changed since"), *table((change,) for change in memory_receipt.changes)]
     from ouro.commands.hooks import checks_of  # with a session; the command line has none
 
-    if checks := checks_of(context.session):
+    checks = checks_of(context.session)
+    if checks:
         counts = (
             (f"check {item.number}", item.text, f"refused {plural(item.fired, 'time')}")
             for item in checks
@@ -84,18 +85,19 @@ def _recalled_view(recall: NotesRecalled) -> View:
 
 
 def recall_total(recall: NotesRecalled) -> str:
-    """How many notes were sent with the last message, their tokens, and how the search was done."""
+    """How many notes were sent with the last message and their tokens, how the search was done, and
+    how long it took; what is not known is left out.
+    """
     sent_notes = [note for note in recall.items if note.state == "loaded"]
-    total = (
-        f"{plural(len(sent_notes), 'note')}, {sum(note.tokens for note in sent_notes):,} tokens"
-        if sent_notes
-        else "no notes"
-    )
-    duration = [f"{recall.milliseconds:.0f} ms"] if recall.milliseconds else []
-    return " · ".join(filter(None, [total, recall.way, *duration]))
+    total = "no notes"
+    if sent_notes:
+        tokens = sum(note.tokens for note in sent_notes)
+        total = f"{plural(len(sent_notes), 'note')}, {tokens:,} tokens"
+    duration = f"{recall.milliseconds:.0f} ms" if recall.milliseconds else ""
+    return " · ".join(filter(None, [total, recall.way, duration]))
 
 
 def core_total(memory_receipt: MemoryReceipt) -> str:
-    """The tokens of the core in a request, and their price."""
+    """The tokens of the core in a request, and their price in dollars if it is known."""
     price = "" if memory_receipt.price is None else f", ${memory_receipt.price:.5f} from the cache"
     return f"{memory_receipt.tokens:,} tokens a request{price}"

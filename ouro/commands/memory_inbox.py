@@ -53,7 +53,13 @@ class InboxItem(msgspec.Struct, frozen=True):
 
 
 async def inbox(context: ActionContext, words: Sequence[str]) -> Answer:
-    """List the waiting items with their numbers; or decide: `words` are a verb and numbers."""
+    """List the waiting items with their numbers, if there are no words; else accept or reject some. An
+    item that cannot be decided is a warning, and the others are.
+
+    Args:
+        words: `accept` or `reject`, then numbers of the list, as `parse_indexes` reads them, or
+            `all`.
+    """
     items = await context.memory(lambda memory: _items(memory, context.cwd), reports=False)
     if not words:
         return Answer(items, _list_view(items))
@@ -92,13 +98,17 @@ def _items(memory: MemoryAccess, cwd: Path) -> list[InboxItem]:
 
 
 def _memory_item(proposal: Proposal) -> InboxItem:
+    """The item for a pending change of memory, with its changed rows on one line."""
     source = f" ({', '.join(proposal.sources)})" if proposal.sources else ""
     text = one_line(" · ".join(long_term.changed_rows(proposal)), 200)
     return InboxItem("memory", proposal.id, text, f"{proposal.scope}: {proposal.reason}{source}")
 
 
 def _check_items(entries: Sequence[MemoryEntry], root: Path) -> list[InboxItem]:
-    """An item for each entry that forbids something by name, and that no check enforces."""
+    """An item for each entry that forbids something by name (`use pnpm, not npm`), and that no check
+    enforces.
+    """
+    # The text of a check is cut in this way when it is saved (`hooks.py`).
     enforced_texts = {check.text for check in Checks(root).here()}
     return [
         InboxItem("check", entry.id, entry.text, "a rule that a check can enforce")
@@ -108,8 +118,11 @@ def _check_items(entries: Sequence[MemoryEntry], root: Path) -> list[InboxItem]:
 
 
 def _skill_items(records: Mapping[str, CommandRecord], root: Path) -> list[InboxItem]:
-    """An item for a skill of the commands that passed often here; empty if they are too few, or the
-    skill exists.
+    """One item for a skill that lists the commands which passed often here; none if they are too few,
+    or the skill exists.
+
+    Args:
+        records: what is known of each command of the project, by its text.
     """
     frequent = [name for name, record in records.items() if record.passed >= _MIN_PASSES]
     if len(frequent) < _MIN_COMMANDS or (root / _SKILL_FILE).exists():
@@ -134,17 +147,17 @@ async def _accept(context: ActionContext, item: InboxItem) -> View:
 
 
 async def _reject(context: ActionContext, item: InboxItem) -> View:
-    """Reject a change, or never offer the check or skill again in this project."""
+    """Reject an item: a change of memory; or a check or skill, which is then never offered again in
+    this project.
+    """
     if item.kind == "memory":
         await context.answer_proposal(item.id, accept=False)
         return [line(f"Rejected: {one_line(item.text, _MAX_TEXT)}")]
     name = f"{find_root(context.cwd)} {item.id}"
 
     def dismiss() -> None:
-        dismissed = read_state(_dismissed_path(), list[str])
-        write_private(
-            _dismissed_path(), msgspec.json.encode(list(dict.fromkeys([*dismissed, name])))
-        )
+        dismissed = dict.fromkeys([*read_state(_dismissed_path(), list[str]), name])
+        write_private(_dismissed_path(), msgspec.json.encode(list(dismissed)))
 
     await asyncio.to_thread(dismiss)
     return [line(f"Not offered again: {one_line(item.text, _MAX_TEXT)}")]

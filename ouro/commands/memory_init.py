@@ -60,13 +60,15 @@ async def init(context: SessionContext) -> Answer:
 
 
 async def _ask_all(context: SessionContext) -> tuple[list[str], bool]:
-    """The texts to remember, and whether the user saw all questions."""
+    """The texts to remember, and whether the user went through all questions. A question that they
+    skipped adds no text; one that they cancelled is the last.
+    """
     texts: list[str] = []
     for question, choices in QUESTIONS:
         chosen = await context.choose(question, (*choices, _SKIP))
         if chosen is None:
             return texts, False
-        if chosen:
+        if chosen != _SKIP.value:
             texts.append(chosen)
     return texts, True
 
@@ -79,10 +81,13 @@ async def _remember(context: SessionContext, text: str) -> View:
 
 def _repo_folder(memory: MemoryAccess) -> Path | None:
     """The folder of the repository's memory, or None if it is not in use."""
-    scopes = {scope.name: scope for scope in memory.editor.scopes}
-    return scopes["repo"].store.folder if "repo" in scopes else None
+    for scope in memory.editor.scopes:
+        if scope.name == "repo":
+            return scope.store.folder
+    return None
 
 
 def _prompt(folder: Path) -> str:
+    """The message that lets the agent read the repository, and write into this folder of memory."""
     text = Path(__file__).with_name("memory_init.md").read_text(encoding="utf-8")
     return text.strip().format(folder=folder)

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from ouro.commands.action import MAX_COUNT, ActionContext, Answer, confirm
-from ouro.commands.render import line, table
+from ouro.commands.render import View, line, table
 from ouro.errors import UsageError
 from ouro.memory import index as memory_index
 from ouro.memory import long_term
@@ -55,7 +55,14 @@ async def check(context: ShellContext) -> Answer:
 async def consolidate(
     context: ActionContext, what: str, core: bool, notes: bool, yes: bool
 ) -> Answer | None:
-    """Let a model merge the core, the notes, or both; in a session events show the outcome."""
+    """Let a model merge the core, the notes, or both. In a session events show the outcome, and None
+    is returned.
+
+    Args:
+        what: `core`; `notes`; a scope, for its core; empty for the core and the notes.
+        core, notes: the same choice as flags: only the core, only the notes.
+        yes: do not ask.
+    """
     if what not in ("", "notes", "core", "user", "repo"):
         raise UsageError(
             f"`{what}` cannot be consolidated.", "Name `notes`, `core`, `user` or `repo`."
@@ -77,9 +84,13 @@ async def consolidate(
 async def _consolidate_core(
     context: ActionContext, manager: LongTermMemoryManager, what: str, *, is_sure: bool
 ) -> dict[str, str]:
-    """Let a model merge and compress the core of all scopes, or of the scope `what`. Returns a
-    sentence about each; empty if the user, who is asked on the command line, does not agree.
+    """Let a model merge and compress the core. Returns what was done, by scope. On the command line
+    the user is asked first, and the result is empty if they do not agree.
+
+    Args:
+        what: one scope; empty or `core` for all.
     """
+    # An empty core costs no model call, so it needs no question.
     agreed = is_sure or context.session is not None or not manager.prompt.core()
     question = "A model merges and compresses the core."
     if not await confirm(context, question, "Do it", assume_yes=agreed):
@@ -95,34 +106,40 @@ async def _consolidate_core(
 async def crystallize(
     context: ActionContext, age: str, days: int, every: bool, yes: bool
 ) -> Answer | None:
-    """Let a model read old sessions of this folder, and remember what is worth it."""
-    days = _parse_age(age, days)
+    """Let a model read old sessions of this folder, and remember what is worth it. A session that was
+    read before is skipped.
+
+    Args:
+        age: the least age of a session in days, or `all`; empty: `days`, as the flag passes it.
+        every: the same as `all`.
+        yes: do not ask.
+    """
+    min_days = _parse_age(age, days)
+    if every:
+        min_days = 0
     async with context.open_session() as session:
         maintenance = await _require_maintenance(context, session)
-        old_sessions, plan = await maintenance.find_sessions(0 if every else days)
+        old_sessions, plan = await maintenance.find_sessions(min_days)
         skipped = [old for old in old_sessions if old.skipped]
         crystallized: list[CrystallizedPart] = []
         has_unread = len(old_sessions) > len(skipped)
         if has_unread and await confirm(context, plan, "Read them", assume_yes=yes):
-            await _show_lines(
-                context,
-                maintenance,
-                plan if yes else "",
-                maintenance.crystallize(old_sessions, crystallized),
-            )
-        skipped_data = [{"session": old.info.id, "why": old.skipped} for old in skipped]
+            shown_plan = plan if yes else ""  # else the question has shown it
+            reading = maintenance.crystallize(old_sessions, crystallized)
+            await _show_lines(context, maintenance, shown_plan, reading)
         value = {
             "read": list(map(_part_data, crystallized)),
-            "skipped": skipped_data,
+            "skipped": [{"session": old.info.id, "why": old.skipped} for old in skipped],
             "usage": maintenance.usage(),
         }
-        return Answer(
-            value, [] if has_unread else [line("Every old session here was already read.")]
-        )
+        view = [] if has_unread else [line("Every old session here was already read.")]
+        return Answer(value, view)
 
 
 def _parse_age(age: str, default: int) -> int:
-    """The age in days; 0 for `all`. Raises UsageError for another word."""
+    """The age in days: 0 for `all`, the default for an empty word. Raises UsageError for a word that
+    is neither, nor a number.
+    """
     if age == "all":
         return 0
     if not age:
@@ -141,11 +158,10 @@ async def reindex(context: ShellContext) -> Answer:
         context.folder.make_vectors(index, ("notes", "messages"))
         state = index.state()
     counts = ", ".join(
-        plural(state.rows[name], name[:-1]) for name in ("sessions", "messages", "notes")
+        plural(state.rows[f"{kind}s"], kind) for kind in ("session", "message", "note")
     )
-    return Answer(
-        {"files": count, **asdict(state)}, [line(f"Read {plural(count, 'file')}: {counts}.")]
-    )
+    text = f"Read {plural(count, 'file')}: {counts}."
+    return Answer({"files": count, **asdict(state)}, [line(text)])
 
 
 async def index_state(context: ShellContext) -> Answer:
@@ -163,16 +179,23 @@ async def index_state(context: ShellContext) -> Answer:
 async def measure(
     context: ShellContext, docs: str, queries: str, k: int, work: str, words: bool, at_least: float
 ) -> Answer | None:
-    """Measure the search: with the notes here, each searched for by the words of its turn; or with the
-    documents and queries of files, for which None is returned.
+    """Measure the search with the notes here: each is searched for by the words of the turn that it
+    came from. With files of documents and queries, print the hits of each query instead, and
+    return None.
+
+    Args:
+        k, work: only for files: how many hits to print, and a folder for the index.
+        words: search without vectors.
+        at_least: the exit code is 1 if Recall@10 (from 0 to 1) is lower.
     """
     if docs or queries:
         _measure_files(docs, queries, k, work, words)
         return None
     with context.folder.search(context.index_progress(), words_only=words) as search:
-        recall_in = cache(partial(_recall_in, search))
+        recall_in = cache(partial(_recall_in, search))  # one recall for each repository
 
         def recall(text: str, project: str, branch: str) -> list[str]:
+            """The ids of the notes that a message with this text would be sent with."""
             recalled = recall_in(project).find(text, long_term.Situation(project, branch))
             return [item.id for item in recalled.items if item.state == "loaded"]
 
@@ -184,8 +207,8 @@ async def measure(
 def _scores_answer(
     scores: SearchQuality, texts: Mapping[str, str], missing: int, at_least: float
 ) -> Answer:
-    """The scores of a search for notes, and the notes that it missed. The exit code is 1 if fewer
-    than `at_least` are among the first ten.
+    """The scores of a search for notes, and the notes that it missed. The exit code is 1 if a smaller
+    share than `at_least` is among the first ten hits.
 
     Args:
         texts: the text of each note by its id.
@@ -210,17 +233,20 @@ def _scores_answer(
         " taught it:"
     )
     missed_rows = table(("missed", note, one_line(texts[note], 120)) for note in scores.missed)
-    missing_view = (
-        [line(f"Not searched for, as their turns are not on disk: {plural(missing, 'note')}.")]
-        if missing
-        else []
-    )
-    return Answer(value, [line(head), *table(rows), *missed_rows, *missing_view], exit_code)
+    view: View = [line(head), *table(rows), *missed_rows]
+    if missing:
+        text = f"Not searched for, as their turns are not on disk: {plural(missing, 'note')}."
+        view.append(line(text))
+    return Answer(value, view, exit_code)
 
 
 def _measure_files(docs: str, queries: str, limit: int, work: str, words_only: bool) -> None:
-    """Search the documents of one file for the queries of another. Prints one line of JSON for each
-    query, with the best hits first.
+    """Search the documents of the file `docs` for the queries of the file `queries`. Prints one line
+    of JSON for each query, with its `limit` best hits, best first. Raises UsageError if one of the
+    files is not named.
+
+    Args:
+        work: the folder for the index; empty for a temporary one.
     """
     if not (docs and queries):
         raise UsageError("--docs and --queries need each other.")
@@ -235,7 +261,9 @@ def _measure_files(docs: str, queries: str, limit: int, work: str, words_only: b
 
 
 def _recall_in(search: Search, project: str) -> long_term.Recall:
-    """The recall of a session in that repository, without its token budget: only the order counts."""
+    """The recall of a session in the repository `project` (empty: in no repository), without the limit
+    of tokens and with as many notes as the search finds: only their order is measured.
+    """
     settings = MemorySettings(
         retrieval_top_k=memory_index.MAX_HITS, injection_token_budget=sys.maxsize
     )
@@ -245,14 +273,19 @@ def _recall_in(search: Search, project: str) -> long_term.Recall:
 
 
 async def _require_maintenance(context: ActionContext, session: Session) -> MemoryMaintenance:
-    """The maintenance of memory. Raises UsageError if memory is off; warns if a limit of cost is near,
-    and raises LimitReached if it is reached.
+    """The maintenance of memory in a session. Warns the user if a limit of cost is near.
+
+    Raises:
+        UsageError: memory is off.
+        LimitReached: the limit of cost is reached.
     """
     if session.memory.maintenance is None:
         raise UsageError(
             "Memory is off here.", "Reason: `memory.enabled`, --no-memory or --ephemeral."
         )
-    if warning := await session.budget.check(0):  # every model call below checks the limits
+    # Here only for the warning: each model call checks the limits again.
+    warning = await session.budget.check(0)
+    if warning:
         context.say(warning, "warning")
     return session.memory.maintenance
 
@@ -260,15 +293,17 @@ async def _require_maintenance(context: ActionContext, session: Session) -> Memo
 async def _merge_notes(
     context: ActionContext, maintenance: MemoryMaintenance, yes: bool
 ) -> list[Merge]:
-    """Ask whether to merge notes that say the same, and merge them; returns the merges."""
+    """Ask whether to merge notes that say the same, unless `yes`, and let a model merge them. Returns
+    what was merged.
+    """
     groups, plan = await maintenance.find_clusters()
     merges: list[Merge] = []
     if not groups:
         context.say("No notes say the same.")
     elif await confirm(context, plan, "Merge them", assume_yes=yes):
-        await _show_lines(
-            context, maintenance, plan if yes else "", maintenance.merge_notes(groups, merges)
-        )
+        shown_plan = plan if yes else ""  # else the question has shown it
+        merging = maintenance.merge_notes(groups, merges)
+        await _show_lines(context, maintenance, shown_plan, merging)
     return merges
 
 
@@ -278,8 +313,11 @@ async def _show_lines(
     plan: str,
     lines: AsyncGenerator[str, None],
 ) -> None:
-    """Show lines while the work that yields them is done; in a session as a turn, which the user can
-    interrupt.
+    """Do work that yields lines, and show each line when it comes; in a session as a turn, which the
+    user can interrupt.
+
+    Args:
+        plan: a line to show first on the command line; empty for none.
     """
     if context.session is not None:
         await context.front_end.run(maintenance.as_turn(lines))
@@ -292,13 +330,12 @@ async def _show_lines(
 
 
 def _merge_data(merge: Merge) -> dict[str, Any]:
-    """A merge as `--json` prints it."""
-    written_note = merge.written
-    note_id, commit = (written_note.note.id, written_note.commit) if written_note else (None, "")
+    """A merge as `--json` prints it. `into` is the id of the new note, None if none was written."""
+    written = merge.written
     return {
         "notes": [note.id for note in merge.notes],
-        "into": note_id,
-        "commit": commit,
+        "into": written.note.id if written else None,
+        "commit": written.commit if written else "",
         "why": merge.reason,
     }
 

@@ -39,77 +39,88 @@ async def files(context: ActionContext) -> Answer:
 
 
 def _list_files(editor: MemoryEditor) -> Answer:
-    """The core files with text of each scope and how many lines they have, then what is pending."""
-    value, view = [], View()
-    for memory in editor.scopes:
-        texts = [
-            (f"{name}.md", editor.text(memory.name, f"{name}.md")) for name in memory.store.core
-        ]
-        counts = [
-            (name, sum(bool(row.strip()) for row in text.splitlines()))
-            for name, text in texts
-            if text
-        ]
-        rows = table((CodeSpan(name), plural(count, "line")) for name, count in counts)
-        folder = memory.store.folder
-        value.append({"scope": memory.name, "folder": str(folder), "lines": dict(counts)})
+    """For each scope its core files that have text, with their number of lines that are not blank;
+    then the pending changes.
+    """
+    value = []
+    view: View = []
+    for scope in editor.scopes:
+        line_counts: dict[str, int] = {}
+        for core_name in scope.store.core:
+            file_name = f"{core_name}.md"
+            text = editor.text(scope.name, file_name)
+            if text:
+                line_counts[file_name] = len([*filter(str.strip, text.splitlines())])
+        rows = table((CodeSpan(name), plural(count, "line")) for name, count in line_counts.items())
+        folder = scope.store.folder
+        value.append({"scope": scope.name, "folder": str(folder), "lines": line_counts})
         view += [Title(tilde(folder)), *(rows or [line("The core is empty.")])]
-    return Answer(
-        value,
-        [
-            *(view or [line("No memory is in use here.")]),
-            *_pending_view(pending_changes(editor)),
-        ],
-    )
+    if not view:
+        view.append(line("No memory is in use here."))
+    return Answer(value, [*view, *_pending_view(pending_changes(editor))])
 
 
 async def list_entries(context: ActionContext, what: Sequence[str], limit: int) -> Answer:
-    """List notes and core lines of a kind, scope or category, and the pending changes."""
+    """List notes and core lines of a kind, scope or category, and the pending changes.
+
+    Args:
+        what: words for these; none for all.
+        limit: how many entries; 0 for all, but in a session _MAX_LISTED.
+    """
     entries, pending = await context.memory(
         lambda memory: (
             long_term.list_entries(memory.editor, " ".join(what)),
             pending_changes(memory.editor),
         )
     )
-    count = limit or (_MAX_LISTED if context.session else len(entries))
-    return Answer(entries[:count], [*_entries_view(entries, count), *_pending_view(pending)])
+    if not limit:
+        limit = _MAX_LISTED if context.session else len(entries)
+    return Answer(entries[:limit], [*_entries_view(entries, limit), *_pending_view(pending)])
 
 
 async def lessons(context: ActionContext) -> Answer:
     """List the lessons, and the command that shows where one came from."""
     entries = await context.memory(lambda memory: long_term.find_lessons(memory.editor))
+    if not entries:
+        return Answer(entries, [line("There are no lessons yet.")])
     hint = line("The turn that a lesson came from: ", CommandText("memory evidence ID"))
-    return Answer(
-        entries,
-        [*_entries_view(entries, _MAX_LISTED), hint]
-        if entries
-        else [line("There are no lessons yet.")],
-    )
+    return Answer(entries, [*_entries_view(entries, _MAX_LISTED), hint])
 
 
 async def show(context: ActionContext, entry: str) -> Answer:
-    """Show a note or a core line with its details, a core file, or all core files if it is empty."""
+    """Show a core file, or a note or core line with its details; all core files if the entry is empty."""
     return await context.memory(lambda memory: _show_entry(context, memory, entry))
 
 
 def _show_entry(context: ActionContext, memory: MemoryAccess, entry: str) -> Answer:
-    """The core files that the name fits, else the note or core line with its details."""
+    """The core files that the entry names, else the note or core line with its details.
+
+    Args:
+        entry: a core file or the start of its name, with or without the scope (`facts`,
+            `user/facts.md`); or the id of a note or core line; or empty for all core files.
+    """
     editor = memory.editor
     scope, _, name = entry.rpartition("/")
-    if name or not entry:
-        # The start of a name is enough; an empty entry names all core files of all scopes.
-        names = [file for file in editor.core if file.startswith(name.removesuffix(".md"))]
+    start = name.removesuffix(".md")
+    core_names = [core_name for core_name in editor.core if core_name.startswith(start)]
+    if not entry or (name and core_names):
         scopes = [known for known in editor.names if scope in ("", known)]
-        scopes_and_names = [(known, f"{file}.md") for known in scopes for file in names]
-        if names or not entry:
-            only_text = context.session is None and bool(entry)
-            return _core_files(editor, scopes_and_names, only_text=only_text)
+        files = [(known, f"{core_name}.md") for known in scopes for core_name in core_names]
+        # On the command line the text of a named file can be piped to another program.
+        only_text = context.session is None and bool(entry)
+        return _core_files(editor, files, only_text=only_text)
     details = long_term.details_of(editor, entry, memory.half_life_days)
     return Answer(details, _details_view(details))
 
 
 async def search(context: ActionContext, words: str, limit: int, **flags: str) -> Answer:
-    """Search notes, core lines and sessions; filters are in the words (`scope:repo`) or flags."""
+    """Search notes, core lines and sessions; the best hits are first. Weak hits are left out. The exit
+    code is 1 without hits.
+
+    Args:
+        words: the words to search for, and filters such as `scope:repo`.
+        flags: the same filters, as flags of the command line; an empty one is not used.
+    """
     text, filters = long_term.filters_in(words)
     if not text:
         examples = ["memory search optimistic locking since:2026-01-01"]
@@ -130,12 +141,11 @@ async def search(context: ActionContext, words: str, limit: int, **flags: str) -
         badged_hits = await asyncio.to_thread(
             long_term.with_badges, index, hits, find_root(context.cwd), untrusted
         )
-    value, view = [], View()
+    value = []
+    view: View = []
     for hit, badges in badged_hits:
-        source, open_command = (
-            long_term.source_of(hit),
-            long_term.opening_of(hit, in_session=context.session is not None),
-        )
+        source = long_term.source_of(hit)
+        open_command = long_term.opening_of(hit, in_session=context.session is not None)
         value.append({**asdict(hit), "badges": badges, "source": source, "open": open_command})
         head_row = (f"{hit.score:5.2f}", one_line(hit.text, 300))
         view += table([head_row, ("", " · ".join((source, *badges))), ("", CodeSpan(open_command))])
@@ -144,13 +154,16 @@ async def search(context: ActionContext, words: str, limit: int, **flags: str) -
 
 
 async def stats(context: ActionContext) -> Answer:
-    """Count what is in memory, and what was recalled and used."""
+    """Show how much is in memory by kind, source and age, and which notes were recalled and used."""
     recall_log = long_term.RecallLog(get_recall_log_path())
     statistics = await context.memory(
         lambda memory: long_term.memory_stats(memory.editor, recall_log)
     )
     used = recall_log.counts().used
-    sources = Counter(map(long_term.source_name, Counter(statistics.sources).elements()))
+    sources = Counter[str]()  # several sources may have the same name for users
+    for source, count in statistics.sources.items():
+        sources[long_term.source_name(source)] += count
+    used_notes = {note: int(used[note]) for note in statistics.recalled if used.get(note, 0) >= 1}
     groups: tuple[tuple[str, Mapping[str, int]], ...] = (
         ("Core lines", statistics.core),
         ("Notes", statistics.notes),
@@ -160,10 +173,7 @@ async def stats(context: ActionContext) -> Answer:
         ("Tokens in each prompt", statistics.prompt_tokens),
         ("Bytes", statistics.sizes),
         ("Recalled most often", statistics.recalled),
-        (
-            "Used most often",
-            {note: int(used[note]) for note in statistics.recalled if used.get(note, 0) >= 1},
-        ),
+        ("Used most often", used_notes),
     )
     rows = (
         (title, ", ".join(f"{name} {count:,}" for name, count in counts.items()))
@@ -180,8 +190,11 @@ async def commands(context: ActionContext) -> Answer:
     """List the commands that ran in this project, the last one first."""
 
     def read_records(memory: MemoryAccess) -> dict[str, long_term.CommandRecord]:
-        scope = next((scope for scope in memory.editor.scopes if scope.name == "repo"), None)
-        return long_term.ledger_of(scope, lambda _text: "", context.cwd).records() if scope else {}
+        for scope in memory.editor.scopes:
+            if scope.name == "repo":
+                # It is only read, so no secret is searched for.
+                return long_term.ledger_of(scope, lambda _text: "", context.cwd).records()
+        return {}
 
     records = await context.memory(read_records)
     rows = [
@@ -198,13 +211,13 @@ async def commands(context: ActionContext) -> Answer:
 
 
 def entry_rows(entries: Iterable[MemoryEntry]) -> list[tuple[str, ...]]:
-    """The table rows of entries."""
+    """The table rows of entries: the id, the text, and the category and source of each."""
     describe = long_term.describe_source  # looked up once, not for each of 10,000 entries
     return [_entry_row(entry, describe(entry)) for entry in entries]
 
 
 def _entry_row(entry: MemoryEntry, source: str) -> tuple[str, ...]:
-    """An entry as a row: id, text, category and source."""
+    """An entry as a row: the id, the text, and the category (of a note) and source in one cell."""
     place = entry.id if entry.kind == "core" else f"{entry.scope}/{entry.id[:12]}"
     category = entry.category if entry.kind == "note" else ""
     return (
@@ -215,7 +228,9 @@ def _entry_row(entry: MemoryEntry, source: str) -> tuple[str, ...]:
 
 
 def _entries_view(entries: Sequence[MemoryEntry], limit: int) -> View:
-    """A view of entries, at most `limit` rows; if there are more, their number by scope and category."""
+    """A view of entries, at most `limit` rows. If there are more, a last line says how many there are
+    in all, by scope and category.
+    """
     rows = table(entry_rows(entries[:limit])) or [line("No notes or core lines.")]
     if len(entries) <= limit:
         return rows
@@ -232,26 +247,25 @@ def _pending_view(proposals: Sequence[Proposal]) -> View:
         sources = f"; read before: {', '.join(proposal.sources)}" if proposal.sources else ""
         place = f"{proposal.scope}/{join_names([edit.name for edit in proposal.edits])}"
         rows.append((CodeSpan(proposal.id), place, f"{proposal.reason}{sources}"))
-    hint = line(
-        "Approve or drop one: ",
-        CommandText("memory accept ID"),
-        " or ",
-        CommandText("memory reject ID"),
-    )
-    return [Title("Waiting for approval"), *table(rows), hint] if rows else []
+    if not rows:
+        return []
+    accept, reject = CommandText("memory accept ID"), CommandText("memory reject ID")
+    hint = line("Approve or drop one: ", accept, " or ", reject)
+    return [Title("Waiting for approval"), *table(rows), hint]
 
 
 def _details_view(details: long_term.EntryDetails) -> View:
-    """A view of an entry: text, source, versions, fields, and files it names that changed since."""
+    """A view of an entry: its source and file, a warning about files it names that changed since, its
+    text, its versions if it has several, and its fields.
+    """
     entry = details.entry
     source = " · ".join(
         filter(None, (entry.scope, entry.category, long_term.describe_source(entry)))
     )
     view: View = [line(CodeSpan(entry.id), " · ", source), line(tilde(Path(details.path)))]
     if details.stale:
-        view.append(
-            line(f"May be out of date: {', '.join(details.stale)} changed since.", level="warning")
-        )
+        warning = f"May be out of date: {', '.join(details.stale)} changed since."
+        view.append(line(warning, level="warning"))
     view.append(Quote(entry.text, "markdown"))
     if len(details.chain) > 1:
         view += [Title("Versions"), *table(entry_rows(details.chain), is_numbered=True)]
@@ -265,37 +279,46 @@ def _details_view(details: long_term.EntryDetails) -> View:
 
 
 def _record_fields(record: long_term.CoreRecord) -> list[tuple[str, str]]:
-    """The names and values of what is recorded about a core line."""
+    """The names and values of what is recorded about a core line: the days on which it was confirmed,
+    the names in it, and in how many turns it was used.
+    """
     recall_counts = long_term.RecallLog(get_recall_log_path()).counts()
-    turns, used = (
-        int(recall_counts.judged.get(record.id, 0)),
-        int(recall_counts.used.get(record.id, 0)),
-    )
+    judged_turns = int(recall_counts.judged.get(record.id, 0))
+    used_turns = int(recall_counts.used.get(record.id, 0))
     rows = [("confirmed", ", ".join(record.days) or "never")]
-    rows += [("names", CodeSpan(", ".join(record.entities)))] if record.entities else []
-    return [*rows, ("used", f"in {used} of {plural(turns, 'turn')}")]
+    if record.entities:
+        rows.append(("names", CodeSpan(", ".join(record.entities))))
+    rows.append(("used", f"in {used_turns} of {plural(judged_turns, 'turn')}"))
+    return rows
 
 
 def note_fields(details: long_term.EntryDetails) -> list[tuple[str, str]]:
     """The names and values of the fields of a note, without text, source and related notes."""
-    assert details.note is not None
+    assert details.note is not None  # the caller has a note, not a core line
     note = details.note.note
-    rows = [
-        ("confidence", f"{details.confidence:.2f}, confirmed {note.confirmed_at[:10] or 'never'}")
-    ]
-    rows += [("names", CodeSpan(", ".join(note.entities)))] if note.entities else []
+    confirmed_at = note.confirmed_at[:10] or "never"
+    rows = [("confidence", f"{details.confidence:.2f}, confirmed {confirmed_at}")]
+    if note.entities:
+        rows.append(("names", CodeSpan(", ".join(note.entities))))
     rows += [
         (relation.rel, f"{relation.source} → {relation.target}") for relation in note.relations
     ]
-    rows += [("written by", note.trigger)]
+    rows.append(("written by", note.trigger))
     rows += [(name, str(value)) for name, value in note.extra.items()]
-    return [*rows, *(("cannot be read", problem) for problem in details.note.problems)]
+    rows += [("cannot be read", problem) for problem in details.note.problems]
+    return rows
 
 
 def _core_files(
     editor: MemoryEditor, names: Sequence[tuple[Scope, str]], *, only_text: bool
 ) -> Answer:
-    """An answer with the core files that are not empty; if all are empty, with all of them."""
+    """An answer with the core files that are not empty; if all are empty, it names all of them. The
+    value of a single file is not in a list.
+
+    Args:
+        names: the scope and the file name of each.
+        only_text: show no titles with their paths.
+    """
     files = [(scope, name, editor.text(scope, name)) for scope, name in names]
     with_text = [(scope, name, text) for scope, name, text in files if text]
     shown_files = with_text or files
@@ -303,11 +326,15 @@ def _core_files(
     view: View = []
     for scope, name, text in shown_files:
         path = tilde(Path(editor.scope(scope).store.folder, name))
-        title = [] if only_text else [Title(path)]
-        view += [*title, Quote(text, "markdown")] if text else [line(f"{path} is empty.")]
-    return Answer(
-        value[0] if len(value) == 1 else value, view or [line("No memory is in use here.")]
-    )
+        if not text:
+            view.append(line(f"{path} is empty."))
+            continue
+        if not only_text:
+            view.append(Title(path))
+        view.append(Quote(text, "markdown"))
+    if not view:
+        view.append(line("No memory is in use here."))
+    return Answer(value[0] if len(value) == 1 else value, view)
 
 
 def pending_changes(editor: MemoryEditor) -> list[Proposal]:

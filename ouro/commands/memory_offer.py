@@ -52,11 +52,10 @@ async def note_offer(session: Session) -> None:
 
 
 def import_lines(session: Session, paths: Sequence[Path]) -> list[str]:
-    """The slash commands that import these files. They ask nothing: the key that the user pressed is
-    the consent.
+    """The slash commands that import these files: one for the user's own files, one for those of the
+    project. So if the project's wait for approval, the user's do not wait with them.
 
-    The files of the project have their own command: if they wait for approval, the user's own files
-    do not wait with them.
+    They ask nothing: the key that the user pressed is the consent.
     """
     root = find_root(session.cwd).resolve()
     project_paths = [path for path in paths if root in path.resolve().parents]

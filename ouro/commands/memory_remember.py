@@ -32,18 +32,22 @@ class _UndecidedError(Exception):
 
 
 async def remember(context: ActionContext, text: str, scope: Scope | None) -> Answer:
-    """Remember a statement; `-` reads it from standard input. If rules and a model are not sure what
-    it does, the user is asked; if they leave the question, the statement is pending.
+    """Remember a statement. If rules and a model are not sure what it does, the user is asked; if they
+    leave the question, the statement is pending.
+
+    Args:
+        text: the statement; on the command line `-` reads it from standard input.
+        scope: where it holds; None if that is to be decided, too.
     """
     words = sys.stdin.read() if text == "-" and not context.session else text
-    replaces = ""
+    replaced_id = ""
     if context.can_ask and text != "-":
         try:
-            scope, replaces, words = await _decide(context, words, scope)
+            scope, replaced_id, words = await _decide(context, words, scope)
         except _UndecidedError:
             return await _keep_for_later(context, words, scope)
     outcome = await context.memory(
-        lambda memory: long_term.remember_text(memory.editor, words, scope, replaces),
+        lambda memory: long_term.remember_text(memory.editor, words, scope, replaced_id),
         reports=False,
     )
     entry = outcome.entry
@@ -68,7 +72,9 @@ async def remember(context: ActionContext, text: str, scope: Scope | None) -> An
 
 
 def _offer_check(context: ActionContext, entry: MemoryEntry) -> View:
-    """Names the command that makes an entry a check, if it forbids a file or a command by name."""
+    """A line with the command that makes an entry a check, if it forbids a file or a command by name.
+    Empty otherwise, and outside of a session, where there is no such command.
+    """
     if context.session is None or not forbidden_names(entry.text):
         return []
     check = CommandText(f"check {one_line(entry.text, 200)}")
@@ -83,21 +89,24 @@ async def _decide(
 
     Returns:
         The scope, or None if the rules choose it; the id of the entry that it replaces, empty if it
-        replaces none; and its words.
+        replaces none; and the words to remember, which may have the rest of that entry.
     """
     near_ids = await _near_in_meaning(context, words)
     statement = await context.memory(
         lambda memory: long_term.open_statement(memory.editor, words, near_ids), reports=False
     )
-    if statement is None:
+    if statement is None:  # the rules are sure
         return scope, "", words
     effect = await context.session.memory.effect_of(statement) if context.session else None
-    if not (scope or statement.is_scope_sure):
-        scope = effect.scope if effect and not effect.entry else await _ask_scope(context, words)
-    replaces = await _choose_replaced_id(context, statement, effect)
-    if replaces and effect and effect.rewritten and effect.entry:
+    if not scope and not statement.is_scope_sure:
+        if effect and not effect.entry:
+            scope = effect.scope
+        else:
+            scope = await _ask_scope(context, words)
+    replaced_id = await _choose_replaced_id(context, statement, effect)
+    if replaced_id and effect and effect.rewritten and effect.entry:
         words = await _choose_words(context, words, effect.rewritten, effect.entry)
-    return scope, replaces, words
+    return scope, replaced_id, words
 
 
 async def _choose_words(
@@ -136,6 +145,10 @@ async def _choose_replaced_id(
 ) -> str:
     """The id of the entry that a statement replaces, or empty if it replaces none. The user is asked
     if it is not certain. Raises _UndecidedError if they cancel.
+
+    Args:
+        effect: what a model says that the statement does; None if no model was asked or its answer
+            is not usable. Then the doubt of the rules counts.
     """
     if effect is None:
         doubtful = statement.doubtful
@@ -162,7 +175,9 @@ async def _ask_scope(context: ActionContext, words: str) -> Scope:
 
 
 async def _keep_for_later(context: ActionContext, words: str, scope: Scope | None) -> Answer:
-    """Save a statement as pending, because the user did not decide."""
+    """Save a statement as pending, because the user did not decide. The answer names the commands that
+    accept and reject it.
+    """
     proposal = await context.memory(
         lambda memory: long_term.keep_for_later(memory.editor, words, scope), reports=False
     )

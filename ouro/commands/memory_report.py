@@ -47,11 +47,13 @@ def _cells(row: long_term.ReportRow) -> tuple[CodeSpan | str, ...]:
 
 
 def _count_text(total: int | None, this_week: float) -> str:
+    """A count with that of this week in parentheses, if it is not 0; `?` for one that is not known."""
     if total is None:
         return "?"
     return f"{total} ({this_week:.0f})" if this_week else str(total)
 
 
 def _row_data(row: long_term.ReportRow) -> dict[str, object]:
+    """The row of an entry as `--json` prints it."""
     by_week = {week: asdict(use) for week, use in row.by_week.items()}
     return {**asdict(row), "by_week": by_week}

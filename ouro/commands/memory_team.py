@@ -24,10 +24,12 @@ _MAX_JSON = 8 << 20
 
 
 async def import_review(context: ActionContext, words: Sequence[str], *, dry_run: bool) -> Answer:
-    """Propose each comment of a pull request as a note, which waits for approval.
+    """Propose each comment of a pull request as a note, which waits for approval. Comments that are
+    known, or hold a secret, are left out and counted.
 
     Args:
-        words: the number of the pull request, or a file with the JSON of `gh`.
+        words: one word: the number of the pull request, or a file with the JSON of `gh`.
+        dry_run: only list the comments.
     """
     if len(words) != 1:
         raise UsageError(
@@ -53,7 +55,9 @@ async def import_review(context: ActionContext, words: Sequence[str], *, dry_run
 
 
 def _fetch_comments(number: int, cwd: Path) -> bytes:
-    """The JSON that `gh` prints about the comments of a pull request here. Raises UsageError."""
+    """The JSON that `gh` prints about the comments of a pull request of the repository: those on
+    lines, then those on the whole. Raises UsageError if `gh` fails.
+    """
     calls = (
         ["api", "--paginate", f"repos/{{owner}}/{{repo}}/pulls/{number}/comments"],
         ["pr", "view", str(number), "--json", "comments,reviews"],
@@ -62,6 +66,7 @@ def _fetch_comments(number: int, cwd: Path) -> bytes:
 
 
 def _run_gh(words: Sequence[str], number: int, cwd: Path) -> bytes:
+    """The output of `gh` about a pull request, at most _MAX_JSON bytes. Raises UsageError if it fails."""
     process = run_gh(cwd, *words, instead="Or import a file: memory import pr comments.json")
     if process.returncode:
         reason = one_line(clean(process.stderr), 200)
@@ -79,7 +84,11 @@ def _read_comments_file(path: Path) -> bytes:
 
 async def promote(context: ActionContext, entries: Sequence[str], owner: str, days: int) -> Answer:
     """Put each entry on a git branch of its own, for review by the team. One that cannot be promoted
-    does not stop the others. Raises UsageError if none can.
+    does not stop the others, but the exit code is then 1. Raises UsageError if none can.
+
+    Args:
+        owner: the user who is asked when it expires; empty: git's user.email.
+        days: until it expires.
     """
     promoted: list[PromotedNote] = []
     failed: list[UsageError] = []

@@ -30,8 +30,13 @@ _MAX_ENTRIES = 20
 
 
 async def export(context: ActionContext, file: str, force: bool, to: str = "") -> Answer | None:
-    """Write memory to a file as Markdown or JSON, or to the files of another agent (`to`). Without a
-    file, the command line prints it, and None is returned.
+    """Write memory to a file: as JSON with `--json` or for a name that ends in `.json`, else as
+    Markdown.
+
+    Args:
+        file: its path; empty: in a session `ouro-memory.md`. On the command line memory is then
+            printed, and None is returned.
+        to: an agent, to whose files the core is written instead; empty for none.
     """
     if to:
         return await _export_to(context, to)
@@ -59,7 +64,9 @@ async def _write(path: Path | None, text: str, force: bool) -> Answer | None:
 
 
 async def _export_to(context: ActionContext, agent: str) -> Answer:
-    """Write the core into the files that another agent reads, between markers."""
+    """Write the core between markers into the files that another agent reads; the answer lists those
+    that changed.
+    """
     paths, root = await context.memory(
         lambda memory: (long_term.export_to_agent(memory.editor, agent), memory.editor.root)
     )
@@ -72,38 +79,34 @@ async def _export_to(context: ActionContext, agent: str) -> Answer:
 
 
 async def diff_with_agent(context: ActionContext, agent: str) -> Answer:
-    """Show what only ouro remembers, and what only another agent remembers."""
+    """Show what only ouro remembers, what only another agent remembers, and the commands that bring
+    each to the other.
+    """
     comparison = await context.memory(
         lambda memory: long_term.compare_with_agent(memory.editor, agent)
     )
     name = agent.capitalize()
     ours = table((CodeSpan(entry.id), one_line(entry.text)) for entry in comparison.ours)
     theirs = table((part.origin, one_line(part.text)) for part in comparison.theirs)
-    total = (
-        f"{plural(comparison.shared, 'entry', 'entries')} in both; {plural(len(comparison.files), 'file')} of"
-        f" {name} read."
-    )
-    view: View = [
-        *([Title(f"Only ouro remembers ({len(comparison.ours)})"), *ours] if ours else []),
-        *([Title(f"Only {name} remembers ({len(comparison.theirs)})"), *theirs] if theirs else []),
-        line(total),
-        *(
-            [
-                line(
-                    "Import them: ",
-                    CommandText(f"memory import {shlex.join(map(str, comparison.files))}"),
-                )
-            ]
-            if theirs
-            else []
-        ),
-        *([line("Give it the core: ", CommandText(f"memory export --to {agent}"))] if ours else []),
-    ]
+    view: View = []
+    if ours:
+        view += [Title(f"Only ouro remembers ({len(comparison.ours)})"), *ours]
+    if theirs:
+        view += [Title(f"Only {name} remembers ({len(comparison.theirs)})"), *theirs]
+    shared = plural(comparison.shared, "entry", "entries")
+    view.append(line(f"{shared} in both; {plural(len(comparison.files), 'file')} of {name} read."))
+    if theirs:
+        files = shlex.join(map(str, comparison.files))
+        view.append(line("Import them: ", CommandText(f"memory import {files}")))
+    if ours:
+        view.append(line("Give it the core: ", CommandText(f"memory export --to {agent}")))
     return Answer(comparison, view)
 
 
 async def _agrees(context: ActionContext, count: int, *, assume_yes: bool) -> bool:
-    """Whether the user agrees to import so many entries."""
+    """Whether to import so many entries: the user agrees, or `assume_yes`. False if there are none,
+    or no user can be asked.
+    """
     if not count or not (assume_yes or context.can_ask):
         return False
     answer = f"Import {plural(count, 'entry', 'entries')}"
@@ -113,7 +116,14 @@ async def _agrees(context: ActionContext, count: int, *, assume_yes: bool) -> bo
 async def import_(
     context: ActionContext, paths: Sequence[str], scope: Scope | None, dry_run: bool, yes: bool
 ) -> Answer:
-    """Import files of memory, with a preview and a question; `pr` imports comments of a review."""
+    """Import files of memory, with a preview and a question.
+
+    Args:
+        paths: files and folders; or `pr` and what `import_review` takes, for comments of a review.
+        scope: where all of it goes; None: found for each entry.
+        dry_run: only show what would be imported, all of it.
+        yes: show no entries, and do not ask.
+    """
     if paths[0] == "pr":
         from ouro.commands.memory_team import import_review  # needed only for reviews
 
@@ -126,7 +136,12 @@ async def import_(
         )
     )
     count = sum(plan.counts.values())
-    context.show(_plan_view(plan, count if dry_run else 0 if yes else _MAX_ENTRIES))
+    max_shown = _MAX_ENTRIES
+    if dry_run:
+        max_shown = count
+    elif yes:
+        max_shown = 0
+    context.show(_plan_view(plan, max_shown))
     agrees = not dry_run and await _agrees(context, count, assume_yes=yes)
     imported = await _apply(context, plan) if agrees else None
     value = {
@@ -141,7 +156,7 @@ async def import_(
 
 
 def _import_view(context: ActionContext, imported: long_term.MemoryImportResult | None) -> View:
-    """Lines about what was imported, or which changes wait for approval."""
+    """Lines about what was imported, or which changes wait for approval; None is nothing imported."""
     if imported is None:
         return [line("Nothing was imported.")]
     if not imported.proposals:
@@ -173,33 +188,40 @@ async def sync(
 
     Args:
         words: the scope and the address, each of which may be missing.
+        scope: the scope as a flag; None for that of the words, else the user's.
+        remote: the address as a flag; empty for that of the words, else the saved one.
     """
-    arguments = list(words)
-    if arguments[:1] in (["user"], ["repo"]):
-        scope = "repo" if arguments.pop(0) == "repo" else "user"
-    if len(arguments) > 1:
+    match words:
+        case ["repo", *addresses]:
+            scope = "repo"
+        case ["user", *addresses]:
+            scope = "user"
+        case addresses:
+            pass
+    if len(addresses) > 1:
         raise UsageError(
             f"`{' '.join(words)}` is not a scope and an address.", commands=["memory sync repo URL"]
         )
-    address = remote_address(arguments[0] if arguments else remote, context.cwd)
+    address = remote_address(addresses[0] if addresses else remote, context.cwd)
     report = await context.sync_memory(scope or "user", address)
-    return (
-        None
-        if report is None
-        else Answer(report, [*map(line, long_term.sync_summary(report)), *disputed_view(report)])
-    )
+    if report is None:
+        return None
+    summary = map(line, long_term.sync_summary(report))
+    return Answer(report, [*summary, *disputed_view(report)])
 
 
 def disputed_view(report: long_term.SyncReport) -> View:
-    """A view of the entries of both sides on the same subject. The command line does not ask about
-    them: both stay.
+    """A view of the entries of both sides that are on the same subject, and so may contradict each
+    other; empty without any. The command line does not ask about them: both stay.
     """
-    pairs: list[tuple[str, str]] = []
+    rows: list[tuple[str, str]] = []
     for here, received in report.disputed:
-        pairs += [("here", one_line(here)), ("received", one_line(received))]
+        rows += [("here", one_line(here)), ("received", one_line(received))]
+    if not rows:
+        return []
     title = Title("On the same subject: both stay")
     hint = line("Remove the one that does not hold: ", CommandText("memory forget WORDS"))
-    return [title, *table(pairs), hint] if pairs else []
+    return [title, *table(rows), hint]
 
 
 async def graph(context: ShellContext, output: str, force: bool) -> Answer | None:
@@ -215,40 +237,35 @@ async def graph(context: ShellContext, output: str, force: bool) -> Answer | Non
 
 
 def _plan_view(plan: long_term.ImportPlan, max_entries: int) -> View:
-    """A view of what an import would add, with the first `max_entries`, and of what it leaves out."""
-    rows: list[tuple[str, ...]] = [
+    """A view of what an import would add, and of what it leaves out: the number of entries by place,
+    the first `max_entries` entries, those on a known subject, the refused parts, and a warning if a
+    file is not trusted.
+    """
+    count_rows: list[tuple[str, ...]] = [
         (f"{count:>6,}", CodeSpan(place)) for place, count in plan.counts.items()
     ]
-    rows += [(f"{plan.doubles:>6,}", "already remembered")] if plan.doubles or not rows else []
+    if plan.doubles or not count_rows:
+        count_rows.append((f"{plan.doubles:>6,}", "already remembered"))
     entries = table((CodeSpan(place), one_line(text)) for place, text in plan.texts[:max_entries])
     if 0 < max_entries < len(plan.texts):
-        entries.append(
-            line(
-                f"… and {len(plan.texts) - max_entries} more. All of them: ", CodeSpan("--dry-run")
-            )
-        )
+        more = f"… and {len(plan.texts) - max_entries} more. All of them: "
+        entries.append(line(more, CodeSpan("--dry-run")))
     refused_rows: list[tuple[str, ...]] = [
         ("not imported", refused.name, refused.reason) for refused in plan.refused[:_MAX_REFUSED]
     ]
     if len(plan.refused) > _MAX_REFUSED:
         refused_rows.append(("not imported", f"{len(plan.refused) - _MAX_REFUSED} more", ""))
-    reason = "is in a repository that you do not trust: all of it waits for your approval."
-    untrusted_view = [
-        line(f"{tilde(path)} {reason}", level="warning") for path in plan.untrusted[:1]
-    ]
-    entries_view = [Title("Entries"), *entries] if entries else []
-    subjects_view = _subjects_view(plan)
-    return [
-        Title("To import"),
-        *table(rows),
-        *entries_view,
-        *subjects_view,
-        *table(refused_rows),
-        *untrusted_view,
-    ]
+    view: View = [Title("To import"), *table(count_rows)]
+    if entries:
+        view += [Title("Entries"), *entries]
+    view += [*_subjects_view(plan), *table(refused_rows)]
+    if plan.untrusted:  # one is enough for all to wait
+        reason = "is in a repository that you do not trust: all of it waits for your approval."
+        view.append(line(f"{tilde(plan.untrusted[0])} {reason}", level="warning"))
+    return view
 
 
 def _subjects_view(plan: long_term.ImportPlan) -> View:
-    """A view of new texts on the subject of a remembered one, each beside it."""
+    """A view of new texts on the subject of a remembered one, each beside that one; empty without any."""
     pairs = table((one_line(text), one_line(remembered)) for text, remembered in plan.on_subject)
     return [Title("On a subject that is remembered already: both stay"), *pairs] if pairs else []
