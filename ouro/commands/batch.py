@@ -51,7 +51,15 @@ async def run(
     dry_run: bool,
     yes: bool,
 ) -> Answer:
-    """Run tasks of a file, or one prompt in each of many repositories; `dry_run` only lists them."""
+    """Run the tasks of a file, or one prompt in each of many repositories, and show the results. A
+    task that has a result in the folder of the state is not run again.
+
+    Args:
+        on, env: the workers of Dask that run the tasks, and variables that these must have.
+        again: run also the tasks that have failed.
+        dry_run: only list the tasks.
+        yes: run also the tasks that hold a secret; without it they are refused.
+    """
     if env and not on:
         raise UsageError("`--env` is for the workers of `--on`.", "Tasks here have your variables.")
     batch, folder = _read_tasks(tasks, prompt, repos, state, mirror)
@@ -71,7 +79,10 @@ async def run(
 
 
 def _add_waiting_changes(context: ShellContext, state: BatchState, answer: Answer) -> Answer:
-    """Add a line to the answer about what the sessions would remember. Blocks."""
+    """Add a line to the view of the answer: how many changes of memory the sessions propose. Returns
+    the same answer; without a line if there are none, or, after a warning, if they cannot be read.
+    Blocks.
+    """
     try:
         count = len(collect_waiting_changes(context.folder, state))
     except OuroError as error:
@@ -94,6 +105,9 @@ async def run_tasks(
     """Run the tasks that have no result yet, with a live table on a terminal.
 
     Args:
+        workers: how many tasks run at once; None for as many as this machine has cores and memory
+            for, or as many as the workers of Dask have threads.
+        max_cost: dollars that the whole run may cost; None without a limit.
         on: a scheduler of Dask, or a kind of cluster. If it is empty, tasks run in processes of
             this machine.
         variables: names of variables that the workers of Dask must have.
@@ -118,15 +132,17 @@ async def run_tasks(
 
 
 async def _run_by(
-    runner: Runner, context: ShellContext, state: BatchState, count: int, max_cost: float | None
+    runner: Runner, context: ShellContext, state: BatchState, workers: int, max_cost: float | None
 ) -> None:
-    """Run the open tasks with a runner, and show the progress. An interrupt stops the runner."""
-    tasks = len(state.batch().tasks)
-    progress = _TableProgress(tasks) if sys.stderr.isatty() else _LineProgress(context)
+    """Run the tasks that have no result yet, `workers` at once, and show the progress: as a table on
+    a terminal, else as lines. An interrupt stops the runner and is raised again.
+    """
+    task_count = len(state.batch().tasks)
+    progress = _TableProgress(task_count) if sys.stderr.isatty() else _LineProgress(context)
     with progress:
         try:
             await asyncio.to_thread(
-                run_batch, state, runner, progress, workers=count, dollars=max_cost
+                run_batch, state, runner, progress, workers=workers, dollars=max_cost
             )
         except asyncio.CancelledError:
             context.say("Interrupted: running tasks end, and begin again next time.", "warning")
@@ -185,7 +201,9 @@ async def open_pull_requests(
 async def predictions(
     _context: ShellContext, state: str, name: str, output: str, force: bool
 ) -> Answer | None:
-    """Write predictions for SWE-bench to a file; or print them, and return None."""
+    """Write the patches of a batch to a file, as predictions for SWE-bench. If `output` is empty,
+    print them instead and return None.
+    """
     batch_state = BatchState(Path(state))
     lines = (f"{dump_json(item)}\n" for item in swe_bench.predictions(batch_state, name))
     if not output:
@@ -211,26 +229,34 @@ async def _decide(
     *,
     only_done: bool,
 ) -> Answer:
-    """Call `decide` for each named result, or for all whose branch waits. One that fails is reported,
-    and the others are done.
+    """Call `decide` with the result of each named task, or, if `is_all`, with each result whose
+    branch is not decided about. A decision that fails is reported, the others are still made, and
+    the exit code is then 1.
 
     Args:
+        decide: returns the result with its new state. Raises BranchError.
         only_done: with `is_all`, leave out tasks that did not succeed.
+
+    Raises:
+        UsageError: neither names nor `is_all`, or both.
+        UnknownTask: the batch does not have one of the names.
     """
     batch_state = BatchState(Path(state))
     if bool(names) == is_all:
         raise UsageError("Name tasks, or pass --all.", f"See `ouro batch report {state}`.")
-    changed, failed = [], 0
-    for result in (
+    results = (
         _undecided_results(batch_state, only_done) if is_all else _results_of(batch_state, names)
-    ):
+    )
+    decided: list[TaskResult] = []
+    failed = 0
+    for result in results:
         try:
-            changed.append(await asyncio.to_thread(decide, batch_state, result))
+            decided.append(await asyncio.to_thread(decide, batch_state, result))
         except BranchError as error:
             failed += 1
             context.say(error.text("ouro "), "error")
-    rows = [(result.id, result.state) for result in changed]
-    values = [msgspec.to_builtins(result) for result in changed]
+    rows = [(result.id, result.state) for result in decided]
+    values = [msgspec.to_builtins(result) for result in decided]
     return Answer(values, table(rows) or [line("Nothing to do.")], 1 if failed else 0)
 
 
@@ -247,32 +273,41 @@ def _parse_variable_names(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _results_of(state: BatchState, names: Sequence[str]) -> list[TaskResult]:
-    """The results of named tasks. Raises UsageError for a name that the batch does not have."""
+    """The results of the named tasks; a task without a result is left out. Raises UnknownTask for a
+    name that the batch does not have.
+    """
     for name in names:
-        state.task(name)
+        state.task(name)  # raises UnknownTask
     return [result for result in state.results() if result.id in names]
 
 
 def _undecided_results(state: BatchState, only_done: bool) -> list[TaskResult]:
-    """The results with a branch that the user has not decided about."""
+    """The results whose branch was neither accepted nor rejected, nor has a pull request; with
+    `only_done`, of these only the tasks that succeeded.
+    """
     undecided = [result for result in state.results() if result.branch and not result.state]
     return [result for result in undecided if result.is_done or not only_done]
 
 
 def _read_tasks(tasks: str, prompt: str, repos: str, state: str, mirror: str) -> tuple[Batch, Path]:
-    """The tasks of a file, or the prompt as a task of each repository; and the folder for their state.
-    Raises UsageError unless exactly one of the two is named.
+    """Read the tasks of the file `tasks`, or make a task of the prompt for each repository in the file
+    `repos`. Returns them, and the folder for their state: `state`, else one beside the file.
+
+    Raises:
+        UsageError: neither a file of tasks nor a prompt with a file of repositories, or both.
     """
-    if bool(tasks) == bool(prompt and repos):
+    has_prompt = bool(prompt and repos)
+    if bool(tasks) == has_prompt:
         raise UsageError(
             "Name a file of tasks, or one prompt and a file of repositories.",
             "Usage: ouro batch run TASKS.yaml, or ouro batch run --prompt TEXT --repos FILE",
         )
     source = Path(tasks or repos)
-    folder = Path(state) if state else source.with_name(f"{source.name.partition('.')[0]}.batch")
+    name = source.name.partition(".")[0]
+    folder = Path(state) if state else source.with_name(f"{name}.batch")
     if tasks:
         return read_batch(source, mirror), folder
-    return batch_of_repositories(prompt, source, source.name.partition(".")[0]), folder
+    return batch_of_repositories(prompt, source, name), folder
 
 
 def _plan_answer(batch: Batch, folder: Path) -> Answer:
@@ -290,8 +325,8 @@ def _plan_answer(batch: Batch, folder: Path) -> Answer:
 
 
 def refuse_secrets(context: ShellContext, state: BatchState) -> None:
-    """Save the outcome `refused` for each task that holds a secret, so that it is not run: a session
-    would send the secret and save it.
+    """Save the outcome `refused` for each task that holds a secret and has no result yet, so that it
+    is not run: a session would send the secret and save it.
     """
     for task in state.batch().tasks:
         texts = {"prompt": task.prompt, "repo": task.repo, "checks": "\n".join(task.checks)}
@@ -299,13 +334,13 @@ def refuse_secrets(context: ShellContext, state: BatchState) -> None:
             kind = context.folder.mask.kind_of_secret(text)
             if kind and state.result(task.id) is None:
                 detail = f"Its {name} holds a secret ({kind}): take it out, or pass --yes."
-                repo = "" if name == "repo" else task.repo
+                repo = "" if name == "repo" else task.repo  # the result must not hold the secret
                 state.save(TaskResult(id=task.id, repo=repo, outcome=REFUSED, detail=detail))
 
 
 def _forget_refused(state: BatchState) -> None:
-    """Forget the results of tasks that were refused for a secret (these have no session), so that
-    they run.
+    """Forget the results of tasks that `refuse_secrets` refused, so that they run. These have no
+    session; a session can end with the same outcome, and its result stays.
     """
     for result in state.results():
         if result.outcome == REFUSED and not result.session_id:
@@ -320,7 +355,9 @@ def forget_failed(state: BatchState) -> None:
 
 
 def _summary(state: BatchState, results: Sequence[TaskResult]) -> Answer:
-    """The results as a table, with their cost. The exit code is 1 if a task is not done."""
+    """The results as a table, and a line with the done and missing tasks and their cost. The exit
+    code is 1 if a task is not done.
+    """
     batch = state.batch()
     done = sum(result.is_done for result in results)
     costs = [result.cost for result in results if result.cost is not None]
@@ -374,20 +411,23 @@ class _LineProgress:
     def ended(self, result: TaskResult) -> None:
         text = f"{result.id}: {result.outcome}, {dollars(result.cost) or 'cost unknown'}"
         why = "" if result.is_done else f" ({reason(result)})"
+        # A warning goes to standard error: standard output is for the results.
         self._context.say(f"{text}, {result.seconds:.0f} s{why}", "warning")
 
 
 class _TableProgress:
     """Shows the running tasks and the last ones that ended, as a table that is drawn again in place."""
 
-    def __init__(self, tasks: int) -> None:
+    def __init__(self, task_count: int) -> None:
         from rich.console import Console
         from rich.live import Live
 
-        self._tasks = tasks
+        self._task_count = task_count
         self._running: dict[str, float] = {}
+        """The start of each running task, by its id, as `time.monotonic()`."""
         self._last: deque[TaskResult] = deque(maxlen=_MAX_ENDED_ROWS)
-        self._count = 0
+        """The results of the tasks that ended last."""
+        self._ended_count = 0
         self._spent = 0.0
         self._live = Live(
             get_renderable=self._draw, console=Console(stderr=True), refresh_per_second=4
@@ -405,18 +445,20 @@ class _TableProgress:
     def ended(self, result: TaskResult) -> None:
         self._running.pop(result.id, None)
         self._last.append(result)
-        self._count += 1
+        self._ended_count += 1
         self._spent += result.cost or 0.0
 
     def _draw(self) -> Any:
-        """The table of the last results and the running tasks, for rich."""
+        """The table of the last results and the running tasks. rich calls it in a thread of its own,
+        so it iterates over copies.
+        """
         from rich.table import Table
 
         progress_table = Table(
             "task",
             "state",
             "time",
-            title=f"{self._count} of {self._tasks} ended, {dollars(self._spent)}",
+            title=f"{self._ended_count} of {self._task_count} ended, {dollars(self._spent)}",
             title_justify="left",
             box=None,
         )

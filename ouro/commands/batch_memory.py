@@ -26,7 +26,12 @@ _MAX_TASK_NAMES = 3
 
 
 async def inbox(context: ShellContext, state: str, words: Sequence[str]) -> Answer:
-    """List the waiting changes with their numbers; or decide: `words` are a verb and numbers."""
+    """List the waiting changes with their numbers, if there are no words; else accept or reject some.
+
+    Args:
+        words: `accept` or `reject`, then numbers of the list, as `parse_indexes` reads them, or
+            `all`.
+    """
     batch_state = BatchState(Path(state))
     waiting_changes = collect_waiting_changes(context.folder, batch_state)
     if not words:
@@ -40,12 +45,11 @@ async def inbox(context: ShellContext, state: str, words: Sequence[str]) -> Answ
             "Name what to decide: `accept 1,3`, `reject 2-5`, `accept all`.",
             commands=[f"batch inbox {state}"],
         )
-    indexes = (
-        range(len(waiting_changes))
-        if numbers == "all"
-        else parse_indexes(numbers, len(waiting_changes))
-    )
-    chosen = [waiting_changes[index] for index in indexes]
+    if numbers == "all":
+        chosen = waiting_changes
+    else:
+        indexes = parse_indexes(numbers, len(waiting_changes))
+        chosen = [waiting_changes[index] for index in indexes]
     is_accepted = verb == "accept"
     view: View = []
     failed = 0
@@ -78,9 +82,10 @@ def _deliver(folder: Folder, state: BatchState, tasks: Sequence[Task]) -> None:
         user_changes = [change for change in changes if change.scope == "user"]
         repo_changes = [change for change in changes if change.scope == "repo"]
         undelivered = _propose(folder, user_changes)
-        undelivered += (
-            repo_changes if task.is_remote else _propose(folder.at(Path(task.repo)), repo_changes)
-        )
+        if task.is_remote:  # its repository has no folder here, so no memory can take them
+            undelivered += repo_changes
+        else:
+            undelivered += _propose(folder.at(Path(task.repo)), repo_changes)
         if len(undelivered) < len(changes):
             state.save_learned(task.id, undelivered)
 
@@ -96,18 +101,24 @@ def _propose(folder: Folder, changes: Sequence[Proposal]) -> list[Proposal]:
 def _waiting_changes(
     folder: Folder, state: BatchState, tasks: Sequence[Task]
 ) -> Iterator[WaitingChange]:
-    """The changes of the tasks' sessions: in the user's memory, in that of each repository, and those
-    that only the state of the batch keeps.
+    """Yields the changes that the tasks' sessions propose: those in the user's memory, those in the
+    memory of each repository, and those that only the state of the batch keeps. A memory that
+    cannot be read is left out with a warning.
     """
-    results = filter(None, (state.result(task.id) for task in tasks))
-    by_session = {result.session_id: result.id for result in results if result.session_id}
-    yield from _changes_in_memory(folder, by_session, "user", None)
+    task_of_session: dict[str, str] = {}
+    for task in tasks:
+        result = state.result(task.id)
+        if result is not None and result.session_id:
+            task_of_session[result.session_id] = task.id
+    yield from _changes_in_memory(folder, task_of_session, "user", None)
     # A repository that is not trusted has no memory.
     trusted_tasks = [task for task in tasks if task.trust and not task.is_remote]
     repositories = dict.fromkeys(Path(task.repo) for task in trusted_tasks)
     for repository in filter(Path.is_dir, repositories):
         try:
-            yield from _changes_in_memory(folder.at(repository), by_session, "repo", repository)
+            yield from _changes_in_memory(
+                folder.at(repository), task_of_session, "repo", repository
+            )
         except (OuroError, OSError) as error:
             warn(f"{repository}: {error}")
     for task in tasks:
@@ -116,30 +127,34 @@ def _waiting_changes(
 
 
 def _changes_in_memory(
-    folder: Folder, by_session: dict[str, str], scope: str, repository: Path | None
+    folder: Folder, task_of_session: dict[str, str], scope_name: str, repository: Path | None
 ) -> list[WaitingChange]:
-    """The waiting changes of one scope in the memory of a folder, if a session of the batch proposed
-    them.
+    """The changes that wait in one scope of the memory of a folder. Those of sessions that are not of
+    the batch are left out.
 
     Args:
-        by_session: the task of each session.
-        repository: None for the user's memory.
+        task_of_session: the id of the task of each session of the batch.
+        scope_name: `user` or `repo`.
+        repository: the place in the result; None for the user's memory.
     """
+    changes: list[WaitingChange] = []
     with folder.memory() as (editor, _stores):
-        changes: list[Proposal] = []
-        for memory in editor.scopes:
-            changes += memory.proposals() if memory.store.scope == scope else ()
-        return [
-            WaitingChange(by_session[change.session], change, repository)
-            for change in changes
-            if change.session in by_session
-        ]
+        for scope in editor.scopes:
+            if scope.store.scope != scope_name:
+                continue
+            for proposal in scope.proposals():
+                task = task_of_session.get(proposal.session)
+                if task is not None:
+                    changes.append(WaitingChange(task, proposal, repository))
+    return changes
 
 
 def _decide(
     folder: Folder, state: BatchState, shared: SharedChange, *, accepts: bool
 ) -> tuple[int, list[str]]:
-    """Accept the change once in each memory, or reject it everywhere.
+    """Accept the change once in each memory where it waits, or reject it everywhere. One that waits
+    in the state of the batch, because no memory took it, can only be rejected: accepting it is a
+    problem.
 
     Returns:
         The number of memories in which it was decided, and a line for each problem.
@@ -155,8 +170,9 @@ def _decide(
             _drop(state, change)
     memory_count = 0
     for repository, changes in by_repository.items():
+        memory_folder = folder.at(repository) if repository else folder
         try:
-            with (folder.at(repository) if repository else folder).memory() as (editor, _stores):
+            with memory_folder.memory() as (editor, _stores):
                 _decide_in_memory(editor, changes, accepts=accepts)
         except (OuroError, OSError) as error:
             problems.append(f"{repository or 'your memory'}: {error}")
@@ -168,15 +184,14 @@ def _decide(
 def _decide_in_memory(
     editor: MemoryEditor, changes: Sequence[WaitingChange], *, accepts: bool
 ) -> None:
-    """Decide about the first of equal changes in a memory, and reject the others: a memory needs the
-    text once.
+    """Accept or reject the first of equal changes in a memory, and reject the others: a memory needs
+    the text once. An id that occurs several times is decided once.
     """
-    first_id, *equal_ids = [change.proposal.id for change in changes]
+    first_id, *other_ids = dict.fromkeys(change.proposal.id for change in changes)
     decide: Callable[[str], Any] = editor.accept if accepts else editor.reject
     decide(first_id)
-    for proposal in dict.fromkeys(equal_ids):
-        if proposal != first_id:
-            editor.reject(proposal)
+    for proposal_id in other_ids:
+        editor.reject(proposal_id)
 
 
 def _no_memory_problem(state: BatchState, change: WaitingChange) -> str:
@@ -204,12 +219,16 @@ def _change_data(change: SharedChange) -> dict[str, Any]:
     }
 
 
-def _decision_view(change: SharedChange, count: int, *, is_accepted: bool) -> View:
-    """A line about what was decided, and in how many repositories; empty if it was done nowhere."""
-    if not count:
+def _decision_view(change: SharedChange, memory_count: int, *, is_accepted: bool) -> View:
+    """A line about what was decided, and in how many repositories; empty if it was decided in no
+    memory.
+    """
+    if not memory_count:
         return []
     word = "Remembered" if is_accepted else "Rejected"
-    where = f" ({plural(count, 'repository', 'repositories')})" if change.scope == "repo" else ""
+    where = ""
+    if change.scope == "repo":
+        where = f" ({plural(memory_count, 'repository', 'repositories')})"
     return [line(f"{word}: {_text(change)}{where}")]
 
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _MEMORY_ARMS = {"none": ("none",), "read": ("read",), "both": ("none", "read")}
 """The uses of memory to compare, by the value of `--memory`."""
+_ARM_HEAD = ("", "passed", "rate", "95 %", "cost", "time", "")
+"""The head of the table of arms: the last column is for what is missing."""
 
 
 async def run(
@@ -50,7 +52,16 @@ async def run(
     html: str,
     force: bool,
 ) -> Answer:
-    """Run the tasks of a folder with each model and each use of memory; returns their scores."""
+    """Run the tasks of a folder with each model and each use of memory, and show their scores. What
+    has a result in the folder of the state is not run again.
+
+    Args:
+        model, memory, repeats: what to compare, and how often; nothing for the default.
+        fail_under: the exit code is 1 if a smaller percentage of an arm passes.
+        again: run also what did not pass.
+        dry_run: only list the runs.
+        html: a file for the tables as a page; empty for none.
+    """
     task_folder = Path(folder)
     state_folder = (
         Path(state) if state else task_folder.with_name(f"{task_folder.resolve().name}.eval")
@@ -92,20 +103,16 @@ def _plan_answer(evaluation: Evaluation, state_folder: Path) -> Answer:
 def _summary(
     evaluation: Evaluation, results: dict[str, TaskResult], state_folder: Path, fail_under: float
 ) -> Answer:
-    """The tables of scores. The exit code is 1 if a run is missing or has a fault, or if fewer than
-    `fail_under` percent of an arm passed.
+    """The table of scores by arm, and, if there are several arms, by task. The exit code is 1 if a
+    run is missing or has a fault, or if fewer than `fail_under` percent of an arm passed.
     """
     scores = _scores(evaluation.runs, results)
-    view: View = [
-        Title(evaluation.batch.name),
-        *table(
-            [("", "passed", "rate", "95 %", "cost", "time", ""), *starmap(_arm_row, scores.items())]
-        ),
-    ]
+    arm_rows = starmap(_arm_row, scores.items())
+    view: View = [Title(evaluation.batch.name), *table([_ARM_HEAD, *arm_rows])]
     arms = list(scores)
     if len(arms) > 1:
-        head = ("task", *map(_arm_title, arms))
-        view += [Title("By task"), *table([head, *_task_rows(evaluation, arms, results)])]
+        task_head = ("task", *map(_arm_title, arms))
+        view += [Title("By task"), *table([task_head, *_task_rows(evaluation, arms, results)])]
     low_arms = [arm for arm, arm_score in scores.items() if 100 * arm_score.rate < fail_under]
     view += [line(f"{_arm_title(arm)}: fewer than {fail_under:g} % passed.") for arm in low_arms]
     view.append(
@@ -161,7 +168,7 @@ def _arm_row(arm: tuple[str, str], arm_score: Score) -> tuple[str, ...]:
 def _task_rows(
     evaluation: Evaluation, arms: Sequence[tuple[str, str]], results: dict[str, TaskResult]
 ) -> Iterator[tuple[str, ...]]:
-    """Yields a row for each task: its name, and the passes of every arm."""
+    """Yields a row for each task: its name, and for each arm how many of its runs passed."""
     for task in dict.fromkeys(run.task for run in evaluation.runs):
         runs = [run for run in evaluation.runs if run.task == task]
         scores = _scores(runs, results)
@@ -184,8 +191,7 @@ def _page(evaluation: Evaluation, results: dict[str, TaskResult]) -> Iterator[st
     """Yields a page with the tables; it loads nothing from elsewhere."""
     yield page_head(evaluation.batch.name)
     scores = _scores(evaluation.runs, results)
-    head = ("", "passed", "rate", "95 %", "cost", "time", "")
-    yield from _html_table(head, starmap(_arm_row, scores.items()))
+    yield from _html_table(_ARM_HEAD, starmap(_arm_row, scores.items()))
     arms = list(scores)
     yield from _html_table(("task", *map(_arm_title, arms)), _task_rows(evaluation, arms, results))
 

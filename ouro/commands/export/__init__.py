@@ -48,11 +48,13 @@ _EMBEDDABLE_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 def format_of(path: Path) -> Format:
     """The format for the ending of a file; Markdown without one. Raises UsageError for another ending."""
-    if format_ := _FORMAT_OF_SUFFIX.get(path.suffix.lower()):
-        return format_
-    raise UsageError(
-        f"A session cannot be written as `{path.suffix}`.", "End the file in .md, .html or .json."
-    )
+    format_ = _FORMAT_OF_SUFFIX.get(path.suffix.lower())
+    if format_ is None:
+        raise UsageError(
+            f"A session cannot be written as `{path.suffix}`.",
+            "End the file in .md, .html or .json.",
+        )
+    return format_
 
 
 def document(whole: WholeSession, to: Format) -> Iterator[str]:
@@ -65,9 +67,8 @@ def document(whole: WholeSession, to: Format) -> Iterator[str]:
     session_survey = survey(whole)
     if to == "json":
         return _as_json(whole, session_survey)
-    return SessionDocument(
-        whole, session_survey, HtmlFormat() if to == "html" else MarkdownFormat()
-    ).write()
+    form = HtmlFormat() if to == "html" else MarkdownFormat()
+    return SessionDocument(whole, session_survey, form).write()
 
 
 def _as_json(whole: WholeSession, session_survey: Survey) -> Iterator[str]:
@@ -77,11 +78,8 @@ def _as_json(whole: WholeSession, session_survey: Survey) -> Iterator[str]:
         "title": session_survey.title,
         "messages": session_survey.messages,
     }
-    yield (
-        "{\n"
-        + "".join(f"{_to_json(key)}: {_to_json(value)},\n" for key, value in head.items())
-        + '"records": ['
-    )
+    fields = "".join(f"{_to_json(key)}: {_to_json(value)},\n" for key, value in head.items())
+    yield f'{{\n{fields}"records": ['
     separator = "\n"
     for record in whole.records():
         yield separator + _to_json(_record_data(record, session_survey))
@@ -90,6 +88,7 @@ def _as_json(whole: WholeSession, session_survey: Survey) -> Iterator[str]:
 
 
 def _record_data(record: Record, session_survey: Survey) -> dict[str, Any]:
+    """The record as data; a message that was rewound has `taken_back`."""
     data = record_to_export(record)
     if isinstance(record, MessageRecord) and record.number not in session_survey.branch:
         data["taken_back"] = True
@@ -116,23 +115,23 @@ class Survey(msgspec.Struct, frozen=True):
 
 def survey(whole: WholeSession) -> Survey:
     """Read a session once, to collect the facts that a document begins with. The texts of messages are
-    not kept in memory.
+    not kept in memory: the transcript, which finds the current branch, gets empty messages.
     """
     transcript = Transcript()
     prompts = []
     message_count = 0
     for record in whole.records():
-        if isinstance(record, MessageRecord):
-            message_count += 1
-            message = record.message
-            first_words = _first_words(message.text) or (
-                "[picture]" if message.parts_of(Image) else ""
-            )
-            if message.role == "user" and first_words:
-                prompts.append((record.number, record.at, first_words))
-            transcript.take(replace(record, message=replace(_EMPTY_MESSAGE, usage=message.usage)))
-        else:
+        if not isinstance(record, MessageRecord):
             transcript.take(record)
+            continue
+        message_count += 1
+        message = record.message
+        transcript.take(replace(record, message=replace(_EMPTY_MESSAGE, usage=message.usage)))
+        first_words = _first_words(message.text)
+        if not first_words and message.parts_of(Image):
+            first_words = "[picture]"
+        if message.role == "user" and first_words:
+            prompts.append((record.number, record.at, first_words))
     branch = frozenset(entry.number for entry in transcript.entries)
     branch_prompts = tuple((number, at, text) for number, at, text in prompts if number in branch)
     return Survey(
@@ -160,9 +159,8 @@ class SessionDocument:
         end.
         """
         prompts = [(number, date_and_time(at), text) for number, at, text in self._survey.prompts]
-        yield self._form.head(
-            self._survey.title, [(name, text) for name, text in self._facts() if text], prompts
-        )
+        known_facts = [(name, text) for name, text in self._facts() if text]
+        yield self._form.head(self._survey.title, known_facts, prompts)
         yield from map(self._form.piece, self.pieces())
         yield self._form.tail
 
@@ -187,37 +185,42 @@ class SessionDocument:
         ]
 
     def pieces(self) -> Iterator[str]:
-        """Yields the messages and marks, without the head of the document."""
+        """Yields the messages in the order of their records, and a mark for what happened between
+        them. Messages that were rewound are between two borders.
+        """
         open_calls: dict[str, ToolCall] = {}
-        is_rewound = False
+        """The calls written so far whose result was not found yet, by their id."""
+        in_rewound = False
         for record in self._whole.records():
             if isinstance(record, MessageRecord):
-                if (record.number not in self._survey.branch) != is_rewound:
+                is_rewound = record.number not in self._survey.branch
+                if is_rewound != in_rewound:
                     yield from self._take_unanswered(open_calls)
-                    is_rewound = not is_rewound
                     yield self._form.rewound(begins=is_rewound)
+                    in_rewound = is_rewound
                 yield from self._message(record, open_calls)
-            elif text := _mark_text(record, self._survey.title):
+                continue
+            mark = _mark_text(record, self._survey.title)
+            if mark:
                 yield from self._take_unanswered(open_calls)
-                yield self._form.mark(text, date_and_time(record.at))
+                yield self._form.mark(mark, date_and_time(record.at))
                 if isinstance(record, CompactionRecord) and record.summary:
                     yield self._form.fold("Summary", self._form.words(record.summary))
         yield from self._take_unanswered(open_calls)
-        if is_rewound:
+        if in_rewound:
             yield self._form.rewound(begins=False)
 
     def _message(self, record: MessageRecord, open_calls: dict[str, ToolCall]) -> Iterator[str]:
-        """Yields the blocks of a message. Its calls are added to `open_calls`, and a result removes its
-        call from there, because a call is written with its result.
+        """Yields the blocks of a message. A call is written with its result, in a later message: so
+        calls are added to `open_calls`, and each result takes its call from there.
         """
         message = record.message
         if message.role == "tool":
             for reply in message.parts_of(ToolReply):
-                yield self._tool(
-                    open_calls.pop(reply.call_id, ToolCall(reply.call_id, reply.name, {})), reply
-                )
+                unknown_call = ToolCall(reply.call_id, reply.name, {})
+                yield self._tool(open_calls.pop(reply.call_id, unknown_call), reply)
             return
-        if message.role == "assistant" or message.text:
+        if message.role == "assistant" or message.text:  # no more results can follow
             yield from self._take_unanswered(open_calls)
         visible_parts = [part for part in message.parts if _has_content(part)]
         if visible_parts:
@@ -267,7 +270,7 @@ class SessionDocument:
 
 
 def body_text(body: Body | None, form: HtmlFormat | MarkdownFormat) -> str:
-    """The text below the title of a tool call; empty if there is nothing."""
+    """The body of a tool's display in the format `form`; empty if there is none."""
     match body:
         case Plain(text, "diff"):
             return form.diff(text.splitlines())
@@ -285,26 +288,31 @@ def body_text(body: Body | None, form: HtmlFormat | MarkdownFormat) -> str:
 
 
 def _has_content(part: Part) -> bool:
-    """Whether a part of a message is written; tool calls are written with their results."""
+    """Whether a part is written with its message: text that is not blank, or an image. Tool calls are
+    written with their results.
+    """
     if isinstance(part, Text | Context | Thinking):
         return bool(part.text.strip())
     return isinstance(part, Image)
 
 
-def _speaker(message: Message, parts: Sequence[Part]) -> str:
+def _speaker(message: Message, visible_parts: Sequence[Part]) -> str:
+    """Who wrote a message: ouro, you, or nobody, if it has only what ouro added for the model."""
     if message.role == "assistant":
         return "ouro"
-    is_added = all(isinstance(part, Context) for part in parts)
+    is_added = all(isinstance(part, Context) for part in visible_parts)
     return "Added for the model" if is_added else "You"
 
 
 def _call_title(call: ToolCall) -> str:
-    """The name of the tool, with the command or the first text among the arguments."""
-    values = [value for value in call.arguments.values() if isinstance(value, str)]
+    """The name of the tool, and its subject: the command if it is a list of words, else the first
+    text among the arguments, else nothing.
+    """
+    subject = next((value for value in call.arguments.values() if isinstance(value, str)), "")
     command = call.arguments.get("command")
     if isinstance(command, list | tuple):
-        values = [" ".join(map(str, command))]
-    return _first_words(f"{call.name} {values[0] if values else ''}")
+        subject = " ".join(map(str, command))
+    return _first_words(f"{call.name} {subject}")
 
 
 def _first_words(text: str) -> str:
@@ -315,13 +323,17 @@ def _ending(message: Message) -> str:
     """The reason why an answer is not complete; empty if it is."""
     if message.cut:
         return "stopped in the middle"
-    return {"": "", "length": "cut at max_output", "filtered": "stopped by the provider's filter"}[
-        message.incomplete
-    ]
+    match message.incomplete:
+        case "length":
+            return "cut at max_output"
+        case "filtered":
+            return "stopped by the provider's filter"
+        case "":
+            return ""
 
 
 def _mark_text(record: Record, last_title: str) -> str:
-    """A sentence about what a record between the messages did; empty if it is not shown.
+    """A sentence about what a record between the messages did; empty if nothing is shown for it.
 
     Args:
         last_title: the title of the session, which the head of the document has already.
@@ -334,10 +346,8 @@ def _mark_text(record: Record, last_title: str) -> str:
                 f"Compacted: from here on a summary was sent instead of messages {first} to {last}."
             )
         case DropRecord(items=items, restored=restored):
-            return (
-                f"{plural(len(items), 'item')} {'restored to' if restored else 'left out of'} the"
-                " request."
-            )
+            effect = "restored to" if restored else "left out of"
+            return f"{plural(len(items), 'item')} {effect} the request."
         case RewindRecord(to):
             return f"Went back to message {to}." if to else "Went back to the start."
         case ForkRecord(session, number):

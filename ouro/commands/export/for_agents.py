@@ -38,11 +38,11 @@ class AgentSession(msgspec.Struct, frozen=True):
 
 
 def session_for_agent(whole: WholeSession, agent: Agent) -> AgentSession:
-    """The current branch of a session as another agent stores it. A summary replaces the messages that
-    a compaction covers, as for ouro's models.
+    """The current branch of a session as another agent stores it. The messages that a compaction
+    covers are followed by its summary, with which the agent continues.
 
-    What ouro adds to messages, and thinking of another provider, is left out. Blocks on the disk,
-    and holds the session in memory.
+    Left out are what the user dropped, what ouro adds to messages, and thinking of other models.
+    Blocks on the disk, and holds the session in memory.
     """
     transcript = Transcript.of(LoadedSession(whole.header, tuple(whole.records())))
     header = whole.header
@@ -53,26 +53,21 @@ def session_for_agent(whole: WholeSession, agent: Agent) -> AgentSession:
         entry for entry in transcript.entries if str(entry.number) not in transcript.dropped_items
     ]
     lines = tuple(
+        # A lone surrogate cannot be written as UTF-8.
         dump_json(line).encode("utf-8", "replace").decode() + "\n"
         for line in write_lines(session_id, transcript, entries, header)
     )
     if agent == "claude":
         agent_home = Path(environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
-        path = (
-            agent_home
-            / "projects"
-            / re.sub(r"[^A-Za-z0-9]", "-", header.project)
-            / f"{session_id}.jsonl"
-        )
+        project_name = re.sub(r"[^A-Za-z0-9]", "-", header.project)
+        path = agent_home / "projects" / project_name / f"{session_id}.jsonl"
         return AgentSession(path, lines, f"claude --resume {session_id}")
     agent_home = Path(environ.get("CODEX_HOME") or Path.home() / ".codex")
-    last_at = transcript.last_at or timestamp()
+    last_at = transcript.last_at or timestamp()  # such as 2026-11-29T10:20:30
+    day_folder = last_at[:10].replace("-", "/")
     name = f"rollout-{last_at[:19].replace(':', '-')}-{session_id}.jsonl"
-    return AgentSession(
-        agent_home / "sessions" / last_at[:10].replace("-", "/") / name,
-        lines,
-        f"codex resume {session_id}",
-    )
+    path = agent_home / "sessions" / day_folder / name
+    return AgentSession(path, lines, f"codex resume {session_id}")
 
 
 class _ClaudeEntries:
@@ -126,7 +121,9 @@ class _ClaudeEntries:
 def _claude_lines(
     session_id: str, transcript: Transcript, messages: list[MessageRecord], header: SessionHeader
 ) -> Iterator[Mapping[str, Any]]:
-    """Yields the lines of the file of Claude Code: the title, and an entry for each message."""
+    """Yields the lines of the file of Claude Code: the title, if there is one, and an entry for each
+    message, without those of which nothing is left.
+    """
     entries = _ClaudeEntries(session_id, header.project)
     if transcript.title:
         yield {"type": "custom-title", "customTitle": transcript.title, "sessionId": session_id}
@@ -214,8 +211,9 @@ def _claude_block(part: Any, message: Message) -> dict[str, Any] | None:
 def _codex_lines(
     session_id: str, transcript: Transcript, entries: list[MessageRecord], header: SessionHeader
 ) -> Iterator[Mapping[str, Any]]:
-    """Yields the lines of the file of Codex: for the model as `response_item`, for the screen as
-    `event_msg`.
+    """Yields the lines of the file of Codex. A message is there twice: for the model as
+    `response_item`, for the screen as `event_msg`. The time of a line is that of the message, or
+    of the one before it.
     """
     at = entries[0].at if entries else transcript.last_at
 
@@ -240,15 +238,18 @@ def _codex_lines(
         at = item.at or at
         for payload in _codex_items(item.message):
             yield line("response_item", payload)
-        if item.message.role != "tool" and (text := item.message.text):
-            kind = "user_message" if item.message.role == "user" else "agent_message"
-            yield line("event_msg", {"type": kind, "message": text})
+        message = item.message
+        if message.role != "tool" and message.text:
+            kind = "user_message" if message.role == "user" else "agent_message"
+            yield line("event_msg", {"type": kind, "message": message.text})
 
 
 def _codex_head(
     session_id: str, at: str, transcript: Transcript, header: SessionHeader
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields the types and payloads of the lines before the messages: the session, its model, title."""
+    """Yields the type and the payload of each line before the messages: the session, its model if it
+    is one of OpenAI, and its title if there is one.
+    """
     session = {
         "id": session_id,
         "timestamp": at,
@@ -281,7 +282,8 @@ def _codex_head(
 def _codex_items(message: Message) -> Iterator[dict[str, Any]]:
     """Yields a message as items of the Responses API: text and images, then calls and results."""
     kind = "output_text" if message.role == "assistant" else "input_text"
-    if content := [block for part in message.parts if (block := _codex_block(part, kind))]:
+    content = [block for part in message.parts if (block := _codex_block(part, kind))]
+    if content:
         yield {"type": "message", "role": message.role, "content": content}
     for part in message.parts:
         match part:
@@ -321,24 +323,21 @@ def _codex_block(part: Any, kind: str) -> dict[str, Any] | None:
 def _with_summary(
     transcript: Transcript, entries: list[MessageRecord]
 ) -> Iterator[MessageRecord | str]:
-    """Yields the messages. After those that a compaction covers comes a text: its summary, and the
-    messages that it keeps word for word.
+    """Yields the messages. After those that the compaction in force covers comes a string: its
+    summary, and the messages that it keeps word for word.
     """
     compaction = transcript.compaction
     if compaction is None:
         yield from entries
         return
-    covered = list(takewhile(lambda entry: entry.number <= compaction.covers[1], entries))
+    _, last_covered = compaction.covers
+    covered = list(takewhile(lambda entry: entry.number <= last_covered, entries))
     kept_texts = [
         entry.message.text for entry in transcript.entries if entry.number in compaction.kept
     ]
+    quotes = [f"Said before, word for word:\n{text}" for text in kept_texts if text.strip()]
     yield from covered
-    yield "\n\n".join(
-        [
-            compaction.summary,
-            *(f"Said before, word for word:\n{text}" for text in kept_texts if text.strip()),
-        ]
-    )
+    yield "\n\n".join([compaction.summary, *quotes])
     yield from entries[len(covered) :]
 
 

@@ -34,8 +34,8 @@ _CLASS_OF_SPEAKER = {"You": "person", "ouro": "model", "Added for the model": "a
 
 
 class MarkdownFormat:
-    """Writes a session as Markdown. Tools, thinking and added context are folded, and no content can
-    break out of its fold.
+    """Writes each kind of text in a session as Markdown. Tools, thinking and added context are
+    folded, and no content can break out of its fold.
     """
 
     max_picture = 16 << 10
@@ -62,22 +62,27 @@ class MarkdownFormat:
         return self.words(text)
 
     def words(self, text: str) -> str:
-        """Untrusted Markdown of a model; open code blocks are closed, and HTML is escaped."""
-        fence = ""
+        """Make the Markdown of a model safe: close an open code block, and escape HTML outside of
+        code.
+        """
+        open_fence = ""
         lines: list[str] = []
         for line in clean(text).split("\n"):
-            fence_match = _FENCE_LINE.match(line)
-            if fence:
-                closes_fence = (
-                    fence_match and fence_match[1].startswith(fence) and not fence_match[2].strip()
-                )
-                fence = "" if closes_fence else fence
-            elif fence_match and not ("`" in fence_match[1] and "`" in fence_match[2]):
-                fence = fence_match[1]
+            match = _FENCE_LINE.match(line)
+            fence, rest = (match[1], match[2]) if match else ("", "")
+            if open_fence:
+                if fence.startswith(open_fence) and not rest.strip():
+                    open_fence = ""
+                lines.append(line)
+            # A fence of backticks with a backtick after it is a code span, as in "```a```".
+            elif fence and not ("`" in fence and "`" in rest):
+                open_fence = fence
+                lines.append(line)
             else:
-                line = _without_html(line)  # noqa: PLW2901
-            lines.append(line)
-        return "\n".join([*lines, fence] if fence else lines).strip("\n")
+                lines.append(_without_html(line))
+        if open_fence:
+            lines.append(open_fence)
+        return "\n".join(lines).strip("\n")
 
     def diff(self, lines: list[str]) -> str:
         return block("\n".join(lines), "diff")
@@ -114,8 +119,8 @@ class MarkdownFormat:
 
 
 def _without_html(line: str) -> str:
-    """A line of Markdown in which `<` is escaped outside of code spans."""
-    spans = re.split(r"(`+[^`]*`+)", line)
+    """A line of Markdown in which the `<` of tags is escaped outside of code spans."""
+    spans = re.split(r"(`+[^`]*`+)", line)  # the code spans, and what is between them
     return "".join(span if span.startswith("`") else _TAG_START.sub(r"\\<", span) for span in spans)
 
 
@@ -188,19 +193,21 @@ class HtmlFormat:
         return f"<pre>{highlight_code(text, language)}</pre>\n"
 
     def diff(self, lines: list[str]) -> str:
-        """A unified diff, with classes for the changed lines and for the lines that name files and
-        places.
+        """A unified diff in which each line has a class: for the head of a file (from `--- ` to the
+        first `@@`) and for `@@`, for an added, and for a removed line.
         """
         html_lines: list[str] = []
-        in_head = True  # file headers are not changed lines
+        in_file_head = True
         for line in lines:
-            in_head = not line.startswith("@@") and (in_head or line.startswith("--- "))
-            is_position = in_head or line.startswith("@@")
-            kind = (
-                "place"
-                if is_position
-                else {"+": "added-line", "-": "removed-line"}.get(line[:1], "")
-            )
+            starts_hunk = line.startswith("@@")
+            if starts_hunk:
+                in_file_head = False
+            elif line.startswith("--- "):
+                in_file_head = True
+            if in_file_head or starts_hunk:
+                kind = "place"
+            else:
+                kind = {"+": "added-line", "-": "removed-line"}.get(line[:1], "")
             html_lines.append(f'<span class="{kind}">{escape_html(line)}\n</span>')
         return f'<pre class="diff">{"".join(html_lines)}</pre>\n'
 
@@ -244,9 +251,11 @@ class HtmlFormat:
 
 
 def highlight_code(text: str, language: str) -> str:
-    """Code as HTML, coloured if the language is known."""
+    """Code as HTML. It is coloured if the first word of `language` is known, and the text is not too
+    long.
+    """
     text = clean(text).rstrip("\n")
-    name = language.strip().split()[0].lower() if language.strip() else ""
+    name = language.strip().lower().partition(" ")[0]
     if not name or len(text) > _MAX_RENDERED:
         return html.escape(text)
     from pygments import highlight  # type: ignore[import-untyped]
@@ -295,6 +304,7 @@ def _link_html(renderer: Any, tokens: Sequence[Token], index: int, options: Any,
 
 
 def page_style() -> str:
+    """The style sheet of a page of a session, with the colours of code."""
     page = (files("ouro.commands.export") / "page.css").read_text(encoding="utf-8")
     return f"{page}{code_style()}"
 
@@ -309,6 +319,7 @@ def code_style() -> str:
 
 
 def _code_colours(style: str) -> str:
+    """The rules of a style of pygments for code in a `pre`, without its background."""
     from pygments.formatters import HtmlFormatter
 
     rules = str(HtmlFormatter(style=style).get_style_defs("pre")).splitlines()
