@@ -26,7 +26,9 @@ AUTO_MEANS = (
 
 
 async def plan(context: SessionContext, task: str) -> None:
-    """Enter plan mode, and send the task if there is one; without a task, leave plan mode if on."""
+    """With a task, enter plan mode and send it. Without one (empty), enter plan mode, or leave it for
+    the mode `ask` if it is on.
+    """
     leaves_plan_mode = context.session.status().mode == "plan" and not task
     set_mode(context.front_end, "ask" if leaves_plan_mode else "plan")
     if task:
@@ -40,8 +42,9 @@ def next_mode(mode: Mode) -> Mode:
 
 
 async def choose_mode(front_end: FrontEnd, name: str) -> None:
-    """Change the mode. At the first change to `auto`, what it means is explained and asked. Raises
-    UsageError for another name.
+    """Change the mode. At the first change to `auto` the user reads what it means and confirms it;
+    else the mode stays. A mark in ouro's home remembers that. Raises UsageError for a name that is
+    no mode.
     """
     explained_mark = get_home() / "auto_mode_explained"
     if name == "auto" and not explained_mark.exists():
@@ -59,14 +62,14 @@ async def choose_mode(front_end: FrontEnd, name: str) -> None:
 
 
 def set_mode(front_end: FrontEnd, name: str) -> None:
-    """Change the mode and show it. Raises UsageError for another name."""
+    """Change the mode and show it. Raises UsageError for a name that is no mode."""
     mode = next((mode_name for mode_name in MODES if mode_name == name), None)
     if mode is None:
-        is_rule = "(" in name
-        hint = f"For a rule: `/permissions allow {name}`, or `ask`, `deny`, `revoke`."
-        raise UsageError(
-            f"There is no mode `{name}`. There are: {', '.join(MODES)}.", hint if is_rule else ""
-        )
+        hint = ""
+        if "(" in name:  # such as `shell(make *)`
+            hint = f"For a rule: `/permissions allow {name}`, or `ask`, `deny`, `revoke`."
+        problem = f"There is no mode `{name}`. There are: {', '.join(MODES)}."
+        raise UsageError(problem, hint)
     front_end.session.set_mode(mode)
     front_end.say(f"Mode {mode}: {MODES[mode]}.")
     front_end.redraw()

@@ -22,16 +22,18 @@ _CHECK_SIGNS = {"works": "ok", "fails": "FAILS", "off": "off"}
 async def check(
     context: ShellContext, name: str, yes: bool, seconds: int | None = None
 ) -> Answer | None:
-    """Test the named model, or the one that a new session would use. None if the user declines.
+    """Test the named model; without a name, the one that a new session would use. The user is asked
+    first if it may cost something. None if they decline.
 
     Args:
-        seconds: how long a check may take; with it, a server that cannot be reached yet is also
-            waited for.
+        seconds: how long a check may take, and how long a server that cannot be reached yet is
+            waited for; None for the defaults.
     """
     if seconds is not None and seconds < 1:
         raise UsageError("--seconds must be at least 1.")
 
     def say(text: str) -> None:
+        # With --json only the result may be on standard output.
         context.say(text, "warning" if context.as_json else "info")
 
     catalog = llm.Catalog.from_files(str(context.cwd))
@@ -50,7 +52,7 @@ async def check(
 
 
 def check_title(name: str, cost: float | None) -> str:
-    """A sentence about a test: how many requests it makes, and their price."""
+    """A sentence about a test: how many requests it makes, and their price; None is not known."""
     price = "its price is not known" if cost is None else f"about ${cost:.2f} at most"
     return f"{name}: up to {llm.MAX_CHECK_REQUESTS} small requests, {price}."
 

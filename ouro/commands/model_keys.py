@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 
 
 async def login(context: ShellContext, name: str) -> Answer | None:
-    """Store the key of a provider, or of a model with its own server, in the keyring of the system.
-    None if the user cancels. Raises ConfigError if models.yaml cannot be written.
+    """Store the key of a provider, or of a model with its own server, in the keyring of the system, and
+    name the place in models.yaml. The key is asked for, or read from standard input. None if it is
+    empty, because the user cancels. Raises ConfigError if models.yaml cannot be written.
     """
     entry_name, title = _find_key_entry(name)
     if sys.stdin.isatty():
         key = await ask_key(context, f"Your {title} key (it is not shown)")
     else:
-        key = "".join(sys.stdin.readline().split())
+        key = _without_spaces(sys.stdin.readline())
     if not key:
         return None
     account = entry_name.removesuffix("/*")
@@ -55,21 +56,24 @@ async def logout(_context: ShellContext, name: str) -> Answer:
 
 
 def _find_key_entry(name: str) -> tuple[str, str]:
-    """The entry of models.yaml that has the key, and its title: `openai` -> `openai/*`, OpenAI."""
-    if provider := llm.PROVIDERS.get(name.removesuffix("/*").lower()):
-        return f"{provider.name}/*", provider.title
-    catalog = llm.Catalog.from_files()
-    full_name = catalog.resolve(name)
-    provider = llm.PROVIDERS.get(full_name.partition("/")[0])
-    entry = llm.read_models_file(get_models_path()).models.get(full_name)
-    if provider is None or (entry and entry.api_base):
-        return full_name, full_name
+    """The name of the entry in models.yaml that has the key, and a title for it. For a provider, or a
+    model of one, the entry is for all its models: `openai` -> `openai/*`, OpenAI. For a model with a
+    server of its own it is that of the model.
+    """
+    provider = llm.PROVIDERS.get(name.removesuffix("/*").lower())
+    if provider is None:
+        model_name = llm.Catalog.from_files().resolve(name)
+        provider = llm.PROVIDERS.get(model_name.partition("/")[0])
+        entry = llm.read_models_file(get_models_path()).models.get(model_name)
+        has_own_server = entry is not None and bool(entry.api_base)
+        if provider is None or has_own_server:
+            return model_name, model_name
     return f"{provider.name}/*", provider.title
 
 
 def _write_account(entry_name: str, account: str) -> Path:
-    """Write into models.yaml which account of the keyring has the key of an entry, and remove every
-    other field for a key. Returns the path of the file.
+    """Write into models.yaml which account of the keyring has the key of an entry (empty: none), and
+    remove every other field for a key. Returns the path of the file.
     """
     entry = llm.read_models_file(get_models_path()).models.get(entry_name, llm.ModelEntry())
     key_fields = {**dict.fromkeys(llm.KEY_FIELDS, ""), "api_key_keyring": account}
@@ -78,5 +82,9 @@ def _write_account(entry_name: str, account: str) -> Path:
 
 async def ask_key(asker: Asker, title: str) -> str:
     """Ask for a key, which is not shown; returns an empty text if the user cancels."""
-    # A pasted key may contain newlines.
-    return "".join((await asker.ask(title, secret=True)).split())
+    return _without_spaces(await asker.ask(title, secret=True))
+
+
+def _without_spaces(key: str) -> str:
+    """The key without the spaces and line breaks that come in when it is pasted."""
+    return "".join(key.split())

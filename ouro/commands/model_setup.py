@@ -58,15 +58,17 @@ class Asker(Protocol):
 
 
 async def set_up_model(context: ShellContext) -> Answer:
-    """`ouro models --setup`: set up a model, then offer to test it. The exit code is 1 without one."""
+    """`ouro models --setup`: set up a model, then offer to test it. Returns the result of the test; if
+    the user declines it, the name of the model. If they set up none, the exit code is 1.
+    """
     if not sys.stdin.isatty():
         problem = "stdin is not a terminal: `ouro models --setup` asks questions."
         raise UsageError(problem, "See models.yaml.example.")
     name = await set_up(context)
-    if name and (test_answer := await check(context, name, yes=False)):
-        return test_answer
-    result = line("Start with `ouro`." if name else "Nothing was changed.")
-    return Answer({"default": name or None}, [result], int(not name))
+    if not name:
+        return Answer({"default": None}, [line("Nothing was changed.")], 1)
+    test_answer = await check(context, name, yes=False)
+    return test_answer or Answer({"default": name}, [line("Start with `ouro`.")])
 
 
 async def set_up_and_test(asker: Asker) -> str:
@@ -94,7 +96,7 @@ async def set_up(asker: Asker) -> str:
         ConfigError: models.yaml is broken or cannot be written.
     """
     catalog = llm.Catalog.from_files()
-    servers = await asyncio.to_thread(catalog.servers)
+    servers = await asyncio.to_thread(catalog.servers)  # that run on this machine
     local_providers = {
         provider.name: provider for provider, server in servers.items() if server.models
     }
@@ -105,7 +107,11 @@ async def set_up(asker: Asker) -> str:
         *(_silent_choice(title, url) for title, url in silent_servers.items()),
         Choice(OTHER_SERVER, "Another server", "anything that speaks OpenAI's chat completions"),
     ]
-    while (chosen := await asker.choose("Where is your model?", places)) is not None:
+    name = ""
+    while not name:
+        chosen = await asker.choose("Where is your model?", places)
+        if chosen is None:
+            return ""
         if chosen == OTHER_SERVER:
             name = await _choose_other_server(asker)
         elif chosen.startswith(SILENT_PREFIX):
@@ -113,14 +119,11 @@ async def set_up(asker: Asker) -> str:
             asker.say(f"Start {title} first, for example with `{_START_COMMANDS[title]}`.")
             name = await _choose_other_server(asker, silent_servers[title])
         elif chosen in local_providers:
-            name = await _choose_model_at(
-                asker, servers[local_providers[chosen]], local=local_providers[chosen]
-            )
+            provider = local_providers[chosen]
+            name = await _choose_model_at(asker, servers[provider], local=provider)
         else:
             name = await _choose_hosted_model(asker, llm.PROVIDERS[chosen])
-        if name:
-            return name
-    return ""
+    return name
 
 
 def _local_choice(provider: llm.Provider, server: llm.ServerModels) -> Choice:
@@ -164,11 +167,18 @@ async def _choose_hosted_model(asker: Asker, provider: llm.Provider) -> str:
 
 async def _choose_other_server(asker: Asker, address: str = "") -> str:
     """Ask for an address until a server answers there, or the user keeps one that does not; then ask
-    for a model. Returns its name; empty if the user cancels.
+    for a model. A server that needs a key is asked again with each key until it accepts one.
+    Returns the model's name; empty if the user cancels.
+
+    Args:
+        address: what the question begins with on a screen.
     """
-    problem = key = ""
-    title = "Its address, such as https://models.example.com/v1"
-    while address := (await asker.ask(f"{problem}{title}", draft=address)).strip():
+    key = ""
+    question = title = "Its address, such as https://models.example.com/v1"
+    while True:
+        address = (await asker.ask(question, draft=address)).strip()
+        if not address:
+            return ""
         answer = await asyncio.to_thread(llm.list_models_at, address, key)
         while answer.needs_key:
             refused_note = "The server refused this key. " if key else ""
@@ -176,13 +186,12 @@ async def _choose_other_server(asker: Asker, address: str = "") -> str:
             if not key:
                 return ""
             answer = await asyncio.to_thread(llm.list_models_at, address, key)
-        if (
-            not answer.problem
-            or await asker.choose(f"{answer.url}: {answer.problem}.", _NO_ANSWER_CHOICES) == "keep"
-        ):
+        if not answer.problem:
             return await _choose_model_at(asker, answer, key=key)
-        problem = f"{answer.url}: {answer.problem}.\n"
-    return ""
+        problem = f"{answer.url}: {answer.problem}."
+        if await asker.choose(problem, _NO_ANSWER_CHOICES) == "keep":
+            return await _choose_model_at(asker, answer, key=key)
+        question = f"{problem}\n{title}"
 
 
 async def _choose_model_at(
@@ -192,20 +201,16 @@ async def _choose_model_at(
     empty if they cancel.
 
     Args:
+        key: the key of the server; empty if it needs none.
         local: the provider, if it is one that runs on this machine.
     """
     if server.models:
-        choices = [
-            Choice(
-                name,
-                name if local else name.partition("/")[2],
-                f"{window:,} tokens" if window else "",
-            )
-            for name, window in server.models.items()
-        ]
-        name = await asker.choose(
-            f"Which model of {local.title if local else server.url}?", choices
-        )
+        choices = []
+        for model, window in server.models.items():
+            label = model if local else model.partition("/")[2]
+            choices.append(Choice(model, label, f"{window:,} tokens" if window else ""))
+        place = local.title if local else server.url
+        name = await asker.choose(f"Which model of {place}?", choices)
     else:
         typed_name = (await asker.ask("The name of the model there")).strip()
         name = f"openai/{typed_name}" if typed_name else None
@@ -216,28 +221,29 @@ async def _choose_model_at(
         asker.say(
             f"{local.title} does not report its context window: 32k is assumed. {_WINDOW_HINT}"
         )
-    return _save_model(
-        asker,
-        name,
-        llm.ModelEntry(api_base="" if local else server.url, api_key=key, window=window),
-        name,
-    )
+    api_base = "" if local else server.url
+    entry = llm.ModelEntry(api_base=api_base, api_key=key, window=window)
+    return _save_model(asker, name, entry, name)
 
 
 def _save_model(asker: Asker, entry_name: str, entry: llm.ModelEntry, default: str) -> str:
-    """Write an entry to models.yaml, and make the model the default; returns its name."""
+    """Write an entry to models.yaml, and make the model `default` the default; returns its name.
+
+    Args:
+        entry_name: a model, or `PROVIDER/*` for all its models; empty to write no entry.
+    """
     path = llm.write_models_file(entry_name, entry, default)
     asker.say(f"{default} is your model now; saved in {tilde(path)}, which only you can read.")
     return default
 
 
 def _variable_with_key(provider: llm.Provider) -> str:
-    """The environment variable that has the key of a provider; empty if none is set."""
+    """The name of the environment variable that has the key of a provider; empty if none is set."""
     return next((name for name in provider.key_variables if os.environ.get(name, "").strip()), "")
 
 
 def _price_text(name: str) -> str:
-    """The price of a known model; empty if it is not known."""
+    """The price of a model for a list; empty if it is not known."""
     spec = llm.find_known_spec(name)
     if spec is None or spec.prices is None:
         return ""
