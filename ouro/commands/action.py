@@ -34,7 +34,9 @@ class Argument(msgspec.Struct, frozen=True):
 
     @property
     def destination(self) -> str:
-        """The name under which `argparse` returns its value."""
+        """The name under which `argparse` returns its value: `dest`, else the last name of the
+        argument without dashes in front, as `argparse` does it.
+        """
         name: str = self.options.get("dest") or self.names[-1].lstrip("-").replace("-", "_")
         return name
 
@@ -70,18 +72,18 @@ def percent(text: str) -> float:
     try:
         number = float(text.removesuffix("%"))
     except ValueError:
-        number = -1.0
+        number = -1.0  # outside of the range, so it is refused below
     if not 0 <= number <= 100:
         raise ArgumentTypeError(f"`{text}` is not a number from 0 to 100")
     return number
 
 
 def amount(text: str) -> float:
-    """US dollars, as `type` of an argument."""
+    """A positive number of US dollars, as `type` of an argument; `$` may stand before it."""
     try:
         dollars = float(text.removeprefix("$"))
     except ValueError:
-        dollars = 0.0
+        dollars = 0.0  # not positive, so it is refused below
     if not 0 < dollars < 1e9:
         raise ArgumentTypeError(f"`{text}` is not an amount of dollars")
     return dollars
@@ -150,8 +152,8 @@ class Action(msgspec.Struct, frozen=True):
 
     @property
     def function(self) -> Callable[..., Any]:
-        """The function; it takes an ActionContext and the arguments, and returns an Answer, or None
-        if it shows all.
+        """The function, imported if it was not yet. It takes an ActionContext and the arguments, and
+        returns an Answer, or None if it has shown its result already.
         """
         module, _, name = self.target.rpartition(".")
         path = module if module.startswith("ouro.") else f"ouro.commands.{module}"
@@ -164,12 +166,15 @@ class Action(msgspec.Struct, frozen=True):
 
     @property
     def argument(self) -> str:
-        """The arguments of the slash command, as shown in help: `[name]`."""
+        """The arguments of the slash command, as shown in help: `shown_arguments`, else only the
+        first, as `[name]` if it may be left out, or `<name>`. Empty if there is none.
+        """
         if self.shown_arguments or not self.arguments:
             return self.shown_arguments
-        options = self.arguments[0].options
-        name = options.get("metavar", self.arguments[0].names[0])
-        return f"[{name}]" if options.get("nargs") in ("?", "*") else f"<{name}>"
+        first = self.arguments[0]
+        name = first.options.get("metavar", first.names[0])
+        is_optional = first.options.get("nargs") in ("?", "*")
+        return f"[{name}]" if is_optional else f"<{name}>"
 
     @property
     def usage(self) -> str:
@@ -214,8 +219,8 @@ async def confirm(
 
 
 def undo_hint(context: ActionContext, *commits: str) -> View:
-    """A line with the command that undoes each commit. It is empty in a session, where the event of
-    the change shows the command.
+    """A line for each commit with the command that undoes it; an empty commit is left out. Nothing
+    in a session, where the event of the change shows the command.
     """
     if context.session is not None:
         return []
@@ -231,8 +236,8 @@ def parse_indexes(numbers: str, count: int) -> list[int]:
     indexes: dict[int, None] = {}  # a dict, because it keeps the order
     for word in numbers.replace(",", " ").split():
         first, _, last = word.partition("-")
-        numbered = [int(number) for number in (first, last or first) if number.isdecimal()]
-        match numbered:
+        ends = [int(number) for number in (first, last or first) if number.isdecimal()]
+        match ends:  # fewer than two if one of them is not a number
             case [start, end] if 1 <= start <= end <= count:
                 indexes.update(dict.fromkeys(range(start - 1, end)))
             case _:

@@ -577,23 +577,20 @@ def listed_commands(session: Session | None) -> Sequence[Action | CustomCommand]
 
 def matching_commands(session: Session | None, typed: str) -> list[Choice]:
     """Choices of commands for a typed name: first the one of that name or alias, then those that
-    begin with it, then those that contain its letters in order.
+    begin with it, then those that contain its letters in order. One with arguments ends in a space.
     """
     letters_in_order = re.compile(".*".join(map(re.escape, typed)), re.IGNORECASE)
 
-    def rank(name: str) -> tuple[bool, bool]:
+    def rank(name: str) -> tuple[bool, bool]:  # False is sorted first
         return name.lower() != typed.lower(), not name.lower().startswith(typed.lower())
 
-    named = [(min(command.names, key=rank), command) for command in listed_commands(session)]
-    return [
-        Choice(
-            f"/{name}{' ' * bool(command.argument)}",
-            f"/{name} {command.argument}".rstrip(),
-            command.help,
-        )
-        for name, command in sorted(named, key=lambda fit: rank(fit[0]))
-        if letters_in_order.search(name)
-    ]
+    best_names = [(min(command.names, key=rank), command) for command in listed_commands(session)]
+    choices = []
+    for name, command in sorted(best_names, key=lambda named: rank(named[0])):
+        if letters_in_order.search(name):
+            value = f"/{name} " if command.argument else f"/{name}"
+            choices.append(Choice(value, f"/{name} {command.argument}".rstrip(), command.help))
+    return choices
 
 
 def custom_commands(session: Session | None) -> Sequence[CustomCommand]:

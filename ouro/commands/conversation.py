@@ -29,7 +29,9 @@ from ouro.utils.text import clean, dollars, one_line, plural
 
 
 async def clear(context: SessionContext) -> None:
-    """Open a new session with the mode and model of this one; offer its plan, if it is not done."""
+    """Open a new session with the mode and model of this one. If this one has a plan that is not done,
+    offer to carry it out in the new session.
+    """
     front_end, previous = context.front_end, context.session
     old_status = previous.status()
     await front_end.open(OpenRequest())
@@ -120,7 +122,9 @@ async def export(context: SessionContext, file: str) -> Answer:
     """Write the session to a file.
 
     Args:
-        file: the path, or only its ending, such as `html`; `--force` in it overwrites.
+        file: the path, from the folder of the session; or only an ending, such as `html`, for a
+            name with the id of the session; or empty, for such a name in Markdown. The word
+            `--force` in it overwrites an existing file.
     """
     from ouro.commands.export import document, format_of
     from ouro.utils.files import write_document
@@ -128,7 +132,8 @@ async def export(context: SessionContext, file: str) -> Answer:
     session, words = context.session, file.split()
     force = "--force" in words
     name = " ".join(word for word in words if word != "--force")
-    if (suffix := name.removeprefix(".")) in ("", "md", "markdown", "html", "json"):
+    suffix = name.removeprefix(".")
+    if suffix in ("", "md", "markdown", "html", "json"):
         name = f"ouro-{session.id[:8]}.{suffix or 'md'}"
     path = session.cwd / Path(name).expanduser()
 
@@ -145,27 +150,34 @@ async def todos(context: SessionContext) -> Answer:
 
 
 async def tasks(context: SessionContext, what: str) -> Answer:
-    """List the background tasks, end the one of `kill ID`, or move the running command to them."""
+    """List the background tasks, end one, or move the running command to them.
+
+    Args:
+        what: empty for the list, `kill ID`, or `background`.
+    """
     session = context.session
-    action, _, task = what.partition(" ")
-    if action == "kill" and (task := task.strip()):
-        await session.background.kill(task)
+    action, _, rest = what.partition(" ")
+    task_id = rest.strip()
+    if action == "kill" and task_id:
+        await session.background.kill(task_id)
         context.front_end.redraw()
-        return Answer(task, [line(f"Ended {task}.")])
+        return Answer(task_id, [line(f"Ended {task_id}.")])
     if what == "background":
-        if not (moved := session.background.move_running()):
+        moved_count = session.background.move_running()
+        if not moved_count:
             raise UsageError("No command is running that can be moved.")
-        return Answer(moved, [line(f"{plural(moved, 'command')} moved to the background.")])
+        moved = plural(moved_count, "command")
+        return Answer(moved_count, [line(f"{moved} moved to the background.")])
     if what:
         raise UsageError(
             "/tasks lists them; /tasks kill ID ends one; /tasks background moves the running"
             " command there."
         )
-    running = session.background.list()
-    if running and await context.front_end.browse("tasks"):
-        return Answer(running, [])
-    rows = [(task.id, escape_sentence(f"{task.title} — {task.state}")) for task in running]
-    return Answer(running, [Markdown(facts(*rows) or "No background jobs and no subagents.")])
+    listed = session.background.list()
+    if listed and await context.front_end.browse("tasks"):  # the front end has shown the list
+        return Answer(listed, [])
+    rows = [(task.id, escape_sentence(f"{task.title} — {task.state}")) for task in listed]
+    return Answer(listed, [Markdown(facts(*rows) or "No background jobs and no subagents.")])
 
 
 async def agents(context: SessionContext, name: str) -> Answer:
@@ -174,7 +186,8 @@ async def agents(context: SessionContext, name: str) -> Answer:
     if name:
         info = await subagents.transcript_of(name)
         whole = await subagents.store.read_whole(info.id)
-        context.show([Markdown(await asyncio.to_thread(lambda: "\n\n".join(_transcript(whole))))])
+        text = await asyncio.to_thread(lambda: "\n\n".join(_transcript_blocks(whole)))
+        context.show([Markdown(text)])
         return Answer(info, [line(f"{info.title}. The agent can ask it more: tell it what.")])
     kinds = []
     for spec in subagents.specs.values():
@@ -198,8 +211,11 @@ async def agents(context: SessionContext, name: str) -> Answer:
     )
 
 
-def _transcript(whole: WholeSession) -> Iterator[str]:
-    """Yields each user message and answer as Markdown, and the tool calls of a message as one block."""
+def _transcript_blocks(whole: WholeSession) -> Iterator[str]:
+    """Yields the messages of a session as blocks of Markdown, oldest first: the text of a message, if
+    it has one, then its tool calls, a line each. Results are read first, as they come later than
+    their calls.
+    """
     messages = [record.message for record in whole.records() if isinstance(record, MessageRecord)]
     replies: dict[str, ToolReply] = {}
     for message in messages:
@@ -213,7 +229,9 @@ def _transcript(whole: WholeSession) -> Iterator[str]:
 
 
 def _call_line(call: ToolCall, reply: ToolReply | None) -> str:
-    """A line about a tool call: whether it succeeded, its first text argument, and its result."""
+    """A line about a tool call: whether it succeeded, its first text argument, and the summary of its
+    result. A call without a result counts as failed.
+    """
     subject = next((value for value in call.arguments.values() if isinstance(value, str)), "")
     summary = reply.display.summary if reply and reply.display else ""
     sign = "✗" if reply is None or reply.failed else "✓"

@@ -33,16 +33,20 @@ def code_blocks(markdown: str) -> list[CodeBlock]:
 
 
 async def copy(context: SessionContext, what: str) -> Answer | None:
-    """Copy the last answer; if it has code, the user chooses the answer or one of its blocks.
+    """Copy an answer or message; if it has code, the user chooses the whole or one of its blocks.
 
     Args:
-        what: empty, a number of answers back, `code`, or `list` to choose one of all messages.
+        what: empty for the last answer, a number N for the Nth answer from the end, `code` for a
+            code block of the last answer, or `list` for a message that the user chooses.
+
+    Raises:
+        UsageError: `what` is none of these, or there is no such answer.
     """
     if what == "list":
         return await _copy_from_list(context)
-    back = int(what) if what.isdecimal() else 1
     if what not in ("", "code") and not what.isdecimal():
         raise UsageError(f"`{what}` cannot be copied.", "Usage: /copy [N | code | list]")
+    back = int(what) if what.isdecimal() else 1
     answers = [text for who, text in _messages(context) if who == "ouro"]
     if not 0 < back <= len(answers):
         raise UsageError(
@@ -55,23 +59,33 @@ async def copy(context: SessionContext, what: str) -> Answer | None:
 
 
 async def _copy_from_list(context: SessionContext) -> Answer | None:
-    """Let the user choose a message, newest first, and then the whole of it or a code block."""
-    messages = _messages(context)[-MAX_OFFERED:][::-1]
-    if not messages:
+    """Let the user choose one of the last messages, newest first, and then the whole of it or a code
+    block. None if they cancel.
+    """
+    newest_first = _messages(context)[-MAX_OFFERED:][::-1]
+    if not newest_first:
         raise UsageError("There is no message to copy yet.")
     choices = [
-        Choice(str(number), one_line(text, 200), who) for number, (who, text) in enumerate(messages)
+        Choice(str(index), one_line(text, 200), author)
+        for index, (author, text) in enumerate(newest_first)
     ]
     chosen = await context.choose("Copy which message?", choices)
     if chosen is None:
         return None
-    return await _choose_block(context, "The message", messages[int(chosen)][1])
+    _, text = newest_first[int(chosen)]
+    return await _choose_block(context, "The message", text)
 
 
 async def _choose_block(
     context: SessionContext, name: str, text: str, *, only_code: bool = False
 ) -> Answer | None:
-    """Copy the text, or the code block that the user picks. None if they cancel."""
+    """Copy a text or one of its code blocks. The user is asked which, unless there is only one thing
+    to copy. None if they cancel.
+
+    Args:
+        name: what the text is, in questions and messages: `The last answer`.
+        only_code: leave out the whole text. Raises UsageError if there is no code block.
+    """
     blocks = code_blocks(text)
     if only_code and not blocks:
         raise UsageError(f"{name} has no code block.")
@@ -79,12 +93,13 @@ async def _choose_block(
         return _copy(context, "The code block", blocks[0].code)
     if not blocks:
         return _copy(context, name, text)
-    whole = [] if only_code else [Choice("whole", name, f"{len(text):,} characters")]
     choices = [
-        Choice(str(number), one_line(block.code, 80) or "(empty)", _describe_block(block))
-        for number, block in enumerate(blocks)
+        Choice(str(index), one_line(block.code, 80) or "(empty)", _describe_block(block))
+        for index, block in enumerate(blocks)
     ]
-    chosen = await context.choose("Copy what?", [*whole, *choices])
+    if not only_code:
+        choices.insert(0, Choice("whole", name, f"{len(text):,} characters"))
+    chosen = await context.choose("Copy what?", choices)
     if chosen is None:
         return None
     if chosen == "whole":
@@ -98,8 +113,9 @@ def _describe_block(block: CodeBlock) -> str:
 
 
 def _copy(context: SessionContext, name: str, text: str) -> Answer:
+    """Copy the text to the clipboard; the answer says how that was done."""
     how = context.front_end.copy(text)  # such as `with wl-copy`, or a clause of its own
-    outcome = f"{'copied ' if how.startswith('with') else ''}{how}"
+    outcome = f"copied {how}" if how.startswith("with") else how
     return Answer(text, [line(f"{name} ({len(text):,} characters): {outcome}.")])
 
 

@@ -48,7 +48,8 @@ class FolderSettings(NamedTuple):
 
 
 class Folder:
-    """Opens the objects of a folder. Everything in it blocks.
+    """Opens the objects of a folder (settings, memory, index, MCP servers) for a command on the
+    command line. Everything in it blocks.
 
     Args:
         load: reads the settings of a folder; it is called when they are first needed. Raises
@@ -66,6 +67,7 @@ class Folder:
 
     @cached_property
     def _folder_settings(self) -> FolderSettings:
+        """The settings, read at first use. Raises ConfigError."""
         return self._load(self._folder)
 
     def at(self, folder: Path) -> Folder:
@@ -78,8 +80,9 @@ class Folder:
 
     @contextmanager
     def memory(self) -> Iterator[tuple[MemoryEditor, Sequence[GitMemoryStore]]]:
-        """Open an editor of the scopes in use, and the stores of all scopes that the settings allow.
-        If a memory changed in the block, the index is updated afterwards.
+        """Open memory for a `with` block. Yields an editor of the scopes that could be opened, and
+        the stores of all scopes that the settings allow; the repository's only if it is trusted. If
+        a memory changed in the block, the index is updated afterwards.
 
         Raises:
             UsageError: memory is off.
@@ -106,10 +109,10 @@ class Folder:
                 self.make_vectors(index, seconds=_VECTOR_SECONDS, most=changed)
 
     def servers(self) -> tuple[McpServers, Confinement]:
-        """The MCP servers of this folder, and the confinement for them; servers of the project only
-        if it is trusted.
+        """The MCP servers of this folder, which are not started yet, and the confinement in which
+        they run. Servers of the project are among them only if it is trusted.
 
-        They ask no questions. The caller must close both.
+        They ask the user no questions. The caller must close both.
 
         Raises:
             ConfigError: a file of servers cannot be read.
@@ -150,8 +153,9 @@ class Folder:
         return closing(memory_index.Index(get_index_path()))
 
     def sources(self, index: Index) -> Sources:
-        """What the index is made from: the sessions, the user's memory, and the memory of each
-        trusted repository, of this folder and of the folders of sessions.
+        """What the index is made from: the sessions, the user's memory, and the memories of
+        repositories. These are the repositories of this folder, of the folders of sessions, and
+        those that are in the index already; without those that are not trusted.
         """
         projects = [text_path(project) for project in index.session_projects()]
         roots = [find_root(folder) for folder in (Path.cwd(), *projects) if folder.is_dir()]
@@ -160,7 +164,7 @@ class Folder:
         folders = []
         for memory_folder in {long_term.repo_folder(root) for root in (*roots, *indexed_roots)}:
             project = memory_index.project_of(memory_folder)
-            # A missing folder is removed from the index.
+            # A folder that is gone is a source, too: the update then removes it from the index.
             if not memory_folder.is_dir() or long_term.is_memory_trusted(
                 text_path(project), Path.cwd()
             ):
@@ -195,8 +199,8 @@ class Folder:
         seconds: float = math.inf,
         most: float = math.inf,
     ) -> None:
-        """Make missing vectors if an embedding model is configured, for at most `seconds`, and at
-        most `most` of them.
+        """Make missing vectors if an embedding model is configured, until `seconds` are over or
+        `most` of them are made. If the model fails, warn and leave the others out.
         """
         embedder = self._embedder()
         if embedder is None:

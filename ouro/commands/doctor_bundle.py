@@ -101,11 +101,14 @@ def _block(title: str, lines: Iterable[str]) -> str:
 
 
 def _terminal() -> list[str]:
+    """The values of the variables about the terminal, then which others are set."""
     values = [f"{name}={os.environ[name]}" for name in _TERMINAL_VARIABLES if name in os.environ]
-    return [*values, *(f"{name} is set" for name in _PRESENCE_VARIABLES if os.environ.get(name))]
+    present = [f"{name} is set" for name in _PRESENCE_VARIABLES if os.environ.get(name)]
+    return [*values, *present]
 
 
 def _settings(settings: Mapping[str, tuple[str, str]]) -> list[str]:
+    """A line for each setting, with its source; the values of private settings are left out."""
     return [
         f"{key}: {'(set)' if key in _PRIVATE_SETTINGS else value}   # {source}"
         for key, (value, source) in settings.items()
@@ -118,6 +121,7 @@ def _packages() -> list[str]:
         requirements = importlib.metadata.requires("ouro") or []
     except importlib.metadata.PackageNotFoundError:
         return []
+    # `textual[syntax]>=1.0; python_version > "3.11"`: the name ends before the first such character.
     names = [re.split(r"[ <>=!~;\[(]", requirement, maxsplit=1)[0] for requirement in requirements]
     return [f"{name} {_version(name)}" for name in dict.fromkeys(names)]
 
@@ -161,7 +165,7 @@ def mask_report(text: str, cwd: Path) -> str:
         (socket.gethostname(), "HOST"),
         (root.name, "PROJECT"),
     ):
-        if len(name) > 2:
+        if len(name) > 2:  # a shorter name would also match ordinary words
             text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", mark, text)
     return text
 

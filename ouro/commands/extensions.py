@@ -79,26 +79,18 @@ async def instructions(context: SessionContext) -> Answer:
 
 
 async def skills(context: SessionContext, switch: str | None, name: str) -> Answer:
-    """List the skills with the tokens of each; or switch one `on` or `off`."""
+    """List the skills with the tokens of each. If `switch` is `on` or `off`, switch the named one."""
     session_skills = context.session.extensions.skills
     if switch:
         return _switch_skill(session_skills, name, switch)
-    if not session_skills.all():
-        return Answer(
-            [],
-            [
-                line(
-                    f"There are no skills. Put one in {tilde(get_home())}/skills/NAME/SKILL.md, or"
-                    " use /skill save."
-                )
-            ],
-        )
-    rows = map(_skill_row, session_skills.all())
-    total = sum(skill.tokens.in_list for skill in session_skills.all())
-    return Answer(
-        [skill.name for skill in session_skills.all()],
-        [Title(f"Skills: about {plural(total, 'token')} in each request"), *table(rows)],
-    )
+    listed = session_skills.all()
+    if not listed:
+        place = f"{tilde(get_home())}/skills/NAME/SKILL.md"
+        return Answer([], [line(f"There are no skills. Put one in {place}, or use /skill save.")])
+    total = sum(skill.tokens.in_list for skill in listed)
+    title = Title(f"Skills: about {plural(total, 'token')} in each request")
+    names = [skill.name for skill in listed]
+    return Answer(names, [title, *table(map(_skill_row, listed))])
 
 
 def _switch_skill(session_skills: extensions.Skills, name: str, switch: str) -> Answer:
@@ -112,8 +104,14 @@ def _switch_skill(session_skills: extensions.Skills, name: str, switch: str) -> 
 
 
 def _skill_row(skill: extensions.Skill) -> tuple[str, ...]:
-    """The table row of a skill: name, state, tokens, folder and description."""
-    state = "on" if skill.is_offered else "by you only" if skill.is_on else "off"
+    """The table row of a skill: name, state, tokens, folder and description. `by you only` is a skill
+    that is on, but not offered to the model.
+    """
+    state = "off"
+    if skill.is_offered:
+        state = "on"
+    elif skill.is_on:
+        state = "by you only"
     tokens = skill.tokens
     cost = f"{plural(tokens.in_list, 'token')}, {tokens.when_used:,} when used"
     description = cut(skill.file.description, 80)
@@ -121,7 +119,12 @@ def _skill_row(skill: extensions.Skill) -> tuple[str, ...]:
 
 
 async def skill(context: SessionContext, what: str) -> None:
-    """Let a model draft a skill from the session, let the user review it, and save it."""
+    """Let a model draft a skill from the session, let the user review it, and save it.
+
+    Args:
+        what: `save`, and after it, if the user wants, what the skill is to be about. Raises
+            UsageError for another word.
+    """
     verb, _, wish = what.partition(" ")
     if verb != "save":
         raise UsageError("Usage: /skill save [what]. /skills lists the skills.")
@@ -137,29 +140,29 @@ async def skill(context: SessionContext, what: str) -> None:
         return block(draft, "markdown")
 
     _name, draft = _parse_skill(session, await _ask_for_skill(session, wish.strip()))
-    draft, chosen = await review_draft(
-        context.front_end,
-        "Save this skill?",
-        [
-            Choice(place, f"Save it for {label}", tilde(folders[place]))
-            for place, label in PLACES.items()
-        ],
-        draft,
-        draft_as_markdown,
+    choices = [
+        Choice(place, f"Save it for {label}", tilde(folders[place]))
+        for place, label in PLACES.items()
+    ]
+    reviewed, place = await review_draft(
+        context.front_end, "Save this skill?", choices, draft, draft_as_markdown
     )
-    if not chosen:
+    if not place:
         context.say("The draft was discarded.")
         return
-    name, text = _parse_skill(session, draft)
-    path = folders[chosen] / name / "SKILL.md"
+    name, text = _parse_skill(session, reviewed)
+    path = folders[place] / name / "SKILL.md"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_document(path, [text])
     context.say(f"Saved {tilde(path)}: new sessions use it. Edit it there.")
 
 
 async def _ask_for_skill(session: Session, wish: str) -> str:
-    """The answer of a model that drafts a skill from the messages of the session. Raises UsageError
-    if there are none.
+    """The answer of a model that drafts a skill from the messages of the session: the text of the
+    file. Raises UsageError if there are no messages.
+
+    Args:
+        wish: what the skill is to be about; empty if the user did not say it.
     """
     digest = cut_middle("\n".join(_digest_lines(session.transcript.messages())), MAX_DIGEST)
     if not digest:
@@ -172,13 +175,15 @@ async def _ask_for_skill(session: Session, wish: str) -> str:
 
 
 def _parse_skill(session: Session, text: str) -> tuple[str, str]:
-    """The name and the text of a skill that a model has drafted, or the user edited.
+    """The name and the text of a skill that a model has drafted, or the user edited. A fence around
+    the whole, which models write, is removed.
 
     Raises:
         UsageError: it is not a skill, or holds a secret.
     """
     text = clean(text.strip())
-    if fenced := _FENCED_TEXT.match(text):
+    fenced = _FENCED_TEXT.match(text)
+    if fenced:
         text = fenced[1]
     meta, body = split_front_matter(text)
     name = str(meta.get("name", ""))
@@ -186,31 +191,39 @@ def _parse_skill(session: Session, text: str) -> tuple[str, str]:
         raise UsageError(
             "The draft is not a skill: it needs a name, a description and a text. Try again."
         )
-    if kind := session.permissions.finds_secret(text):
+    secret_kind = session.permissions.finds_secret(text)
+    if secret_kind:
         raise UsageError(
-            f"The draft holds {kind}: it is not saved. Say what to leave out: /skill save …"
+            f"The draft holds {secret_kind}: it is not saved. Say what to leave out: /skill save …"
         )
     return name, f"{text.strip()}\n"
 
 
 def _digest_lines(messages: Iterable[Message]) -> Iterator[str]:
-    """Yields what was said and done: texts, tool calls, and the beginning of each result."""
-    names = {"user": "User", "assistant": "Agent"}
+    """Yields what was said and done, oldest first: the texts of the user and the agent, tool calls,
+    and the beginning of each result.
+    """
+    speakers = {"user": "User", "assistant": "Agent"}
     for message in messages:
-        if message.role in names and message.text.strip():
-            yield f"{names[message.role]}: {message.text.strip()}"
+        if message.role in speakers and message.text.strip():
+            yield f"{speakers[message.role]}: {message.text.strip()}"
         for call in message.tool_calls:
             yield f"Call {call.name}: {one_line(str(dict(call.arguments)), MAX_RESULT)}"
         for reply in message.parts_of(ToolReply):
-            yield (
-                f"{'Failed' if reply.failed else 'Result'} of {reply.name}:"
-                f" {one_line(reply.text, MAX_RESULT)}"
-            )
+            outcome = "Failed" if reply.failed else "Result"
+            yield f"{outcome} of {reply.name}: {one_line(reply.text, MAX_RESULT)}"
 
 
 async def add_plugin(context: ShellContext, source: str, path: str, ref: str, yes: bool) -> Answer:
-    """Fetch a plugin, and install it if the user trusts it. Raises UsageError if one of its name is
-    installed.
+    """Fetch a plugin, show what it brings, and install it if the user trusts it.
+
+    Args:
+        path: the folder of the plugin in the repository; empty for the whole of it.
+        ref: a branch, a tag or a commit; empty for the newest.
+        yes: do not ask.
+
+    Raises:
+        UsageError: one of its name is installed already.
     """
     with extensions.fetch_plugin(source, ref, path) as (name, folder, plugin):
         if name in extensions.installed_plugins():
@@ -229,18 +242,17 @@ async def list_plugins(_context: ShellContext) -> Answer:
 
 
 async def update_plugin(context: ShellContext, name: str, yes: bool) -> Answer:
-    """Fetch the named plugin again, or all, and install those that changed if the user agrees."""
+    """Fetch the named plugin again, or all if the name is empty. Those whose files changed are shown,
+    and installed if the user agrees. Returns what was done with each.
+    """
     installed = extensions.installed_plugins()
     if name and name not in installed:
         raise UsageError(f"There is no plugin {name}.", "`ouro plugin list` shows them.")
     outcomes: dict[str, str] = {}
     for plugin_name in [name] if name else installed:
         plugin = installed[plugin_name]
-        with extensions.fetch_plugin(plugin.source, plugin.ref, plugin.path) as (
-            _name,
-            folder,
-            fetched,
-        ):
+        fetching = extensions.fetch_plugin(plugin.source, plugin.ref, plugin.path)
+        with fetching as (_name, folder, fetched):
             changes = _changes_of_plugin(plugin_name, folder)
             for change in changes:
                 context.say(f"  {change}")
@@ -248,10 +260,8 @@ async def update_plugin(context: ShellContext, name: str, yes: bool) -> Answer:
             if changes:
                 answer = await _install(context, plugin_name, folder, fetched, assume_yes=yes)
                 outcomes[plugin_name] = "updated" if answer.value["installed"] else "left as it is"
-    return Answer(
-        outcomes,
-        [line(f"{plugin}: {what}") for plugin, what in outcomes.items()] or [line(_NO_PLUGINS)],
-    )
+    lines = [line(f"{plugin_name}: {what}") for plugin_name, what in outcomes.items()]
+    return Answer(outcomes, lines or [line(_NO_PLUGINS)])
 
 
 def _changes_of_plugin(name: str, fetched_folder: Path) -> Sequence[str]:
@@ -275,7 +285,12 @@ async def remove_plugin(context: ShellContext, name: str, yes: bool) -> Answer:
 async def _install(
     context: ShellContext, name: str, folder: Path, plugin: extensions.Plugin, *, assume_yes: bool
 ) -> Answer:
-    """Show what a plugin brings, and install it if the user trusts it."""
+    """Show what a plugin brings, and install it if the user trusts it. `installed` in the value of
+    the answer says whether that was done.
+
+    Args:
+        folder: the fetched files.
+    """
     brings = list(extensions.describe_plugin(folder))
     context.say(f"The plugin {name} {plugin.version} from {_plugin_source(plugin)} brings:")
     for item in brings:

@@ -72,8 +72,9 @@ class FrontEnd(Protocol):
     async def choose_matching(
         self, title: str, choices: Sequence[Choice], words: str
     ) -> str | None:
-        """Let the user pick one that has these words; a screen lets them change the words. Returns
-        None if they cancel. Raises UsageError if no choice has the words.
+        """Let the user pick one of the choices that have all of these words; a screen lets them
+        change the words. Returns its value, or None if they cancel. Raises UsageError if no choice
+        has the words.
         """
         matching = [choice for choice in choices if _has_words(choice, words)]
         if not matching:
@@ -86,10 +87,10 @@ class FrontEnd(Protocol):
         """Show earlier messages and branches, and let the user choose; None if they cancel.
 
         Args:
-            undo: offer the last message, with its files. Only a screen asks; another front end
-                returns that choice.
-            redo: offer to redo these scopes instead. Only a screen asks; another front end
-                returns that choice.
+            undo: offer only to undo the last message, with its files. A front end without a screen
+                does not ask, and returns that choice.
+            redo: offer only to redo these scopes; the texts say what each would redo. A front end
+                without a screen does not ask, and returns the choice of all of them.
         """
         from ouro.commands.rewind import choose_from_list, undo_of_last_turn
 
@@ -98,7 +99,7 @@ class FrontEnd(Protocol):
         return undo_of_last_turn(self) if undo else await choose_from_list(self)
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
-        """Show the transcript again, after it changed, with a draft in the prompt."""
+        """Show the transcript again, after it changed, with this draft and images in the prompt."""
 
     async def pick_session(
         self, session_catalog: SessionCatalog, only: Collection[str] = ()
@@ -141,8 +142,9 @@ class FrontEnd(Protocol):
         return False
 
     async def view_diff(self, reading: asyncio.Task[ShownDiff]) -> bool:  # noqa: ARG002 (for screens)
-        """Show changes of files, to read, undo and comment on, when they are read; returns whether
-        there is a screen for it, and changes. Raises what `reading` raises.
+        """Wait until changes of files are read, then show them, so that the user can undo and comment
+        on them. Returns False, and shows nothing, if there is no screen for it or no change.
+        Raises what `reading` raises.
         """
         return False
 
@@ -196,11 +198,12 @@ async def review_draft(
     it.
 
     Args:
-        as_markdown: returns the draft as Markdown. Raises UsageError if it is not valid; then the
-            previous draft stays.
+        choices: what can be done with it; to edit and to discard it are added.
+        as_markdown: returns the draft as Markdown. Raises UsageError if it is not valid. If that is
+            after an edit, the error is shown and the draft before the edit stays.
 
     Returns:
-        The draft, and the value of the choice; empty if the user discards the draft.
+        The draft as edited, and the value of the user's choice; an empty value if they discard it.
     """
     choices = [
         *choices,
@@ -221,13 +224,15 @@ async def review_draft(
 
 
 def _has_words(choice: Choice, words: str) -> bool:
+    """Whether each of the words is somewhere in the label or detail, ignoring case."""
     text = f"{choice.label} {choice.detail}".lower()
     return all(word in text for word in words.lower().split())
 
 
 def choice_line(choice: Choice, current: str) -> str:
-    """A choice on one line, for front ends without a screen."""
+    """A choice on one line, for front ends without a screen. `current` is the value in use; empty if
+    there is none.
+    """
+    in_use = " (in use)" if current and choice.value == current else ""
     detail = f" — {choice.detail}" if choice.detail else ""
-    return one_line(
-        f"{choice.label}{' (in use)' if current and choice.value == current else ''}{detail}"
-    )
+    return one_line(f"{choice.label}{in_use}{detail}")

@@ -29,7 +29,9 @@ MIN_SECONDS = 10.0
 
 
 async def goal(context: SessionContext, condition: str, **caps: Any) -> Answer | None:
-    """Show, set, pause, resume or end the goal."""
+    """Show the goal if the condition is empty. The words `pause`, `resume` and CLEAR_WORDS pause,
+    resume and end it; another condition sets a new goal.
+    """
     session, word = context.session, condition.strip().lower()
     pursuit = session.background.standing.goal
     if not word:
@@ -49,7 +51,7 @@ async def goal(context: SessionContext, condition: str, **caps: Any) -> Answer |
         context.say(f"The goal: {one_line(current_goal.title, 200)} (at most {current_goal.caps})")
     if message:
         await context.front_end.send(message)
-    elif context.front_end.queue is not None:
+    elif context.front_end.queue is not None:  # it was resumed
         context.front_end.queue.continue_goal()
     return None
 
@@ -64,7 +66,14 @@ async def begin_goal(
     keep: bool = False,
 ) -> str:
     """Set a goal, or resume the paused one if the condition is `resume`. Returns the message that
-    begins the goal; empty if it is resumed. Raises UsageError if the goal is not valid.
+    begins the goal; empty if it is resumed.
+
+    Args:
+        turns, cost, minutes: caps; None for the default. Those of a resumed goal stay.
+        keep: whether the goal outlives the session.
+
+    Raises:
+        UsageError: there is no goal to resume, no condition, or its command is not harmless.
     """
     pursuit = session.background.standing.goal
     if condition.strip().lower() == "resume":
@@ -87,8 +96,11 @@ async def begin_goal_of_prompt(session: Session, text: str) -> str:
     """Begin the goal of a prompt `/goal …` when no user is there. Returns the message to send; a
     prompt that is not `/goal` is returned as it is.
 
-    Raises UsageError: the line is not valid, or the command needs a session that stays open.
+    Raises:
+        UsageError: the line is not a valid `/goal`; or it is `/loop`, for which a session must stay
+            open; or the goal would be shown, paused or ended, which only a user can want.
     """
+    # The word may end at a line break: a space in front of the first one separates it.
     word, _, argument = text.strip().replace("\n", " \n", 1).partition(" ")
     if word == "/loop":
         raise UsageError(
@@ -98,16 +110,19 @@ async def begin_goal_of_prompt(session: Session, text: str) -> str:
     if word != "/goal" or command is None:
         return text
     arguments = parse_line(command, argument.strip())
-    if not arguments["condition"].strip() or arguments["condition"].strip().lower() in (
-        *CLEAR_WORDS,
-        "pause",
-    ):
+    condition = arguments["condition"].strip().lower()
+    if condition in ("", "pause", *CLEAR_WORDS):
         raise UsageError("Without a user, `/goal` needs a condition.", _USAGE)
     return await begin_goal(session, **arguments)
 
 
 async def loop(context: SessionContext, text: str, *, keep: bool = False) -> Answer:
-    """List the repeated messages, or begin one: `10m Check the build`."""
+    """Begin to repeat a message: the text is an interval and the message, `10m Check the build`. List
+    the repeated messages if the text is empty.
+
+    Args:
+        keep: whether it outlives the session.
+    """
     repeated = context.session.background.standing.repeated
     if not text:
         messages = repeated.list()
@@ -129,15 +144,20 @@ async def loop(context: SessionContext, text: str, *, keep: bool = False) -> Ans
 
 
 def split_condition(text: str) -> tuple[str, str]:
-    """The words and the command of a goal, each may be empty. The command is the line that begins
-    with `!`. Raises UsageError for a second command.
+    """The words and the command of a goal; each is empty if the text has none. The command is the
+    line that begins with `!`. Raises UsageError for a second command.
     """
-    lines = [text_line.strip() for text_line in text.strip().splitlines()]
-    commands = [text_line.lstrip("!").strip() for text_line in lines if text_line.startswith("!")]
+    words: list[str] = []
+    commands: list[str] = []
+    for text_line in text.strip().splitlines():
+        stripped = text_line.strip()
+        if stripped.startswith("!"):
+            commands.append(stripped.lstrip("!").strip())
+        else:
+            words.append(stripped)
     if len(commands) > 1:
         raise UsageError("A goal has one command.", "Join them: !make && make test")
-    words = "\n".join(text_line for text_line in lines if not text_line.startswith("!"))
-    return words.strip(), next(iter(commands), "")
+    return "\n".join(words).strip(), commands[0] if commands else ""
 
 
 def split_interval(text: str) -> tuple[float, str]:
@@ -189,10 +209,13 @@ def _require_goal(session: Session) -> Goal:
 
 
 async def _require_harmless(session: Session, command: str) -> None:
-    """Raises UsageError if what the command does cannot be undone: it would run after each turn."""
+    """Raises UsageError if the effect of the command may not be undone: it would run after each turn.
+    An empty command is harmless.
+    """
     if not command:
         return
-    if reason := await asyncio.to_thread(session.permissions.find_danger, command):
+    reason = await asyncio.to_thread(session.permissions.find_danger, command)
+    if reason:
         raise UsageError(
             f"The check would run after each turn, and may not be undone: {reason}.",
             "Name a command that only checks.",

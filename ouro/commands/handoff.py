@@ -22,7 +22,9 @@ _NOT_HANDED_OVER = "Not handed over: memory, permissions, running jobs, and the 
 
 
 async def handoff(context: SessionContext, agent: Agent) -> Answer:
-    """Write a copy of the session for the other agent; returns the receipt, and how to continue."""
+    """Write a copy of the session for the other agent. Returns a receipt: what the agent gets, what it
+    does not get, and the command with which to continue.
+    """
     session = context.session
     whole = await session.transcript.whole()
     copy = await asyncio.to_thread(_write, whole, agent)
@@ -53,8 +55,8 @@ async def handoff(context: SessionContext, agent: Agent) -> Answer:
 
 
 def _write(whole: WholeSession, agent: Agent) -> AgentSession:
-    """Write a copy of the session where the other agent looks for its sessions. A state that was
-    handed over before is not written again. Blocks.
+    """Write a copy of the session where the other agent looks for its sessions; returns it. If this
+    state of the session was handed over before, the file stays as it is. Blocks.
     """
     # Imported late: only this command needs them.
     from ouro.commands.export.for_agents import session_for_agent
@@ -65,14 +67,15 @@ def _write(whole: WholeSession, agent: Agent) -> AgentSession:
         return copy  # this state was handed over before; the other agent may use the file
     copy.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_document(copy.path, copy.lines, force=False)
-    ledger = ImportLedger()  # while it has no new messages there, it is not imported again
+    # `ouro sessions import` skips the copy as long as the other agent adds no messages to it.
+    ledger = ImportLedger()
     ledger.note(copy.path.absolute(), whole.header.id)
     ledger.save()
     return copy
 
 
 def _running_hint(context: SessionContext) -> View:
-    """A warning about background jobs, which stay with this session; empty without any."""
+    """A warning if background jobs are running, which stay with this session; empty without any."""
     running = [task for task in context.session.background.list() if task.is_running]
     if not running:
         return []

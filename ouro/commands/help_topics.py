@@ -23,10 +23,13 @@ _PAGES_FOR_DEVELOPERS = {"architecture", "dependencies", "extending", "index", "
 
 
 def page_files() -> Mapping[str, Path]:
-    """The file of each page of the documentation by its name; the pages for users come first. Blocks."""
+    """The name and the file of each page of the documentation, by name; the pages for users come
+    first. Blocks.
+    """
     folder = _INSTALLED_PAGES if _INSTALLED_PAGES.is_dir() else _REPOSITORY_PAGES
     files = {path.stem: path for path in sorted(folder.glob("*.md"))}
-    return dict(sorted(files.items(), key=lambda item: item[0] in _PAGES_FOR_DEVELOPERS))
+    for_users = {name: path for name, path in files.items() if name not in _PAGES_FOR_DEVELOPERS}
+    return for_users | files
 
 
 def page_text(topic: str) -> str:
@@ -42,13 +45,15 @@ def page_text(topic: str) -> str:
 
 
 def _section_of(text: str, anchor: str) -> str:
-    """The section with that anchor, up to the next heading of its level or above; without such a
-    section, the whole text.
+    """The section with that anchor, up to the next heading of its level or a higher one. Without such
+    a section, the whole text. A `#` in a block of code begins no heading.
     """
     section: list[str] = []
-    section_level, is_in_code = 0, False
+    section_level = 0  # the number of `#` of its heading; 0 before it is found
+    is_in_code = False
     for text_line in text.splitlines():
-        is_in_code ^= text_line.startswith("```")
+        if text_line.startswith("```"):
+            is_in_code = not is_in_code
         heading_level = 0 if is_in_code else len(text_line) - len(text_line.lstrip("#"))
         if section_level and 0 < heading_level <= section_level:
             break
@@ -56,7 +61,9 @@ def _section_of(text: str, anchor: str) -> str:
             section_level = heading_level
         if section_level:
             section.append(text_line)
-    return "\n".join(section) + "\n" if section else text
+    if not section:
+        return text
+    return "\n".join(section) + "\n"
 
 
 def _anchor(heading: str) -> str:
@@ -73,7 +80,8 @@ async def help_topic(_context: ActionContext, topic: str) -> Answer:
     if not words:
         names = ", ".join(page_files())
         return Answer(list(page_files()), [line(f"Pages: {names}."), line(_USAGE)])
-    if text := page_text(words) or setting_text(words) or _command_text(words):
+    text = page_text(words) or setting_text(words) or _command_text(words)
+    if text:
         return Answer(text, [Markdown(text)])
     from difflib import get_close_matches
 
@@ -83,7 +91,9 @@ async def help_topic(_context: ActionContext, topic: str) -> Answer:
 
 
 def setting_text(key: str) -> str:
-    """What a setting means, or each setting of a section; empty if there is none. Blocks."""
+    """What a setting means, or each setting of a section such as `tui`, in Markdown; empty if there
+    is none. Blocks.
+    """
     helps = {
         name: text
         for name, text in setting_helps().items()

@@ -22,6 +22,7 @@ from ouro.commands.front_end import review_draft
 from ouro.commands.render import CodeSpan, Quote, Title, View, as_markdown, line, table
 from ouro.display import Choice
 from ouro.errors import ConfigError, ToolError, UsageError
+from ouro.events import Level
 from ouro.extensions import EVENTS, Check, Hook, HookRun, forbids, names_elsewhere, tool_data
 from ouro.memory import long_term
 from ouro.memory.side_calls import ask_and_record
@@ -69,9 +70,12 @@ MAX_CALLS = 60
 
 
 async def hooks(context: ActionContext) -> Answer:
-    """List the hooks with their uses, and the last runs."""
+    """List the hooks with how often each ran and refused, and the last runs. For a check it shows how
+    often it refused in all sessions, for another hook in this session.
+    """
     async with context.open_session() as session:
-        session_hooks, runs = session.turn.hooks.runner.hooks, tuple(session.turn.hooks.runner.runs)
+        runner = session.turn.hooks.runner
+        session_hooks, runs = runner.hooks, tuple(runner.runs)
         checks = {check.number: check for check in await asyncio.to_thread(checks_of, session)}
     rows, data = [], []
     for hook in session_hooks:
@@ -107,6 +111,9 @@ def _hook_data(hook: Hook) -> dict[str, Any]:
 
 
 def _describe_use(check: Check | None, runs: int, refused: int) -> str:
+    """How often a check refused since it was added; for a hook that is no check (None), how often it
+    ran and refused in this session. Empty if it never ran.
+    """
     if check:
         return f"refused {plural(check.fired, 'time')} since {check.added_at[:10]}"
     if refused:
@@ -115,7 +122,7 @@ def _describe_use(check: Check | None, runs: int, refused: int) -> str:
 
 
 def _parse_input(text: str) -> dict[str, Any]:
-    """The arguments in `--input`. Raises UsageError if it is not a JSON object."""
+    """The arguments in `--input`, none if it is empty. Raises UsageError if it is not a JSON object."""
     try:
         arguments = json.loads(text or "{}")
     except ValueError as error:
@@ -128,13 +135,19 @@ def _parse_input(text: str) -> dict[str, Any]:
 async def test(context: ActionContext, event: str, tool: str, input_json: str) -> Answer:
     """Run the hooks of an event with sample data, and show what each did. The exit code is 1 if one
     failed, or none runs.
+
+    Args:
+        tool: the tool of the call, at an event of tools.
+        input_json: the arguments of this call; at another event, data that replace the samples.
     """
     if event not in EVENTS:
         raise UsageError(f"`{event}` is not an event. There are: {', '.join(EVENTS)}.")
     arguments = _parse_input(input_json)
     is_tool_event = "tool" in event
+    # Matchers may also use the name that the tool has in other programs.
+    names = (tool, *names_elsewhere(tool)) if is_tool_event else ()
     async with context.open_session() as session:
-        runner, names = session.turn.hooks.runner, (tool, *names_elsewhere(tool))
+        runner = session.turn.hooks.runner
         data: dict[str, Any] = {"session_id": session.id, "cwd": str(session.cwd)}
         if event in ("before-tool", "after-tool"):
             known_tool = session.turn.commands.tools.tools.get(tool)
@@ -144,8 +157,8 @@ async def test(context: ActionContext, event: str, tool: str, input_json: str) -
                 data["tool_response"] = {"text": "", "failed": False}
         else:
             data |= {**_SAMPLE_DATA.get(event, {}), **arguments}
-        earlier_runs = len(runner.runs)
-        outcome = await runner.run(event, data, names if is_tool_event else ())
+        earlier_runs = len(runner.runs)  # opening the session may have run hooks, too
+        outcome = await runner.run(event, data, names)
         runs = tuple(runner.runs)[earlier_runs:]
     if not runs:
         tool_note = f" of {tool}" if is_tool_event else ""
@@ -164,38 +177,42 @@ def _targets_of(arguments: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 async def check(context: SessionContext, correction: str) -> None:
-    """Let a model draft a check of a correction, let the user review it, and save it. `remove N` as
-    the correction removes a check.
+    """Let a model draft a check of a correction, let the user review it, and save it.
+
+    Args:
+        correction: what the user wants to be enforced; or the id of a note that says it
+            (`mem_…`); or `remove N`, which removes the check of that number.
     """
-    session, hooks = context.session, context.session.turn.hooks.runner
-    verb, _, number = correction.partition(" ")
-    if verb == "remove" and number.isdecimal():
-        await asyncio.to_thread(hooks.change_checks, methodcaller("remove", int(number)))
-        context.say(f"Check {number} was removed.")
+    session, runner = context.session, context.session.turn.hooks.runner
+    first_word, _, rest = correction.partition(" ")
+    if first_word == "remove" and rest.isdecimal():
+        await asyncio.to_thread(runner.change_checks, methodcaller("remove", int(rest)))
+        context.say(f"Check {rest} was removed.")
         return
     if correction == "remove":
         raise UsageError("Usage: /check remove N. /hooks lists the checks.")
-    if verb.startswith("mem_"):
-        correction = (
-            await context.memory(lambda memory: long_term.find_entry(memory.editor, correction))
-        ).text
+    text = correction
+    if first_word.startswith("mem_"):
+        entry = await context.memory(lambda memory: long_term.find_entry(memory.editor, correction))
+        text = entry.text
     context.say("The model writes a draft …")
-    draft = _check_json(_parse_check(await _ask_for_check(session, correction), correction))
-    draft, chosen = await review_draft(
+    drafted = _parse_check(await _ask_for_check(session, text), text)
+    choices = [
+        Choice("project", "Enforce it in this project"),
+        Choice("everywhere", "Enforce it in all projects"),
+    ]
+    reviewed, place = await review_draft(
         context.front_end,
         "Make this a check?",
-        [
-            Choice("project", "Enforce it in this project"),
-            Choice("everywhere", "Enforce it in all projects"),
-        ],
-        draft,
-        lambda text: as_markdown(_draft_view(session, _parse_check(text, correction))),
+        choices,
+        _check_json(drafted),
+        lambda draft: as_markdown(_draft_view(session, _parse_check(draft, text))),
     )
-    if not chosen:
+    if not place:
         context.say("The draft was discarded.")
         return
-    add = methodcaller("add", _parse_check(draft, correction), chosen == "everywhere")
-    saved: Check = await asyncio.to_thread(hooks.change_checks, add)
+    add = methodcaller("add", _parse_check(reviewed, text), place == "everywhere")
+    saved: Check = await asyncio.to_thread(runner.change_checks, add)
     context.say(
         f"Check {saved.number} holds from now on. /hooks counts what it refuses; /check remove"
         " ends it."
@@ -203,11 +220,13 @@ async def check(context: SessionContext, correction: str) -> None:
 
 
 async def _ask_for_check(session: Session, correction: str) -> str:
-    """The answer of a model that drafts a check; it sees the last calls of the session."""
-    calls = (
+    """The answer of a model that drafts a check: the JSON of INSTRUCTIONS. The model sees the
+    correction and the last calls of the session.
+    """
+    calls = [
         one_line(f"{call.name} {json.dumps(dict(call.arguments))}", 300)
         for call in _last_calls(session)
-    )
+    ]
     call_lines = "\n".join(calls) or "none"
     request = (
         f"The correction: {correction}\n\nCalls of the agent, as data:\n"
@@ -221,13 +240,17 @@ async def _ask_for_check(session: Session, correction: str) -> str:
 
 
 def _parse_check(text: str, correction: str) -> Check:
-    """The check in an answer of a model, or in a text that the user edited. Raises UsageError if it
-    is not a check.
+    """The check in an answer of a model, or in a text that the user edited: the first JSON object, to
+    the last brace. Raises UsageError if it is not a check, or the model says that there can be none.
+
+    Args:
+        correction: kept as the text of the check.
     """
     fields: dict[str, Any] = {}
     with suppress(ValueError, RecursionError):
         fields = json.loads(text[text.find("{") : text.rfind("}") + 1])
-    if reason := fields.get("none"):
+    reason = fields.get("none")
+    if reason:
         raise UsageError(
             f"The model says that no program can check this: {one_line(str(reason), 300)}"
         )
@@ -255,28 +278,21 @@ def _check_json(check: Check) -> str:
 def _draft_view(session: Session, check: Check) -> View:
     """A view of a drafted check, and of the last calls that it would have refused."""
     view: View = [line(f"From: {check.text}"), Quote(_check_json(check))]
+    if not check.rule:  # what a hook would refuse is not known without running it
+        return view
     calls = _last_calls(session)
-    refused = (
-        [title for call in calls if (title := _refused_title(session, check.rule, call))]
-        if check.rule
-        else []
-    )
+    refused = [title for call in calls if (title := _refused_title(session, check.rule, call))]
     if refused:
         titles = ", ".join(one_line(title, 80) for title in refused[:5])
-        view.append(
-            line(f"It would have refused {len(refused)} of the last {len(calls)} calls: {titles}")
-        )
-    elif check.rule:
-        view.append(
-            line(
-                f"It would have refused none of the last {plural(len(calls), 'call')} of this"
-                " session."
-            )
-        )
+        effect = f"{len(refused)} of the last {len(calls)} calls: {titles}"
+    else:
+        effect = f"none of the last {plural(len(calls), 'call')} of this session."
+    view.append(line(f"It would have refused {effect}"))
     return view
 
 
 def _last_calls(session: Session) -> list[ToolCall]:
+    """The last MAX_CALLS calls of the session, oldest first."""
     calls = chain.from_iterable(message.tool_calls for message in session.transcript.messages())
     return list(calls)[-MAX_CALLS:]
 
@@ -299,38 +315,30 @@ def checks_of(session: Session) -> list[Check]:
 
 
 def _run_row(run: HookRun) -> tuple[str, ...]:
-    """The table row of a run: time, event, hook, duration, and what it decided or why it failed."""
+    """The table row of a run: time, event, hook, duration, and why it failed, what it decided with the
+    reason, or `done`.
+    """
     clock_time = datetime.fromtimestamp(run.at).astimezone().strftime("%H:%M:%S")
-    result = (
-        run.failure
-        or ": ".join(filter(None, (run.outcome.verdict, one_line(run.outcome.reason))))
-        or "done"
-    )
+    decision = ": ".join(filter(None, (run.outcome.verdict, one_line(run.outcome.reason))))
+    result = run.failure or decision or "done"
     return clock_time, run.hook.event, CodeSpan(run.hook.label), f"{run.seconds:.2f} s", result
 
 
 def _run_details(run: HookRun) -> View:
     """A view of a run of a hook with its output, for `hooks test`."""
     code = run.answer.exit_code
-    facts = (
-        f"{run.hook.place}, {run.seconds:.2f} s,"
-        f" {'no exit code' if code is None else f'exit code {code}'}"
-    )
-    outputs = [text for text in (run.answer.out, run.answer.error) if text]
-    result = run.failure or (
-        f"It says {run.outcome.verdict}: {run.outcome.reason}" if run.outcome.verdict else ""
-    )
-    addition = f"It adds: {run.outcome.context}" if run.outcome.context else ""
-    lines = [
-        line(text, level="warning" if run.failure else "info")
-        for text in (result, addition)
-        if text
-    ]
-    return [
-        line(CodeSpan(run.hook.label), f" ({facts})"),
-        *(Quote(cut(text, 4_000)) for text in outputs),
-        *lines,
-    ]
+    code_note = "no exit code" if code is None else f"exit code {code}"
+    facts = f"{run.hook.place}, {run.seconds:.2f} s, {code_note}"
+    view: View = [line(CodeSpan(run.hook.label), f" ({facts})")]
+    view += [Quote(cut(text, 4_000)) for text in (run.answer.out, run.answer.error) if text]
+    level: Level = "warning" if run.failure else "info"
+    if run.failure:
+        view.append(line(run.failure, level=level))
+    elif run.outcome.verdict:
+        view.append(line(f"It says {run.outcome.verdict}: {run.outcome.reason}", level=level))
+    if run.outcome.context:
+        view.append(line(f"It adds: {run.outcome.context}", level=level))
+    return view
 
 
 def _run_data(run: HookRun) -> dict[str, Any]:

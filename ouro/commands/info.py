@@ -40,40 +40,40 @@ MESSAGE_PREFIXES = (
 
 
 def help_text(session: Session | None, keys: KeySections) -> str:
-    """All commands by subject, what may begin a message, and the keys, as Markdown."""
-    section_of: dict[str, str] = {}
+    """All commands by subject, what may begin a message, and the keys, as Markdown. Without a session
+    (None) it has only ouro's own commands.
+    """
+    section_of_command: dict[str, str] = {}
     for title, names in _COMMANDS_OF_SECTION.items():
-        section_of |= dict.fromkeys(names.split(), title)
+        section_of_command |= dict.fromkeys(names.split(), title)
     sections: dict[str, list[tuple[str, str]]] = {
         title: [] for title in (*_COMMANDS_OF_SECTION, _OTHER_SECTION)
     }
     for command in COMMANDS:
-        sections[section_of.get(command.name, _OTHER_SECTION)].append(
-            (f"/{command.name}", escape(command.help))
-        )
+        title = section_of_command.get(command.name, _OTHER_SECTION)
+        sections[title].append((f"/{command.name}", escape(command.help)))
     sections["Your commands"] = [
         (f"/{command.name}", escape(command.help)) for command in custom_commands(session)
     ]
     blocks = [_table(title, rows) for title, rows in sections.items() if rows]
     blocks.append(f"{code('/help memory')} shows more of one, with an example.")
-    blocks += [
-        _table(title, rows)
-        for title, rows in (("At the start of a message", MESSAGE_PREFIXES), *keys)
-        if rows
-    ]
+    prefixes_and_keys = (("At the start of a message", MESSAGE_PREFIXES), *keys)
+    blocks += [_table(title, rows) for title, rows in prefixes_and_keys if rows]
     return "\n\n".join(blocks)
 
 
 def _table(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    cells = ((code(name).replace("|", r"\|"), what) for name, what in rows)
-    return "\n".join(
-        (f"| {title} | |", "|---|---|", *(f"| {name} | {what} |" for name, what in cells))
-    )
+    """A Markdown table of names, as code, and their explanations; the title is its head."""
+    lines = [f"| {title} | |", "|---|---|"]
+    for name, explanation in rows:
+        cell = code(name).replace("|", r"\|")  # a bar would end the cell
+        lines.append(f"| {cell} | {explanation} |")
+    return "\n".join(lines)
 
 
 async def show_help(context: SessionContext, topic: str) -> Answer | None:
-    """Show all commands and keys; or a command, a page or a setting. A topic that is a command is
-    not looked for among the pages and settings.
+    """Show all commands and keys if the topic is empty; else the command, the page or the setting of
+    that name. A topic that is a command is not looked for among the pages and settings.
     """
     session, word = context.session, topic.removeprefix("/")
     if not topic:
@@ -90,23 +90,24 @@ async def show_help(context: SessionContext, topic: str) -> Answer | None:
 
 
 def _command_text(session: Session, word: str) -> str:
-    """The help of a built-in or custom command. Raises UsageError for another word."""
-    if command := find_command(word):
-        example = f"\n\nFor example: {code(f'/{command.examples[0]}')}" if command.examples else ""
-        aliases = (
-            f" Also: {', '.join(code(f'/{name}') for name in command.aliases)}"
-            if command.aliases
-            else ""
-        )
-        rows = {f"/{action.name}": escape(action.help) for action in actions_of(command).values()}
-        actions = f"\n\n{_table('Actions', rows.items())}" if rows else ""
-        has_page = command.name in page_files()
-        page = f"\n\n{code(f'/help docs/{command.name}.md')}: the page." if has_page else ""
-        return f"{code(command.usage)} {command.help}.{aliases}{example}{actions}{page}"
-    custom = next((custom for custom in custom_commands(session) if word == custom.name), None)
-    if custom is None:
-        raise UsageError(f"There is no command, page or setting {word}. /help lists them all.")
-    return f"{code(custom.usage)} {escape(custom.help)}\n\nFrom {code(custom.place)}"
+    """The help of a built-in or custom command, in Markdown. Raises UsageError for another word."""
+    command = find_command(word)
+    if command is None:
+        custom = next((custom for custom in custom_commands(session) if word == custom.name), None)
+        if custom is None:
+            raise UsageError(f"There is no command, page or setting {word}. /help lists them all.")
+        return f"{code(custom.usage)} {escape(custom.help)}\n\nFrom {code(custom.place)}"
+    text = f"{code(command.usage)} {command.help}."
+    if command.aliases:
+        text += f" Also: {', '.join(code(f'/{name}') for name in command.aliases)}"
+    if command.examples:
+        text += f"\n\nFor example: {code(f'/{command.examples[0]}')}"
+    rows = {f"/{action.name}": escape(action.help) for action in actions_of(command).values()}
+    if rows:
+        text += f"\n\n{_table('Actions', rows.items())}"
+    if command.name in page_files():
+        text += f"\n\n{code(f'/help docs/{command.name}.md')}: the page."
+    return text
 
 
 async def status(context: SessionContext) -> Answer:

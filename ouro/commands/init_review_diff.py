@@ -25,40 +25,62 @@ GIT_SECONDS = 20.0
 
 
 async def init(cwd: Path, wish: str) -> str:
-    """The prompt that lets the agent write AGENTS.md, or improve it if there is one."""
+    """The prompt that lets the agent write AGENTS.md, or improve it if there is one that is not empty.
+
+    Args:
+        wish: what it should mind in particular; empty for nothing.
+    """
     path = find_root(cwd) / "AGENTS.md"
-    lines = len(path.read_text("utf-8", "replace").splitlines()) if path.is_file() else 0
+    line_count = len(path.read_text("utf-8", "replace").splitlines()) if path.is_file() else 0
     task, how = "write `AGENTS.md`", WRITE_AGENTS_MD
-    if lines:
-        task, how = "improve `AGENTS.md`", IMPROVE_AGENTS_MD.format(lines=lines)
+    if line_count:
+        task, how = "improve `AGENTS.md`", IMPROVE_AGENTS_MD.format(lines=line_count)
     text = _read_prompt("init.md").format(task=task, how=how)
     return f"{text}\n\nMind in particular: {wish}" if wish else text
 
 
 async def review(cwd: Path, what: str) -> str:
-    """The prompt that lets a subagent review a change; `security` may stand before it."""
+    """The prompt that lets a subagent review a change.
+
+    Args:
+        what: the change, as `_change_to_review` reads it. With the word `security` in front, the
+            review is only about security.
+    """
+    prompt = "review.md"
     word, _, rest = what.partition(" ")
     if word == "security":
-        return _read_prompt("review_security.md").format(
-            **await _change_to_review(cwd, rest.strip())
-        )
-    return _read_prompt("review.md").format(**await _change_to_review(cwd, what))
+        prompt, what = "review_security.md", rest.strip()
+    return _read_prompt(prompt).format(**await _change_to_review(cwd, what))
 
 
 async def _change_to_review(cwd: Path, what: str) -> dict[str, str]:
-    """The values of a review prompt: `what` is reviewed, and `how` the agent can see it."""
-    git, name = Git(cwd, GIT_SECONDS), what.removeprefix("#")
-    how = "`git status`, `git diff HEAD`, the new files"
-    if name.isdecimal():
-        what, how = f"pull request {name}", f"`gh pr view {name}`, `gh pr diff {name}`"
-    elif what and not what.startswith("-"):
-        is_base = await asyncio.to_thread(
-            git.ask, "rev-parse", "--verify", "--quiet", f"{what}^{{commit}}"
-        )
-        how = f"`git diff {what}...HEAD`" if is_base else "find it first"
-        what = f"what this branch changes since `{what}`" if is_base else what
-    what = what or UNCOMMITTED
-    return {"what": what, "how": how}
+    """The values of a review prompt: `what` is reviewed, and `how` the agent can see it.
+
+    Args:
+        what: empty for the changes that are not committed, the number of a pull request, a commit
+            or branch for what changed since, or words for something that the agent must find.
+    """
+    number = what.removeprefix("#")
+    if number.isdecimal():
+        return {
+            "what": f"pull request {number}",
+            "how": f"`gh pr view {number}`, `gh pr diff {number}`",
+        }
+    if not what or what.startswith("-"):  # git would read it as an option
+        return {
+            "what": what or UNCOMMITTED,
+            "how": "`git status`, `git diff HEAD`, the new files",
+        }
+    git = Git(cwd, GIT_SECONDS)
+    commit = await asyncio.to_thread(
+        git.ask, "rev-parse", "--verify", "--quiet", f"{what}^{{commit}}"
+    )
+    if not commit:
+        return {"what": what, "how": "find it first"}
+    return {
+        "what": f"what this branch changes since `{what}`",
+        "how": f"`git diff {what}...HEAD`",
+    }
 
 
 def _read_prompt(name: str) -> str:
@@ -66,8 +88,11 @@ def _read_prompt(name: str) -> str:
 
 
 async def diff(context: SessionContext, since: str) -> None:
-    """Show the changes on a screen. Without a screen print them; if `since` is a number of messages,
-    with the hunk ids that `/undo` takes.
+    """Show the changes of files on a screen, or print them if there is none.
+
+    Args:
+        since: what they are compared with, as `SessionDiff.read` takes it. If it is a number of
+            messages, the hunks are printed with the ids that `/undo` takes.
     """
     session_diff = SessionDiff(context.cwd, context.session.rewind)
     reading = asyncio.create_task(session_diff.read(since))

@@ -67,13 +67,16 @@ async def log(context: SessionContext, server: str) -> Answer:
 
 
 def _state_words(server: LanguageServer) -> str:
-    version = f" {server.version}" if server.version else ""
-    return {"waiting": "not started yet", "ready": f"ready{version}"}.get(
-        server.state, server.state
-    )
+    """The state in words for users; a server that is ready has its version."""
+    if server.state == "waiting":
+        return "not started yet"
+    if server.state == "ready" and server.version:
+        return f"ready {server.version}"
+    return server.state
 
 
 async def _servers(context: SessionContext) -> Sequence[LanguageServer]:
+    """The language servers of the session, also those that have not started."""
     language_servers = context.session.extensions.language_servers
     # In a thread: at the first time it looks for installed servers.
     return await asyncio.to_thread(lambda: language_servers.servers)

@@ -76,19 +76,23 @@ def _tokens_of_tools(server: mcp.McpServer) -> int:
 
 
 async def show(context: ActionContext, server: str) -> Answer:
-    """Show a server with its tools; connect first if they are not known yet."""
+    """Show a server with its tools. If it was never approved, and has not been connected to either,
+    its tools are not known: then connect to it first, as `test` does.
+    """
     async with context.servers() as servers:
         mcp_server = _find_server(servers, server)
         if mcp_server.approved is not None or mcp_server.state not in ("waiting", "starting"):
             return _describe_server(mcp_server)
-    return await test(context, server)  # its tools are known after the first connection
+    return await test(context, server)
 
 
 async def test(context: ActionContext, server: str) -> Answer:
-    """Connect to a server, even if that failed before. The exit code is 1 if it fails."""
+    """Connect to a server, even if that failed before, and show it. If it fails, show the error with
+    the end of its log; the exit code is then 1.
+    """
     async with context.servers() as servers:
         mcp_server = _find_server(servers, server)
-        if mcp_server.state in ("failed", "login"):
+        if mcp_server.state in ("failed", "login"):  # `connect` may not try these again
             mcp_server.failures, mcp_server.state = 0, "waiting"
         try:
             await servers.connect(server)
@@ -129,7 +133,16 @@ async def approve(context: ActionContext, server: str, yes: bool) -> Answer:
 
 
 async def add(_context: ShellContext, name: str, command: list[str], **options: Any) -> Answer:
-    """Save a server in the registry: a command, or the address of `--url`. Raises UsageError."""
+    """Save a server in the registry: a command, or the address of `--url`.
+
+    Args:
+        command: the words of the command; empty for an address.
+        options: the other flags of `ouro mcp add`.
+
+    Raises:
+        UsageError: neither or both are named, a flag has no effect for what is named, or there is
+            a server of this name and no `--force`.
+    """
     server = McpServerSettings(
         command=command[0] if command else "",
         args=tuple(command[1:]),
@@ -142,27 +155,20 @@ async def add(_context: ShellContext, name: str, command: list[str], **options: 
         problem = "A server is a command behind `--`, or the address of --url."
         raise UsageError(problem, "Usage: ouro mcp add NAME -- COMMAND")
     mcp.check_server(name, server)
-    unused = ("sse", "header") if command else ("env",)
-    if other := next((flag for flag in unused if options[flag]), None):
-        raise UsageError(
-            f"--{other} has no effect for {'a command' if command else 'an address'}.",
-            "Leave it out.",
-        )
+    kind, flags_without_effect = (
+        ("a command", ("sse", "header")) if command else ("an address", ("env",))
+    )
+    for flag in flags_without_effect:
+        if options[flag]:
+            raise UsageError(f"--{flag} has no effect for {kind}.", "Leave it out.")
     saved, _off = mcp.read_registry()
     if name in saved and not options["force"]:
         raise UsageError(f"There is an MCP server {name} already.", "Overwrite it with --force.")
     mcp.change_registry(
         lambda registry: registry["mcpServers"].update({name: mcp.to_entry(server)})
     )
-    return Answer(
-        name,
-        [
-            line(
-                f"Added {name}: {_command_or_url(server)}. Try it: ",
-                CommandText(f"mcp test {name}"),
-            )
-        ],
-    )
+    added = f"Added {name}: {_command_or_url(server)}. Try it: "
+    return Answer(name, [line(added, CommandText(f"mcp test {name}"))])
 
 
 async def remove(_context: ShellContext, name: str) -> Answer:
@@ -178,39 +184,38 @@ async def remove(_context: ShellContext, name: str) -> Answer:
 
 
 async def import_servers(context: ShellContext, every: bool) -> Answer:
-    """Save servers that other programs define; the user chooses them, unless `every`."""
-    foreign, problems = await asyncio.to_thread(
+    """Save servers that other programs define and the registry does not have. The user chooses them,
+    unless `every`. Returns the names of those that were saved.
+    """
+    found, problems = await asyncio.to_thread(
         mcp.foreign_servers, find_root(context.cwd), Path.home()
     )
     for problem in problems:
         context.say(problem, "warning")
     saved, _off = mcp.read_registry()
-    new = {
-        name: server_and_source for name, server_and_source in foreign.items() if name not in saved
-    }
-    if not new:
+    new_servers: dict[str, McpServerSettings] = {}
+    choices: list[Choice] = []
+    for name, (server, source) in found.items():
+        if name not in saved:
+            new_servers[name] = server
+            choices.append(Choice(name, f"{name}: {_command_or_url(server)}", source))
+    if not new_servers:
         return Answer(
-            [], [line(f"Nothing to import: {plural(len(foreign), 'server')} found, all known.")]
+            [], [line(f"Nothing to import: {plural(len(found), 'server')} found, all known.")]
         )
-    chosen: list[str] = list(new)
+    chosen = list(new_servers)
     if not every:
-        choices = [
-            Choice(name, f"{name}: {_command_or_url(server)}", source)
-            for name, (server, source) in new.items()
-        ]
         chosen = list(await context.choose_many("Which servers?", choices))
-    entries = {}
-    for name in chosen:
-        server, _source = new[name]
-        entries[name] = mcp.to_entry(server)
+    entries = {name: mcp.to_entry(new_servers[name]) for name in chosen}
     mcp.change_registry(lambda registry: registry["mcpServers"].update(entries))
-    return Answer(
-        chosen, [line(f"Imported {plural(len(chosen), 'server')}: {', '.join(chosen) or 'none'}.")]
-    )
+    names = ", ".join(chosen) or "none"
+    return Answer(chosen, [line(f"Imported {plural(len(chosen), 'server')}: {names}.")])
 
 
 async def login(context: ShellContext, server: str) -> Answer:
-    """Log in to a server in the browser. Raises UsageError if it is a command."""
+    """Log in to a server in the browser; returns when that is done. Raises UsageError if the server is
+    a program.
+    """
 
     def show_address(url: str) -> None:
         context.say(f"Open this address to log in, if your browser did not:\n{url}")
@@ -227,29 +232,25 @@ async def login(context: ShellContext, server: str) -> Answer:
 
 
 async def logout(context: ShellContext, server: str) -> Answer:
-    """Delete the saved login to a server."""
+    """Delete the saved login to a server; the value is whether there was one."""
     async with context.servers() as servers:
         mcp_server = _find_server(servers, server)
         was_logged_in = await asyncio.to_thread(mcp.Tokens(mcp_server.settings.url).delete)
-        return Answer(
-            was_logged_in,
-            [
-                line(
-                    f"Logged out of {server}."
-                    if was_logged_in
-                    else f"There was no login to {server}."
-                )
-            ],
-        )
+        text = f"Logged out of {server}." if was_logged_in else f"There was no login to {server}."
+        return Answer(was_logged_in, [line(text)])
 
 
 async def _switch(on: bool, context: ActionContext, what: str) -> Answer:
-    """Switch a server or `SERVER.TOOL` on or off: in the registry, and in the open session."""
+    """Switch a server or a tool on or off: in the registry, and in the session if one is open.
+
+    Args:
+        what: `SERVER` or `SERVER.TOOL`. Raises UsageError if there is none.
+    """
     name, _, tool = what.partition(".")
 
-    def change(registry: dict[str, Any]) -> None:
-        rest = [item for item in registry.get("off", []) if item != what]
-        registry["off"] = rest if on else [*rest, what]
+    def change_off_list(registry: dict[str, Any]) -> None:
+        others = [item for item in registry.get("off", []) if item != what]
+        registry["off"] = others if on else [*others, what]
 
     async with context.servers() as servers:
         mcp_server = _find_server(servers, name)
@@ -257,7 +258,7 @@ async def _switch(on: bool, context: ActionContext, what: str) -> Answer:
             raise UsageError(
                 f"{name} has no tool `{one_line(tool, 60)}`.", commands=(f"mcp show {name}",)
             )
-        mcp.change_registry(change)
+        mcp.change_registry(change_off_list)
         if context.session is not None:
             await servers.switch(what, on=on)
     word = "on" if on else "off"
@@ -271,7 +272,9 @@ turn_on, turn_off = partial(_switch, True), partial(_switch, False)
 
 
 def _describe_server(server: mcp.McpServer) -> Answer:
-    """A server with its tools: the tokens of each, and whether it is off, changed or invalid."""
+    """A server with its state and version, its tools, and the names of its resources and prompts. Each
+    tool has its tokens, and words for what holds for it, such as `off`.
+    """
     listing = server.listing
     unapproved = {tool.name for tool in server.unapproved_tools()}
     rows, value = [], []
@@ -339,7 +342,9 @@ def _state(server: mcp.McpServer) -> str:
 
 
 def _command_or_url(settings: McpServerSettings) -> str:
-    """The command or the address; never its environment or headers, which may hold keys."""
+    """The command or the address of a server, cut to one line. Its environment and headers, which may
+    hold keys, are never shown.
+    """
     return one_line(settings.url or " ".join((settings.command, *settings.args)), 80)
 
 
@@ -348,7 +353,9 @@ def _quote(lines: list[str]) -> View:
 
 
 def _pairs(words: list[str], sign: str) -> dict[str, str]:
-    """The names and values of words such as `NAME=value`. Raises UsageError for another form."""
+    """The names and values of words such as `NAME=value`, where `sign` is the `=`. Raises UsageError
+    for a word without it or without a name.
+    """
     pairs = {}
     for word in words:
         name, separator, value = word.partition(sign)
