@@ -29,8 +29,11 @@ WITHOUT_KEY = "without-key"
 
 
 async def model(context: SessionContext, name: str) -> Answer | None:
-    """Use the named model, the `next` or `previous` favorite, or one that the user picks; `favorite`
-    makes a model a favorite. None if the user cancels.
+    """Use a model in this session, or change the favorites. None if the user cancels.
+
+    Args:
+        name: a model; `next` or `previous` for a favorite; empty for one that the user picks; or
+            `favorite`, with a model after it, as `change_favorite` takes it.
     """
     session = context.session
     if name in _FAVORITE_STEPS:
@@ -51,8 +54,8 @@ async def model(context: SessionContext, name: str) -> Answer | None:
 
 
 async def change_favorite(context: SessionContext, name: str = "") -> Answer:
-    """Make a model a favorite, or no longer one; without a name, the model in use. Raises NoModelError
-    if no model has the name.
+    """Make a model a favorite, or if it is one, no longer. An empty name is the model in use. Returns
+    the favorites. Raises NoModelError if no model has the name.
     """
     session = context.session
     favorites = session.model_source.favorites
@@ -64,23 +67,24 @@ async def change_favorite(context: SessionContext, name: str = "") -> Answer:
 
 
 async def use_favorite(session: Session, step: int) -> str:
-    """Use the favorite model after or before the one in use; returns its name. One that cannot be
-    used is passed over.
+    """Use the favorite model after (`step` is 1) or before (-1) the one in use; returns its name. One
+    that cannot be used is passed over.
 
     Raises:
-        UsageError: there are none, or none can be used.
+        UsageError: there are no favorites, or none can be used.
     """
-    favorites, problem = session.model_source.favorites, ""
+    favorites = session.model_source.favorites
     if not favorites.names:
         raise UsageError("There are no favorite models.", "`/model favorite` adds the one in use.")
+    first_problem = ""
     for name in favorites.after(session.status().model, step):
         try:
             await session.set_model(name)
         except NoModelError as error:
-            problem = problem or error.message
+            first_problem = first_problem or error.message
             continue
         return session.status().model
-    raise UsageError(f"No favorite model can be used: {problem}")
+    raise UsageError(f"No favorite model can be used: {first_problem}")
 
 
 async def _choose_model(context: SessionContext, model_choices: Sequence[llm.ModelChoice]) -> str:
@@ -106,16 +110,20 @@ def _model_choice(choice: llm.ModelChoice) -> Choice:
 
 
 async def think(context: SessionContext, effort: str) -> Answer | None:
-    """Set how long the model thinks; without a level the user picks it. None if they cancel."""
+    """Set how long the model thinks. None if the user cancels.
+
+    Args:
+        effort: one of EFFORTS; `next` for the one after that in use; empty: the user picks it.
+    """
     status = context.session.status()
     choices = [Choice(level, level) for level in EFFORTS]
+    chosen: str | None = effort
     if effort == "next":
-        effort = next_effort(status.effort)
-    chosen = effort or "high"  # raises an error with advice if the model does not think
-    if not effort and status.can_think:
-        chosen = (
-            await context.choose("How long should the model think?", choices, status.effort) or ""
-        )
+        chosen = next_effort(status.effort)
+    elif not effort and status.can_think:
+        chosen = await context.choose("How long should the model think?", choices, status.effort)
+    elif not effort:
+        chosen = "high"  # any level: to set one raises an error with advice
     if not chosen:
         return None
     level = next((level for level in EFFORTS if level == chosen), None)
@@ -132,7 +140,9 @@ def next_effort(effort: llm.Effort) -> llm.Effort:
 
 
 async def show(_context: ShellContext, name: str) -> Answer:
-    """Show the facts about a model, and what was learned of its server from refusals."""
+    """Show the facts about a model, and what was learned of its server from refusals. The name may be
+    a part of that of the model.
+    """
     catalog = llm.Catalog.from_files()
     name = catalog.resolve(name)
     spec, learned = catalog.spec(name), catalog.find_learned_facts(name)
@@ -145,7 +155,7 @@ async def show(_context: ShellContext, name: str) -> Answer:
 
 
 async def reset(_context: ShellContext, name: str) -> Answer:
-    """Forget what was learned about a model."""
+    """Forget what was learned about a model's server; says how many facts these were."""
     catalog = llm.Catalog.from_files()
     name = catalog.resolve(name)
     forgotten = len(catalog.find_learned_facts(name))
@@ -163,7 +173,9 @@ _NO_USABLE_MODEL = (
 
 
 async def models(context: ShellContext, setup: bool) -> Answer:
-    """List the usable models, and why the others are not usable. With `setup`, set one up."""
+    """List the usable models with the default, and why the others are not usable; the exit code says
+    if none is. With `setup`, set one up instead.
+    """
     if setup:
         return await set_up_model(context)
     catalog = llm.Catalog.from_files()
@@ -193,6 +205,7 @@ async def models(context: ShellContext, setup: bool) -> Answer:
 
 
 def _silent_rows(catalog: llm.Catalog) -> list[tuple[str, ...]]:
+    """A row for each server on this machine that does not answer."""
     return [("  ", title, url) for title, url in catalog.silent_servers()]
 
 
@@ -225,7 +238,11 @@ def _figures(spec: llm.ModelSpec) -> str:
 
 
 async def update(_context: ShellContext, address: str) -> Answer:
-    """Fetch the table of models with their prices. Nothing else fetches it."""
+    """Fetch the table of models with their prices, and save it. Nothing else fetches it.
+
+    Args:
+        address: where it is; empty for the configured address.
+    """
     configured_address = llm.read_models_file(get_models_path()).prices_url
     path, count = await asyncio.to_thread(llm.fetch_table, address or configured_address)
     value = {"path": str(path), "models": count}

@@ -23,7 +23,11 @@ _CARRY_OUT_CHOICES = (Choice("ask", CARRY_OUT_ASKING), Choice("edit", CARRY_OUT_
 
 
 async def plans(context: SessionContext, words: str) -> Answer | None:
-    """List the plans that contain the words, and let the user choose what to do with one."""
+    """Let the user choose one of the plans, and what to do with it. Without a user, list them.
+
+    Args:
+        words: only plans that have all of them in their title or file name; empty for all plans.
+    """
     folder = _plan_folder(context.front_end)
     all_plans = await asyncio.to_thread(folder.list)
     matching = [plan for plan in all_plans if _has_words(plan, words)]
@@ -44,7 +48,7 @@ async def plans(context: SessionContext, words: str) -> Answer | None:
 
 
 def _list_answer(plan_files: Sequence[PlanFile], folder: PlanFolder) -> Answer:
-    """An answer with the list of plans; for one plan, with its text."""
+    """An answer with the list of plans; if it is only one plan, with its text."""
     value = [
         {"title": plan.title, "file": folder.relative_name(plan.path), "state": plan.progress}
         for plan in plan_files
@@ -59,7 +63,9 @@ def _list_answer(plan_files: Sequence[PlanFile], folder: PlanFolder) -> Answer:
 
 
 async def offer_plan(front_end: FrontEnd, plan: PlanFile) -> None:
-    """Ask whether this new session carries out a plan that is not done."""
+    """Ask whether this session is to carry out a plan that is not done, and in which mode. If the user
+    agrees, begin.
+    """
     choices = [*_CARRY_OUT_CHOICES, Choice("", "Not now", "/plans lists it")]
     title = f"Continue with the plan “{plan.title}” ({plan.progress})?"
     chosen = await front_end.choose(title, choices)
@@ -90,13 +96,16 @@ async def _act_on(front_end: FrontEnd, folder: PlanFolder, plan: PlanFile) -> No
 
 
 async def _carry_out(front_end: FrontEnd, plan: PlanFile, mode: str) -> None:
-    """Make the plan that of the session, in a mode, and let the agent begin with it."""
+    """Make the plan that of the session, set the mode, and let the agent begin with the plan. `mode` is
+    a value of _CARRY_OUT_CHOICES.
+    """
     message = await front_end.session.plan.adopt(plan, _MODE_OF_CHOICE[mode])
     front_end.redraw()
     await front_end.send(message)
 
 
 def _has_words(plan: PlanFile, words: str) -> bool:
+    """Whether each of the words is somewhere in the title or file name, ignoring case."""
     text = f"{plan.title} {plan.path.stem}".casefold()
     return all(word in text for word in words.casefold().split())
 

@@ -70,8 +70,11 @@ class PullRequestCheck(msgspec.Struct, frozen=True):
 
 
 async def pr(context: SessionContext, words: str) -> Answer | None:
-    """Show the pull request of the branch; `follow` waits for its checks in the background, and `open`
-    lets the agent open one.
+    """Show the pull request of the branch with its checks.
+
+    Args:
+        words: empty to show it; `follow` to wait for its checks in the background; `open` to let
+            the agent open one, with a wish after it.
     """
     action, _, wish = words.partition(" ")
     if action == "open":
@@ -111,10 +114,11 @@ def read_checks(cwd: Path, number: int) -> list[PullRequestCheck]:
 
 
 async def _follow(context: SessionContext, number: int) -> None:
-    """Wait until all checks have ended. Then report that none failed, or send the log of those that
-    failed to the agent.
+    """Wait until all checks have ended. Then show that none failed, or send the log of those that
+    failed to the agent. If they do not end, or cannot be read, show that and stop.
     """
     session, cwd = context.session, context.cwd
+    emit = session.background.tasks.emit
     try:
         async with asyncio.timeout(MAX_FOLLOW):
             while True:
@@ -124,17 +128,14 @@ async def _follow(context: SessionContext, number: int) -> None:
                 await asyncio.sleep(FOLLOW_SECONDS)
     except TimeoutError:
         hours = f"{MAX_FOLLOW / 3_600:g} h"
-        session.background.tasks.emit(
-            Notice(f"The checks of #{number} have not ended in {hours}: /pr shows them.")
-        )
+        emit(Notice(f"The checks of #{number} have not ended in {hours}: /pr shows them."))
         return
     except UsageError as error:
-        session.background.tasks.emit(Notice(f"The checks of #{number}: {error}", "warning"))
+        emit(Notice(f"The checks of #{number}: {error}", "warning"))
         return
     failed = [check for check in checks if check.bucket == "fail"]
     if not failed:
-        passed = plural(len(checks), "check")
-        session.background.tasks.emit(Notice(f"#{number}: {passed} ended, none failed."))
+        emit(Notice(f"#{number}: {plural(len(checks), 'check')} ended, none failed."))
         return
     log = await asyncio.to_thread(_failed_log, cwd, failed)
     names = ", ".join(one_line(check.name, 60) for check in failed)
@@ -144,26 +145,32 @@ async def _follow(context: SessionContext, number: int) -> None:
 
 
 def _failed_log(cwd: Path, failed: list[PullRequestCheck]) -> str:
-    """The end of the log of each run with failed checks; of a check outside of GitHub Actions, its
-    address.
+    """The end of the log of each run with failed checks, at most MAX_LOG characters of all together;
+    then the addresses of the checks outside of GitHub Actions, which have no log here.
     """
-    links = [check.link or "" for check in failed]
-    run_ids = dict.fromkeys(match[1] for link in links if (match := _RUN_LINK.search(link)))
+    run_ids: dict[str, None] = {}  # each once, in order: several checks are in one run
+    links_without_log: list[str] = []
+    for check in failed:
+        run_link = _RUN_LINK.search(check.link or "")
+        if run_link:
+            run_ids[run_link[1]] = None
+        else:
+            links_without_log.append(f"{check.name}: {check.link}")
     max_characters = MAX_LOG // max(1, len(run_ids))
     logs = [_log_of(cwd, run_id)[-max_characters:] for run_id in run_ids]
-    links_without_log = [
-        f"{check.name}: {check.link}" for check in failed if not _RUN_LINK.search(check.link or "")
-    ]
     return clean("\n\n".join(filter(None, (*logs, *links_without_log)))) or "(no log)"
 
 
 def _log_of(cwd: Path, run_id: str) -> str:
+    """The log of the failed steps of a run; if there is none, why `gh` could not read it."""
     process = _run_gh(cwd, "run", "view", run_id, "--log-failed")
     return process.stdout.strip() or one_line(process.stderr, 200)
 
 
 def _run_gh(cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run `gh`, and keep the end of a very long output. Raises UsageError."""
+    """Run `gh` to its end, and keep only the end of a very long output. Raises UsageError if `gh` is
+    not installed or does not answer; its exit code is not checked.
+    """
     process = run_gh(cwd, *words, instead="https://cli.github.com")
     process.stdout = process.stdout[-_MAX_OUTPUT:]
     return process

@@ -17,7 +17,12 @@ _USAGE = "Usage: /queue [edit N | up N | down N | remove N | clear]"
 
 
 async def queue(context: SessionContext, what: str) -> Answer | None:
-    """Show the waiting messages on a screen (and return None) or as lines, or change one of them."""
+    """Show or change the messages that wait. None if a screen has shown them; else they are the answer.
+
+    Args:
+        what: empty to show them; `clear` to remove all; else a word of `_change` and the number of
+            a message.
+    """
     front_end = context.front_end
     if front_end.queue is None:
         raise UsageError("Here no messages are queued.")
@@ -27,6 +32,7 @@ async def queue(context: SessionContext, what: str) -> Answer | None:
         return _list_answer(front_end.queue)
     word, _, rest = what.partition(" ")
     if word == "clear" and not rest:
+        # From the last one, because removing one moves those after it.
         for position in reversed(range(len(front_end.queue.waiting))):
             front_end.queue.remove(position)
         return _list_answer(front_end.queue)
@@ -35,7 +41,9 @@ async def queue(context: SessionContext, what: str) -> Answer | None:
 
 
 async def _change(context: SessionContext, messages: TurnQueue, word: str, position: int) -> None:
-    """Remove, move or edit a waiting message. Raises UsageError for another word."""
+    """Change a waiting message by a word: `remove`, `up`, `down` or `edit`. Raises UsageError for
+    another word.
+    """
     if word == "remove":
         messages.remove(position)
     elif word in ("up", "down"):
@@ -50,7 +58,7 @@ async def _change(context: SessionContext, messages: TurnQueue, word: str, posit
 
 
 def _parse_position(messages: TurnQueue, number: str) -> int:
-    """The index of the message with a number from 1. Raises UsageError if there is none."""
+    """The index (from 0) of the message with this number (from 1). Raises UsageError if there is none."""
     count = len(messages.waiting)
     if not number.strip().isdecimal() or not 0 < int(number) <= count:
         raise UsageError(f"`{number.strip()}` is not the number of a queued message.", _USAGE)

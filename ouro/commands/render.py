@@ -88,7 +88,7 @@ def table(rows: Iterable[Sequence[str]], *, is_numbered: bool = False) -> View:
 
 
 def as_markdown(view: View) -> str:
-    """Render for a session: commands begin with `/`."""
+    """The view as Markdown, for a session: commands begin with `/`."""
     blocks: list[str] = []
     for item in view:
         match item:
@@ -99,22 +99,28 @@ def as_markdown(view: View) -> str:
             case Title(text):
                 blocks.append(f"**{escape(text)}**")
             case RowTable(rows, is_numbered):
-                items: list[str] = []
-                for row in rows:
-                    if items and not row[0]:
-                        items[-1] += f"\\\n  {_markdown_row(row)}"
-                    else:
-                        items.append(
-                            f"{f'{len(items) + 1}.' if is_numbered else '-'} {_markdown_row(row)}"
-                        )
-                blocks.append("\n".join(items))
+                blocks.append(_markdown_list(rows, is_numbered=is_numbered))
             case Quote(text, language):
                 blocks.append(block(text, language))
     return "\n\n".join(blocks)
 
 
+def _markdown_list(rows: Iterable[Sequence[str]], *, is_numbered: bool) -> str:
+    """The rows of a table as a list. A row whose first cell is empty is a further line of the item
+    above.
+    """
+    items: list[str] = []
+    for row in rows:
+        if items and not row[0]:
+            items[-1] += f"\\\n  {_markdown_row(row)}"  # a backslash breaks the line
+            continue
+        mark = f"{len(items) + 1}." if is_numbered else "-"
+        items.append(f"{mark} {_markdown_row(row)}")
+    return "\n".join(items)
+
+
 def as_text(view: View, prefix: str = "ouro ") -> str:
-    """Render for the command line; the text is safe for a terminal. Commands begin with `prefix`."""
+    """The view as text, for the command line; it is safe for a terminal. Commands begin with `prefix`."""
     lines: list[str] = []
     for item in view:
         match item:
@@ -123,7 +129,9 @@ def as_text(view: View, prefix: str = "ouro ") -> str:
             case TextLine(spans):
                 lines.append("".join(_text_span(span, prefix) for span in spans))
             case Title(text):
-                lines += [*([""] if lines else []), text]
+                if lines:
+                    lines.append("")
+                lines.append(text)
             case RowTable(rows, is_numbered):
                 if is_numbered:
                     rows = tuple((f"{number}.", *row) for number, row in enumerate(rows, 1))
@@ -145,17 +153,22 @@ def print_document(pieces: Iterable[str]) -> None:
 
 
 def columns(rows: Sequence[Sequence[str]], prefix: str = "ouro ") -> list[str]:
-    """The rows as lines, with cells in columns. The last cell of a row is not padded."""
-    texts_of_rows = [[_text_span(cell, prefix) for cell in texts] for texts in rows]
+    """The rows as lines, with cells in columns. The last cell of a row is not padded, and does not
+    count for the width of its column. Rows may have different numbers of cells.
+    """
+    texts_of_rows = [[_text_span(cell, prefix) for cell in row] for row in rows]
     widths_of_rows = [[_width(cell) for cell in texts[:-1]] for texts in texts_of_rows]
-    widths = [max(column) for column in zip_longest(*widths_of_rows, fillvalue=0)]
+    column_widths = [max(column) for column in zip_longest(*widths_of_rows, fillvalue=0)]
     lines = []
     for texts, cell_widths in zip(texts_of_rows, widths_of_rows, strict=True):
+        *cells, last_cell = texts
         padded = [
-            cell + " " * (width - cell_width)
-            for cell, cell_width, width in zip(texts[:-1], cell_widths, widths, strict=False)
+            cell + " " * (column_width - cell_width)
+            for cell, cell_width, column_width in zip(
+                cells, cell_widths, column_widths, strict=False
+            )
         ]
-        lines.append("  ".join([*padded, texts[-1]]).rstrip())
+        lines.append("  ".join([*padded, last_cell]).rstrip())
     return lines
 
 
@@ -170,20 +183,27 @@ def _width(text: str) -> int:
 
 
 def _markdown_row(row: Sequence[str]) -> str:
-    """The cells of a row in one line: `a · b`; a first cell that ends with a colon has no dot after it."""
+    """The cells of a row in one line: `a · b`. Empty cells are left out, and after the first cell that
+    ends with a colon there is no dot: `a: b`.
+    """
     cells = [cell if isinstance(cell, CodeSpan | CommandText) else cell.strip() for cell in row]
-    return " · ".join(_markdown_span(cell) for cell in cells if cell).replace(": · ", ": ", 1)
+    joined = " · ".join(_markdown_span(cell) for cell in cells if cell)
+    return joined.replace(": · ", ": ", 1)
 
 
 def _markdown_span(span: str) -> str:
-    """A span of a line as Markdown. Spaces at its edges stay outside of the marks."""
+    """A span of a line as Markdown: commands and code verbatim, other text escaped. Spaces at the edges
+    of text stay, because they separate it from the next span.
+    """
     if isinstance(span, CommandText):
         return code(f"/{span}")
     if isinstance(span, CodeSpan):
         return code(span)
-    before = span[: len(span) - len(span.lstrip())]
-    after = span[len(span.rstrip()) :] if span.strip() else ""
-    return f"{before}{escape(span.strip())}{after}"
+    words = span.strip()
+    if not words:
+        return span
+    before, after = span.split(words)
+    return f"{before}{escape(words)}{after}"
 
 
 def _text_span(span: str, prefix: str) -> str:
@@ -191,17 +211,22 @@ def _text_span(span: str, prefix: str) -> str:
 
 
 def code(text: str) -> str:
-    """Untrusted text as inline code."""
+    """Untrusted text as inline code, on one line. It cannot end the code."""
     line = " ".join(clean(text).split()) or " "
-    fence = "`" * (1 + max((len(run) for run in _BACKTICKS.findall(line)), default=0))
+    fence = "`" * (_longest_backticks(line) + 1)
     pad = " " if line.startswith("`") or line.endswith("`") else ""
     return f"{fence}{pad}{line}{pad}{fence}"
 
 
 def block(text: str, language: str = "") -> str:
-    """Untrusted text as a code block."""
-    fence = "`" * max(3, 1 + max((len(run) for run in _BACKTICKS.findall(text)), default=0))
+    """Untrusted text as a code block. It cannot end the block."""
+    fence = "`" * max(3, _longest_backticks(text) + 1)
     return f"{fence}{language}\n{clean(text).rstrip()}\n{fence}"
+
+
+def _longest_backticks(text: str) -> int:
+    """The length of the longest run of backticks in a text; 0 if it has none."""
+    return max(map(len, _BACKTICKS.findall(text)), default=0)
 
 
 def facts(*pairs: tuple[str, str]) -> str:
@@ -228,11 +253,10 @@ def escape_sentence(text: str) -> str:
 
 
 def changed_lines(before: str, after: str) -> list[str]:
-    """The lines that differ, with `-` or `+` in front."""
-    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))[
-        2:
-    ]
-    return [line for line in lines if not line.startswith("@@")]
+    """The lines that differ, with `-` or `+` in front, without lines around them."""
+    diff = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0)
+    without_file_names = list(diff)[2:]
+    return [line for line in without_file_names if not line.startswith("@@")]
 
 
 def date_and_time(at: str) -> str:

@@ -35,29 +35,40 @@ MAX_LISTED = 20
 
 
 async def rewind(context: SessionContext, back: str) -> None:
-    """Rewind to before the message that is `back` messages ago; without it, the user chooses."""
+    """Rewind to before an earlier message.
+
+    Args:
+        back: how many of the user's messages ago it is; empty: the user chooses a message or a
+            branch. Raises UsageError for a word that is not such a number.
+    """
     front_end, rewind = context.front_end, context.session.rewind
     if back:
-        number = await rewind.find_number_back(int(back) if back.isdigit() else 0)  # 0 is refused
+        # 0, for a word that is no number, is refused with the message about numbers.
+        number = await rewind.find_number_back(int(back) if back.isdigit() else 0)
         await carry_out(front_end, RewindChoice("rewind", number))
         return
     while rewind.has_earlier and len(rewind.points()) < MAX_LISTED:
         await rewind.load_earlier()
     if not rewind.points() and not rewind.branches():
         raise UsageError("There is no message yet to go back to.")
-    if choice := await front_end.choose_rewind():
+    choice = await front_end.choose_rewind()
+    if choice:
         await carry_out(front_end, choice)
 
 
 async def undo(context: SessionContext, what: str) -> None:
-    """Undo the last turn. The user chooses what, or names scopes (`files memory`) or a file
-    (`FILE[#HUNK] [messages back]`); `because …` at the end is the reason.
+    """Undo the last turn, or a part of it.
+
+    Args:
+        what: empty: the user chooses; scopes, such as `files memory`; or a file, as `_undo_file`
+            takes it. `because …` at the end is the reason, which is noted.
     """
     targets, reason = _split_reason(what)
     words, front_end, rewind = targets.split(), context.front_end, context.session.rewind
     if not words:
-        await rewind.last_turn()  # raises if there is none
-        if choice := await front_end.choose_rewind(undo=True):
+        await rewind.last_turn()  # raises UsageError if there is none
+        choice = await front_end.choose_rewind(undo=True)
+        if choice:
             await carry_out(front_end, choice, reason)
         return
     if not set(words) <= set(_SCOPES):
@@ -70,8 +81,11 @@ async def undo(context: SessionContext, what: str) -> None:
 
 
 async def _undo_file(front_end: FrontEnd, words: Sequence[str], reason: str) -> None:
-    """Undo the changes of a file, or one hunk of it, since a message. Raises UsageError for other
-    words.
+    """Undo the changes of a file, or of one hunk of it, since a message.
+
+    Args:
+        words: `FILE` or `FILE#HUNK`; then, if it is not 1, how many of the user's messages ago.
+            Raises UsageError for other words.
     """
     path, _, hunk = words[0].partition("#")
     if len(words) > 2 or (words[1:] and not words[1].isdigit()):
@@ -87,14 +101,18 @@ async def _undo_file(front_end: FrontEnd, words: Sequence[str], reason: str) -> 
 
 
 def _split_reason(what: str) -> tuple[str, str]:
-    """The targets and the reason in `files because the login broke`; the reason may be empty."""
-    targets, separator, reason = f" {what.strip()} ".partition(f" {_REASON_WORD} ")
-    return (targets, reason.strip()) if separator else (what, "")
+    """What is before and after the first word `because`: the targets and the reason of an undo. Without
+    that word the reason is empty.
+    """
+    # With spaces around, also a first or last `because` is a whole word.
+    targets, _, reason = f" {what.strip()} ".partition(f" {_REASON_WORD} ")
+    return targets.strip(), reason.strip()
 
 
 async def _offer_earlier(front_end: FrontEnd, scopes: Collection[RewindScope], reason: str) -> bool:
-    """If the last turn changed nothing in these scopes, ask whether to undo the last turn that did.
-    Returns whether the user was asked.
+    """If the last turn changed nothing in these scopes, ask whether to undo what an earlier turn
+    changed there; if the user agrees, undo it. Returns whether the user was asked: False if the
+    last turn did change something, or none did.
     """
     rewind = front_end.session.rewind
     last_turn = await rewind.last_turn()
@@ -118,15 +136,20 @@ async def _offer_earlier(front_end: FrontEnd, scopes: Collection[RewindScope], r
 
 
 async def redo(context: SessionContext, what: str) -> None:
-    """Redo what was undone in the named scopes (`files memory`); without them, the user chooses."""
+    """Redo what was undone.
+
+    Args:
+        what: scopes, such as `files memory`; empty: the user chooses.
+    """
     words = what.split()
     if not set(words) <= set(_SCOPES):
         raise UsageError(f"Usage: /redo [{' '.join(_SCOPES)}]")
-    choice: RewindChoice | None = RewindChoice(
-        "redo", 0, tuple(name for name in _SCOPES if name in words)
-    )
-    if not words and (redoable := await context.session.rewind.can_redo()):
-        choice = await context.front_end.choose_rewind(redo=redoable)
+    scopes = tuple(name for name in _SCOPES if name in words)
+    choice: RewindChoice | None = RewindChoice("redo", 0, scopes)
+    if not words:
+        redoable = await context.session.rewind.can_redo()
+        if redoable:  # else to carry it out raises UsageError: nothing was undone
+            choice = await context.front_end.choose_rewind(redo=redoable)
     if choice:
         await carry_out(context.front_end, choice)
 
@@ -163,22 +186,20 @@ async def clean_old_checkpoints(context: ShellContext, days: int | None) -> Answ
     if days < 0:
         raise UsageError(f"--days is {days}: it cannot be less than 0.")
     max_bytes = settings.max_mb * 1_000_000
-    freed = await asyncio.to_thread(
+    freed_bytes = await asyncio.to_thread(
         clean_checkpoints, get_checkpoints_dir(), days=days, max_bytes=max_bytes
     )
+    outcome = "No checkpoints to delete"
+    if freed_bytes:
+        outcome = f"Deleted {byte_size(freed_bytes)} of checkpoints"
     selection = (
         f"those older than {plural(days, 'day')}, and the oldest above {settings.max_mb:,} MB"
     )
-    text = (
-        f"Deleted {byte_size(freed)} of checkpoints: {selection}."
-        if freed
-        else f"No checkpoints to delete: {selection}."
-    )
-    return Answer({"days": days, "freed": freed}, [line(text)])
+    return Answer({"days": days, "freed": freed_bytes}, [line(f"{outcome}: {selection}.")])
 
 
 async def carry_out(front_end: FrontEnd, choice: RewindChoice, reason: str = "") -> None:
-    """Do what the user chose, and show the result."""
+    """Do what the user chose, and show the result. The reason of an undo is noted; it may be empty."""
     rewind = front_end.session.rewind
     with_conversation = "conversation" in choice.scopes
     match choice.kind:
@@ -198,20 +219,20 @@ async def carry_out(front_end: FrontEnd, choice: RewindChoice, reason: str = "")
                 front_end.show_again()
             front_end.say(" ".join(["Redone.", *lines]))
         case "fork":
-            point = next(
-                (candidate for candidate in rewind.points() if candidate.number == choice.number),
-                None,
-            )
-            await _open_copy(front_end, await rewind.fork(choice.number), point)
+            points = {point.number: point for point in rewind.points()}
+            copy_id = await rewind.fork(choice.number)
+            await _open_copy(front_end, copy_id, points.get(choice.number))
 
 
 def undo_of_last_turn(front_end: FrontEnd) -> RewindChoice:
     """The choice to undo the last turn with its files. A front end without a screen offers no other
-    scopes: the user names them.
+    scopes: the user names them. The session must have a message.
     """
     points = front_end.session.rewind.points()
-    turn_starts = [point for point in points if not point.is_steered] or points
-    return RewindChoice("rewind", turn_starts[-1].number, ("conversation", "files"))
+    # A message that steered a turn is in the middle of it.
+    turn_starts = [point for point in points if not point.is_steered]
+    last_start = turn_starts[-1] if turn_starts else points[-1]
+    return RewindChoice("rewind", last_start.number, ("conversation", "files"))
 
 
 async def choose_from_list(front_end: FrontEnd) -> RewindChoice | None:
@@ -238,26 +259,25 @@ async def choose_from_list(front_end: FrontEnd) -> RewindChoice | None:
 
 
 async def _choose_how(front_end: FrontEnd, number: int) -> RewindChoice | None:
-    """Let the user choose what to undo since a message, or to fork there. Each set of scopes that
-    have changes is offered, with and without the conversation.
+    """Let the user choose what to undo since a message, or to fork there. None if they cancel. Each
+    set of scopes that have changes (files, memory, both) is offered with the conversation and
+    without it.
     """
-    by_value = {"back": RewindChoice("rewind", number), "fork": RewindChoice("fork", number)}
-    labels = [Choice("back", "go back", "what was there is kept: /redo returns")]
+    results = {"back": RewindChoice("rewind", number), "fork": RewindChoice("fork", number)}
+    choices = [Choice("back", "go back", "what was there is kept: /redo returns")]
     undoable = await front_end.session.rewind.can_rewind(number)
     for count in range(1, len(undoable) + 1):
         for scopes in combinations(undoable, count):
-            scopes_text, what = " and ".join(scopes), ", ".join(undoable[scope] for scope in scopes)
-            by_value[f"back, {scopes_text}"] = RewindChoice(
-                "rewind", number, ("conversation", *scopes)
-            )
-            labels.append(
-                Choice(f"back, {scopes_text}", f"go back, and undo in {scopes_text}", what)
-            )
-            by_value[scopes_text] = RewindChoice("rewind", number, scopes)
-            labels.append(Choice(scopes_text, f"only undo in {scopes_text}", what))
-    labels.append(Choice("fork", "continue there in a copy", "this session stays as it is"))
-    choice = await front_end.choose("How?", labels)
-    return None if choice is None else by_value[choice]
+            names = " and ".join(scopes)
+            changes = ", ".join(undoable[scope] for scope in scopes)
+            with_conversation = f"back, {names}"
+            results[with_conversation] = RewindChoice("rewind", number, ("conversation", *scopes))
+            choices.append(Choice(with_conversation, f"go back, and undo in {names}", changes))
+            results[names] = RewindChoice("rewind", number, scopes)
+            choices.append(Choice(names, f"only undo in {names}", changes))
+    choices.append(Choice("fork", "continue there in a copy", "this session stays as it is"))
+    chosen = await front_end.choose("How?", choices)
+    return None if chosen is None else results[chosen]
 
 
 def message_label(text: str) -> str:
@@ -266,7 +286,9 @@ def message_label(text: str) -> str:
 
 
 def describe_point(point: Point | Branch) -> str:
-    """What a rewind to before a message removes, or a branch holds: `6 messages, 3 tool calls`."""
+    """How many messages and tool calls a rewind to before a message removes, or a branch holds: `6
+    messages, 3 tool calls`.
+    """
     messages = plural(point.messages, "message")
     return f"{messages}, {plural(point.calls, 'tool call')}" if point.calls else messages
 
@@ -301,8 +323,9 @@ async def _open_copy(front_end: FrontEnd, copy: str, point: Point | None = None)
 
 
 async def _ask_about_unsure_files(front_end: FrontEnd, lines: Sequence[str]) -> None:
-    """If one of the lines tells of a turn that was cut off, ask about the files that changed after it:
-    the turn or the user may have changed them.
+    """Ask whether to restore files of which it is not known who changed them, the turn or the user:
+    those that changed after a turn was cut off. Nothing is asked if no line of an undo tells of
+    such a turn.
     """
     if not any(line.endswith(f"{CUT_OFF}.") for line in lines):
         return
@@ -322,9 +345,11 @@ async def _ask_about_unsure_files(front_end: FrontEnd, lines: Sequence[str]) -> 
         await front_end.session.rewind.keep_unsure()
 
 
-async def _show_rewind(front_end: FrontEnd, rewound: Rewound, conversation: bool) -> None:
-    """Show what was undone; after a rewind of the conversation, put the message back into the prompt."""
-    if conversation:
+async def _show_rewind(front_end: FrontEnd, rewound: Rewound, with_conversation: bool) -> None:
+    """Show what was undone. If the conversation was rewound, show the transcript again, with the
+    message in the prompt.
+    """
+    if with_conversation:
         front_end.show_again(rewound.text, rewound.images)
     for notice in rewound.notices:
         front_end.say(notice, "info" if notice.startswith(f"{UNDONE}:") else "warning")

@@ -37,8 +37,11 @@ _MAX_RESULTS = 20
 async def import_sessions(
     context: ShellContext, paths: Sequence[Path], program: Program | None, every: bool
 ) -> Answer:
-    """Import the sessions in the paths. Without a path, search the usual places, and let the user
-    choose, unless `every`.
+    """Import the sessions of other programs in the paths. Without a path, search the usual places, and
+    let the user choose among the newest, unless `every`. If no user can be asked, only list them.
+
+    Args:
+        program: the program that wrote them; None: it is detected.
     """
     places = [path.expanduser().absolute() for path in paths] or usual_places(os.environ)
     sources = find_sources(places, program)
@@ -59,38 +62,37 @@ async def import_sessions(
 
 
 async def _import_chosen(context: ShellContext, sources: Sequence[ImportSource]) -> Answer:
-    """Import sessions. An interrupt shows what was imported until then, and is raised."""
+    """Import sessions. The exit code is 1 if one failed. An interrupt shows what was imported until
+    then, and is raised again.
+    """
     results: list[ImportResult] = []
     try:
         if sources:
             await _import_all(context, sources, results)
     except (KeyboardInterrupt, asyncio.CancelledError):
-        rest_line = line(
-            f"Interrupted: {plural(len(sources) - len(results), 'session')} left. The same command"
-            " continues."
-        )
-        context.print_answer(
-            Answer(_import_data(results, len(sources)), [*_import_view(results), rest_line])
-        )
+        left = plural(len(sources) - len(results), "session")
+        hint = line(f"Interrupted: {left} left. The same command continues.")
+        data = _import_data(results, len(sources))
+        context.print_answer(Answer(data, [*_import_view(results), hint]))
         raise
-    failed = any(result.outcome == "failed" for result in results)
-    return Answer(
-        _import_data(results, len(sources)), _import_view(results) if results else [], int(failed)
-    )
+    view = _import_view(results) if results else []
+    has_failed = any(result.outcome == "failed" for result in results)
+    return Answer(_import_data(results, len(sources)), view, int(has_failed))
 
 
-def _offer_view(rows: Sequence[tuple[str, ...]], older: int) -> View:
+def _offer_view(rows: Sequence[tuple[str, ...]], older_count: int) -> View:
+    """The sessions that could be imported; of the older ones only the number, if it is above 0."""
     view: View = table(rows)
-    if older > 0:
-        view.append(line(f"… and {older:,} older ones"))
+    if older_count > 0:
+        view.append(line(f"… and {older_count:,} older ones"))
     return [*view, line("Import all with --all, or some by their paths.")]
 
 
 async def _import_all(
     context: ShellContext, sources: Sequence[ImportSource], results: list[ImportResult]
 ) -> None:
-    """Import the sources one after another, and append each result to `done`, so that an interrupt
-    loses none.
+    """Import the sources one after another. Each result is appended to `results` at once, so that an
+    interrupt loses none.
     """
     ledger = ImportLedger()
     store = YamlFileMemoryStore(get_sessions_dir(), context.folder.mask.mask)
@@ -105,34 +107,30 @@ async def _import_all(
 
 
 def _source_row(source: ImportSource) -> tuple[str, ...]:
+    """The table row of a session: day, program, size, folder (`-` if not known) and first words."""
     size = f"{max(1, source.size >> 10):,} KB".rjust(11)
     program = PROGRAM_NAMES[source.program].ljust(11)
     return source.changed_at[:10], program, size, source.project or "-", source.first_words
 
 
 def _import_view(results: Sequence[ImportResult]) -> View:
-    """A view of what was imported, what failed, and the counts."""
-    with_new_messages = [result for result in results if result.outcome in ("new", "more")]
-    rows = [
-        (
-            result.session_id[:8],
-            f"{plural(result.messages, 'message')}{'' if result.outcome == 'new' else ' more'}",
-            result.title,
-            result.reason,
-        )
-        for result in with_new_messages[:_MAX_RESULTS]
-    ]
-    rest_view = (
-        [line(f"… and {len(with_new_messages) - _MAX_RESULTS:,} more")]
-        if len(with_new_messages) > _MAX_RESULTS
-        else []
-    )
-    failed_lines = [
-        line(f"! {result.reason}", level="warning")
-        for result in results
-        if result.outcome == "failed"
-    ]
-    return [*table(rows), *rest_view, *failed_lines, line(_import_summary(results))]
+    """A view of the first imported sessions, of all that failed, and of the counts. A session that was
+    imported before and continued since has the number of its further messages.
+    """
+    imported = [result for result in results if result.outcome in ("new", "more")]
+    rows: list[tuple[str, ...]] = []
+    for result in imported[:_MAX_RESULTS]:
+        messages = plural(result.messages, "message")
+        if result.outcome == "more":
+            messages += " more"
+        rows.append((result.session_id[:8], messages, result.title, result.reason))
+    view: View = table(rows)
+    if len(imported) > _MAX_RESULTS:
+        view.append(line(f"… and {len(imported) - _MAX_RESULTS:,} more"))
+    for result in results:
+        if result.outcome == "failed":
+            view.append(line(f"! {result.reason}", level="warning"))
+    return [*view, line(_import_summary(results))]
 
 
 def _import_summary(results: Sequence[ImportResult]) -> str:
@@ -146,13 +144,13 @@ def _import_summary(results: Sequence[ImportResult]) -> str:
     }
     counts = [f"{outcomes['new']:,} new"]
     counts += [f"{outcomes[key]:,} {name}" for key, name in words.items() if outcomes[key]]
-    left_out = sum((Counter(result.left_out) for result in results), Counter[str]())
+    left_out = Counter[str]()
+    for result in results:
+        left_out.update(result.left_out)
     text = f"Sessions: {', '.join(counts)}."
     if left_out:
-        text += (
-            " Left out:"
-            f" {', '.join(f'{what} ({count:,})' for what, count in left_out.most_common(8))}."
-        )
+        kinds = ", ".join(f"{what} ({count:,})" for what, count in left_out.most_common(8))
+        text += f" Left out: {kinds}."
     if outcomes["new"] or outcomes["more"]:
         text += " List them: `ouro sessions list --all`."
     return text
@@ -169,7 +167,7 @@ def _source_data(source: ImportSource) -> dict[str, Any]:
 
 
 def _import_data(results: Sequence[ImportResult], asked_count: int) -> dict[str, Any]:
-    """The results as `--json` prints them."""
+    """The results as `--json` prints them; fewer than `asked_count` mean an interrupt."""
     names = ("outcome", "title", "messages", "reason")
     imported = [
         {
