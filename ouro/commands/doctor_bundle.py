@@ -121,7 +121,7 @@ def _packages() -> list[str]:
         requirements = importlib.metadata.requires("ouro") or []
     except importlib.metadata.PackageNotFoundError:
         return []
-    # `textual[syntax]>=1.0; python_version > "3.11"`: the name ends before the first such character.
+    # The name in `textual[syntax]>=1.0` ends before the first such character.
     names = [re.split(r"[ <>=!~;\[(]", requirement, maxsplit=1)[0] for requirement in requirements]
     return [f"{name} {_version(name)}" for name in dict.fromkeys(names)]
 
