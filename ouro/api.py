@@ -144,7 +144,7 @@ class AsyncAgent:
             UsageError: a turn runs already, the prompt is empty, or an image is none.
         """
         events = self._send(prompt, images, self._stream)
-        # Otherwise that one may run, and this one will be refused.
+        # Otherwise the last turn may still run: then this one is refused, and is not the last.
         if self._stream is None or self._stream() is None:
             self._stream = weakref.ref(events)
         return events
@@ -365,8 +365,8 @@ class AsyncAgent:
     async def _reply(self, question: QuestionAsked) -> Reply:
         """Ask `on_question`; without it answer nothing. Raises UsageError if it returns another value."""
         on_question = self._options.get("on_question")
-        answers = (await call_back(on_question, question) if on_question else None) or ()
-        texts = (answers,) if isinstance(answers, str) else answers
+        answers = await call_back(on_question, question) if on_question else None
+        texts = (answers,) if isinstance(answers, str) else answers or ()
         if not isinstance(texts, list | tuple) or not all(
             isinstance(answer, str) for answer in texts
         ):
@@ -558,9 +558,8 @@ class Agent:
             raise UsageError(_CLOSED, _HOW_TO_OPEN)
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            while not wait(
-                (future,), _WAIT_SECONDS
-            ).done:  # a signal just before a wait does not end the wait
+            # Short waits: a signal that comes just before a wait does not end it.
+            while not wait((future,), _WAIT_SECONDS).done:
                 pass
             return future.result()
         except KeyboardInterrupt:

@@ -89,7 +89,8 @@ def session_options_of(cwd: Path, options: AgentOptions) -> Options:
         raise UsageError(
             f"`{twice}` is set twice: as an option, and in `settings`.", "Remove one of them."
         )
-    if ready := None if isinstance(model, str) else model:
+    ready_model = None if isinstance(model, str) else model
+    if ready_model:
         settings["model"] = None
     asked = [*more.get("permissions.ask", ()), *(tool.name for tool in tools if tool.asks)]
     return Options(
@@ -101,7 +102,7 @@ def session_options_of(cwd: Path, options: AgentOptions) -> Options:
         ephemeral=not options.get("save", True),
         memory=options.get("memory", True),
         safe=options.get("safe", False),
-        ready_model=ready,
+        ready_model=ready_model,
         tools=tuple(tool.in_folder(cwd) for tool in tools),
     )
 
@@ -125,7 +126,9 @@ def check_mode(mode: Mode) -> Mode:
 
 
 def check_scopes(scopes: Collection[RewindScope], undoing: Session | None = None) -> None:
-    """Raises UsageError for an unknown scope, and for files that were not kept for undo."""
+    """Raises UsageError for an unknown scope, and if there is none. With `undoing`, the session in which
+    they are undone, also for files if it did not keep them for undo.
+    """
     all_scopes = get_args(RewindScope)
     if isinstance(scopes, str):
         raise UsageError(f"`scopes` is a list, not `{scopes}`.", "Put it in brackets.")
@@ -141,7 +144,9 @@ def check_scopes(scopes: Collection[RewindScope], undoing: Session | None = None
 
 
 def name_in_workspace(session: Session, path: str | Path) -> str:
-    """The name of a file in checkpoints and diffs: relative to the folder of the session."""
+    """The name of a file in checkpoints and diffs: relative to the folder of the session, with all links
+    on its path resolved.
+    """
     path_in_session = session.cwd / Path(path).expanduser()
     # The last name may be a link itself, which a turn has changed.
     real_path = Path(os.path.realpath(path_in_session.parent), path_in_session.name)

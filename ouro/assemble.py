@@ -116,7 +116,7 @@ def opener(options: Options) -> Opener:
         store = DictMemoryStore()
 
     async def open_one(request: OpenRequest) -> Session:
-        """A model of the request is for later ones, too; the answer about trust is not."""
+        """Open a session. Later ones have the model of this request, but not the answer about trust."""
         nonlocal options
         if request.model:
             options = replace(options, settings={**options.settings, "model": request.model})
@@ -175,10 +175,11 @@ def _read_inputs(options: Options, request: OpenRequest) -> SessionInputs:
     """Decide whether the files of the project are obeyed, then read the settings. Blocks."""
     limit_arenas()
     trust_store = safety.TrustStore(get_trust_path())
-    answer = "no" if options.safe else "yes" if options.trust else request.trust
     root = find_root(options.cwd)
-    trusted = is_trusted(trust_store, options.cwd, answer, container_files(root, options))
-    trusted = trusted and not options.safe
+    answer = "yes" if options.trust else request.trust
+    files = container_files(root, options)
+    trusted = is_trusted(trust_store, options.cwd, "no" if options.safe else answer, files)
+    trusted = trusted and not options.safe  # without files of the project, all is trusted
     settings_of_places = settings_by_place(root if trusted else None, options.settings)
     demand_rules(settings_of_places, [tool.name for tool in options.tools])
     settings = build_settings(explain_settings(settings_of_places))
@@ -239,11 +240,8 @@ def _build_session(
     wake_event = asyncio.Event()  # is set when work in the background wants to wake the agent
     jobs = _build_jobs(basis, wake_event)
     shared = _build_services(basis, start, jobs)
-    permissions, memory, extensions = (
-        shared.permissions,
-        shared.memory,
-        shared.extensions.of_session,
-    )
+    permissions, memory = shared.permissions, shared.memory
+    extensions = shared.extensions.of_session
 
     shell = build_shell(basis, cwd, jobs, shared.confinement, options.editor.terminals)
     files_seen = build_files_seen(shared, permissions.workspace)
@@ -281,6 +279,7 @@ def _build_session(
 
 
 def _build_jobs(basis: SessionBasis, wake_event: asyncio.Event) -> ShellJobs:
+    """Build what holds the shell's background jobs; their ends wake the agent, if it may be woken."""
     on_end = wake_event.set if basis.settings.session.wake != "off" else None
     return ShellJobs(basis.transcript.outputs, basis.mask.mask, on_end)
 

@@ -91,16 +91,22 @@ def find_hooks(
 ) -> tuple[tuple[extensions.Hook, ...], tuple[str, ...]]:
     """Find the hooks of the user, of plugins and, if it is trusted, of the project. Blocks.
 
+    Args:
+        trusts: whether a file of the project is trusted.
+        trusted: whether the settings of the project are read.
+
     Returns:
         The hooks, and a line for each problem.
     """
-    claude_files = {Path.home() / CLAUDE_SETTINGS[0]: False} if settings.claude_hooks else {}
-    claude_files |= {
-        path: True for name in CLAUDE_SETTINGS if (path := root / name).is_file() and trusts(path)
-    }
-    return extensions.load_hooks(
-        settings.hooks, project_hooks(root) if trusted else (), claude_files
-    )
+    is_of_project: dict[Path, bool] = {}  # by the settings files of Claude Code
+    if settings.claude_hooks:
+        is_of_project[Path.home() / CLAUDE_SETTINGS[0]] = False
+    for name in CLAUDE_SETTINGS:
+        path = root / name
+        if path.is_file() and trusts(path):
+            is_of_project[path] = True
+    hooks_of_project = project_hooks(root) if trusted else ()
+    return extensions.load_hooks(settings.hooks, hooks_of_project, is_of_project)
 
 
 def turn_watcher(
@@ -329,7 +335,10 @@ def _hooks_of(
 ) -> extensions.Hooks:
     """Build what runs these hooks. The sandbox confines them if the settings say so."""
     folder_variables = dict.fromkeys(("CLAUDE_PROJECT_DIR", "OURO_PROJECT_DIR"), str(basis.root))
-    confines_hooks = confinement.settings.project_hooks
+
+    def confine(argv: Sequence[str]) -> Sequence[str]:
+        return confinement.wrap(argv, "workspace") if confinement.settings.project_hooks else argv
+
     services = extensions.HookServices(
         partial(_ask_for_hook, basis, models), partial(basis.tasks.start, "hooks")
     )
@@ -339,9 +348,7 @@ def _hooks_of(
         cwd=basis.cwd,
         environment={**environment, **folder_variables},
         on_failure=basis.tasks.warn,
-        confine=(lambda argv: confinement.wrap(argv, "workspace"))
-        if confines_hooks
-        else tuple[str, ...],
+        confine=confine,
         services=services,
     )
 
@@ -416,13 +423,11 @@ def skill_tools(
     from ouro.tools.skill import SkillTool  # not every project has skills
 
     async def use(args: SkillArgs, ctx: ToolContext) -> ToolResult | str:
-        """Read a skill: run it as a subagent if it names one, and else return its text and start
-        its hooks.
+        """Use a skill. If it names a kind of subagent, that works on its text; otherwise the model
+        reads the text, and the hooks of the skill run from now on.
         """
-        skill, text = (
-            skills.find_offered(args.name),
-            skills.read(args.name, args.file, args.arguments),
-        )
+        skill = skills.find_offered(args.name)
+        text = skills.read(args.name, args.file, args.arguments)
         if run_subagent and not args.file and (agent := extensions.agent_of(skill.file)):
             with hooks.run_also(skill.file.hooks):
                 order = SubagentArgs(task=skill.name[:100], prompt=text, agent=agent)

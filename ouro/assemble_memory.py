@@ -163,7 +163,9 @@ def _build_dead_ends(
     repo: long_term.ScopeMemory,
     looks: long_term.CommandLooks,
 ) -> long_term.DeadEnds:
-    """Build the notes about what did not work, with the model that may be asked for the reason."""
+    """Build the notes about what did not work. With a user and capture, a model may be asked for the
+    reason.
+    """
     # Like capture, it asks a model about a turn that has ended.
     may_ask = basis.options.interactive and basis.settings.memory.capture
     ask = ask_in_background(models, basis.transcript, "classify", "dead ends")
@@ -326,7 +328,9 @@ def _build_note_workers(
 
 
 def _mark_of_session(transcript: MemoryManager) -> str:
-    """The mark around the notes in the prompts of a session."""
+    """The mark around the notes in the prompts of a session. It is made from the source in its header,
+    or from its id if that has none.
+    """
     return long_term.mark_of(transcript.began_with.get(long_term.MARK) or transcript.session_id)
 
 
@@ -354,21 +358,21 @@ def open_memory(
     """Open the memory of the user, and that of the repository of the `trusted` folder; None if
     memory is off. Blocks.
     """
+    if not settings.enabled:
+        return None
     root = find_root(trusted) if trusted else None
-    return (
-        long_term.open_scopes(long_term.memory_stores(settings, root, finds_secret))
-        if settings.enabled
-        else None
-    )
+    return long_term.open_scopes(long_term.memory_stores(settings, root, finds_secret))
 
 
 def background_roles(
     settings: Settings, catalog: Catalog, notices: list[str]
 ) -> Mapping[Role, str]:
-    """The model of each role in the background, by its full name: from the settings, else from
-    models.yaml. Adds a notice to `notices` for each model that cannot be used.
+    """The full name of the model of each role in the background: from the settings, else from
+    models.yaml. A role without a model that can be used is left out; if one is named, a notice is
+    added to `notices`.
     """
     roles: dict[Role, str] = {}
+    # Each role with its setting and the value of that; the role `compact` has none.
     keys_of_roles: tuple[tuple[Role, str, str], ...] = (
         ("compact", "", ""),
         ("classify", "memory.classifier_model", settings.memory.classifier_model),
@@ -385,7 +389,8 @@ def background_roles(
             reason = error.message.rstrip(".")
         if reason:
             where = f"`{key}`" if name_in_settings else f"`{role}` of models.yaml"
-            notices.append(f"{where}{name and f' ({name})'} cannot be used: {reason}.")
+            name_shown = f" ({name})" if name else ""
+            notices.append(f"{where}{name_shown} cannot be used: {reason}.")
         elif name:
             roles[role] = name
     return roles

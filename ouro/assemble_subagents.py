@@ -241,13 +241,15 @@ def _build_tools(
 
 
 def _choose_models(spec: AgentSpec, shared: AgentServices) -> Callable[[], Sequence[Model]]:
-    """The models of a subagent: those of the session, cheap ones, or the one that its kind names.
+    """A function that returns the models of a subagent: those of the session, cheap ones, or the one
+    that its kind names. It is called before each request, because the models of a session may change.
     Raises NoModelError if the named model cannot be used.
     """
     models = shared.models
     if not spec.model:
         return models.current
     if spec.model == CHEAP:
+        # The role of small questions in the background, for which users choose a cheap model.
         return lambda: models.role("classify")
     name = shared.basis.inputs.catalog.resolve(spec.model)
     models.models_by_name(name)  # an error is raised now, not in the middle of the work
@@ -266,26 +268,29 @@ def _make_prompt(
         instructions.user_texts(),
         f"{spec.prompt}\n\n{_NO_USER_PROMPT}",
     )
-    core_memory = manager.prompt.core() if (manager := shared.memory.manager) else ""
+    manager = shared.memory.manager
+    core_memory = manager.prompt.core() if manager else ""
     skill_texts = [skills.read(name) for name in spec.skills]
     skill_files = [skills.find_offered(name).file for name in spec.skills]
     shared.extensions.hooks.add([*chain.from_iterable(file.hooks for file in skill_files)])
-    return "\n\n".join(
-        filter(None, (prompt, skills.prompt() if has_skills else "", *skill_texts, core_memory))
-    )
+    skill_list = skills.prompt() if has_skills else ""
+    return "\n\n".join(filter(None, (prompt, skill_list, *skill_texts, core_memory)))
 
 
 def select_tools(spec: AgentSpec, tools: Mapping[str, AnyTool]) -> dict[str, AnyTool]:
-    """The tools that a kind of subagent has, in their usual order.
+    """Those of `tools` that a kind of subagent has, in the same order.
 
-    `mcp__SERVER` in `spec.tools` names all tools of that server.
+    It has those that `spec.tools` names, or all if it names none; `mcp__SERVER` there names all tools
+    of that server. No subagent has those that its kind or `_NOT_FOR_CHILDREN` excludes.
     """
     excluded = {*_NOT_FOR_CHILDREN, *spec.without}
 
     def has(name: str) -> bool:
+        if name in excluded:
+            return False
         is_of_server = any(
             name.startswith(f"{server}__") for server in spec.tools if server.startswith("mcp__")
         )
-        return name not in excluded and (not spec.tools or name in spec.tools or is_of_server)
+        return not spec.tools or name in spec.tools or is_of_server
 
     return {name: tool for name, tool in tools.items() if has(name)}

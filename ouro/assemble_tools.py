@@ -123,7 +123,7 @@ def _trusted_devcontainer(inputs: SessionInputs) -> DevContainer:
     """Read the devcontainer of the project.
 
     Raises:
-        ToolError: its files have no trust in their present state, or it cannot be used.
+        ToolError: its files are not trusted as they are now, or it cannot be used.
     """
     from ouro.safety import devcontainer_files, read_devcontainer
 
@@ -195,7 +195,9 @@ def build_search(shared: AgentServices) -> SearchMemory | None:
 
 
 def web_tools(basis: SessionBasis, models: ModelSource, problems: list[str]) -> Sequence[AnyTool]:
-    """The tool `web_search`, if there is a backend for it. Adds to `problems` if it cannot be used."""
+    """The tool `web_search`, as a list of one; empty if no backend is set, or if it cannot be used. In the
+    latter case a line is added to `problems`.
+    """
     settings = basis.settings.web
     if not settings.search and not any(map(os.environ.get, SEARCH_VARIABLES)):
         return ()
@@ -213,7 +215,9 @@ def web_tools(basis: SessionBasis, models: ModelSource, problems: list[str]) -> 
 
 
 def _search_without_key(basis: SessionBasis, models: ModelSource, name: str) -> AnyTool:
-    """The web search without a key of its own: by DuckDuckGo, or by the provider of the model."""
+    """The web search that needs no key of its own: by DuckDuckGo if `name` is `ddgs`, otherwise by the
+    provider of the model.
+    """
     from ouro.llm import make_provider_search
     from ouro.tools.ddgs_search import DdgsSearch
     from ouro.tools.model_search import ModelSearch

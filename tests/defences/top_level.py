@@ -18,8 +18,8 @@ DEFENCES = (
         confine=lambda argv: argv,
     )
     return lsp.""", "test_e14_language_servers.py"),
-    Defence("E4", "ouro/assemble_extensions.py", "(path := root / name).is_file() and trusts(path)",
-            "(path := root / name).is_file()", "../session/test_session_hooks.py -k e4"),
+    Defence("E4", "ouro/assemble_extensions.py", "path.is_file() and trusts(path)",
+            "path.is_file()", "../session/test_session_hooks.py -k e4"),
     Defence("E11", "ouro/assemble_subagents.py", 'spec.mode != "plan"', "False",
             "../agent/test_subagents.py -k hook_only_reads"),
     Defence("X14", "ouro/assemble_memory.py", "path_text(scope.store.folder)", "str(scope.store.folder)",
