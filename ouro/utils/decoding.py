@@ -24,9 +24,10 @@ def from_plain(value: Any, kind: type[_Value], *, strict: bool = True) -> _Value
 @overload
 def from_plain(value: Any, kind: Any, *, strict: bool = True) -> Any: ...
 def from_plain(value: Any, kind: Any, *, strict: bool = True) -> Any:
-    """Convert dictionaries, lists and scalars to a value of type `kind`.
+    """Convert dictionaries, lists and scalars to a value of type `kind`. Raises msgspec.ValidationError
+    if `value` does not fit.
 
-    Raises msgspec.ValidationError: `value` does not fit.
+    `strict`: if it is False, a text may stand for a number, a boolean or None.
     """
     _prepare_type(kind)
     return msgspec.convert(value, kind, strict=strict)

@@ -39,8 +39,8 @@ async def edit_text(name: str, text: str, stderr: IO[str] | None = None) -> str:
 
 
 async def edit_file(path: Path, line: int, stderr: IO[str] | None = None) -> str:
-    """Open a file in the editor at a line. Returns an empty text, so that callers can await it as
-    they await `edit_text`. Raises UsageError if there is no editor, or it failed.
+    """Open a file in the editor at a line, and wait for its end. Always returns an empty text: callers
+    await this instead of `edit_text`. Raises UsageError if there is no editor, or it failed.
     """
     command = _editor()
     await _run(command, _arguments_at_line(command, path, line), stderr)
@@ -48,7 +48,9 @@ async def edit_file(path: Path, line: int, stderr: IO[str] | None = None) -> str
 
 
 def _editor() -> str:
-    """The command line of the user's editor. Raises UsageError if there is none."""
+    """The command line of the user's editor: VISUAL, EDITOR, or the first installed one. Raises
+    UsageError if there is none.
+    """
     installed = next(filter(shutil.which, ("nano", "vim", "vi")), "")
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or installed
     if not command:

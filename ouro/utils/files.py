@@ -82,7 +82,8 @@ def replace_file(
                 status = os.fstat(descriptor)
             check()
             # `replace` would overwrite a file that another process has made since; a link fails.
-            if not (exclusive and _link(folder, temporary, name)):
+            is_linked = exclusive and _link(folder, temporary, name)
+            if not is_linked:
                 os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         finally:
             with suppress(FileNotFoundError):
@@ -105,29 +106,33 @@ def replace_file(
 
 
 def is_temporary(path: str) -> bool:
-    """Whether `replace_file` gives such a name to a file that it is writing."""
+    """Whether a path has a name that `replace_file` gives to a file while it writes it."""
     is_candidate = path.endswith(".tmp")
     return is_candidate and _TEMPORARY.fullmatch(path.rpartition("/")[2]) is not None
 
 
 def sweep_temporary(folder: Path, pid: str = "") -> None:
-    """Remove temporary files that `replace_file` of killed processes left in a folder; with `pid`
-    only those of this process.
+    """Remove the temporary files that `replace_file` left in a folder when its process was killed. Files
+    of running processes stay.
+
+    `pid`: only the files of this process are removed; empty: those of all.
     """
     try:
         names = os.listdir(folder)  # noqa: PTH208 (10,000 of them)
     except OSError:
         return
-    for name in (name for name in names if name[0] == "."):
-        match = _TEMPORARY.fullmatch(name)
-        if match and pid in ("", match[1]) and not is_running(int(match[1])):
+    for name in names:
+        match = _TEMPORARY.fullmatch(name) if name[0] == "." else None
+        if match is None or pid not in ("", match[1]):
+            continue
+        if not is_running(int(match[1])):
             with suppress(OSError):
                 (folder / name).unlink()
 
 
 def note_written_dir(folder: int) -> None:
-    """Record an open folder before a file is replaced in it: after a kill, the next start sweeps
-    it.
+    """Record an open folder before a file is replaced in it. If this process is killed, the next start
+    removes the temporary files there.
     """
     with suppress(OSError):
         path = path_of(folder)
@@ -160,6 +165,7 @@ def _link(folder: int, temporary: str, name: str) -> bool:
     except FileExistsError:
         raise
     except OSError:
+        # Without links, only a look can show whether the name is taken.
         with suppress(FileNotFoundError):
             os.stat(name, dir_fd=folder, follow_symlinks=False)
             raise FileExistsError(name) from None
@@ -266,8 +272,8 @@ def unlock(descriptor: int) -> None:
 
 @contextmanager
 def only_one(path: Path) -> Iterator[bool]:
-    """Try to hold the lock file `path` inside this context; yields whether it holds it. Never
-    waits, never raises.
+    """Try to lock the file `path` inside this context. Yields True if this process has the lock; False
+    if another has it, or the file cannot be locked. Never waits, never raises.
     """
     with ExitStack() as stack:
         is_mine = False
@@ -293,8 +299,9 @@ def path_of(descriptor: int) -> str:
 
 @contextmanager
 def open_folder(folder: Path, *, follow: bool = True) -> Iterator[int]:
-    """Open a folder inside this context; yields its descriptor. Raises OSError; without `follow`
-    also if the folder, or one above it, is a link.
+    """Open a folder inside this context; yields its descriptor. Raises OSError if it cannot be opened.
+
+    `follow`: if it is False, a link is an error: the folder itself, or one above it.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -330,9 +337,11 @@ def read_start(path: Path, most: int, flags: int = 0) -> str:
 
 
 def demand_known_layout(mark: Path, store: str, error: type[OuroError]) -> None:
-    """Raise `error` if the mark of a store is of a newer ouro, or cannot be understood.
+    """Raise `error` if the mark of a store is of a newer ouro, or is not a number. A store without a
+    mark, or with an empty one, is known.
 
     Args:
+        mark: the path of the mark.
         store: what is stored there, for the message.
     """
     try:
@@ -346,7 +355,9 @@ def demand_known_layout(mark: Path, store: str, error: type[OuroError]) -> None:
 
 
 def newer_ouro(store: str, version: str = "") -> tuple[str, str]:
-    """The message and the hint about a store of a newer ouro."""
+    """The message and the hint about a store of a newer ouro. `version`: the one that wrote it; empty if
+    it is not known.
+    """
     # The version comes from a file that anyone may have written: show only what looks like one.
     number = version if version.replace(".", "").isalnum() and version.isascii() else ""
     named = f" ({number[:20]})" if number else ""

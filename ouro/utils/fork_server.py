@@ -97,7 +97,9 @@ class ForkServer:
         return process
 
     def forget(self, pid: int) -> None:
-        """Let the system give the id of a process that has ended to another one."""
+        """Ask the server to release the id of a process that has ended, so that the system may use it
+        again.
+        """
         with self._lock, suppress(OSError):
             if self._channel is not None:
                 _send(self._channel, pid)
@@ -166,18 +168,19 @@ class _Message(NamedTuple):
 
 
 def wait_for_fork(descriptor: int) -> list[str]:
-    """Serve the client at the other end of a socket. Returns in each process that is forked for it,
-    with the words of its command line; the server ends when its client has closed the socket, or
-    has ended.
+    """Serve the client at the other end of a socket, and fork a process for each of its requests.
+
+    Returns only in the forked processes, each time with the words of the command line. In the server
+    it never returns: the process ends when the client closes the socket, or has ended.
     """
     channel = socket.socket(fileno=descriptor)
-    _send(channel, 0)
+    _send(channel, 0)  # all modules are loaded
     while True:
         try:
             content, descriptors = _receive(channel)
         except OSError:
             os._exit(0)
-        if isinstance(content, int):
+        if isinstance(content, int):  # the client has seen the end of this process
             os.waitpid(content, 0)
             continue
         request = _Request(*content)
@@ -186,8 +189,10 @@ def wait_for_fork(descriptor: int) -> list[str]:
 
 
 def _fork_for_client(channel: socket.socket, request: _Request, descriptors: Sequence[int]) -> bool:
-    """Fork, and tell the client when the process has its folder and its group; returns whether this
-    is the new process.
+    """Fork a process for a request. Returns True in the new process, and False in the server.
+
+    The server answers the client with the id and a descriptor of the process, as soon as that has its
+    folder and its group; without a descriptor if the process could not get its folder.
     """
     waiting, ready = os.pipe()
     pid = os.fork()
@@ -228,9 +233,10 @@ def _begin(request: _Request, descriptors: Sequence[int], ready: int) -> None:
 
 
 def _become(request: _Request, descriptors: Sequence[int]) -> int:
-    """Take the folder, the output and the variables of a request. Returns a descriptor from which
-    one byte can be read as soon as the client knows this process. Raises OSError: the folder is
-    gone.
+    """Give this process the session, folder, output and variables of a request. Raises OSError if the
+    folder is gone.
+
+    Returns a descriptor from which one byte can be read as soon as the client knows this process.
     """
     os.setsid()
     os.chdir(request.folder)

@@ -114,7 +114,7 @@ class Git:
             raise GitError(str(error)) from error
 
     def tree_paths(self, commit: str, paths: Sequence[str]) -> list[str]:
-        """Those of `paths` that are in a commit; all are relative to the root of the repository."""
+        """Those of `paths` that are in a commit. All paths are relative to the root of the repository."""
         if not paths:
             return []
         result = self._run("ls-tree", ("-z", "--name-only", "--full-tree", commit, "--", *paths))
@@ -201,9 +201,9 @@ class Git:
             raise
 
     def own_programs(self) -> list[str]:
-        """The settings and hooks of the repository that may run a program even when git only reads.
-
-        A setting that is not known to be harmless is listed.
+        """The settings of the repository that may run a program even when git only reads: all that are
+        not known to be harmless. If there are none, such a hook, or one of these in a nested
+        repository; empty if there is nothing.
 
         Raises:
             GitError: git is missing or timed out.
@@ -217,14 +217,14 @@ class Git:
         return settings or self._hooks_of_reading() or self._programs_of_nested()
 
     def _programs_of_nested(self) -> list[str]:
-        """The first program of a nested repository, as a list of one, or an empty list: a plain
-        `git status` enters nested repositories with their own settings.
+        """The first program of a nested repository, as a list of one, or an empty list. A plain `git
+        status` enters nested repositories with their own settings.
         """
         entries = self._git("ls-files", "-z", "--stage", "--", ":/").stdout.split(b"\0")
-        # 160000 is the mode of a nested repository.
-        for link in (
-            os.fsdecode(line.partition(b"\t")[2]) for line in entries if line.startswith(b"160000 ")
-        ):
+        for entry in entries:
+            if not entry.startswith(b"160000 "):  # the mode of a nested repository
+                continue
+            link = os.fsdecode(entry.partition(b"\t")[2])
             nested = Git(self._folder / link, self._seconds)
             # An empty folder belongs to the outer repository.
             is_repository = (
@@ -236,20 +236,17 @@ class Git:
         return []
 
     def _hooks_of_reading(self) -> list[str]:
-        """The hook that runs when git only reads, as a list of one, or an empty list: `git diff`
-        refreshes the index, and calls it.
+        """The hook `post-index-change` as a list of one, if the repository has it; otherwise an empty
+        list. `git diff` only reads, but refreshes the index, and runs it.
         """
-        answer = self._git("rev-parse", "--git-common-dir", "--show-toplevel").stdout.decode(
-            errors="replace"
-        )
-        common, _, top = answer.rstrip("\n").partition("\n")
-        hooks = self._own_settings.get("core.hookspath", "")
-        folder = (
-            self._folder / top / Path(hooks).expanduser()
-            if hooks
-            else self._folder / common / "hooks"
-        )
-        return ["post-index-change"] if common and (folder / "post-index-change").exists() else []
+        output = self._git("rev-parse", "--git-common-dir", "--show-toplevel").stdout
+        common, _, top = output.decode(errors="replace").rstrip("\n").partition("\n")
+        if not common:
+            return []
+        folder = self._folder / common / "hooks"
+        if named_folder := self._own_settings.get("core.hookspath", ""):
+            folder = self._folder / top / Path(named_folder).expanduser()
+        return ["post-index-change"] if (folder / "post-index-change").exists() else []
 
     def _run(
         self, subcommand: str, arguments: tuple[str, ...]
@@ -306,7 +303,8 @@ def _names_and_patch(data: bytes) -> tuple[list[str], str]:
     """Split the output of `git diff --patch-with-raw -z` into the new names of the files and the
     patch.
     """
-    # `:100644 100644 3b18e51 9daeafb M\0name\0…\0\0patch`; R and C have the old name before it.
+    # `:100644 100644 3b18e51 9daeafb M\0name\0…\0\0patch`. After the letters R and C, for a renamed
+    # or copied file, the old name comes before the new one.
     rows, _, patch = data.partition(b"\0\0")
     fields = iter(rows.split(b"\0") if rows else ())
     names: list[str] = []
@@ -366,26 +364,27 @@ def find_root(folder: Path) -> Path:
 
 
 def git_branch(cwd: Path) -> str:
-    """The current branch, or the start of the commit hash; empty outside a repository."""
+    """The current branch, or the first eight characters of the commit if no branch is checked out; empty
+    outside a repository.
+    """
     git = find_root(cwd) / ".git"
     named = named_git_dir(git)
     folder = git.parent / named if named else git
     head = read_start(folder / "HEAD", _MAX_HEAD).partition("\n")[0].strip()
-    return (
-        head.removeprefix("ref: refs/heads/")[:_MAX_BRANCH]
-        if head.startswith("ref: ")
-        else head[:8]
-    )
+    if head.startswith("ref: "):
+        return head.removeprefix("ref: refs/heads/")[:_MAX_BRANCH]
+    return head[:8]
 
 
 def branch_in_note(note: str) -> str:
-    """The branch in the text of an environment block; empty if there is none."""
+    """The branch that the text of an environment block names; empty if it names none, or if no branch
+    was checked out.
+    """
     match = _BRANCH_LINE.search(note)
-    branch = (
-        match[1].removeprefix("No commits yet on ").partition("...")[0].partition(" [")[0]
-        if match
-        else ""
-    )
+    if match is None:
+        return ""
+    # Without the branch of the remote, and without the count of commits ahead of it.
+    branch = match[1].removeprefix("No commits yet on ").partition("...")[0].partition(" [")[0]
     return "" if branch == "HEAD (no branch)" else branch
 
 
@@ -450,8 +449,8 @@ def read_git_file(path: Path) -> str:
 
 
 def same_project(project: str) -> Callable[[str], bool]:
-    """A function that returns whether another folder belongs to the same project as `project`: it
-    is the same folder, or in the same repository. It keeps its answers.
+    """A function that returns whether another folder belongs to the same project as the folder
+    `project`: it is the same folder, or it is in the same repository. The function keeps its answers.
     """
     repository = repository_of(text_path(project))
 

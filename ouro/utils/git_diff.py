@@ -87,7 +87,9 @@ class HunkSides(msgspec.Struct, frozen=True):
 
 
 def parse_git_diff(text: str) -> list[DiffedFile]:
-    """The files of a diff of git, which must have been made with PREFIXES."""
+    """The files of a diff of git, which must have been made with the arguments `PREFIXES` of `git`. What
+    is before the first file is left out.
+    """
     files = _split_before(_FILE_START, text)
     return [_parse_file(file) for file in files if file.startswith(_FILE_START)]
 
@@ -106,9 +108,11 @@ def hunk_sides(hunk: str) -> HunkSides:
             old.append(text)
         if line[0] in " +":
             new.append(text)
-    # git counts lines from 1. A hunk without new lines has the number of the line before it.
-    has_new_lines = int(numbers[4] or 1) > 0
-    return HunkSides(int(numbers[3]) - has_new_lines, old, new)
+    start = int(numbers[3])
+    if int(numbers[4] or 1) > 0:
+        start -= 1  # git counts from 1
+    # A hunk without new lines has the number of the line before it: from 0, that of the next one.
+    return HunkSides(start, old, new)
 
 
 def _parse_file(text: str) -> DiffedFile:
@@ -140,7 +144,9 @@ def _parse_file(text: str) -> DiffedFile:
 
 
 def _split_before(beginning: str, text: str) -> Iterator[str]:
-    """Yield the text in pieces: each line that begins with `beginning` begins a piece."""
+    """Yield the text in pieces: each line that begins with `beginning` begins a piece. The first piece is
+    what is before the first such line.
+    """
     start = 0
     while (end := text.find(f"\n{beginning}", start) + 1) > 0:
         yield text[start:end]
@@ -182,7 +188,9 @@ def _name_in_head(head: str) -> str:
 
 
 def _unquote_name(name: str, prefix: str) -> str:
-    """The name that git wrote, without its prefix; git quotes one that has odd characters."""
+    """The name that git wrote, without its prefix. git puts a name with odd characters in quotes, with
+    escapes, which are removed.
+    """
     if len(name) > 1 and name[0] == name[-1] == '"':
         quoted = name[1:-1].encode("utf-8", "surrogateescape")
         name = _ESCAPE.sub(_escaped_byte, quoted).decode("utf-8", "surrogateescape")

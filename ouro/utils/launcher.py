@@ -96,8 +96,8 @@ def continue_in_child() -> None:
 
 
 def _wait_for(child: int, release: int) -> None:
-    """Pass signals on to the child, and end as it does, or with the exit code that the pipe
-    `release` has in one byte; does not return.
+    """Pass signals on to the child, and wait for its end; never returns. This process ends as the child
+    does; or, if the child has released it, with the exit code that is a byte in the pipe `release`.
     """
     os.set_blocking(release, False)
 

@@ -51,8 +51,8 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_state(path: Path, kind: type[_State]) -> _State:
-    """What ouro has saved as JSON; an empty value of `kind` if there is no file, or it cannot be
-    read (logged).
+    """The value of `kind` that ouro has saved as JSON. If there is no file, or it cannot be read, which
+    is logged, an empty value of `kind`.
     """
     try:
         with open_regular(path, os.O_NOFOLLOW) as file:
@@ -66,9 +66,10 @@ def read_state(path: Path, kind: type[_State]) -> _State:
 
 
 def dump_json(value: Any, *, is_ascii: bool = False, **options: Any) -> str:
-    """`value` as JSON that each reader accepts: `\\xff` for a byte of a path that is not UTF-8.
-
+    """`value` as JSON that each reader accepts: a byte of a path that is not UTF-8 is written as `\\xff`.
     Python would write a lone surrogate, which cannot be encoded, and which many readers refuse.
+
+    `is_ascii`: whether all other characters are escaped.
     """
     text = json.dumps(value, ensure_ascii=is_ascii, **options)
     # A raw byte is `\udcff` in text of ASCII, and the character itself in other text.
@@ -92,8 +93,8 @@ def dictionary(value: Any) -> dict[str, Any]:
 
 
 def arguments_object(value: Any) -> dict[str, Any] | None:
-    """The arguments of a tool call; None if they are not an object, or have more than MAX_DEPTH
-    levels. Without recursion, so that no depth can crash it.
+    """`value` if it is an object, as the arguments of a tool call are, with at most MAX_DEPTH levels;
+    otherwise None. Without recursion, so that no depth can crash it.
     """
     level = [value]
     for _ in range(MAX_DEPTH):
@@ -110,11 +111,9 @@ def arguments_object(value: Any) -> dict[str, Any] | None:
 
 def dictionaries(value: Any) -> list[dict[str, Any]]:
     """The dictionaries in a list; empty if it is not a list."""
-    return (
-        [item for item in value if isinstance(item, dict)]
-        if isinstance(value, list | tuple)
-        else []
-    )
+    if not isinstance(value, list | tuple):
+        return []
+    return [item for item in value if isinstance(item, dict)]
 
 
 def string(value: Any) -> str:

@@ -35,8 +35,8 @@ def start_log(debug: bool = False) -> None:
 
 
 def mask_log(mask: Callable[[str], str]) -> None:
-    """Remove secrets from ouro's log records and its file; other handlers of the program stay
-    unchanged.
+    """Mask the secrets in all that ouro logs, and in all that is written to its file. What other
+    loggers of the program write elsewhere stays as it is.
     """
 
     def mask_record(record: logging.LogRecord) -> bool:
@@ -71,9 +71,9 @@ class _PrivateFile(logging.FileHandler):
             return
         self.stream.close()
         names = [self.baseFilename, *(f"{self.baseFilename}.{n}" for n in range(1, _OLD_LOGS + 1))]
-        for older, newer in reversed([*zip(names[1:], names, strict=False)]):
+        for number in range(_OLD_LOGS, 0, -1):  # from the oldest, which is overwritten
             with suppress(FileNotFoundError):
-                os.replace(newer, older)  # noqa: PTH105
+                os.replace(names[number - 1], names[number])  # noqa: PTH105
         self.stream = self._open()
 
     def _open(self) -> TextIOWrapper:

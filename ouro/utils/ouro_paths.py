@@ -133,7 +133,9 @@ def get_written_journals() -> Path:
 
 
 def get_written_dirs(project: Path) -> list[Path]:
-    """The folders of ouro, also in a project, into which ouro writes files, except session folders."""
+    """The folders of ouro, in its home and in a project, into which it writes files. Folders of sessions
+    are not among them.
+    """
     home = get_home()
     memories = (get_memory_dir(), project / ".ouro" / "memory")
     home_folders = (
@@ -191,6 +193,6 @@ def home_secret() -> bytes:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(fresh)
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-            saved = file.read(33)
+            saved = file.read(len(fresh) + 1)  # one more byte shows that the file is not ours
         return saved if len(saved) == len(fresh) else fresh
     return fresh

@@ -21,8 +21,8 @@ def path_text(path: str | os.PathLike[str]) -> str:
 
 
 def text_path(text: str) -> Path:
-    """The path that `path_text` wrote as `text`. If a file has exactly the name `text`, it is that
-    one, although the name looks like an escaped byte.
+    """The path that `path_text` wrote as `text`. If a file exists whose name is exactly `text`, that
+    file is meant, although its name looks like an escaped byte.
     """
     if "\\" not in text or os.path.lexists(text):
         return Path(text)

@@ -139,8 +139,8 @@ def connect(path: Path) -> socket.socket:
 
 @contextmanager
 def _address(path: Path) -> Iterator[str]:
-    """Yield a path as the address of a socket, which must be short: a long path becomes one through
-    a descriptor of its folder (Linux), which is open inside this context.
+    """Yield a path as the address of a socket, which must be short. For a long path, the address names
+    the descriptor of its folder (Linux), which is open inside this context.
     """
     if len(os.fsencode(path)) <= MAX_ADDRESS:
         yield str(path)

@@ -39,7 +39,9 @@ def send_signal(pid: int, number: int, *, group: bool = False) -> None:
 
 
 def take_stdout() -> int:
-    """Redirect standard output to standard error; returns a descriptor of the old standard output."""
+    """Redirect standard output to standard error, so that no library can write to it. Returns a
+    descriptor of the old standard output.
+    """
     stdout = os.dup(1)
     os.dup2(2, 1)
     return stdout

@@ -113,10 +113,10 @@ def forbidden_names(text: str) -> tuple[str, ...]:
         if negation is None:
             continue
         names = list(_forbidden_in(clause, spans))
-        if not names and index and _POINTING_WORD.search(clause):
-            names = [
-                name for name in _forbidden_in(clauses[index - 1], spans) if not is_command(name)
-            ]
+        if not names and index > 0 and _POINTING_WORD.search(clause):
+            # `it` means a file of the clause before, not a command.
+            named_before = _forbidden_in(clauses[index - 1], spans)
+            names = [name for name in named_before if not is_command(name)]
         forbidden.update(dict.fromkeys(names))
     return tuple(forbidden)
 
@@ -137,7 +137,11 @@ def is_command(name: str) -> bool:
 
 
 def breaks_prohibition(statement: str, tool: str, arguments: Mapping[str, object]) -> bool:
-    """Whether a tool call does what a statement forbids by name. Reading a file does not count."""
+    """Whether a tool call runs a command, or changes a file, that a statement forbids by name. Reading a
+    file does not count.
+
+    `arguments`: those of the call, with a `command`, or a `path` or `file_path`.
+    """
     names = forbidden_names(statement)
     if not names:
         return False
@@ -151,9 +155,9 @@ def breaks_prohibition(statement: str, tool: str, arguments: Mapping[str, object
 
 
 def _command_candidates(text: str) -> tuple[str, ...]:
-    """What a text may name as a command or a script: all that is in code marks, all paths, and
-    programs that no one takes for an ordinary word (`git push`). Some are other things
-    (`docs/readme.md`): compare them with a command that was run.
+    """The names in a text that may be commands or scripts: all that is in code marks, all paths, and
+    programs that no one takes for an ordinary word (`git push`). Some may be other things, such as
+    `docs/readme.md`, so they are only compared with a command that was run.
     """
     spans = [" ".join(span.split()) for span in _CODE_SPAN.findall(text)]
     plain = _CODE_SPAN.sub(" ", text)
@@ -177,23 +181,29 @@ def names_run(text: str, line: str) -> bool:
 
 
 def runs_program(name: str, line: str) -> bool:
-    """Whether a shell line runs a command or a script of this name."""
+    """Whether a shell line runs a command or a script of this name. A name of several words, such as
+    `git push`, must be the beginning of the command.
+    """
     program, *rest = name.split()
     candidates = (words for words in _commands_in(line) if words[1 : len(rest) + 1] == rest)
     return any(_name_of(words[0]) == _name_of(program) for words in candidates)
 
 
 def _commands_in(line: str) -> Iterator[list[str]]:
-    """Yield the words of each command of a line, and of what a runner such as `uv run` runs."""
+    """Yield the words of each command of a line. For a runner such as `uv run`, also the words from the
+    next one and from the one after it on, as either may be the program that it runs.
+    """
     for words in filter(None, map(_command_words, _COMMAND_SEPARATOR.split(line))):
         yield words
         if words[0] in _RUNNERS:
-            # `bash build.sh`, `uv run pytest`: the program is the next word, or the one after it.
+            # `bash build.sh`, `uv run pytest`
             yield from filter(None, (words[1:], words[2:]))
 
 
 def _name_of(word: str) -> str:
-    """The name of a program without the folders of the system; a script keeps its folder."""
+    """The name of a program without its folder, if that is one of the system. The path of a script stays,
+    without `./`.
+    """
     is_of_system = word.startswith(("/usr/", "/bin/", "/opt/", "/sbin/"))
     return word.rsplit("/", 1)[-1] if is_of_system else word.removeprefix("./")
 
@@ -277,15 +287,16 @@ def _command_breaks(name: str, words: Sequence[str], line: str) -> bool:
     """
     if is_command(name):
         forbidden = name.split()
-        without_folder = [words[0].rsplit("/", 1)[-1], *words[1:]]
-        return forbidden in (without_folder[: len(forbidden)], [*words[: len(forbidden)]])
+        begins_with = list(words[: len(forbidden)])
+        without_folder = [begins_with[0].rsplit("/", 1)[-1], *begins_with[1:]]
+        return forbidden in (begins_with, without_folder)
     if words[0].removeprefix("./") == name.removeprefix("./"):
         return True
     return not _only_reads_command(words, line) and any(_covers(name, word) for word in words[1:])
 
 
 def _only_reads_command(words: Sequence[str], line: str) -> bool:
-    """Whether a command of a line surely changes nothing."""
+    """Whether a command surely changes nothing. `line`: the whole line, in which nothing may write."""
     if _WRITING_SYNTAX.search(line):
         return False
     is_git_read = words[0] == "git" and len(words) > 1 and words[1] in _READING_GIT_COMMANDS
@@ -297,7 +308,6 @@ def _covers(name: str, path: str) -> bool:
     forbidden, path = name.strip("/").removeprefix("./"), path.removeprefix("./")
     forbidden = forbidden.removesuffix("/**").removesuffix("/*")
     if "*" in forbidden:
-        return bool(
-            re.fullmatch(rf"(?:.*/)?{re.escape(forbidden).replace(chr(92) + '*', '[^/]*')}", path)
-        )
+        pattern = "[^/]*".join(map(re.escape, forbidden.split("*")))
+        return bool(re.fullmatch(rf"(?:.*/)?{pattern}", path))
     return path == forbidden or path.startswith(f"{forbidden}/") or f"/{forbidden}/" in f"/{path}/"

@@ -37,8 +37,8 @@ GENERATED = {
 
 
 def list_project_files(root: Path) -> list[str]:
-    """Sorted paths relative to `root`: what git tracks or would track; outside of git, what is not
-    ignored.
+    """The sorted paths, relative to `root`, of the files that git tracks or would track. Without a
+    repository, of all files that no .gitignore excludes.
     """
     # In the order of git, which is almost sorted; a file in conflict is listed several times.
     names: dict[str, None] = {}
@@ -78,8 +78,8 @@ def stream_project_text(root: Path, *, tracked_first: bool = False) -> Iterator[
 
 
 def _stream_repository(root: Path, options: Sequence[str], inner: dict[str, None]) -> Iterator[str]:
-    """Yield what git lists, as paths joined by zero characters. Nested repositories are left out,
-    and added to `inner`.
+    """Yield what `git ls-files` lists with these options, as texts of paths joined by zero characters.
+    Nested repositories are left out, and their folders added to `inner`.
     """
     has_submodules = (root / ".gitmodules").exists()
     git = Git(root, _GIT_SECONDS)
@@ -96,8 +96,8 @@ def _stream_repository(root: Path, options: Sequence[str], inner: dict[str, None
 
 
 def new_folders(names: Iterable[str], known_folders: set[str]) -> list[str]:
-    """The folders of these files that are not in `known_folders` yet, each with a slash at its end.
-    Adds them to `known_folders`.
+    """The folders of these files, also outer ones, that are not in `known_folders` yet, each with a slash
+    at its end. They are added to `known_folders`, without the slash.
     """
     folders: list[str] = []
     for folder in {name.rpartition("/")[0] for name in names}:
@@ -159,8 +159,8 @@ def _entries_in(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _rules_above(root: Path) -> IgnoreRules:
-    """The rules of the folders above `root`, up to the repository's root. None if they ignore `root`
-    itself, because then the user asked for ignored files.
+    """The rules of the folders above `root`, up to the repository's root. There are none if they ignore
+    `root` itself: then the user asked for ignored files.
     """
     root = Path(os.path.abspath(root))  # noqa: PTH100 - a link shall not lead to another project's rules
     folders = [root, *root.parents]
@@ -188,9 +188,14 @@ def _with_rules(folder: Path, name: str, rules: IgnoreRules) -> IgnoreRules:
 
 
 def _is_ignored(path: str, rules: IgnoreRules, *, is_folder: bool) -> bool:
-    """Whether the nearest .gitignore with a rule for an absolute path excludes it."""
+    """Whether the nearest .gitignore with a rule for an absolute path excludes it; False if none has a
+    rule.
+    """
     for folder, spec in rules:
-        verdict = spec.check_file(path[len(folder) + 1 :] + "/" * is_folder).include
-        if verdict is not None:
-            return verdict
+        relative_path = path[len(folder) + 1 :]
+        if is_folder:  # a rule `build/` is only for folders
+            relative_path += "/"
+        is_excluded = spec.check_file(relative_path).include
+        if is_excluded is not None:
+            return is_excluded
     return False

@@ -107,9 +107,12 @@ def write_dates(text: str, day: date) -> str:
 
 
 def find_end(text: str, day: date, *, is_change: bool) -> date | None:
-    """The last day on which a statement of `day` holds; None if it names no end.
+    """The last day on which a statement that was made on `day` holds; None if it names no end.
 
-    What holds from today on has no end, and neither has a change that happened today (`is_change`).
+    The end is the date that the statement names as one. A statement that ends with an event ends
+    after OPEN_END_DAYS, and one about today ends today. What holds from today on has no end.
+
+    `is_change`: the statement is about a change, which has no end, although it happened today.
     """
     dated = write_dates(text, day)
     for match in _ISO_DATE.finditer(dated):
@@ -129,7 +132,7 @@ def _is_end(before: str, after: str) -> bool:
 
 
 def _names_today(text: str) -> bool:
-    """Whether a text names today as the day of the statement, not as when something begins."""
+    """Whether a text says that something is so today. A text that says from today on does not."""
     for words in LANGUAGES:
         for pattern, offset in _patterns_of(words):
             if offset != 0:
@@ -154,13 +157,9 @@ def _date_text(match: re.Match[str], words: DateWords, day: date, offset: DateOf
             for number in range(7)
             if re.search(words.weekdays[number], match[0], re.IGNORECASE)
         )
-        ahead = (weekday - day.weekday()) % 7
-        # `next Friday`, said on a Friday, is in seven days.
-        target = (
-            day + timedelta(days=ahead or 7)
-            if offset == "coming"
-            else day - timedelta(days=(7 - ahead) or 7)
-        )
+        days_ahead = (weekday - day.weekday()) % 7 or 7  # `next Friday`, said on a Friday
+        days_ago = (day.weekday() - weekday) % 7 or 7
+        target = day + timedelta(days=days_ahead if offset == "coming" else -days_ago)
     before = match.string[: match.start()]
     preposition = "" if _PREPOSITION_AT_END.search(before) else words.on
     begins_sentence = not before.strip() or before.rstrip().endswith((".", "!", "?", ":"))

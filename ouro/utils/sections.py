@@ -34,7 +34,9 @@ def field(*, default_factory: Callable[[], Any]) -> Any:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def section(kind: type[T]) -> type[T]:
-    """Make a class with annotated fields a section; fields without a default are required."""
+    """Decorate a class with annotated fields as a section: it gets a constructor, equality and a
+    representation, and cannot be changed. Fields without a default are required.
+    """
     inherited = getattr(kind, "__section_fields__", {})
     kind.__section_fields__ = inherited | _own_fields(kind)  # type: ignore[attr-defined]
     kind.__init__, kind.__setattr__ = _init, _refuse_change  # type: ignore[method-assign]
@@ -43,7 +45,9 @@ def section(kind: type[T]) -> type[T]:
 
 
 def _own_fields(kind: type) -> dict[str, SectionField]:
-    """The fields that a class declares, by name. Its attributes for made defaults are removed."""
+    """The fields that a class declares itself, by name. A default that is made for each section is
+    removed from the class.
+    """
     fields = {}
     for name in vars(kind).get("__annotations__", {}):
         if name not in vars(kind):

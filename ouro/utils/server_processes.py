@@ -28,7 +28,7 @@ class CommandMissingError(Exception):
 async def start_process(
     command: Sequence[str], environment: Mapping[str, str], cwd: str, limit: int
 ) -> asyncio.subprocess.Process:
-    """Start a server with pipes, in its own process group.
+    """Start a server with pipes, in its own process group, which is added to `groups`.
 
     Args:
         limit: maximum bytes that a reader of its output waits for.

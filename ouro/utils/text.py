@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import islice, takewhile
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ouro.utils.late_pattern import late_pattern
@@ -144,12 +144,14 @@ def join_names(names: Collection[str], limit: int = 5) -> str:
 
 
 def dollars(amount: float | None, unknown: str = "") -> str:
-    """`$1.50`; below ten cents up to four places: `$0.0012`; `unknown` if there is no amount."""
+    """An amount with two decimal places: `$1.50`; below ten cents with up to four: `$0.0012`. `unknown`
+    if it is None.
+    """
     if amount is None:
         return unknown
-    whole, _, places = (
-        f"{amount:.2f}" if amount >= 0.1 else f"{amount:.4f}".rstrip("0")
-    ).partition(".")
+    if amount >= 0.1:
+        return f"${amount:.2f}"
+    whole, _, places = f"{amount:.4f}".rstrip("0").partition(".")
     return f"${whole}.{places:0<2}"
 
 
@@ -174,12 +176,14 @@ def local_time(at: str, today: date | None = None) -> str:
     except (ValueError, OverflowError):  # the file was edited by hand
         return ""
     today = today or date.today()  # noqa: DTZ011 (a local day)
-    days, clock = (today - then.date()).days, f"{then:%H:%M}"
-    if days in (0, 1):
-        return f"yesterday {clock}" if days else clock
-    return (
-        f"{then.day} {then:%b} {clock}" if then.year == today.year else f"{then.day} {then:%b %Y}"
-    )
+    days_ago, clock = (today - then.date()).days, f"{then:%H:%M}"
+    if days_ago == 0:
+        return clock
+    if days_ago == 1:
+        return f"yesterday {clock}"
+    if then.year == today.year:
+        return f"{then.day} {then:%b} {clock}"
+    return f"{then.day} {then:%b %Y}"
 
 
 def _write_byte_out(match: re.Match[str]) -> str:
@@ -209,20 +213,25 @@ def line_changes(old: Sequence[str], new: Sequence[str]) -> list[LineChange]:
     tail = _count_common_lines(old[head:][::-1], new[head:][::-1])
     before, after = old[head : len(old) - tail], new[head : len(new) - tail]
     changes = []
-    old_end = new_end = 0
-    for start, new_start, size in [*_equal_lines(before, after), (len(before), len(after), 0)]:
-        if (old_end, new_end) != (start, new_start):
-            change = LineChange(head + old_end, head + start, head + new_end, head + new_start)
-            changes.append(change)
-        old_end, new_end = start + size, new_start + size
+    old_end = new_end = 0  # of the last block of equal lines
+    at_the_end = (len(before), len(after), 0)
+    for old_start, new_start, size in [*_equal_lines(before, after), at_the_end]:
+        # What is between two equal blocks has changed.
+        if (old_end, new_end) != (old_start, new_start):
+            changes.append(
+                LineChange(head + old_end, head + old_start, head + new_end, head + new_start)
+            )
+        old_end, new_end = old_start + size, new_start + size
     return changes
 
 
 def line_hunks(
     changes: Iterable[LineChange], old_size: int, context: int
 ) -> Iterator[tuple[LineChange, list[LineChange]]]:
-    """Yield the range of each hunk, with `context` lines around its changes, and these changes.
-    Changes near each other are in one hunk. `old_size`: the number of lines of the old text.
+    """Yield each hunk: the range of its lines, with `context` lines around the changes, and its changes.
+    Changes are in one hunk if at most twice `context` lines are between them.
+
+    `old_size`: the number of lines of the old text.
     """
     groups: list[list[LineChange]] = []
     for change in changes:
@@ -244,12 +253,15 @@ def line_hunks(
 
 def _count_common_lines(old: Sequence[str], new: Sequence[str]) -> int:
     """The number of lines before the first difference."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
+    for number, (old_line, new_line) in enumerate(zip(old, new, strict=False)):
+        if old_line != new_line:
+            return number
+    return min(len(old), len(new))
 
 
 def _equal_lines(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int]]:
-    """The blocks of equal lines: their start in both texts, and their number of lines. Empty for
-    texts that are too long.
+    """The blocks of equal lines, in their order: the start in the old and in the new text, and the
+    number of lines. Empty for texts that are too long.
     """
     pairs = len(old) * len(new)
     if pairs > _MAX_PAIRS_OF_BITS:

@@ -29,7 +29,10 @@ _MARGIN = 5.0
 """Encodings within this distance of the best log-probability are its rivals (odds of 150 to 1)."""
 _BONUS_OF_LOCALE, _BONUS_OF_NEIGHBOUR, _BONUS_OF_WORD = 3.0, 6.0, 1.0
 """What the language of the locale, a file beside it and a frequent word add to the score."""
+_COST_OF_RANK = 1.5
+"""Subtracted for each more frequent encoding of the language."""
 _MAX_WORDS = 10
+"""Maximum frequent words that count."""
 _MAX_CONFIG, _MAX_NEIGHBOUR, _MAX_NEIGHBOURS = 1 << 16, 1 << 16, 8
 _GIT_TIMEOUT = 5
 # The log-probability of a character that is no letter of the language.
@@ -171,8 +174,10 @@ def guess(data: bytes, neighbours: Iterable[str] = ()) -> EncodingGuess | None:
     return EncodingGuess(best, tuple(name for name in near_best if name != best))
 
 
-def _score_encodings(data: bytes, beside: frozenset[str]) -> dict[str, float]:
-    """The encodings that fit, with how likely the text is in the best language of each."""
+def _score_encodings(data: bytes, neighbours: frozenset[str]) -> dict[str, float]:
+    """The encodings that can decode all bytes, each with its score: how likely the text is, as a
+    logarithm, in the best language of the encoding.
+    """
     language_here = _locale_language()
     lines = b"\n".join(line for line in data.splitlines() if not line.isascii())[:_MAX_SCORED]
     fitting = {name for name in _all_encodings() if _fits(data, name)}
@@ -183,8 +188,8 @@ def _score_encodings(data: bytes, beside: frozenset[str]) -> dict[str, float]:
             if encoding not in fitting:
                 continue
             text = lines.decode(encoding, "ignore")
-            near = _BONUS_OF_NEIGHBOUR if encoding in beside else 0.0
-            score = _score(text, language) + bonus + near - rank * 1.5
+            near = _BONUS_OF_NEIGHBOUR if encoding in neighbours else 0.0
+            score = _score(text, language) + bonus + near - rank * _COST_OF_RANK
             scores[encoding] = max(score, scores.get(encoding, -math.inf))
     return scores
 
@@ -205,8 +210,9 @@ def _fits(data: bytes, encoding: str) -> bool:
 
 
 def _score(text: str, language: Language) -> float:
-    """How likely a text is in a language, as a logarithm: its characters outside of ASCII, which of
-    them stand beside each other, and its frequent words.
+    """How likely a text is in a language, as a logarithm. It counts the characters outside of ASCII,
+    which of them stand beside each other, and frequent words; for East Asian languages only the
+    characters.
     """
     counts = Counter(char for char in text if char > "\x7f")
     letter_scores = _letter_scores(language)
@@ -223,8 +229,8 @@ def _score(text: str, language: Language) -> float:
 
 @cache
 def _letter_scores(language: Language) -> Mapping[str, float]:
-    """How likely each letter of a language is, as a logarithm; they are listed from the most
-    frequent one on.
+    """How likely each letter of a language is, as a logarithm. The common characters of an East Asian
+    language are equally likely; other letters are less likely the later they are listed.
     """
     if language.common:
         return dict.fromkeys(language.letters, _COMMON_SHARE - math.log(len(language.letters)))
@@ -269,8 +275,9 @@ def _score_of_ideograph(char: str, language: Language) -> float:
 
 
 def _score_neighbours(text: str, language: Language) -> float:
-    """What letters beside each other add to the score, which is negative: scripts do not mix in a
-    word, accented letters do not follow each other, and capitals only begin a word.
+    """What is subtracted from the score, as a negative number, because of letters beside each other:
+    scripts do not mix in a word, a word does not consist of accented letters only, and no capital
+    follows a small letter.
     """
     score = 0.0
     for word in _LETTER_RUN.findall(text):
@@ -282,8 +289,8 @@ def _score_neighbours(text: str, language: Language) -> float:
             score += _SCORE_AMONG_ASCII * min(ascii_letters, others)
         if language.is_latin and not ascii_letters and others > 1:
             score += _SCORE_BESIDE_EACH_OTHER * others
-        changes = sum(one.islower() and other.isupper() for one, other in pairwise(word))
-        score += _SCORE_OF_CASE_CHANGE * changes
+        case_changes = sum(one.islower() and other.isupper() for one, other in pairwise(word))
+        score += _SCORE_OF_CASE_CHANGE * case_changes
     return score
 
 
@@ -299,12 +306,13 @@ def _locale_language() -> str:
 
 
 def declared_in(start: bytes) -> str:
-    """The encoding that the first lines of a file name (PEP 263, XML, HTML, CSS, an editor's
-    mode line); empty if they name none.
+    """The encoding that the first two lines of a file name (PEP 263, CSS, an editor's mode line), or any
+    line at the start of XML or HTML; empty if they name none that is known.
     """
     lines = start[:1024].splitlines()
     has_markup = start.lstrip()[:1] == b"<"
-    for line in lines[: len(lines) if has_markup else 2]:
+    declaring_lines = lines if has_markup else lines[:2]
+    for line in declaring_lines:
         match = _ENCODING_NAME.search(line) if _DECLARING_LINE.match(line) else None
         if match and (name := known_encoding(match[1].decode())):
             return name
@@ -340,7 +348,10 @@ def _in_editorconfig(path: Path) -> str:
 
 
 def _charset_in(text: str, name: str) -> tuple[str, bool]:
-    """The charset of the last section that matches a file, and whether this is the top file."""
+    """The charset that a text of `.editorconfig` sets for a file, and whether it is the topmost one.
+
+    The charset comes from the last section that matches the file; empty if none sets it.
+    """
     charset, is_root, applies = "", False, False
     for line in map(str.strip, text.splitlines()):
         key, _, value = (part.strip().lower() for part in line.partition("="))
@@ -380,7 +391,9 @@ def _in_git_attributes(path: Path) -> str:
 
 
 def neighbour_encodings(path: Path) -> list[str]:
-    """The encodings of a few files of the same kind in the folder of a file."""
+    """The guessed encodings of other files with the same ending in the folder of a file, of at most
+    _MAX_NEIGHBOURS. Those in UTF-8 are left out.
+    """
     encodings: list[str] = []
     try:
         entries = sorted(os.scandir(path.parent), key=lambda entry: entry.name)

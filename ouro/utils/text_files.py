@@ -107,10 +107,12 @@ class TextFile(msgspec.Struct, frozen=True, dict=True):
 
 
 def decode(data: bytes, path: Path | None = None, encoding: str = "") -> TextFile:
-    """Decode a text: as UTF-8 or as its byte order mark says, else in the encoding that the file at
-    `path` or its project declares, else in a guessed one. Raises NotTextError if it is not text.
+    """Decode a text in the first encoding that fits: `encoding`, that of its byte order mark, UTF-8, the
+    one that the file or its project declares, a guessed one. Raises NotTextError if it is not text.
 
-    `encoding`: what the user or the model has named. It counts before all others.
+    Args:
+        path: where the file is; None: nothing is declared, and there are no files beside it.
+        encoding: what the user or the model has named; empty if they named none.
     """
     if encoding and _fits(data, encoding):
         return TextFile(data.decode(encoding), encoding)
@@ -128,7 +130,9 @@ def decode(data: bytes, path: Path | None = None, encoding: str = "") -> TextFil
 
 
 def _decode_legacy(data: bytes, path: Path | None) -> TextFile:
-    """A text that is not UTF-8, in the encoding that is declared for it, else in a guessed one."""
+    """Decode a text that is not UTF-8: in the encoding that is declared for it if that fits, otherwise in
+    a guessed one. Raises NotTextError if it is not text.
+    """
     _require_text(data)
     from ouro.utils.text_encoding import declared_for, guess, neighbour_encodings
 
@@ -141,11 +145,12 @@ def _decode_legacy(data: bytes, path: Path | None) -> TextFile:
 
 
 def guess_encoding(start: bytes) -> str:
-    """The encoding of a file of which only the start was read. Raises NotTextError if it is not
-    text.
+    """The encoding of a file of which only the start was read, as the name with which it can be opened.
+    Raises NotTextError if it is not text.
     """
     for mark, encoding in _BYTE_ORDER_MARKS:
         if start.startswith(mark):
+            # Python skips the mark with these names: `utf-8-sig`, `utf-16`, `utf-32`.
             return "utf-8-sig" if encoding == "utf-8" else encoding.rpartition("-")[0]
     decoder = codecs.getincrementaldecoder("utf-8")()
     with suppress(UnicodeDecodeError):
@@ -153,7 +158,8 @@ def guess_encoding(start: bytes) -> str:
             decoder.decode(start)  # a character cut at the end is not an error here
             return "utf-8"
     if b"\0" in start:
-        return _guess_utf16(start[: len(start) // 2 * 2])
+        whole_units = len(start) // 2 * 2  # the last one may be cut
+        return _guess_utf16(start[:whole_units])
     return _decode_legacy(start, None).encoding
 
 
@@ -187,8 +193,8 @@ def _fits(data: bytes, encoding: str) -> bool:
 
 
 def find_ambiguous_char(before: TextFile, after: TextFile) -> str:
-    """The first new character that a rival of the guessed encoding would write as other bytes, so
-    that a wrong guess would spoil it. Empty if there is none.
+    """A character that a change adds, and that a rival of the guessed encoding would write as other
+    bytes: a wrong guess would spoil it. Empty if there is none, or the encoding is not a guess.
     """
     new = Counter(after.raw) - Counter(before.raw) if before.is_guess else Counter()
     for char in sorted(char for char in new if char > "\x7f"):
@@ -264,6 +270,6 @@ def _require_unchanged(status: os.stat_result | None, expected: os.stat_result |
 
 def _identity(status: os.stat_result | None) -> tuple[int, ...]:
     """What differs as soon as a file is replaced or written; empty if there is no file."""
-    return (
-        () if status is None else (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-    )
+    if status is None:
+        return ()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

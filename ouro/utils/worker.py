@@ -96,7 +96,7 @@ class WorkerProcess:
 
         Args:
             first: seconds until the first answer, counted from when the worker is ready; None sets no limit.
-            idle: seconds between two answers.
+            idle: maximum seconds between two answers; None sets no limit.
 
         Raises:
             WorkerStopped: it died, could not start, or is silent.
@@ -161,8 +161,8 @@ class WorkerProcess:
                 pipe.flush()
 
     def _read_answers(self) -> None:
-        """Deliver each answer to the request that it is for, until the worker ends; then tell all
-        that it died.
+        """Deliver each answer to its request until the worker ends; then deliver its end to all requests
+        that are open.
         """
         assert self._process.stdout is not None
         with self._process.stdout as pipe:

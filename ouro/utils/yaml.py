@@ -294,7 +294,9 @@ def read_fields(table: YamlTable, section: type[Any], name: str, path: str = "")
 
 @cache
 def _fields_by_key(section: Any) -> dict[str, _Field]:
-    """The fields by their keys in a file. `if` and `async` of hooks are `if_` and `async_` here."""
+    """The fields of a section or of a struct, by their keys in a file. A field whose key is a word of
+    Python has a `_` at its end: `if_` and `async_` of hooks.
+    """
     if is_section(section):
         types = get_type_hints(section)
         return {
@@ -314,7 +316,13 @@ def _fields_by_key(section: Any) -> dict[str, _Field]:
 
 
 def unknown_key(where: str, key: str, known: Iterable[str], path: str = "") -> ConfigError:
-    """The error for an unknown key; `known` are the valid keys."""
+    """The error for an unknown key, which names the nearest valid key, or all of them.
+
+    Args:
+        where: the file and the line.
+        known: the valid keys.
+        path: that of the table; empty for the whole file.
+    """
     import difflib
 
     prefix, names = f"{path}." if path else "", list(known)
@@ -426,7 +434,9 @@ def _wrong_value_error(node: Node, what: str, name: str, path: str) -> ConfigErr
 
 
 def _bool(text: str) -> bool:
-    """The meaning of `yes`, `off`, `1` and the like. Raises ValueError for another word."""
+    """The boolean that a word in TRUE or FALSE means, in any case, or `1` or `0`. Raises ValueError for
+    another text.
+    """
     word = text.lower()
     if word in TRUE or word == "1":
         return True
@@ -481,28 +491,28 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
 
 
 def words_in(value: Any) -> list[str]:
-    """The words of a value that is a list, or a text with commas: `[Read, Grep]`, `Read, Grep`. None
-    if it is neither.
+    """The words of a value that is a list, or a text with commas: `[Read, Grep]`, `Read, Grep`. Empty if
+    it is neither.
     """
     if isinstance(value, str):
         # A comma within parentheses belongs to the word: `Bash(git diff:*, --stat)`. Without the
         # limit, 40 KB of commas took 4 s, also in a rule of a folder that is not trusted.
         value = re.split(r",(?![^()]{0,500}\))", value)
-    return (
-        [word for item in value if (word := str(item).strip())] if isinstance(value, list) else []
-    )
+    if not isinstance(value, list):
+        return []
+    return [word for item in value if (word := str(item).strip())]
 
 
 def _read_line_by_line(text: str) -> dict[str, Any]:
-    """The keys and values of a text that is not valid YAML, read line by line as far as they can
-    be.
+    """The keys and values of a text that is not valid YAML, as far as they can be read: a line `key:
+    value` sets a key, and any other line continues the value before it.
     """
     values: dict[str, Any] = {}
     key = ""
     for line in text.splitlines():
         if match := _KEY_AND_VALUE.fullmatch(line):
             key, value = match[1], match[2].strip()
-            if value in {">", "|", ">-", "|-"}:
+            if value in {">", "|", ">-", "|-"}:  # the value is on the next lines
                 value = ""
             elif len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
                 value = value[1:-1]

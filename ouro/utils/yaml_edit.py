@@ -37,24 +37,22 @@ def with_value(text: str, path: Iterable[str], value: str, name: str) -> str:
     lines = text.splitlines(keepends=True)
     table, heading, indent, words = _descend(table, list(path), lines)
     begin, end = _span_of(words, table, heading, len(lines))
-    new = [
-        f"{indent}{(indent or '  ') * depth}{as_scalar(word)}:\n"
-        for depth, word in enumerate(words)
-    ]
-    comment = _comment_of(lines[begin - 1 : end], name)
-    new[-1] = f"{new[-1][:-1]} {value}{comment}\n"
-    lines[begin - 1 : end] = new if value else []
+    step = indent or "  "
+    # A line for each key that is not there yet; the last one has the value.
+    new = [f"{indent}{step * depth}{as_scalar(word)}:" for depth, word in enumerate(words)]
+    new[-1] += f" {value}{_comment_of(lines[begin - 1 : end], name)}"
+    lines[begin - 1 : end] = [f"{line}\n" for line in new] if value else []
     return "".join(lines)
 
 
 def _descend(
     table: YamlTable, words: list[str], lines: list[str]
 ) -> tuple[YamlTable, int, str, list[str]]:
-    """Follow the keys to the innermost table that exists. If that is an empty one (`models: {}`), its
-    line is changed in `lines`, so that keys can follow.
+    """Follow the keys of `words`, all but the last, to the innermost table that exists. If that is an
+    empty one (`models: {}`), its line is changed in `lines`, so that keys can follow.
 
     Returns the table, the line of its key (0: it is the document), the indentation of its keys, and
-    the keys that are not there yet.
+    the keys that were not followed.
     """
     heading, indent = 0, ""
     while len(words) > 1 and words[0] in table.entries:
@@ -71,8 +69,12 @@ def _descend(
 
 
 def _span_of(words: list[str], table: YamlTable, heading: int, count: int) -> tuple[int, int]:
-    """The first and the last line of the value at the keys `words` of a table. If there is none, the
-    first is where to insert it in a document of `count` lines, and the last is the line before.
+    """The first and the last line, from 1, of the value at the keys `words` of a table. If there is none,
+    the first is the line at which to insert it, and the last is the line before that.
+
+    Args:
+        heading: the line of the key of the table; 0: the table is the document.
+        count: the number of lines of the document.
     """
     old = table.entries.get(words[0])
     if old is not None:
