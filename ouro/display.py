@@ -66,20 +66,22 @@ class Diff(msgspec.Struct, frozen=True, tag_field="kind", tag="diff"):
     changes: tuple[FileChange, ...]
 
     def lines(self, before_prefix: str = "a/", after_prefix: str = "b/") -> list[str]:
-        """The lines of a unified diff of all files."""
-        found: list[str] = []
+        """The lines of a unified diff of all files. A file whose text is unchanged has none, unless it is
+        new, deleted or moved: then only the two lines with its names.
+        """
+        lines: list[str] = []
         for change in self.changes:
-            before = f"{before_prefix}{change.path}" if change.before is not None else NO_FILE
-            after = (
-                f"{after_prefix}{change.moved_to or change.path}"
-                if change.after is not None
-                else NO_FILE
-            )
-            is_moved = change.moved_to or NO_FILE in (before, after)
-            found += [*_unified_lines(change, before, after)] or (
-                [f"--- {before}", f"+++ {after}"] if is_moved else []
-            )
-        return found
+            before = after = NO_FILE
+            if change.before is not None:
+                before = f"{before_prefix}{change.path}"
+            if change.after is not None:
+                after = f"{after_prefix}{change.moved_to or change.path}"
+            lines_of_file = list(_unified_lines(change, before, after))
+            is_moved = bool(change.moved_to) or NO_FILE in (before, after)
+            if is_moved and not lines_of_file:
+                lines_of_file = [f"--- {before}", f"+++ {after}"]
+            lines += lines_of_file
+        return lines
 
 
 class CommandOutput(msgspec.Struct, frozen=True, tag_field="kind", tag="command"):
@@ -151,31 +153,41 @@ def _line_changes(before: str, after: str) -> tuple[LineChange, ...]:
 
 
 def _unified_lines(change: FileChange, source: str, target: str) -> Iterator[str]:
-    """The lines of a unified diff of one file, with these names; none if nothing changed."""
+    """Yield the lines of a unified diff of one file, with these names; none if nothing changed."""
     old, new = change.texts()
     names = [f"--- {source}", f"+++ {target}"]
-    for (at, end, new_at, new_end), group in change.hunks():
-        yield from names
+    for (start, end, new_start, new_end), changes in change.hunks():
+        yield from names  # before the first hunk only
         names = []
-        yield (
-            f"@@ -{_range(at, end, change.first_line)}"
-            f" +{_range(new_at, new_end, change.first_line)} @@"
-        )
-        for first, last, new_first, new_last in [*group, (end, end, new_end, new_end)]:
-            for mark, lines in (
-                (" ", old[at:first]),
-                ("-", old[first:last]),
-                ("+", new[new_first:new_last]),
-            ):
-                for line in lines:
-                    [text] = line.splitlines()
-                    yield mark + text
-                    if text == line:
-                        yield "\\ No newline at end of file"
-            at = last  # noqa: PLW2901
+        old_range = _range(start, end, change.first_line)
+        new_range = _range(new_start, new_end, change.first_line)
+        yield f"@@ -{old_range} +{new_range} @@"
+        unchanged_from = start
+        for changed in changes:
+            yield from _marked_lines(" ", old[unchanged_from : changed.old_start])
+            yield from _marked_lines("-", old[changed.old_start : changed.old_end])
+            yield from _marked_lines("+", new[changed.new_start : changed.new_end])
+            unchanged_from = changed.old_end
+        yield from _marked_lines(" ", old[unchanged_from:end])
+
+
+def _marked_lines(mark: str, lines: list[str]) -> Iterator[str]:
+    """Yield lines of a diff with their mark, and a line that says so after one without a line end."""
+    for line in lines:
+        [text] = line.splitlines()
+        yield mark + text
+        if text == line:
+            yield "\\ No newline at end of file"
 
 
 def _range(start: int, end: int, first_line: int) -> str:
-    """A range in the notation of `diff -u`: `FIRST,COUNT`, or `FIRST` for a single line."""
+    """The lines from `start` to before `end`, counted from 0, in the notation of `diff -u`:
+    `FIRST,COUNT`, or `FIRST` for a single line. An empty range names the line before it.
+
+    `first_line`: the number of line 0 in its file.
+    """
     count = end - start
-    return f"{start + first_line - (not count)}" + (f",{count}" if count != 1 else "")
+    first = start + first_line
+    if count == 1:
+        return f"{first}"
+    return f"{first},{count}" if count else f"{first - 1},0"

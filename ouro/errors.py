@@ -260,12 +260,10 @@ class EmptyAnswer(TransientModelError):
 
 
 def reason_of(error: Exception) -> str:
-    """The reason of a failure: ouro's message, else the message of the operating system."""
-    return (
-        str(error)
-        if isinstance(error, OuroError)
-        else getattr(error, "strerror", None) or str(error)
-    )
+    """The reason of a failure: the text of an error of ouro, or the message of the operating system."""
+    if isinstance(error, OuroError):
+        return str(error)
+    return getattr(error, "strerror", None) or str(error)
 
 
 def plain_error(error: OSError | OuroError) -> OuroError:

@@ -116,11 +116,19 @@ class PermissionAsked(EventStruct, frozen=True):
 
     @property
     def choices(self) -> tuple[PermitChoice, ...]:
-        """The possible answers, in the order in which they are offered."""
-        wider: tuple[PermitChoice, ...] = ("session", "always") if self.rule else ()
+        """The possible answers, in the order in which they are offered. For an edit, the mode `edit` is
+        offered instead of the rule for the session.
+        """
+        choices: list[PermitChoice] = ["yes"]
         if self.edits:
-            wider = ("edits", *wider[1:])
-        return ("yes", *wider, *(("stop",) if self.of_turn else ()), "no")
+            choices.append("edits")
+        elif self.rule:
+            choices.append("session")
+        if self.rule:
+            choices.append("always")
+        if self.of_turn:
+            choices.append("stop")
+        return (*choices, "no")
 
 
 class QuestionAsked(EventStruct, frozen=True):

@@ -45,9 +45,8 @@ def make_image(name: str, data: bytes) -> tuple[Image, str]:
     from PIL import Image as Pillow
     from PIL import UnidentifiedImageError
 
-    Pillow.MAX_IMAGE_PIXELS = (
-        None  # Pillow's warning would be printed over the screen; the size is checked below
-    )
+    # Pillow's warning would be printed over the screen; the size is checked below.
+    Pillow.MAX_IMAGE_PIXELS = None
     media_type = image_type(data)
     try:
         with Pillow.open(io.BytesIO(data)) as opened:
@@ -58,7 +57,7 @@ def make_image(name: str, data: bytes) -> tuple[Image, str]:
             if media_type and max(width, height) <= MAX_SIDE and len(data) <= _MAX_BYTES:
                 opened.load()
                 return Image(media_type, data, name), size
-            opened.draft("RGB", (MAX_SIDE, MAX_SIDE))
+            opened.draft("RGB", (MAX_SIDE, MAX_SIDE))  # a JPEG is decoded at a smaller size
             smaller = opened.convert("RGBA" if opened.has_transparency_data else "RGB")
             smaller.thumbnail((MAX_SIDE, MAX_SIDE))
             media_type, scaled = _encode(smaller, photo=media_type in ("image/jpeg", "image/webp"))
@@ -85,8 +84,8 @@ def read_image(path: Path, name: str) -> Image:
 
 
 def _encode(image: Any, *, photo: bool) -> tuple[str, bytes]:
-    """Returns the media type and the bytes: PNG for drawings, JPEG for photos and for an image that is
-    too large as PNG.
+    """Encode an image of Pillow; returns the media type and the bytes. A photo becomes a JPEG, any other
+    image a PNG, unless that has more than _MAX_BYTES.
     """
     if not photo:
         buffer = io.BytesIO()

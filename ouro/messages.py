@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import compress, count
-from operator import is_not
 from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
@@ -104,6 +102,7 @@ class Usage(msgspec.Struct, frozen=True):
     """The cost; None if the model's price is not known: it is never shown as free."""
 
     def __add__(self, other: Usage) -> Usage:
+        """Both together. A cost that is not known does not count; None if neither is known."""
         costs = [cost for cost in (self.cost, other.cost) if cost is not None]
         return Usage(
             input=self.input + other.input,
@@ -171,8 +170,13 @@ class PerMessage(Generic[T]):
         self._made: list[T] = []
 
     def __call__(self, messages: Iterable[Message]) -> list[T]:
+        """The results for these messages, in their order."""
         now = list(messages)
-        same = next(compress(count(), map(is_not, self._last, now)), min(len(self._last), len(now)))
+        same = 0  # messages at the beginning that are those of the last request
+        for last, message in zip(self._last, now, strict=False):
+            if last is not message:
+                break
+            same += 1
         # The results are kept with their messages, so that no new message can get the id of an old
         # one.
         known = {
@@ -189,7 +193,9 @@ class PerMessage(Generic[T]):
 
 
 def end_reasoning(message: Message) -> Message:
-    """The message without the items of the Responses wire: a compaction ends them."""
+    """The message without the items of the Responses wire in its thinking, which are not valid any more
+    after a compaction.
+    """
     sealed = [part for part in message.parts_of(Thinking) if part.signature.startswith(SEALED_ITEM)]
     if not sealed:
         return message
