@@ -51,10 +51,12 @@ def run() -> int:
 
 
 def _end_at_once(codes: Sequence[int]) -> None:
-    """End the process after threads and exit handlers have ended: Python needs half of the exit to
-    free all objects.
+    """End the process with its exit code after threads and exit handlers have ended: Python would need
+    half of the exit to free all objects.
 
     Without an exit code, or if output cannot be written, Python ends it and prints the reason.
+
+    `codes`: the exit code; empty if `main` has raised an error.
     """
     from contextlib import suppress
 
@@ -68,12 +70,9 @@ def _end_at_once(codes: Sequence[int]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ouro with the arguments of the command line. Returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    is_action = bool(given) and given[0] in GROUPS
     try:
-        code = (
-            run_action(given[0], given[1:])
-            if given and given[0] in GROUPS
-            else _run(read_flags(given))
-        )
+        code = run_action(given[0], given[1:]) if is_action else _run(read_flags(given))
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
@@ -172,8 +171,9 @@ def acp(_context: ShellContext, **flags: Any) -> int:
     try:
         return asyncio.run(serving)
     finally:
-        for said in worktrees.leave() if worktrees else ():
-            print(said, file=sys.stderr)  # noqa: T201
+        if worktrees:
+            for outcome in worktrees.leave():
+                print(outcome, file=sys.stderr)  # noqa: T201
 
 
 def _run(args: SimpleNamespace) -> int:
@@ -219,8 +219,8 @@ def _wrap_text(text: str) -> str:
 
 
 def _ask_on_terminal(question: str, keys: str) -> str:
-    """Ask a question that one key answers; returns one of `keys`: the first one at Enter, Esc,
-    Ctrl+C and the end of the terminal.
+    """Ask a question that one key answers, until the user presses one of `keys`; returns it. Enter, Esc,
+    Ctrl+C, Ctrl+D and the end of the terminal count as the first of them.
     """
     import termios
     import tty
@@ -440,6 +440,7 @@ def _may_leave(args: SimpleNamespace, code: int) -> bool:
 
 
 def _syncs_at_end(args: SimpleNamespace, code: int) -> bool:
+    """Whether a session that ended with this exit code is followed by a sync."""
     from ouro.settings_sources import load_settings
 
     is_saved = not (code or args.ephemeral)
@@ -478,8 +479,8 @@ def run_full_screen(
 
 
 def screen_settings_in(folder: Path) -> ScreenSettings:
-    """The settings of the screen, from those of the user. A theme of their own is read from its
-    file.
+    """The settings of the screen in a folder, from those of the user. If their theme is not one of
+    ouro's, it is read from its file.
     """
     from ouro.frontends.tui.first_frame_settings import load_first_frame_settings
     from ouro.frontends.tui.screen_settings import add_theme_in_use, make_screen_settings

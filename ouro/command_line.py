@@ -97,8 +97,8 @@ def read_flags(given: Sequence[str] = ()) -> SimpleNamespace:
 
 
 def _plain_flags(given: Sequence[str]) -> dict[str, Any]:
-    """The values of plain flags by their destinations: whole words, each given once, with values that
-    cannot be flags. Empty if argparse must parse them.
+    """The values of the flags by their destinations, if all of them are plain: written in full, given
+    once, with a value that cannot be a flag. Empty if argparse must parse them.
     """
     flags: dict[str, Any] = {}
     words = iter(given)
@@ -126,8 +126,8 @@ def _is_plain(value: str) -> bool:
 
 
 def _refuse_misspelt_command(given: Sequence[str]) -> None:
-    """Raise UsageError for `memroy`, `memroy list` and `"memory list"`; `"model the domain"` is a
-    message.
+    """Raise UsageError if the first words are probably a misspelt command: `memroy`, `memroy list` or
+    `"memory list"` as one word. `"model the domain"` is a message: there is no such action.
     """
     word, _, action = given[0].partition(" ")
     if not word.isalpha():

@@ -145,8 +145,8 @@ def _text(value: Any) -> str:
 
 
 def _public(value: Any) -> Any:
-    """The part of a setting's value that may be shown. Of MCP servers it is the names: their
-    variables and headers may hold keys.
+    """The part of a setting's value that may be shown. Of servers only the names, because their
+    variables and headers may hold keys; of hooks a line for each; any other value as it is.
     """
     if isinstance(value, Mapping) and any(map(is_section, value.values())):
         return list(value)
@@ -193,7 +193,7 @@ async def _check_all(context: ActionContext) -> Answer:
     """Run all checks. The exit code is 1 if one is bad."""
     rows: list[str] = []
     findings: list[dict[str, str]] = []
-    # First, because other checks make the folders private.
+    # Before all others, because they make the folders private.
     findings_of_folders = await asyncio.to_thread(_run, _folders, context.cwd)
     others = [check for check in CHECKS if check is not _folders]
     # In parallel, because some wait for other programs.
@@ -205,10 +205,9 @@ async def _check_all(context: ActionContext) -> Answer:
         subject = check.__name__.strip("_")
         for state, text, remedy in findings_of_checks[check]:
             findings.append({"subject": subject, "state": state, "what": text, "remedy": remedy})
-            rows += [
-                f"{_MARK_OF_STATE[state]}  {subject}: {text}",
-                *([f"      {remedy}"] if remedy else []),
-            ]
+            rows.append(f"{_MARK_OF_STATE[state]}  {subject}: {text}")
+            if remedy:
+                rows.append(f"      {remedy}")
     has_bad = any(finding["state"] == "bad" for finding in findings)
     return Answer(findings, [Quote("\n".join(rows))], int(has_bad))
 

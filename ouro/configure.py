@@ -57,12 +57,11 @@ async def choose_setting(
         key: the setting, if it is chosen already; or words that the list is searched for.
     """
     helps = setting_helps()
-    choices = [_setting_choice(key, given[key], helps.get(key, "")) for key in given]
-    title = "Settings"
+    choices = [_setting_choice(name, given[name], helps.get(name, "")) for name in given]
     if key and key not in given:
-        key = await front_end.choose_matching(title, choices, key) or ""
+        key = await front_end.choose_matching("Settings", choices, key) or ""
     elif not key:
-        key = await front_end.choose(title, choices) or ""
+        key = await front_end.choose("Settings", choices) or ""
     if not key:
         return ""
     values = _values_of(key)
@@ -71,7 +70,7 @@ async def choose_setting(
     present_value = _value_text(given[key].value)
     if not values:
         ask = getattr(front_end, "ask", None)
-        if ask is None:
+        if ask is None:  # it has no prompt in which a value could be typed
             meaning = title.replace("\n", ". ")
             front_end.say(f"{meaning} Change it: /config set {key} VALUE")
             return ""
@@ -125,7 +124,7 @@ def _project_root(context: ActionContext) -> Path:
 
 
 async def _apply(context: ActionContext, key: str, value: Any) -> str:
-    """Use a new value at once in the session, if it can; returns when it takes effect."""
+    """Use a new value at once if the session can; returns a sentence that says when it takes effect."""
     session, front_end = context.session, getattr(context, "front_end", None)
     if session is None or front_end is None:
         return _when(key)
@@ -144,7 +143,7 @@ async def _apply(context: ActionContext, key: str, value: Any) -> str:
 
 
 async def _try_theme(front_end: FrontEnd, name: str) -> bool:
-    """Use a theme; returns whether the front end has colours of its own, and uses it."""
+    """Use a theme at once. Returns False if the front end has no colours of its own."""
     try:
         await front_end.use_theme(name)
     except UsageError:

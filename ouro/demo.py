@@ -224,20 +224,15 @@ def _scratch() -> Iterator[Path]:
     """Make a project to repair, and an ouro home of its own, so that no file of the user is read or
     written.
     """
-    top, home_before = (
-        Path(tempfile.mkdtemp(prefix="ouro-demo-")).resolve(),
-        os.environ.get("OURO_HOME"),
-    )
+    top = Path(tempfile.mkdtemp(prefix="ouro-demo-")).resolve()
+    home_before = os.environ.get("OURO_HOME")
     os.environ["OURO_HOME"] = str(top / "home")
     try:
         make_project(top / "shop")
         yield top / "shop"
     finally:
-        # A closing terminal sends more than one signal.
-        for number in (
-            signal.SIGHUP,
-            signal.SIGTERM,
-        ):
+        # A terminal that closes sends more than one signal: none of them may end the removal.
+        for number in (signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         if home_before is None:
             del os.environ["OURO_HOME"]
@@ -336,12 +331,13 @@ def recorded_model(test_command: str, pace: float, *, watched: bool) -> Scripted
     def after_the_fix(messages: Sequence[Message]) -> ScriptedReply:
         """Run the tests, unless the user has refused the fix."""
         results = [*chain.from_iterable(message.parts_of(ToolReply) for message in messages)]
-        return (
-            reply(REFUSED) if results and results[-1].failed else reply("The tests again:", tests)
-        )
+        is_refused = bool(results) and results[-1].failed
+        return reply(REFUSED) if is_refused else reply("The tests again:", tests)
 
     def end_if_refused(answer: ScriptedReply) -> Callable[[Sequence[Message]], ScriptedReply]:
-        """The recorded answer, or the end of the demo if the user has refused a call."""
+        """A function that returns the recorded answer, or the end of the demo if the user has refused a
+        call before.
+        """
 
         def at_this_point(messages: Sequence[Message]) -> ScriptedReply:
             is_refused = any(message.text == REFUSED for message in messages)

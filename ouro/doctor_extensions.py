@@ -46,8 +46,8 @@ class CheckFinding(NamedTuple):
 def count_extensions(
     folder: Path, root: Path, settings: Settings, *, is_trusted: bool
 ) -> tuple[list[str], Container[str], Iterable[str]]:
-    """Returns how many extensions of each kind there are (`2 hooks`), the names of the MCP servers,
-    and a line for each problem.
+    """Count the extensions of a folder and of its project. Returns a text for each kind, such as `2
+    hooks`; the names of the MCP servers; and a line for each problem.
     """
     from ouro.agent.project_instructions import ProjectInstructions
     from ouro.assemble_extensions import find_hooks
@@ -80,8 +80,8 @@ def count_extensions(
 
 
 def _extension_files(root: Path, is_trusted: bool) -> tuple[dict[str, int], int, list[str]]:
-    """Returns how many files of each kind there are, how many hooks they define, and a line for each
-    problem.
+    """Count the files of commands, skills and agents. Returns their number by kind, the number of hooks
+    that they define, and a line for each problem.
     """
     from ouro.extensions import CommandRegistry, FileKind, command_of, find_files, load_agents
 

@@ -35,8 +35,8 @@ def folder_settings(folder: Path | None = None) -> FolderSettings:
 
 @asynccontextmanager
 async def unsaved_session() -> AsyncIterator[Session]:
-    """Open a session without messages, for a command that needs one. It is not saved, but its costs
-    count. It opens without a usable model, and then each request fails.
+    """Open a session without messages, for a command that needs one, and yield it. It is not saved, but
+    its costs count. Without a usable model it opens too, and each request fails.
     """
     from ouro.assemble import open_session
     from ouro.session import OpenRequest
@@ -63,8 +63,12 @@ async def unsaved_session() -> AsyncIterator[Session]:
 
 
 def trust_of(folder: Path) -> tuple[Path, bool, list[str]]:
-    """The root of a folder's repository, whether it is trusted, and a problem of the trust file."""
+    """The root of a folder's repository, whether it is trusted, and a list with the problem of the trust
+    file, if it has one. A repository without files that ouro would obey is trusted.
+    """
     root = find_root(folder)
     files = acting_files(root, folder)
     store = TrustStore(get_trust_path())
-    return root, not files or store.is_trusted(root, files), [store.notice] if store.notice else []
+    is_trusted = not files or store.is_trusted(root, files)
+    problems = [store.notice] if store.notice else []
+    return root, is_trusted, problems

@@ -53,7 +53,9 @@ class NamedWorktrees:
         self._one_at_once = threading.Lock()
 
     def enter(self, cwd: Path) -> Path:
-        """Returns the folder to work in, not `cwd`. Raises the errors of `enter_worktree`."""
+        """Enter the worktree of the repository of `cwd`; returns the folder to work in. Raises the errors
+        of `enter_worktree`.
+        """
         root = find_root(cwd)
         if root.parent.parent == get_worktrees_dir().resolve():
             return cwd  # a session of a worktree, which the editor opens again
@@ -210,7 +212,11 @@ def _describe_changes(own: OwnWorktree, changes: WorktreeChanges) -> str:
 
 
 def _merge(own: OwnWorktree, repository: Git, target: str) -> str:
-    """Commit, merge into what is checked out, remove. Raises GitError: nothing is lost then."""
+    """Commit the changes of a worktree, merge them into what is checked out in the repository, and remove
+    the worktree; returns what was done. Raises GitError: nothing is lost then.
+
+    `target`: the name of the branch that is checked out; empty for none.
+    """
     if repository.ask("status", "--porcelain", "--untracked-files=no").strip():
         raise GitError(
             f"{tilde(own.tree.repository)} has changes that are not committed. Commit them, then"

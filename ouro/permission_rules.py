@@ -48,25 +48,23 @@ class ListedRule(msgspec.Struct, frozen=True):
 
 def find_rules(session: Session) -> tuple[ListedRule, ...]:
     """The rules of a session, the strongest first. Raises ConfigError."""
-    saved, settings = (
-        session.permissions.saved,
-        settings_by_place(session.extensions.settings.project),
-    )
+    saved = session.permissions.saved
+    settings = settings_by_place(session.extensions.settings.project)
     uses = saved.uses() if saved is not None else {}
     listed = []
     for kind, rule in session.permissions.rules:
         name = f"permissions.{kind}"
         rules_by_source = {"saved": saved.load(kind) if saved is not None else ()}
-        rules_by_source |= {
-            place: given[name].value for place, given in settings.items() if name in given
-        }
-        source = next(
-            (place for place, rules in rules_by_source.items() if rule in rules), "session"
-        )
+        for place, given in settings.items():
+            if name in given:
+                rules_by_source[place] = given[name].value
+        # A rule that is in no file was added in this session.
+        sources = (place for place, rules in rules_by_source.items() if rule in rules)
+        listed_rule = ListedRule(kind, rule, next(sources, "session"))
         use = uses.get(rule) if kind == "allow" else None
-        listed.append(
-            ListedRule(kind, rule, source, use.what if use else "", use.at if use else "")
-        )
+        if use is not None:
+            listed_rule = msgspec.structs.replace(listed_rule, allowed=use.what, at=use.at)
+        listed.append(listed_rule)
     return tuple(listed)
 
 
@@ -143,7 +141,9 @@ async def revoke(context: ActionContext, rule: str) -> Answer | None:
 
 
 def _revoke_rule(session: Session, rule: ListedRule) -> None:
-    """End a rule in this session, and delete it from the file that it is from."""
+    """End a rule in this session, and delete it from the file in which it is saved. Raises UsageError for
+    a rule of the project or of a variable.
+    """
     if rule.source in ("project", "environment"):
         raise UsageError(
             f"`{rule.rule}` is a rule of {_place(rule)}.",

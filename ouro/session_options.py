@@ -94,7 +94,12 @@ class SessionInputs(msgspec.Struct):
     notices: list[str] = msgspec.field(default_factory=list)
 
     def model_name(self, used_before: str = "") -> str:
-        """The model that the command line, the resumed session or the settings name, in this order."""
+        """The name of the model with which the session begins: that of the command line, of the resumed
+        session or of the settings, in this order. If that of the resumed session cannot be used any
+        more, a notice is added. Raises NoModelError.
+
+        `used_before`: the model of the resumed session; empty for a new one.
+        """
         options, catalog = self.options, self.catalog
         if options.ready_model:
             return options.ready_model.spec.name
@@ -155,7 +160,10 @@ async def open_transcript(
     commits: Mapping[str, str],
     tasks: SessionTasks,
 ) -> MemoryManager:
-    """Start the transcript of a new session, or open that of the `resumed` one."""
+    """Start the transcript of a new session, or open that of the `resumed` one.
+
+    `commits`: the values for the header of a new session, such as its versions of memory.
+    """
     project = path_text(inputs.options.cwd)
     if resumed is None:
         model, new_id = inputs.model_name(), request.new_id
@@ -194,9 +202,10 @@ def build_judge(
     permissions: Permissions,
     refuse: Callable[[], None],
 ) -> PermissionJudge | None:
-    """Build the model that answers permission questions; None if the user has named none. Blocks.
+    """Build the model that answers permission questions; None if the user has named none, or if it
+    cannot be used, about which a notice is added. Then the user is asked. Blocks.
 
-    If it cannot be used, there is a notice, and the user is asked.
+    `refuse`: raises LimitReached if the budget allows no call of it.
     """
     name = _name_of_judge(inputs, models)
     if not name:

@@ -171,7 +171,10 @@ def settings_by_place(
 def stricter_mode(mode: str, places: SettingsByPlace) -> str:
     """`mode`, or the mode in the settings of the project if that permits less."""
     project_mode = places["project"].get("permissions.mode")
-    return min(mode, project_mode.value if project_mode else mode, key=MODES_BY_WIDTH.index)
+    if project_mode is None:
+        return mode
+    narrower: str = min(mode, project_mode.value, key=MODES_BY_WIDTH.index)
+    return narrower
 
 
 def project_hooks(project: Path) -> tuple[HookSettings, ...]:
@@ -242,9 +245,7 @@ def write_setting(path: str, text: str, project: Path | None = None) -> tuple[An
         raise ConfigError(f"A project may not set `{path}`.", "Set it without --project.")
     if project and not file.resolve().is_relative_to(project.resolve()):
         raise ConfigError(f"{name} leads out of the project.")
-    new_values = (
-        {key: setting.value for key, setting in _from_file(file).items()} if file.exists() else {}
-    )
+    new_values = {key: setting.value for key, setting in _from_file(file).items()}
     value, yaml_text = None, ""
     if text:
         node = _node(text, kind, path)
@@ -291,7 +292,13 @@ def _as_yaml(node: Node, text: str) -> str:
 
 
 def _rewrite(file: Path, path: str, line: str, new_values: Mapping[str, Any]) -> None:
-    """Write one value, as YAML, into a file whose settings are then `new_values`."""
+    """Write a value into a file of settings, and check that its settings are then `new_values`. Raises
+    ConfigError if they would not be, or if the file cannot be written; then it is not changed.
+
+    Args:
+        path: the name of the setting.
+        line: the value as YAML; empty removes the setting.
+    """
     from ouro.utils.yaml_edit import with_value
 
     name = tilde(file)
@@ -363,34 +370,32 @@ def _from_file(path: Path) -> dict[str, SourcedValue]:
 def _read_leaves(
     table: YamlTable, name: str, prefix: str = ""
 ) -> Iterator[tuple[str, SourcedValue]]:
-    """Each setting in a table with its place. Raises ConfigError for an unknown or invalid one."""
+    """Yield each setting in a table, with its value and its place, also those of inner tables. Raises
+    ConfigError for an unknown or invalid one.
+
+    Args:
+        name: the file, for messages.
+        prefix: the dotted name of the table, with a dot at its end; empty for the whole file.
+    """
     for key, node in table.entries.items():
         path, where = f"{prefix}{key}", f"{name}:{table.key_lines[key]}"
-        example = next(
-            (
-                name_of_setting
-                for name_of_setting in _names()
-                if name_of_setting.startswith(f"{path}.")
-            ),
-            "",
-        )
         if path in _names():
-            yield (
-                path,
-                SourcedValue(
-                    _check_value(path, convert(node, _type_of(path), name, path), where), where
-                ),
-            )
-        elif not example:
+            value = _check_value(path, convert(node, _type_of(path), name, path), where)
+            yield path, SourcedValue(value, where)
+            continue
+        keys_of_section = [known for known in _names() if known.startswith(f"{path}.")]
+        if not keys_of_section:
             # `permisions` above `mode: ask` is shown with its first key: `permisions.mode`.
             inner = node.entries if isinstance(node, YamlTable) else {}
             raise unknown_key(where, f"{path}.{next(iter(inner))}" if inner else path, _names())
-        elif isinstance(node, YamlTable):
+        if isinstance(node, YamlTable):
             yield from _read_leaves(node, name, f"{path}.")
-        # A section whose lines are all commented out.
-        elif not (isinstance(node, Scalar) and node.is_null):
+            continue
+        is_commented_out = isinstance(node, Scalar) and node.is_null
+        if not is_commented_out:
             raise ConfigError(
-                f"{where}: `{path}` is a section: set one of its keys, such as `{example}`."
+                f"{where}: `{path}` is a section: set one of its keys, such as"
+                f" `{keys_of_section[0]}`."
             )
 
 
@@ -444,7 +449,8 @@ def _check_hook(hook: Any, where: str) -> None:
     # It would fail at each call, and a failed hook refuses nothing.
     if hook.timeout_seconds <= 0:
         raise ConfigError(f"{where}: `timeout_seconds` of a hook must be more than 0.")
-    if sum(map(bool, (hook.command, hook.url, hook.prompt))) != 1:
+    actions = [action for action in (hook.command, hook.url, hook.prompt) if action]
+    if len(actions) != 1:
         needed = "needs one of `command`, `url` and `prompt`, and not several."
         raise ConfigError(f"{where}: a hook for {hook.event} {needed}")
     if hook.agent and not hook.prompt:
@@ -490,8 +496,9 @@ def _variables() -> dict[str, str]:
 
 
 def _node(text: str, to: Any, variable: str) -> Node:
-    """The text of a variable as a node: YAML if `to` has keys, or for a list in brackets; another list
-    is split at the commas outside of parentheses.
+    """The text of a variable as a node for the type `to`. A type with keys and a list in brackets are
+    read as YAML; another list is split at the commas outside of parentheses; any other text is one
+    value.
     """
     is_list = str(to).startswith("tuple")
     if str(to).startswith("collections.abc.Mapping") or (is_list and text.startswith(("[", "{"))):
@@ -508,13 +515,12 @@ def _names() -> tuple[str, ...]:
 
 
 def _leaf_values(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Each setting below a section, with its dotted name."""
+    """Yield each setting in a section, also in inner ones, as its dotted name and its value."""
     for name, value in vars(section).items():
-        yield from (
-            _leaf_values(value, f"{prefix}{name}.")
-            if is_section(value)
-            else [(prefix + name, value)]
-        )
+        if is_section(value):
+            yield from _leaf_values(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
 
 
 @cache
@@ -529,7 +535,9 @@ def _type_of(path: str) -> Any:
 
 
 def _build(section: Any, given: Mapping[str, SourcedValue], prefix: str) -> Any:
-    """A copy of `section` with the values of `given`."""
+    """A copy of a section, also of inner ones, with the values of `given` by their dotted names; `prefix`
+    is that of the section, with a dot at its end.
+    """
     values = {}
     for name, inner in vars(section).items():
         path = prefix + name

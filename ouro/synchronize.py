@@ -139,8 +139,10 @@ async def _in_shell(context: ActionContext, remote: str, repo_remote: str, *, as
 async def _in_session(
     session: Session, store: MemoryStore, remote: str, repo_remote: str, done: list[SyncedAll]
 ) -> AsyncGenerator[Event, None]:
-    """Synchronize in a session, and yield a notice for each step. Closing the generator stops it
-    before the next step. The result is appended to `done`.
+    """Synchronize in a session, and yield a notice for each step, then one with the result, or with the
+    error. Closing the generator stops the synchronization before its next step.
+
+    `done`: gets the result, because a generator of events cannot return it.
     """
     steps: asyncio.Queue[str | None] = asyncio.Queue()
     loop, stopped = asyncio.get_running_loop(), threading.Event()
@@ -171,6 +173,7 @@ async def _in_session(
         return
     finally:
         stopped.set()
+        # The error of a task that nobody awaits any more is read, so that asyncio does not log it.
         task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     done.append(result)
     yield Notice(result.summary, "warning" if result.failures else "info")
@@ -187,6 +190,10 @@ async def _synchronize(
 ) -> SyncedAll:
     """Synchronize the parts, one after the other; one that fails does not stop the others. The
     memory of the repository has a remote of its own: `repo_remote`, or none.
+
+    Args:
+        remote: for all other parts; empty: for each part the one that it had before.
+        in_thread: whether sessions and settings are synchronized in a thread.
 
     Raises:
         UsageError: no remote is known.
@@ -241,12 +248,14 @@ async def _projects(cwd: Path, store: MemoryStore) -> list[Path]:
 
 
 def _remotes() -> dict[str, str]:
-    """The remote of each part. A part without one gets that of the other parts."""
+    """The remote of each part; empty if none is known. The remote of the last `ouro sync` is for all
+    parts; without one, a part has its own, or else that of another part.
+    """
     from ouro.memory.session_remote import last_remote
     from ouro.memory.settings_remote import last_settings_remote
 
     settings, home = load_settings(), get_home()
-    every = last_settings_remote(_settings_dir())
+    every = last_settings_remote(_settings_dir())  # only `ouro sync` exchanges settings
     sessions = settings.sessions.remote or last_remote(home / "sessions.git")
     shared = every or settings.memory.remote or sessions
     return {
