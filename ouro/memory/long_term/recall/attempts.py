@@ -385,10 +385,21 @@ def _find_undone_commands(steps: Sequence[Step]) -> DeadEnd | None:
     commands = _commands_in(turn_steps)
     if len(commands) < len(turn_steps):
         return None
-    passed_indexes = [index for index, step in enumerate(commands) if step.code == 0]
-    for index in passed_indexes:
-        files = _find_restored_files(commands[index].line)
-        changers = [step for step in commands[:index] if _may_change_any(step.line, files)]
+    restores = [
+        (index, _find_restored_files(step.line))
+        for index, step in enumerate(commands)
+        if step.code == 0
+    ]
+    if not any(files for _, files in restores):
+        return None
+    # Each line is parsed once: a turn may have thousands.
+    named_files = [_find_words_of_change(step.line) for step in commands]
+    for index, files in restores:
+        changers = [
+            step
+            for step, words in zip(commands[:index], named_files, strict=False)
+            if not words.isdisjoint(files)
+        ]
         if changers:
             return _judge_commands(changers, commands[:index])
     return None
@@ -427,14 +438,18 @@ def _find_restored_files(line: str) -> set[str]:
     return files
 
 
-def _may_change_any(line: str, files: set[str]) -> bool:
-    """Whether a shell line may change files, and names one of `files`."""
+def _find_words_of_change(line: str) -> set[str]:
+    """The words of a shell line that may change files, among them the files that it names; none if
+    it changes nothing.
+    """
     from ouro.safety import parse_line
 
+    if not may_change(line):
+        return set()
     words: set[str] = set()
     for command in parse_line(line).commands:
         words.update(word.text for word in command.words)
-    return may_change(line) and not words.isdisjoint(files)
+    return words
 
 
 def may_change(line: str) -> bool:

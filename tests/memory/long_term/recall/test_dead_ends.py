@@ -3,6 +3,7 @@ result that repeats it.
 """
 
 import asyncio
+from collections import Counter
 
 import pytest
 
@@ -12,7 +13,13 @@ from ouro.errors import ModelError
 from ouro.events import NoteKept, NotesRecalled, PermissionAsked, Permit
 from ouro.llm import ScriptedModel, call
 from ouro.memory.long_term.notes.note import DEAD_ENDS, parse_note
-from ouro.memory.long_term.recall.attempts import DeadEnd, EditStep, Failure
+from ouro.memory.long_term.recall.attempts import (
+    CommandStep,
+    DeadEnd,
+    EditStep,
+    Failure,
+    find_undone,
+)
 from ouro.memory.long_term.recall.dead_ends import _telling_output_line
 from ouro.messages import Context
 from ouro.session import OpenRequest
@@ -441,3 +448,24 @@ async def test_note_is_shown_with_its_undo(project):
 async def _listen(session, seen):
     async for event in session.events():
         seen.append(event)
+
+
+@pytest.mark.parametrize("restore", ["true", "git checkout -q api.py"])
+def test_lines_of_a_long_turn_are_parsed_once_each(monkeypatch, restore):
+    import ouro.safety
+
+    parsed = Counter()
+    parse_line = ouro.safety.parse_line
+
+    def count(line):
+        parsed[line] += 1
+        return parse_line(line)
+
+    lines = [f"echo {number} > made" for number in range(200)]
+    steps = [
+        CommandStep(1, f"call {number}", line, 0)
+        for number, line in enumerate([*lines, *[restore] * 20])
+    ]
+    monkeypatch.setattr(ouro.safety, "parse_line", count)
+    assert find_undone(steps, lambda _: None) == []
+    assert max(parsed[line] for line in lines) <= 4
